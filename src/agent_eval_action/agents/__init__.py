@@ -1,0 +1,1 @@
+"""Agent drivers: one conversation port, one file per driver."""

@@ -1,0 +1,67 @@
+"""The port every agent driver implements: sessions in which turns are made. Errors are values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agent_eval_action.model.evalset import Content, Invocation
+from agent_eval_action.model.result import AgentConditions, AttemptError
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """What a session begins with.
+
+    ``alone``: the worker that held this session before was killed; run it where no other session
+    can suffer from it, and where it cannot suffer from others.
+    """
+
+    app_name: str
+    user_id: str
+    session_id: str | None = None
+    state: dict[str, Any] = field(default_factory=dict)
+    alone: bool = False
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDone:
+    """One turn the agent made. ``invocation.intermediate_data`` are its events."""
+
+    invocation: Invocation
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnd:
+    """State of the session after its last turn."""
+
+    final_state: dict[str, Any]
+
+
+class AgentSession(Protocol):
+    """One conversation. Not for concurrent use."""
+
+    async def turn(self, content: Content) -> TurnDone | AttemptError:
+        """Send a user message, wait for the agent to finish its turn (at most ``timeout_s``)."""
+        ...
+
+    async def close(self) -> SessionEnd | AttemptError:
+        """Read the final state and free everything of the session. Safe to call after an error."""
+        ...
+
+
+class AgentDriver(Protocol):
+    """An agent that can hold many sessions at once."""
+
+    async def start(self) -> AgentConditions | AttemptError:
+        """Start workers and import the agent. Called once; an error here is every case's error."""
+        ...
+
+    async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
+        """Begin a session with services of its own."""
+        ...
+
+    async def stop(self) -> None:
+        """End every worker and child process; never raises, never hangs longer than a few seconds."""
+        ...

@@ -1,0 +1,1 @@
+"""Criteria: one class per criterion, its fields its options."""

@@ -1,0 +1,1 @@
+"""Criteria that need no model."""

@@ -1,0 +1,107 @@
+"""Every error a user sees, and the exit codes.
+
+The tree (each leaf has one exit code)::
+
+    AgentEvalError                 a sentence, a hint, an exit code
+    ├── UsageError            2    the command line contradicts itself or names nothing
+    ├── ConfigError           2    agent-eval.yaml, an INPUT_* variable or a criteria file is wrong
+    ├── EvalFileError         2    an eval file cannot be read or is refused; carries every problem
+    ├── ResultsError          2    results.json, attempts.jsonl or a baseline cannot be read
+    ├── AgentEnvironmentError 3    the agent's interpreter cannot be found, built or started
+    └── OutputError           3    a report cannot be written (disk full, permission)
+
+Anything else that escapes is a defect of ours and exits 70.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+
+class ExitCode(enum.IntEnum):
+    """What the process tells the shell; each value has one meaning."""
+
+    PASS = 0
+    FAIL = 1
+    USAGE = 2
+    INCONCLUSIVE = 3
+    BUG = 70
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong in one file, as a value: all problems of a file are collected and shown at once.
+
+    ``line`` is 1-based or None when the file has no lines to speak of; ``json_path`` is like
+    ``$.eval_cases[3].conversation[0].user_content``; ``value`` is the offending value, already
+    shortened for display; ``hint`` is what to do ("did you mean ...").
+    """
+
+    path: Path
+    message: str
+    line: int | None = None
+    json_path: str | None = None
+    value: str | None = None
+    hint: str | None = None
+    severity: Literal["error", "warning"] = "error"
+
+    @property
+    def where(self) -> str:
+        """``path:line`` where the line is known, else the path."""
+        return f"{self.path}:{self.line}" if self.line is not None else str(self.path)
+
+    def __str__(self) -> str:
+        at = f" at {self.json_path}" if self.json_path else ""
+        value = f" (got {self.value})" if self.value is not None else ""
+        hint = f" — {self.hint}" if self.hint else ""
+        return f"{self.where}: {self.message}{at}{value}{hint}"
+
+
+@dataclass
+class AgentEvalError(Exception):
+    """Base of everything raised on purpose: one sentence, where, a hint, an exit code."""
+
+    message: str
+    hint: str | None = None
+    problems: Sequence[Problem] = field(default_factory=tuple)
+
+    exit_code: ClassVar[ExitCode] = ExitCode.USAGE
+
+    def __str__(self) -> str:
+        lines = [self.message, *(f"  {p}" for p in self.problems)]
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class UsageError(AgentEvalError):
+    """The command line contradicts itself or selects nothing."""
+
+
+class ConfigError(AgentEvalError):
+    """A setting, policy or criteria file is wrong."""
+
+
+class EvalFileError(AgentEvalError):
+    """An eval file cannot be read, or what it says is refused."""
+
+
+class ResultsError(AgentEvalError):
+    """A results file, transcript or baseline cannot be read."""
+
+
+class AgentEnvironmentError(AgentEvalError):
+    """The agent's interpreter cannot be found, built or started: nothing could be measured."""
+
+    exit_code = ExitCode.INCONCLUSIVE
+
+
+class OutputError(AgentEvalError):
+    """A report or result file cannot be written: what was measured cannot be kept."""
+
+    exit_code = ExitCode.INCONCLUSIVE

@@ -1,0 +1,1 @@
+"""Eval files to EvalSet, with line numbers."""

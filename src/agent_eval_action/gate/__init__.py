@@ -1,0 +1,1 @@
+"""Comparison and decision: pure functions over counts and scores."""

@@ -1,0 +1,1 @@
+"""What GitHub gives a step and takes from it."""

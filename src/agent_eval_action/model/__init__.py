@@ -1,0 +1,1 @@
+"""The values that pass between the stages: eval sets, attempts, results. Frozen pydantic; no I/O."""

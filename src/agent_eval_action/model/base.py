@@ -1,0 +1,25 @@
+"""The two base classes of serialised values."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+
+class Frozen(BaseModel):
+    """A value of ours: snake_case, no unknown fields, immutable."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AdkModel(BaseModel):
+    """A value in ADK's wire form: snake_case and camelCase are read, snake_case is written."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=False,
+    )

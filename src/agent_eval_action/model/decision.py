@@ -1,0 +1,122 @@
+"""What the gate concluded: per pair, per criterion, and the verdict. Values only; ``gate`` makes them.
+
+A *pair* is a case and a criterion. Changes are current minus baseline on the criterion's own scale;
+whether a positive change is good depends on ``goal``.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Literal
+
+from agent_eval_action.model.base import Frozen
+
+
+class Outcome(enum.StrEnum):
+    """The verdict; its exit code is in ``errors.ExitCode``."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    COLLECTING = "collecting"
+
+
+class ChangeKind(enum.StrEnum):
+    """What became of a pair."""
+
+    SAME = "same"
+    BETTER = "better"
+    WORSE = "worse"
+    NEWLY_FAILING = "newly_failing"  # met its threshold in the baseline, does not now
+    FIXED = "fixed"  # the other way round
+    STILL_FAILING = "still_failing"
+    FAILING = "failing"  # below its threshold, and nothing to compare with
+    NEW = "new"  # the baseline does not have the case or the criterion
+    REMOVED = "removed"  # the baseline has it, this run does not
+    CHANGED = "changed"  # case or criterion definition differs: not comparable
+    ERROR = "error"  # no score
+    NOT_APPLICABLE = "not_applicable"
+
+
+class Stat(Frozen):
+    """Scored attempts of a pair: how many, their mean, how many met the threshold, extremes."""
+
+    n: int
+    mean: float
+    passed: int | None = None
+    low: float
+    high: float
+
+
+class PairChange(Frozen):
+    """A pair, then and now. ``reason`` is one line for a person."""
+
+    agent: str
+    eval_set: str
+    case: str
+    criterion: str
+    goal: Literal["maximize", "minimize"] = "maximize"
+    threshold: float | None = None
+    kind: ChangeKind
+    baseline: Stat | None = None
+    current: Stat | None = None
+    errors: int = 0
+    change: float | None = None
+    blocking: bool = False
+    reason: str = ""
+
+
+class CriterionChange(Frozen):
+    """A criterion over all cases: the row of the report's table.
+
+    ``baseline``, ``paired`` and ``change`` are means over the pairs both runs have comparable;
+    ``current`` is the mean over all scored pairs of this run.
+    """
+
+    criterion: str
+    goal: Literal["maximize", "minimize"] = "maximize"
+    threshold: float | None = None
+    current: float | None = None
+    baseline: float | None = None
+    paired: float | None = None
+    change: float | None = None
+    pairs: int = 0
+    compared: int = 0
+    passing: int = 0
+    failing: int = 0
+    errors: int = 0
+    limit: str = ""  # the allowed change in words: "max drop 0.05"
+    status: Literal["pass", "fail", "error", "advisory", "not_applicable"] = "pass"
+    reason: str = ""
+
+
+class Finding(Frozen):
+    """One sentence about one thing, and what it does to the verdict."""
+
+    effect: Literal["blocks", "inconclusive", "advisory"]
+    reason: str
+    agent: str | None = None
+    eval_set: str | None = None
+    case: str | None = None
+    criterion: str | None = None
+
+
+class BaselineInfo(Frozen):
+    """Where the comparison's other side came from."""
+
+    path: str
+    commit: str | None = None
+    created_at: str | None = None
+    repeats: int | None = None
+
+
+class Decision(Frozen):
+    """The whole conclusion; reports render this and nothing else decides."""
+
+    outcome: Outcome
+    reason: str
+    findings: tuple[Finding, ...] = ()
+    criteria: tuple[CriterionChange, ...] = ()
+    pairs: tuple[PairChange, ...] = ()
+    baseline: BaselineInfo | None = None
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,225 @@
+"""Eval sets, cases, turns and their contents, in ADK's own names (google-adk 2.13 ``eval_case.py``).
+
+Content and Part follow google-genai's wire form. They are our own light classes because importing
+google-genai costs most of a second and its objects several times the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, Field, PrivateAttr
+
+from agent_eval_action.model.base import AdkModel
+from agent_eval_action.model.persona import PersonaRef
+
+JsonObject = dict[str, Any]
+
+
+class FunctionCall(AdkModel):
+    """A call the model asked for. ``args`` None and {} are equal for us (ADK tells them apart)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str | None = None
+    name: str | None = None
+    args: JsonObject | None = None
+
+
+class FunctionResponse(AdkModel):
+    """What a tool answered."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str | None = None
+    name: str | None = None
+    response: JsonObject | None = None
+
+
+class Part(AdkModel):
+    """One part of a content. Media and the rarer kinds stay in their wire form (dicts)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    text: str | None = None
+    thought: bool | None = None
+    function_call: FunctionCall | None = None
+    function_response: FunctionResponse | None = None
+    inline_data: JsonObject | None = None
+    file_data: JsonObject | None = None
+
+
+class Content(AdkModel):
+    """A message: role and parts."""
+
+    parts: tuple[Part, ...] | None = None
+    role: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The non-empty text parts joined by newlines, thoughts left out (a difference from ADK)."""
+        return "\n".join(p.text for p in self.parts or () if p.text and not p.thought)
+
+
+class IntermediateData(AdkModel):
+    """Tool use and intermediate answers as hand-written eval files give them."""
+
+    tool_uses: tuple[FunctionCall, ...] = ()
+    tool_responses: tuple[FunctionResponse, ...] = ()
+    intermediate_responses: tuple[tuple[str, tuple[Part, ...]], ...] = ()
+
+
+class InvocationEvent(AdkModel):
+    """One event of a turn as recorded. ADK ignores extra keys here; so do we."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    author: str
+    content: Content | None = None
+    grounding_metadata: JsonObject | None = None
+    usage_metadata: JsonObject | None = None
+    model_version: str | None = None
+
+
+class InvocationEvents(AdkModel):
+    """The events of a recorded turn, in order."""
+
+    invocation_events: tuple[InvocationEvent, ...] = ()
+
+
+class AgentDetails(AdkModel):
+    """Instruction and tool declarations of one agent as its model first got them in a turn."""
+
+    name: str
+    instructions: str = ""
+    tool_declarations: tuple[JsonObject, ...] = ()
+
+
+class AppDetails(AdkModel):
+    """Agents that took part in a turn, by name."""
+
+    agent_details: dict[str, AgentDetails] = Field(default_factory=dict)
+
+
+class RubricContent(AdkModel):
+    """The text of a rubric."""
+
+    text_property: str | None = None
+
+
+class Rubric(AdkModel):
+    """A yes/no statement a judge decides on. ``type`` says which criterion it belongs to."""
+
+    rubric_id: str
+    rubric_content: RubricContent
+    description: str | None = None
+    type: str | None = None
+
+
+class Invocation(AdkModel):
+    """One turn: expected when it comes from an eval file, actual when an agent made it.
+
+    Durations are seconds; None means not measured, never zero.
+    """
+
+    invocation_id: str = ""
+    user_content: Content
+    final_response: Content | None = None
+    intermediate_data: InvocationEvents | IntermediateData | None = None
+    rubrics: tuple[Rubric, ...] | None = None
+    app_details: AppDetails | None = None
+    creation_timestamp: float = 0.0
+    duration: float | None = None
+    model_duration: float | None = None
+    tool_duration: float | None = None
+
+    def tool_calls(self) -> tuple[FunctionCall, ...]:
+        """Every function call of the turn in order, ``transfer_to_agent`` and the like included."""
+        data = self.intermediate_data
+        if isinstance(data, IntermediateData):
+            return data.tool_uses
+        return tuple(p.function_call for p in _event_parts(data) if p.function_call)
+
+    def tool_responses(self) -> tuple[FunctionResponse, ...]:
+        """Every function response of the turn in order."""
+        data = self.intermediate_data
+        if isinstance(data, IntermediateData):
+            return data.tool_responses
+        return tuple(p.function_response for p in _event_parts(data) if p.function_response)
+
+    @property
+    def response_text(self) -> str:
+        """Text of the final response; "" when there is none."""
+        return self.final_response.text if self.final_response else ""
+
+
+def _event_parts(data: InvocationEvents | None) -> Iterator[Part]:
+    for event in data.invocation_events if data else ():
+        if event.content:
+            yield from event.content.parts or ()
+
+
+class SessionInput(AdkModel):
+    """How the session of a case begins."""
+
+    model_config = ConfigDict(extra="allow")
+
+    app_name: str
+    user_id: str
+    session_id: str | None = None
+    state: JsonObject = Field(default_factory=dict)
+
+
+class ConversationScenario(AdkModel):
+    """A case whose user is simulated."""
+
+    starting_prompt: str
+    conversation_plan: str
+    user_persona: PersonaRef | None = None
+
+
+class EvalCase(AdkModel):
+    """One case: a fixed conversation or a scenario. Unknown keys are kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+    eval_id: str
+    conversation: tuple[Invocation, ...] | None = None
+    conversation_scenario: ConversationScenario | None = None
+    session_input: SessionInput | None = None
+    creation_timestamp: float = 0.0
+    rubrics: tuple[Rubric, ...] | None = None
+    final_session_state: JsonObject | None = Field(default_factory=dict)
+
+    _line: int | None = PrivateAttr(default=None)
+
+    @property
+    def line(self) -> int | None:
+        """1-based line of the case in its file, where the loader knew it."""
+        return self._line
+
+    @property
+    def turns(self) -> tuple[Invocation, ...]:
+        """The expected turns; none for a scenario."""
+        return self.conversation or ()
+
+
+class EvalSet(AdkModel):
+    """The cases of one file."""
+
+    model_config = ConfigDict(extra="ignore", alias_generator=None)
+
+    eval_set_id: str
+    name: str | None = None
+    description: str | None = None
+    eval_cases: tuple[EvalCase, ...]
+    creation_timestamp: float = 0.0
+
+    _path: Path | None = PrivateAttr(default=None)
+
+    @property
+    def path(self) -> Path | None:
+        """The file the set came from."""
+        return self._path

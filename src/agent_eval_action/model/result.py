@@ -1,0 +1,283 @@
+"""What a run measured: attempts, scores, and the run result that is written as results.json.
+
+Units: durations in seconds, scores on the criterion's own scale, tokens as the model reported them.
+None always means "not measured", never zero.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field
+
+from agent_eval_action.model.base import Frozen
+from agent_eval_action.model.decision import Decision
+from agent_eval_action.model.evalset import Invocation
+
+SCHEMA_VERSION = 1
+
+Goal = Literal["maximize", "minimize"]
+
+
+class CaseKey(NamedTuple):
+    """Names a case in every output. Sorting by it is the stable order of every output."""
+
+    agent: str
+    eval_set: str
+    case: str
+
+    def __str__(self) -> str:
+        return " / ".join(self)
+
+
+class ErrorKind(enum.StrEnum):
+    """Why an attempt or a score could not be made. Never a verdict on the agent's answer."""
+
+    ENVIRONMENT = "environment"  # no interpreter, google-adk missing, worker does not start
+    IMPORT = "import"  # the agent's module does not import, or has no agent in it
+    EXCEPTION = "exception"  # the agent raised
+    TIMEOUT = "timeout"  # a turn took longer than timeout_s
+    BLOCKED = "blocked"  # a synchronous call blocked the event loop beyond the limit
+    DIED = "died"  # the worker process ended: signal, sys.exit, os._exit, segfault
+    OUTPUT = "output"  # the agent's answer or event stream is beyond the size limit
+    RATE_LIMITED = "rate_limited"  # the model answered 429
+    UNAVAILABLE = "unavailable"  # the model answered 5xx, or the connection failed
+    PROTOCOL = "protocol"  # the worker said something that is not of the protocol
+    SCORING = "scoring"  # a criterion could not score what the agent did
+    STOPPED = "stopped"  # the run ended first: max_time or a signal
+
+
+INFRASTRUCTURE = frozenset(
+    {ErrorKind.DIED, ErrorKind.BLOCKED, ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE, ErrorKind.PROTOCOL}
+)
+"""Kinds that are tried again (bounded): what broke may not have been this agent's answer."""
+
+
+class AttemptError(Frozen):
+    """Why there is no answer. ``traceback`` holds the last lines of what the agent printed or raised."""
+
+    kind: ErrorKind
+    message: str
+    traceback: str = ""
+    turn: int | None = None
+
+
+class Usage(Frozen):
+    """Model use of an attempt or a run, as reported. Missing reports are counted, not taken for zero."""
+
+    model_calls: int = 0
+    tool_calls: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    calls_without_usage: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            model_calls=self.model_calls + other.model_calls,
+            tool_calls=self.tool_calls + other.tool_calls,
+            input_tokens=_add(self.input_tokens, other.input_tokens),
+            output_tokens=_add(self.output_tokens, other.output_tokens),
+            total_tokens=_add(self.total_tokens, other.total_tokens),
+            calls_without_usage=self.calls_without_usage + other.calls_without_usage,
+        )
+
+
+def _add(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else a + b
+
+
+class Durations(Frozen):
+    """Seconds. ``model`` and ``tool`` are inside ``total``; None where not measured."""
+
+    total: float | None = None
+    model: float | None = None
+    tool: float | None = None
+
+
+class ScoreStatus(enum.StrEnum):
+    """Whether there is a score."""
+
+    SCORED = "scored"
+    ERROR = "error"  # a configured criterion without a score: never a pass, never a zero
+    NOT_APPLICABLE = "not_applicable"  # e.g. needs a reference and the case has a simulated user
+
+
+class TurnScore(Frozen):
+    """A criterion's score of one turn. ``turn`` counts from 0."""
+
+    turn: int
+    status: ScoreStatus = ScoreStatus.SCORED
+    score: float | None = None
+    reason: str = ""
+    details: dict[str, Any] = Field(default_factory=dict)
+
+
+class CriterionScore(Frozen):
+    """A criterion's score of one attempt. ``score`` is None exactly when ``status`` is not scored.
+
+    ``passed`` is whether the score meets the threshold in the criterion's direction; None without a
+    threshold or without a score. ``reason`` is for people: which call was missing, extra, different.
+    """
+
+    criterion: str
+    status: ScoreStatus
+    score: float | None = None
+    passed: bool | None = None
+    reason: str = ""
+    turns: tuple[TurnScore, ...] = ()
+    details: dict[str, Any] = Field(default_factory=dict)
+
+
+class AttemptKey(NamedTuple):
+    """Names one repeat of one case."""
+
+    agent: str
+    eval_set: str
+    case: str
+    repeat: int
+    arm: str = "head"
+
+    @property
+    def case_key(self) -> CaseKey:
+        return CaseKey(self.agent, self.eval_set, self.case)
+
+
+class Attempt(Frozen):
+    """One line of attempts.jsonl: everything one repeat of a case did, and its scores."""
+
+    agent: str
+    eval_set: str
+    case: str
+    repeat: int
+    arm: str = "head"
+    case_digest: str
+    turns: tuple[Invocation, ...] = ()
+    final_session_state: dict[str, Any] | None = None
+    error: AttemptError | None = None
+    scores: tuple[CriterionScore, ...] = ()
+    usage: Usage = Usage()
+    durations: Durations = Durations()
+    tries: int = 1
+
+    @property
+    def key(self) -> AttemptKey:
+        return AttemptKey(self.agent, self.eval_set, self.case, self.repeat, self.arm)
+
+
+class CallBrief(Frozen):
+    """A tool call as reports show it; ``args`` is shortened where it is huge."""
+
+    name: str
+    args: dict[str, Any] = Field(default_factory=dict)
+
+
+class TurnBrief(Frozen):
+    """A turn as reports show it: excerpts, never megabytes."""
+
+    user: str = ""
+    calls: tuple[CallBrief, ...] = ()
+    response: str = ""
+
+
+class AttemptSummary(Frozen):
+    """An attempt without its transcript: what results.json keeps."""
+
+    repeat: int
+    error: AttemptError | None = None
+    scores: tuple[CriterionScore, ...] = ()
+    turns: tuple[TurnBrief, ...] = ()
+    usage: Usage = Usage()
+    durations: Durations = Durations()
+    tries: int = 1
+
+
+class CaseResult(Frozen):
+    """All attempts of one case, and where the case is written down."""
+
+    case: str
+    line: int | None = None
+    digest: str
+    expected: tuple[TurnBrief, ...] = ()
+    attempts: tuple[AttemptSummary, ...] = ()
+
+
+class CriterionInfo(Frozen):
+    """A criterion as it was applied: enough to say whether two scores are comparable."""
+
+    name: str
+    goal: Goal = "maximize"
+    threshold: float | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+    digest: str
+    scoring_version: str = "1"
+    source: str = ""
+
+
+class SetResult(Frozen):
+    """The results of one eval set against one agent, cases in file order.
+
+    ``path`` is relative to the workspace, with forward slashes.
+    """
+
+    agent: str
+    eval_set: str
+    path: str
+    criteria: tuple[CriterionInfo, ...] = ()
+    cases: tuple[CaseResult, ...] = ()
+
+
+class AgentConditions(Frozen):
+    """The agent's environment as found: recorded and shown, never a reason not to compare."""
+
+    agent: str
+    path: str
+    python: str = ""
+    adk_version: str = ""
+    environment: str = ""
+    models: tuple[str, ...] = ()
+    packages_digest: str = ""
+
+
+class Conditions(Frozen):
+    """Under what conditions the run was made."""
+
+    tool_version: str
+    platform: str = ""
+    commit: str | None = None
+    repeats: int = 1
+    concurrency: int = 32
+    threshold_on: str = "case"
+    agents: tuple[AgentConditions, ...] = ()
+
+
+class RunStatus(enum.StrEnum):
+    """How the run ended; anything but complete makes the verdict inconclusive."""
+
+    COMPLETE = "complete"
+    TIMED_OUT = "timed_out"
+    INTERRUPTED = "interrupted"
+
+
+class Totals(Frozen):
+    """Counts over the run."""
+
+    cases: int = 0
+    attempts: int = 0
+    errors: int = 0
+    retries: int = 0
+    seconds: float = 0.0
+    usage: Usage = Usage()
+
+
+class RunResult(Frozen):
+    """results.json."""
+
+    schema_version: int = SCHEMA_VERSION
+    started_at: str
+    status: RunStatus = RunStatus.COMPLETE
+    conditions: Conditions
+    sets: tuple[SetResult, ...] = ()
+    totals: Totals = Totals()
+    decision: Decision | None = None

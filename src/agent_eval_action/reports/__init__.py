@@ -1,0 +1,1 @@
+"""Reports: one file per format, each a function of the result and a budget."""

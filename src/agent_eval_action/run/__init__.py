@@ -1,0 +1,1 @@
+"""Planning, making and scoring attempts, and joining them into a result."""

@@ -1,0 +1,59 @@
+"""What the pipeline tells a progress display while it works. Values; the display decides how to show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from agent_eval_action.model.result import Attempt, AttemptError, AttemptKey
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseStarted:
+    """A named phase of the run begins (groups in CI logs)."""
+
+    name: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlanned:
+    """How many attempts there are to make, and how many an earlier run already made."""
+
+    attempts: int
+    cases: int
+    kept: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStarted:
+    """An attempt's session begins."""
+
+    key: AttemptKey
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRetried:
+    """An infrastructure error; the attempt is made again."""
+
+    key: AttemptKey
+    error: AttemptError
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFinished:
+    """An attempt is scored and on disk."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A sentence for the log."""
+
+    text: str
+    level: Literal["info", "warning"] = "info"
+
+
+Event = PhaseStarted | RunPlanned | AttemptStarted | AttemptRetried | AttemptFinished | Notice

@@ -1,0 +1,1 @@
+"""Runs in the agent's interpreter; standard library and google-adk only."""

@@ -1,0 +1,35 @@
+"""Where the oracles and the corpus are, and saying aloud when they are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared"
+
+
+def _interpreter(name: str) -> Path:
+    python = ROOT / ".venvs" / name / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"no {name} environment at {python}: run `make setup-oracles`")
+    return python
+
+
+@pytest.fixture(scope="session")
+def adk213_python() -> Path:
+    return _interpreter("adk-2.13")
+
+
+@pytest.fixture(scope="session")
+def adk110_python() -> Path:
+    return _interpreter("adk-1.10")
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    folder = SHARED / "corpus"
+    if not folder.is_dir():
+        pytest.skip(f"no corpus of public eval files at {folder}: these tests ran on nothing")
+    return folder
