@@ -1,0 +1,60 @@
+"""What the gate holds a run to: thresholds, allowed changes, and what may block. Values only."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import Field
+
+from agent_eval_action.model.base import Frozen
+from agent_eval_action.model.result import Goal
+
+Mode = Literal["blocking", "advisory", "off"]
+ThresholdOn = Literal["case", "suite", "off"]
+FailOn = Literal["fail", "inconclusive"]
+
+MAX_DROP: Final = 0.05
+"""Allowed drop of a criterion's suite mean when nothing else is configured."""
+
+
+class CriterionPolicy(Frozen):
+    """What one criterion is held to.
+
+    ``mode``: *advisory* findings are shown and never block; *off* is not judged at all.
+    ``threshold_on``: every *case* meets the threshold (ADK's rule), only the *suite*'s mean, or neither.
+    ``max_drop``: allowed drop of the suite mean on the criterion's own scale; ``max_rise``: allowed rise
+    of a lower-is-better suite mean as a fraction of the baseline (0.1 = a tenth more). None = no limit.
+    """
+
+    mode: Mode = "blocking"
+    threshold_on: ThresholdOn = "case"
+    max_drop: float | None = Field(default=MAX_DROP, ge=0, allow_inf_nan=False)
+    max_rise: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+
+def default_mode(criterion: str) -> Mode:
+    """Seconds vary with the machine and the model's load, so they advise unless told to block."""
+    return "advisory" if criterion.endswith("seconds") else "blocking"
+
+
+class Policy(Frozen):
+    """The rules for every criterion, and whole rules for those that have their own."""
+
+    threshold_on: ThresholdOn = "case"
+    max_drop: float | None = Field(default=MAX_DROP, ge=0, allow_inf_nan=False)
+    max_rise: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    criteria: dict[str, CriterionPolicy] = Field(default_factory=dict)
+
+    def for_criterion(self, name: str, goal: Goal) -> CriterionPolicy:
+        """The rules of one criterion; the limit of the other direction is None."""
+        own = self.criteria.get(name) or self.inherited(name)
+        return own.model_copy(update={"max_drop" if goal == "minimize" else "max_rise": None})
+
+    def inherited(self, name: str) -> CriterionPolicy:
+        """What a criterion has before its own entry in ``gate.criteria`` changes it."""
+        return CriterionPolicy(
+            mode=default_mode(name),
+            threshold_on=self.threshold_on,
+            max_drop=self.max_drop,
+            max_rise=self.max_rise,
+        )
