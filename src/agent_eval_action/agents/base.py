@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agent_eval_action.model.evalset import Content, Invocation
-from agent_eval_action.model.result import AgentConditions, AttemptError
+from agent_eval_action.model.result import AgentConditions, AttemptError, AttemptKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,8 @@ class SessionRequest:
     """What a session begins with.
 
     ``alone``: the worker that held this session before was killed; run it where no other session
-    can suffer from it, and where it cannot suffer from others.
+    can suffer from it, and where it cannot suffer from others. ``key`` names the attempt, for
+    drivers that replay one.
     """
 
     app_name: str
@@ -23,6 +24,7 @@ class SessionRequest:
     state: dict[str, Any] = field(default_factory=dict)
     alone: bool = False
     label: str = ""
+    key: AttemptKey | None = None
 
 
 @dataclass(frozen=True, slots=True)

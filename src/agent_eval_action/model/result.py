@@ -128,6 +128,7 @@ class CriterionScore(Frozen):
     reason: str = ""
     turns: tuple[TurnScore, ...] = ()
     details: dict[str, Any] = Field(default_factory=dict)
+    digest: str = ""  # of the criterion's options, so that a resumed run knows which scores still hold
 
 
 class AttemptKey(NamedTuple):

@@ -1,0 +1,71 @@
+"""Replays attempts.jsonl of an earlier run: nothing is run, everything is scored anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent_eval_action.agents.base import AgentSession, SessionEnd, SessionRequest, TurnDone
+from agent_eval_action.errors import ResultsError
+from agent_eval_action.model.evalset import Content
+from agent_eval_action.model.result import AgentConditions, Attempt, AttemptError, ErrorKind
+from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
+
+_Key = tuple[str, str, int]
+
+
+@dataclass
+class RecordedAgent:
+    """A driver over one recording. ``name`` is the agent's name in this run; the recording may use another."""
+
+    name: str
+    folder: Path
+    _offsets: dict[_Key, tuple[int, int]] = field(default_factory=dict)
+
+    async def start(self) -> AgentConditions | AttemptError:
+        """Index the recording by eval set, case and repeat; the last line of a key wins."""
+        try:
+            for number, offset, line in lines(self.folder / ATTEMPTS):
+                attempt = parse(self.folder / ATTEMPTS, number, line)
+                self._offsets[(attempt.eval_set, attempt.case, attempt.repeat)] = (number, offset)
+        except ResultsError as error:
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=str(error))
+        return AgentConditions(agent=self.name, path=self.folder.as_posix(), environment="recorded")
+
+    async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
+        """The recorded attempt as a session."""
+        key = request.key
+        at = self._offsets.get((key.eval_set, key.case, key.repeat)) if key else None
+        if key is None or at is None:
+            return AttemptError(kind=ErrorKind.EXCEPTION, message=f"the recording has no attempt {request.label}")
+        number, offset = at
+        with (self.folder / ATTEMPTS).open("rb") as file:
+            file.seek(offset)
+            attempt = parse(self.folder / ATTEMPTS, number, file.readline())
+        return _Replay(attempt)
+
+    async def stop(self) -> None:
+        """Nothing runs."""
+
+
+@dataclass
+class _Replay:
+    attempt: Attempt
+    _made: int = 0
+
+    async def turn(self, content: Content) -> TurnDone | AttemptError:
+        if self._made < len(self.attempt.turns):
+            turn = self.attempt.turns[self._made]
+            if turn.user_content.text != content.text:
+                return AttemptError(
+                    kind=ErrorKind.EXCEPTION,
+                    message="the recorded user message differs from the case's: record it again",
+                )
+            self._made += 1
+            return TurnDone(turn)
+        return self.attempt.error or AttemptError(
+            kind=ErrorKind.EXCEPTION, message=f"the recording has only {len(self.attempt.turns)} turns of this case"
+        )
+
+    async def close(self) -> SessionEnd | AttemptError:
+        return SessionEnd(self.attempt.final_session_state or {})

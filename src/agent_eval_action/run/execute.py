@@ -1,0 +1,174 @@
+"""Making one attempt: a session, its turns, and bounded retries of what was not the agent's answer."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from agent_eval_action.agents.base import AgentDriver, AgentSession, SessionRequest
+from agent_eval_action.model.evalset import Invocation
+from agent_eval_action.model.result import (
+    INFRASTRUCTURE,
+    Attempt,
+    AttemptError,
+    Durations,
+    ErrorKind,
+    Usage,
+)
+from agent_eval_action.run.events import AttemptRetried, AttemptStarted, Event
+from agent_eval_action.run.plan import PlannedAttempt
+
+_DEFAULT_APP = "agent_eval"
+_DEFAULT_USER = "test_user_id"  # ADK's own default, so that user-scoped state in eval files keeps its meaning
+_BACKOFF_S = {ErrorKind.RATE_LIMITED: 2.0, ErrorKind.UNAVAILABLE: 1.0}
+_LONGEST_BACKOFF_S = 30.0
+
+
+@dataclass(frozen=True)
+class Executor:
+    """Makes attempts with one driver.
+
+    ``slots`` bounds the sessions open at once; ``lonely`` bounds the single-session workers that
+    tell a culprit from its neighbours.
+    """
+
+    driver: AgentDriver
+    slots: asyncio.Semaphore
+    retries: int
+    emit: Callable[[Event], None]
+    lonely: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
+
+    async def make(self, planned: PlannedAttempt) -> Attempt:
+        """The attempt with its turns, or with the error that is left after the retries; not scored yet."""
+        alone = False
+        tries = 0
+        while True:
+            tries += 1
+            attempt = await self._once(planned, alone=alone, tries=tries)
+            error = attempt.error
+            if error is None or error.kind not in INFRASTRUCTURE or tries > self.retries:
+                return attempt
+            if error.kind is ErrorKind.DIED:
+                if alone:  # it died with nobody else in its worker: it is the culprit
+                    return attempt
+                alone = True
+            self.emit(AttemptRetried(planned.key, error, tries))
+            await asyncio.sleep(_backoff(error.kind, tries))
+
+    async def _once(self, planned: PlannedAttempt, *, alone: bool, tries: int) -> Attempt:
+        if alone:
+            async with self.lonely, self.slots:
+                return await self._converse(planned, alone=True, tries=tries)
+        async with self.slots:
+            return await self._converse(planned, alone=False, tries=tries)
+
+    async def _converse(self, planned: PlannedAttempt, *, alone: bool, tries: int) -> Attempt:
+        self.emit(AttemptStarted(planned.key))
+        opened = await self.driver.open(_request(planned, alone=alone))
+        if isinstance(opened, AttemptError):
+            return _attempt(planned, (), None, opened, tries)
+        state = None
+        turns: list[Invocation] = []
+        try:
+            error = await _turns(opened, planned, turns)
+        finally:
+            end = await opened.close()
+        if isinstance(end, AttemptError):
+            error = error or end
+        else:
+            state = end.final_state
+        return _attempt(planned, tuple(turns), state, error, tries)
+
+
+async def _turns(session: AgentSession, planned: PlannedAttempt, turns: list[Invocation]) -> AttemptError | None:
+    for number, expected in enumerate(planned.case.turns):
+        done = await session.turn(expected.user_content)
+        if isinstance(done, AttemptError):
+            return done.model_copy(update={"turn": number})
+        turns.append(done.invocation)
+    return None
+
+
+def _request(planned: PlannedAttempt, *, alone: bool) -> SessionRequest:
+    given = planned.case.session_input
+    return SessionRequest(
+        app_name=given.app_name if given else _DEFAULT_APP,
+        user_id=given.user_id if given else _DEFAULT_USER,
+        session_id=given.session_id if given else None,
+        state=dict(given.state) if given else {},
+        alone=alone,
+        label=f"{planned.key.case_key} #{planned.key.repeat + 1}",
+        key=planned.key,
+    )
+
+
+def _attempt(
+    planned: PlannedAttempt,
+    turns: tuple[Invocation, ...],
+    state: dict[str, object] | None,
+    error: AttemptError | None,
+    tries: int,
+) -> Attempt:
+    key = planned.key
+    return Attempt(
+        agent=key.agent,
+        eval_set=key.eval_set,
+        case=key.case,
+        repeat=key.repeat,
+        arm=key.arm,
+        case_digest=planned.digest,
+        turns=turns,
+        final_session_state=state,
+        error=error,
+        usage=usage_of(turns),
+        durations=durations_of(turns),
+        tries=tries,
+    )
+
+
+def usage_of(turns: tuple[Invocation, ...]) -> Usage:
+    """Tokens and calls summed over the events of all turns; a model event without a report is counted as such."""
+    total = Usage()
+    for turn in turns:
+        total += Usage(tool_calls=len(turn.tool_calls()))
+        for event in getattr(turn.intermediate_data, "invocation_events", ()):
+            if event.usage_metadata is None:
+                if event.model_version is not None:
+                    total += Usage(model_calls=1, calls_without_usage=1)
+                continue
+            report = event.usage_metadata
+            total += Usage(
+                model_calls=1,
+                input_tokens=_count(report, "prompt_token_count"),
+                output_tokens=_count(report, "candidates_token_count"),
+                total_tokens=_count(report, "total_token_count"),
+                calls_without_usage=int(_count(report, "total_token_count") is None),
+            )
+    return total
+
+
+def _count(report: dict[str, object], name: str) -> int | None:
+    value = report.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def durations_of(turns: tuple[Invocation, ...]) -> Durations:
+    """Seconds summed over the turns that were measured."""
+    return Durations(
+        total=_sum([turn.duration for turn in turns]),
+        model=_sum([turn.model_duration for turn in turns]),
+        tool=_sum([turn.tool_duration for turn in turns]),
+    )
+
+
+def _sum(values: list[float | None]) -> float | None:
+    measured = [value for value in values if value is not None]
+    return round(sum(measured), 6) if measured else None
+
+
+def _backoff(kind: ErrorKind, tries: int) -> float:
+    base = _BACKOFF_S.get(kind, 0.0)
+    wait: float = min(_LONGEST_BACKOFF_S, base * 2.0 ** (tries - 1))
+    return wait * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret

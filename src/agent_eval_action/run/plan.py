@@ -1,0 +1,61 @@
+"""Which attempts a run makes: every case of every set, once per repeat, in a stable order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent_eval_action.criteria.base import Criterion
+from agent_eval_action.model.evalset import EvalCase
+from agent_eval_action.model.result import AttemptKey, CriterionInfo
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCase:
+    """One case with the digest of its definition."""
+
+    case: EvalCase
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSet:
+    """One eval set against one agent. ``path`` is relative to the workspace, with forward slashes."""
+
+    agent: str
+    key: str
+    path: str
+    cases: tuple[PlannedCase, ...]
+    criteria: tuple[Criterion, ...]
+    infos: tuple[CriterionInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAttempt:
+    """One repeat of one case."""
+
+    key: AttemptKey
+    case: EvalCase
+    digest: str
+    planned_set: PlannedSet
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole run."""
+
+    sets: tuple[PlannedSet, ...]
+    repeats: int = 1
+
+    @property
+    def cases(self) -> int:
+        """How many cases there are over all sets."""
+        return sum(len(planned.cases) for planned in self.sets)
+
+    def attempts(self) -> Iterator[PlannedAttempt]:
+        """Every attempt, a whole pass before the next repeat: a run cut short has seen every case it could."""
+        for repeat in range(self.repeats):
+            for planned in self.sets:
+                for item in planned.cases:
+                    key = AttemptKey(planned.agent, planned.key, item.case.eval_id, repeat)
+                    yield PlannedAttempt(key, item.case, item.digest, planned)

@@ -1,0 +1,90 @@
+"""attempts.jsonl and blobs/: transcripts appended as attempts finish."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from agent_eval_action.errors import OutputError
+from agent_eval_action.model.result import Attempt
+from agent_eval_action.model.transcript import ATTEMPTS
+
+BLOBS = "blobs"
+BLOB_BYTES = 64 * 1024
+_BLOB_PREFIX = "blob:sha256:"
+
+
+@dataclass
+class TranscriptWriter:
+    """Appends attempts, one line each, flushed: a crash loses nothing that was finished."""
+
+    folder: Path
+    _file: IO[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        """Open ``attempts.jsonl`` empty; what is kept of an earlier run is appended like the rest."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._file = (self.folder / ATTEMPTS).open("wb")
+        except OSError as error:
+            raise _unwritable(self.folder / ATTEMPTS, error) from error
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def append(self, attempt: Attempt) -> None:
+        """Write one attempt. Raises OutputError when the disk is full."""
+        if self._file is None:
+            raise ValueError("the writer is not open")
+        try:
+            record = attempt.model_dump(mode="json", exclude_defaults=True)
+            self._store_media(record)
+            # ASCII escapes carry lone surrogates, which UTF-8 cannot
+            self._file.write(json.dumps(record, separators=(",", ":"), ensure_ascii=True).encode("ascii") + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise _unwritable(self.folder / ATTEMPTS, error) from error
+
+    def _store_media(self, value: Any) -> None:
+        for blob in _blobs_in(value):
+            data = blob["data"]
+            if not isinstance(data, str) or len(data) * 3 // 4 <= BLOB_BYTES or data.startswith(_BLOB_PREFIX):
+                continue
+            raw = _decode(data)
+            digest = hashlib.sha256(raw).hexdigest()
+            target = self.folder / BLOBS / digest
+            target.parent.mkdir(exist_ok=True)
+            if not target.exists():
+                target.write_bytes(raw)
+            blob["data"] = _BLOB_PREFIX + digest
+
+
+def _unwritable(path: Path, error: OSError) -> OutputError:
+    return OutputError(f"{path} cannot be written: {error.strerror or error}", hint="free disk space or choose --out")
+
+
+def _blobs_in(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        inline = value.get("inline_data")
+        if isinstance(inline, dict) and "data" in inline:
+            yield inline
+        for item in value.values():
+            yield from _blobs_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _blobs_in(item)
+
+
+def _decode(data: str) -> bytes:
+    try:
+        return base64.b64decode(data + "=" * (-len(data) % 4), altchars=b"-_" if {"-", "_"} & set(data) else None)
+    except ValueError:
+        return data.encode("utf-8", "surrogatepass")
