@@ -10,6 +10,7 @@ import enum
 from typing import Literal
 
 from agent_eval_action.model.base import Frozen
+from agent_eval_action.model.brief import TurnBrief
 
 
 class Outcome(enum.StrEnum):
@@ -110,6 +111,18 @@ class BaselineInfo(Frozen):
     repeats: int | None = None
 
 
+class BaselineTrajectory(Frozen):
+    """What the baseline's agent did in a case (its modal attempt), for the reports to set beside this run's.
+
+    Kept for the cases that a report goes into: regressed, failing, errored, changed, removed.
+    """
+
+    agent: str
+    eval_set: str
+    case: str
+    turns: tuple[TurnBrief, ...] = ()
+
+
 class Decision(Frozen):
     """The whole conclusion; reports render this and nothing else decides."""
 
@@ -119,4 +132,5 @@ class Decision(Frozen):
     criteria: tuple[CriterionChange, ...] = ()
     pairs: tuple[PairChange, ...] = ()
     baseline: BaselineInfo | None = None
+    baseline_trajectories: tuple[BaselineTrajectory, ...] = ()
     notes: tuple[str, ...] = ()

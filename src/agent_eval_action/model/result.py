@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from agent_eval_action.model.base import Frozen
+from agent_eval_action.model.brief import CallBrief as CallBrief
+from agent_eval_action.model.brief import TurnBrief as TurnBrief
 from agent_eval_action.model.decision import Decision
 from agent_eval_action.model.evalset import Invocation
 
@@ -165,21 +167,6 @@ class Attempt(Frozen):
     @property
     def key(self) -> AttemptKey:
         return AttemptKey(self.agent, self.eval_set, self.case, self.repeat, self.arm)
-
-
-class CallBrief(Frozen):
-    """A tool call as reports show it; ``args`` is shortened where it is huge."""
-
-    name: str
-    args: dict[str, Any] = Field(default_factory=dict)
-
-
-class TurnBrief(Frozen):
-    """A turn as reports show it: excerpts, never megabytes."""
-
-    user: str = ""
-    calls: tuple[CallBrief, ...] = ()
-    response: str = ""
 
 
 class AttemptSummary(Frozen):
