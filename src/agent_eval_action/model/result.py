@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from agent_eval_action.model.base import Frozen
-from agent_eval_action.model.brief import CallBrief as CallBrief
-from agent_eval_action.model.brief import TurnBrief as TurnBrief
+from agent_eval_action.model.brief import CallBrief as CallBrief  # noqa: PLC0414 - re-exported for those who import results
+from agent_eval_action.model.brief import TurnBrief as TurnBrief  # noqa: PLC0414 - re-exported for those who import results
 from agent_eval_action.model.decision import Decision
 from agent_eval_action.model.evalset import Invocation
 
@@ -237,6 +237,7 @@ class Conditions(Frozen):
     repeats: int = 1
     concurrency: int = 32
     threshold_on: str = "case"
+    selection: tuple[str, ...] = ()  # what narrowed the run (EVALSET arguments, --case); empty: the whole suite
     agents: tuple[AgentConditions, ...] = ()
 
 
