@@ -16,7 +16,7 @@ from agent_eval_action.model.brief import TurnBrief
 class Outcome(enum.StrEnum):
     """The verdict; its exit code is in ``errors.ExitCode``."""
 
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105 - a verdict, no password
     FAIL = "fail"
     INCONCLUSIVE = "inconclusive"
     COLLECTING = "collecting"
@@ -32,6 +32,7 @@ class ChangeKind(enum.StrEnum):
     FIXED = "fixed"  # the other way round
     STILL_FAILING = "still_failing"
     FAILING = "failing"  # below its threshold, and nothing to compare with
+    PASSING = "passing"  # there is no baseline at all, and nothing to object to
     NEW = "new"  # the baseline does not have the case or the criterion
     REMOVED = "removed"  # the baseline has it, this run does not
     CHANGED = "changed"  # case or criterion definition differs: not comparable

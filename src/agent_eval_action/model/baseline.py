@@ -1,0 +1,150 @@
+"""What a baseline keeps: per case counts, scores and the usual tool calls. Values only; ``baseline`` makes and stores them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+from pydantic import Field, model_validator
+
+from agent_eval_action.model.base import Frozen
+from agent_eval_action.model.result import CallBrief, CaseKey
+
+BASELINE_VERSION: Final = 1
+DIGEST_LENGTH: Final = 16
+NAME_LIMIT: Final = 240
+_HEAD: Final = 60
+
+Calls = tuple[CallBrief, ...]
+Trajectory = tuple[Calls, ...]
+"""Tool calls of a conversation: one tuple of calls per turn."""
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+ScoreCount = tuple[Finite, Count]
+
+
+class CriterionRecord(Frozen):
+    """Scores of one case on one criterion: ``n`` attempts, the distinct scores with how often each was seen.
+
+    ``passed`` counts the attempts that met ``threshold``, the threshold of that time. ``mean`` is given
+    only where the scores were made coarser to keep the record small.
+    """
+
+    digest: str
+    threshold: Finite | None = None
+    n: Count
+    passed: Annotated[int, Field(ge=0)] | None = None
+    mean: Finite | None = None
+    scores: tuple[ScoreCount, ...]
+
+    @model_validator(mode="after")
+    def _counts_agree(self) -> CriterionRecord:
+        counted = sum(count for _, count in self.scores)
+        if counted != self.n:
+            raise ValueError(f"scores count {counted} attempts, n says {self.n}")
+        return self
+
+
+class TrajectoryRecord(Frozen):
+    """The tool calls most attempts made: ``seen`` of ``attempts``.
+
+    ``digest`` is of all calls with all arguments results.json had; ``turns`` may be shortened, and the
+    last ``cut`` turns left out.
+    """
+
+    digest: str
+    seen: Count
+    attempts: Count
+    cut: Annotated[int, Field(ge=0)] = 0
+    turns: Trajectory = ()
+
+
+class CaseRecord(Frozen):
+    """One case. ``omitted`` criteria did not fit into the space a case has."""
+
+    agent: str
+    eval_set: str
+    case: str
+    digest: str
+    criteria: dict[str, CriterionRecord] = Field(default_factory=dict)
+    omitted: Annotated[int, Field(ge=0)] = 0
+    trajectory: TrajectoryRecord | None = None
+
+    @property
+    def key(self) -> CaseKey:
+        return CaseKey(self.agent, self.eval_set, self.case)
+
+
+class BaselineAgent(Frozen):
+    """An agent as it was: shown beside a comparison, never a reason not to compare."""
+
+    agent: str
+    adk_version: str = ""
+    models: tuple[str, ...] = ()
+    packages_digest: str = ""
+
+
+class Baseline(Frozen):
+    """baseline.json. ``created_at`` and ``commit`` are those of the newest run in it."""
+
+    schema_version: int = BASELINE_VERSION
+    tool_version: str
+    created_at: str
+    commit: str | None = None
+    repeats: Annotated[int, Field(ge=1)] = 1
+    agents: tuple[BaselineAgent, ...] = ()
+    records: tuple[CaseRecord, ...] = ()
+
+    @model_validator(mode="after")
+    def _cases_once(self) -> Baseline:
+        seen: set[CaseKey] = set()
+        for record in self.records:
+            if record.key in seen:
+                raise ValueError(f"the case {record.key} is in it twice")
+            seen.add(record.key)
+        return self
+
+
+def kept_name(name: str) -> str:
+    """A name as a baseline keeps it: itself, or its beginning and a digest when it is huge."""
+    if len(json.dumps(name, ensure_ascii=True)) <= NAME_LIMIT:
+        return name
+    return f"{name[:_HEAD // 2]}… sha256:{_sha256(name)}"
+
+
+def kept_key(key: CaseKey) -> CaseKey:
+    """The key a case has in a baseline."""
+    return CaseKey(kept_name(key.agent), kept_name(key.eval_set), kept_name(key.case))
+
+
+def kept_digest(digest: str) -> str:
+    """A digest as a baseline keeps it: 64 bits of it tell definitions apart."""
+    return digest.removeprefix("sha256:")[:DIGEST_LENGTH]
+
+
+def short_call(call: CallBrief) -> CallBrief:
+    """A call with every long argument cut to its beginning and a digest of all of it."""
+    return CallBrief(name=kept_name(call.name), args={_short(key): _short(value) for key, value in call.args.items()})
+
+
+def trajectory_digest(turns: Sequence[Calls]) -> str:
+    """One digest of every call in order; the order of a call's arguments does not matter."""
+    plain = [[[call.name, call.args] for call in calls] for calls in turns]
+    return _sha256(json.dumps(plain, sort_keys=True, default=str))
+
+
+def _short(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        text = json.dumps(value, default=str)
+        return value if len(text) <= _HEAD else f"{text[:_HEAD // 2]}… sha256:{_sha256(text)}"
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    if len(json.dumps(text)) <= _HEAD:
+        return value
+    return f"{text[:_HEAD // 4]}… sha256:{_sha256(text)}"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_LENGTH]
