@@ -1,0 +1,99 @@
+# Each target sets up what it needs and does nothing twice. `make help` lists them.
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+# Any Python 3.11 or newer that has venv; name another with `make PYTHON=…`.
+PYTHON ?= $(shell requirements/environment.sh find 3.11)
+PYTHON310 ?= $(shell requirements/environment.sh find 3.10 python3.10 $(wildcard $(HOME)/.pyenv/versions/3.10.*/bin/python3))
+PYTEST := .venv/bin/python -m pytest
+WORKERS ?= 2
+
+# Our tools and uv then trust what the machine trusts, also where a network ends TLS itself.
+export UV_SYSTEM_CERTS ?= 1
+
+BOOTSTRAP := .venvs/bootstrap/.made
+READY := .venv/.made
+ADK213 := .venvs/adk-2.13/.made
+ADK110 := .venvs/adk-1.10/.made
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z][a-z0-9-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: setup ## set up and run the main job on examples/dice
+	.venv/bin/agent-eval run --config examples/dice/agent-eval.yaml
+
+.PHONY: demo-regression
+demo-regression: setup ## the same agent made worse: shows it blocked (and fails if it is not)
+	.venv/bin/agent-eval run --config examples/dice/regression/agent-eval.yaml; test $$? -eq 1
+
+.PHONY: test
+test: setup setup-oracles ## unit, format, golden, parity, integration and contract tests
+	$(PYTEST) -n $(WORKERS) -m "not adk110 and not container"
+
+.PHONY: test-all
+test-all: test test-adk110 test-container ## test, then google-adk 1.10 and the container
+
+.PHONY: test-adk110
+test-adk110: setup setup-oracles ## what runs on google-adk 1.10
+	$(PYTEST) -n $(WORKERS) -m adk110
+
+.PHONY: test-container
+test-container: setup ## build the image and start it as GitHub's runner does (skipped aloud where no engine runs)
+	$(PYTEST) -m container
+
+.PHONY: lint
+lint: setup ## ruff, mypy, import-linter, hadolint, schemas of action and workflows, zizmor
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	.venv/bin/hadolint Dockerfile
+	.venv/bin/check-jsonschema --builtin-schema vendor.github-actions action.yml
+	.venv/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	.venv/bin/zizmor --offline --no-progress --pedantic action.yml .github/workflows
+
+.PHONY: format
+format: setup ## let ruff fix and format
+	.venv/bin/ruff check --fix
+	.venv/bin/ruff format
+
+.PHONY: bench
+bench: setup setup-oracles ## the measurements: against `adk eval`, and rescoring 10,000 cases
+	.venv/bin/python -m benchmarks
+
+.PHONY: setup
+setup: $(READY) ## .venv with the tool and what develops it
+
+.PHONY: setup-oracles
+setup-oracles: $(ADK213) $(ADK110) ## google-adk 2.13 and 1.10, each in an environment of its own
+
+$(BOOTSTRAP): requirements/bootstrap.txt
+	requirements/environment.sh bootstrap .venvs/bootstrap "$(PYTHON)"
+	@touch $@
+
+$(READY): requirements/dev.txt pyproject.toml $(BOOTSTRAP)
+	requirements/environment.sh sync .venv $< "$(PYTHON)"
+	.venvs/bootstrap/bin/uv pip install --quiet --python .venv --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(ADK213): requirements/adk-2.13.txt $(BOOTSTRAP)
+	requirements/environment.sh sync .venvs/adk-2.13 $< "$(PYTHON)"
+	@touch $@
+
+$(ADK110): requirements/adk-1.10.txt $(BOOTSTRAP)
+	requirements/environment.sh sync .venvs/adk-1.10 $< "$(PYTHON310)"
+	@touch $@
+
+# Versions in the locks are kept where they still fit; `make lock UPGRADE=--upgrade` takes the newest.
+COMPILE = UV_CUSTOM_COMPILE_COMMAND='make lock' .venvs/bootstrap/bin/uv pip compile --quiet $(UPGRADE) \
+	--universal --generate-hashes --no-strip-extras
+
+.PHONY: lock
+lock: $(BOOTSTRAP) ## compile requirements/*.txt again from pyproject.toml and requirements/*.in
+	$(COMPILE) --python-version 3.11 requirements/bootstrap.in -o requirements/bootstrap.txt
+	$(COMPILE) --python-version 3.11 pyproject.toml -o requirements/tool.txt
+	$(COMPILE) --python-version 3.11 pyproject.toml --group dev -c requirements/tool.txt -c requirements/bootstrap.txt -o requirements/dev.txt
+	$(COMPILE) --python-version 3.11 requirements/adk-2.13.in -o requirements/adk-2.13.txt
+	$(COMPILE) --python-version 3.10 requirements/adk-1.10.in -o requirements/adk-1.10.txt
