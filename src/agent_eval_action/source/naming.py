@@ -1,0 +1,56 @@
+"""How places, values and words are shown to people: JSON paths, shortened values, did-you-mean."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+JsonPath = tuple[str | int, ...]
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
+_LONGEST_WORD = 80
+
+
+def json_path_text(json_path: JsonPath) -> str:
+    """``("eval_cases", 3, "x y")`` as ``$.eval_cases[3]["x y"]``."""
+    out = ["$"]
+    for step in json_path:
+        if isinstance(step, int):
+            out.append(f"[{step}]")
+        elif _PLAIN_KEY.match(step):
+            out.append(f".{step}")
+        else:
+            out.append(f"[{shorten(step)}]")
+    return "".join(out)
+
+
+def shorten(value: Any, limit: int = 80) -> str:
+    """A value as one line of JSON of at most ``limit`` characters."""
+    if isinstance(value, str) and len(value) > limit:
+        value = value[: limit + 1]
+    # iterencode is lazy, so a huge value is never written out whole; a few chunks are past the limit.
+    text = "".join(islice(json.JSONEncoder(ensure_ascii=False, default=str).iterencode(value), limit))
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def closest(word: str, choices: Iterable[str]) -> str | None:
+    """The choice most like ``word``, or None. Case, ``_`` and ``-`` do not count."""
+    if not 0 < len(word) <= _LONGEST_WORD:
+        return None
+    known = {_plain(choice): choice for choice in choices}
+    found = difflib.get_close_matches(_plain(word), known, n=1, cutoff=0.7)
+    return known[found[0]] if found else None
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
+    """The hint ``did you mean `x`?``, or None when nothing is close."""
+    found = closest(word, choices)
+    return None if found is None else f"did you mean `{found}`?"
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("_", "").replace("-", "")
