@@ -22,6 +22,8 @@ RUN apt-get update \
     && python3 -m compileall -q -x '/(test|idlelib|tkinter|turtledemo|ensurepip|lib2to3|site-packages|dist-packages)/' \
        "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 COPY --from=build /opt/venv /opt/venv
+# Where the runner puts the checkout whatever is said here; this is for `docker run` by hand.
+WORKDIR /github/workspace
 LABEL org.opencontainers.image.title="agent-eval-action" \
       org.opencontainers.image.description="Decides whether a change made an ADK agent worse" \
       org.opencontainers.image.licenses="Apache-2.0"
