@@ -1,0 +1,1 @@
+"""Outside systems as the tests meet them: over real sockets and processes."""
