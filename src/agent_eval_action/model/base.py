@@ -7,9 +7,9 @@ from pydantic.alias_generators import to_camel
 
 
 class Frozen(BaseModel):
-    """A value of ours: snake_case, no unknown fields, immutable."""
+    """A value of ours: snake_case, no unknown fields, immutable, no NaN and no infinity in its numbers."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class AdkModel(BaseModel):

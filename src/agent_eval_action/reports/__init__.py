@@ -1,1 +1,3 @@
-"""Reports: one file per format, each a function of the result and a budget."""
+"""From a result to text, each format a pure function; and results.json, which is written and read."""
+
+from __future__ import annotations

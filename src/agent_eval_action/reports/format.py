@@ -1,0 +1,155 @@
+"""Numbers and labels as every output shows them: the comment, the JUnit file, the terminal."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from agent_eval_action.model.decision import ChangeKind, CriterionChange, Outcome, PairChange
+
+Unit = Literal["score", "tokens", "calls", "seconds", "usd"]
+
+MINUS = "\N{MINUS SIGN}"
+NONE = "–"
+_HUGE = 10**15
+_TENTHS_BELOW, _MINUTE, _HOUR, _DAY = 10, 60, 3_600, 86_400
+_UNITS: dict[str, Unit] = {
+    "tokens": "tokens",
+    "calls": "calls",
+    "seconds": "seconds",
+    "duration": "seconds",
+    "latency": "seconds",
+    "usd": "usd",
+    "cost": "usd",
+}
+
+KIND_LABELS: dict[ChangeKind, str] = {
+    ChangeKind.SAME: "unchanged",
+    ChangeKind.BETTER: "better",
+    ChangeKind.WORSE: "worse",
+    ChangeKind.NEWLY_FAILING: "newly failing",
+    ChangeKind.FIXED: "fixed",
+    ChangeKind.STILL_FAILING: "still failing",
+    ChangeKind.FAILING: "failing",
+    ChangeKind.NEW: "new",
+    ChangeKind.REMOVED: "removed",
+    ChangeKind.CHANGED: "changed definition",
+    ChangeKind.ERROR: "error",
+    ChangeKind.NOT_APPLICABLE: "not applicable",
+}
+
+OUTCOME_LABELS: dict[Outcome, str] = {
+    Outcome.PASS: "Passed",
+    Outcome.FAIL: "Blocked",
+    Outcome.INCONCLUSIVE: "Inconclusive",
+    Outcome.COLLECTING: "Collecting",
+}
+
+
+def unit_of(criterion: str) -> Unit:
+    """What a criterion's numbers count, by the words of its name: ``total_tokens``, ``model_seconds``."""
+    for word in reversed(re.split(r"[^a-z]+", criterion.lower())):
+        if word in _UNITS:
+            return _UNITS[word]
+    return "score"
+
+
+def number(value: float | None, criterion: str) -> str:
+    """A criterion's value: ``0.833``, ``1,234 tokens`` without the unit's name, ``1.25 s``, ``$0.0123``."""
+    if value is None:
+        return NONE
+    text = _magnitude(abs(value), unit_of(criterion))
+    return f"{MINUS}{text}" if value < 0 and _is_visible(text) else text
+
+
+def signed(value: float | None, criterion: str) -> str:
+    """A change: with its sign, and without one where it rounds to nothing."""
+    if value is None:
+        return NONE
+    text = _magnitude(abs(value), unit_of(criterion))
+    if not _is_visible(text):
+        return text
+    return f"{MINUS if value < 0 else '+'}{text}"
+
+
+def count(value: int | None) -> str:
+    """A whole number with thousands separators."""
+    if value is None:
+        return NONE
+    return f"{value:,}".replace("-", MINUS) if abs(value) < _HUGE else f"over {_HUGE:,}"
+
+
+def plural(value: int, noun: str, many: str | None = None) -> str:
+    """``1 case``, ``2 cases``, ``1,200 cases``."""
+    return f"{count(value)} {noun if value == 1 else many or noun + 's'}"
+
+
+def percent(part: int, whole: int) -> str:
+    """A share in percent, one decimal: 100 % only when it is all, 0 % only when it is none."""
+    share = 100 * part / whole if whole else 0.0
+    if 0 < part < whole:
+        share = min(max(share, 0.1), 99.9)
+    return f"{share:.1f} %" if share not in (0.0, 100.0) else f"{share:.0f} %"
+
+
+def duration(seconds: float) -> str:
+    """A span for people: ``0.8 s``, ``34 s``, ``2 min 5 s``, ``1 h 3 min``, ``3 days``."""
+    seconds = max(0.0, seconds)
+    whole = round(seconds)
+    if whole < _TENTHS_BELOW:
+        return f"{seconds:.1f} s"
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
+    if whole < 2 * _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+    return f"{count(whole // _DAY)} days"
+
+
+def limits(criterion: str, goal: str, threshold: float | None, limit: str = "") -> str:
+    """What a criterion has to keep: ``≥ 0.8, max drop 0.05``."""
+    sign = "≤" if goal == "minimize" else "≥"
+    parts = [f"{sign} {number(threshold, criterion)}"] if threshold is not None else []
+    return ", ".join([*parts, limit] if limit else parts) or NONE
+
+
+def is_worse(change: float | None, goal: str) -> bool:
+    """Whether a change goes the wrong way for this criterion."""
+    return change is not None and (change > 0 if goal == "minimize" else change < 0)
+
+
+def is_better(change: float | None, goal: str) -> bool:
+    """Whether a change goes the right way for this criterion."""
+    return change is not None and (change < 0 if goal == "minimize" else change > 0)
+
+
+def by_severity(change: CriterionChange) -> tuple[int, bool, str]:
+    """Sort key of the criteria table: what blocks, what broke, what fell, then the rest by name."""
+    rank = {"fail": 0, "error": 1, "advisory": 2, "pass": 3, "not_applicable": 4}[change.status]
+    return rank, not is_worse(change.change, change.goal), change.criterion
+
+
+def pair_text(pair: PairChange) -> str:
+    """``0.900 → 0.400`` or as much of it as there is."""
+    then = number(pair.baseline.mean, pair.criterion) if pair.baseline else NONE
+    now = number(pair.current.mean, pair.criterion) if pair.current else NONE
+    return f"{then} → {now}" if pair.baseline else now
+
+
+def _magnitude(value: float, unit: Unit) -> str:
+    if value >= _HUGE:
+        return f"{value:.3g}"
+    if unit == "tokens":
+        return f"{value:,.0f}"
+    if unit == "calls":
+        return f"{value:,.1f}"
+    if unit == "seconds":
+        return f"{value:,.2f} s"
+    if unit == "usd":
+        return f"${value:,.4f}"
+    return f"{value:,.3f}"
+
+
+def _is_visible(text: str) -> bool:
+    return any(digit in "123456789" for digit in text)
