@@ -1,0 +1,223 @@
+"""Kinds of value with an inside: eval file patterns, criteria, environment names, rules per criterion."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from agent_eval_action.config.values import (
+    TEXT,
+    Flaw,
+    Kind,
+    Refused,
+    Where,
+    amount,
+    choice,
+    items_of,
+    or_list,
+)
+from agent_eval_action.model.base import Frozen
+from agent_eval_action.source import did_you_mean
+
+
+class EvalPattern(Frozen):
+    """Eval files as named in a config: a path or glob, the folder it starts from, and where it was written."""
+
+    pattern: str
+    base: Path
+    label: str
+
+
+def _evals(value: Any, where: Where) -> tuple[EvalPattern, ...]:
+    found: list[EvalPattern] = []
+    flaws: list[Flaw] = []
+    for index, item in enumerate(items_of(value, where)):
+        try:
+            found.append(EvalPattern(pattern=TEXT.read(item, where), base=where.base, label=where.label))
+        except Refused as refused:
+            flaws += _inside(refused, index if isinstance(value, list) else None)
+    if not flaws and not found:
+        flaws.append(Flaw("names no eval file", value))
+    if flaws:
+        raise Refused(*flaws)
+    return tuple(found)
+
+
+EVALS: Final = Kind("path or glob, or a list", or_list(TEXT.schema), _evals)
+
+
+def _inside(refused: Refused, *at: str | int | None) -> list[Flaw]:
+    """The flaws of an inner value, seen from the outer one."""
+    outer = tuple(step for step in at if step is not None)
+    return [Flaw(flaw.message, flaw.value, (*outer, *flaw.at), flaw.hint) for flaw in refused.flaws]
+
+
+def _criteria(value: Any, where: Where) -> Path | Mapping[str, Any]:
+    """A file is placed and must exist; a mapping is left for ``specs`` to read."""
+    if isinstance(value, Mapping):
+        if not value:
+            raise Refused(Flaw("names no criterion", hint="remove the key to have ADK's defaults"))
+        return value
+    if not isinstance(value, str):
+        raise Refused(Flaw("must be a file or a mapping of criteria", value))
+    path = where.base / Path(TEXT.read(value, where)).expanduser()
+    if not path.is_file():
+        siblings = [p.name for p in path.parent.glob("*.json")] if path.parent.is_dir() else []
+        raise Refused(Flaw("names a criteria file that does not exist", value, hint=did_you_mean(path.name, siblings)))
+    return path
+
+
+CRITERIA: Final = Kind(
+    "file or mapping",
+    {
+        "anyOf": [
+            {"type": "string", "minLength": 1},
+            {
+                "type": "object",
+                "minProperties": 1,
+                "additionalProperties": {"anyOf": [{"type": "number"}, {"type": "object"}]},
+            },
+        ]
+    },
+    _criteria,
+)
+
+
+def _python(value: Any, where: Where) -> Path:
+    """An interpreter, a virtual environment's folder, or a bare name like python3.12 looked up on PATH.
+
+    Links are not followed: a virtual environment's python is one, and where it lies is what makes it that.
+    """
+    text = TEXT.read(value, where)
+    path = where.base / Path(text).expanduser()
+    if path.is_dir():
+        return path / "bin" / "python"
+    if "/" not in text and not path.exists() and (found := shutil.which(text, path=where.search_path or "")):
+        return Path(found)
+    return path
+
+
+PYTHON: Final = Kind("interpreter or folder", TEXT.schema, _python)
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def _env(value: Any, where: Where) -> dict[str, str | None]:
+    """Variable names to let through (value None), or to set. Values are never shown: they may be secret."""
+    pairs: dict[str, str | None] = {}
+    flaws: list[Flaw] = []
+    entries: list[tuple[Any, Any, str | int]]
+    if isinstance(value, Mapping):
+        entries = [(name, setting, name) for name, setting in value.items()]
+    else:
+        # A comma may be part of a value, so text with NAME=VALUE in it is one entry per line only.
+        plain = where.text and isinstance(value, str) and "=" in value
+        items = [line.strip() for line in value.splitlines() if line.strip()] if plain else items_of(value, where)
+        entries = [(*_name_and_value(item), index) for index, item in enumerate(items)]
+    for name, setting, at in entries:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            flaws.append(Flaw("is not the name of an environment variable", name, (at,)))
+        elif setting is not None and (not isinstance(setting, str) or "\0" in setting):
+            flaws.append(Flaw(f"{name} must be text", at=(at,), hint="put the value in quotes"))
+        else:
+            pairs[name] = setting
+    if flaws:
+        raise Refused(*flaws)
+    return pairs
+
+
+def _name_and_value(item: Any) -> tuple[Any, str | None]:
+    if isinstance(item, str) and "=" in item:
+        name, _, value = item.partition("=")
+        return name.strip(), value
+    return item, None
+
+
+_ENV_NAME: Final = {"type": "string", "pattern": f"^{_NAME.pattern}(=.*)?$"}
+ENV: Final = Kind(
+    "names, or NAME: value",
+    {
+        "anyOf": [
+            *or_list(_ENV_NAME)["anyOf"],
+            {
+                "type": "object",
+                "propertyNames": {"pattern": f"^{_NAME.pattern}$"},
+                "additionalProperties": {"type": ["string", "null"]},
+            },
+        ]
+    },
+    _env,
+)
+
+THRESHOLD_ON: Final = choice(
+    "case",
+    "suite",
+    "off",
+    later={"regression": "it needs the statistical gate; use case (ADK's rule), suite or off"},
+)
+MODE: Final = choice("blocking", "advisory", "off")
+MAX_DROP: Final = amount(percent=False)
+MAX_RISE: Final = amount(percent=True)
+
+RULE_KINDS: Final[Mapping[str, Kind]] = {
+    "mode": MODE,
+    "threshold_on": THRESHOLD_ON,
+    "max_drop": MAX_DROP,
+    "max_rise": MAX_RISE,
+}
+
+
+def _rules(value: Any, where: Where) -> dict[str, dict[str, Any]]:
+    """Rules per criterion, as given: what is not given stays out and is inherited later."""
+    entries = _rules_of_text(value, where) if where.text else value
+    if not isinstance(entries, Mapping):
+        raise Refused(Flaw("must map criteria to their rules", value))
+    rules: dict[str, dict[str, Any]] = {}
+    flaws: list[Flaw] = []
+    for criterion, given in entries.items():
+        if not isinstance(criterion, str) or not isinstance(given, Mapping) or not given:
+            flaws.append(Flaw(f"must have rules: {', '.join(RULE_KINDS)}", given, (criterion,)))
+            continue
+        rules[criterion] = {}
+        for key, setting in given.items():
+            if key not in RULE_KINDS:
+                hint = did_you_mean(str(key), RULE_KINDS)
+                flaws.append(Flaw(f"unknown rule {key!r}", at=(criterion, key), hint=hint))
+                continue
+            try:
+                rules[criterion][key] = RULE_KINDS[key].read(setting, where)
+            except Refused as refused:
+                flaws += _inside(refused, criterion, key)
+    if flaws:
+        raise Refused(*flaws)
+    return rules
+
+
+def _rules_of_text(value: Any, where: Where) -> dict[str, dict[str, str]]:
+    """``tokens.max_rise=10%`` per line, as flags and inputs write it."""
+    rules: dict[str, dict[str, str]] = {}
+    for item in [part for one in items_of(value, where) for part in items_of(one, where)]:
+        left, equals, setting = str(item).partition("=")
+        criterion, dot, key = left.strip().rpartition(".")
+        if not (equals and dot and criterion):
+            raise Refused(Flaw("must be like total_tokens.max_rise=10%", item))
+        rules.setdefault(criterion, {})[key] = setting.strip()
+    return rules
+
+
+RULES: Final = Kind(
+    "mapping",
+    {
+        "type": "object",
+        "additionalProperties": {
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": False,
+            "properties": {name: dict(kind.schema) for name, kind in RULE_KINDS.items()},
+        },
+    },
+    _rules,
+)

@@ -1,0 +1,254 @@
+"""Every option once: its key in agent-eval.yaml, flag, input, kind, default and sentence.
+
+The command's flags, INPUT_* names, the JSON Schema, action.yml and the tables of the docs are
+derived from this table or tied to it by tests/contract.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from agent_eval_action.config.composite import CRITERIA, ENV, EVALS, MAX_DROP, MAX_RISE, PYTHON, RULES, THRESHOLD_ON
+from agent_eval_action.config.values import DURATION, PATH, TEXTS, Kind, choice, integer
+
+Scope = Literal["run", "agent", "command"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    ``name`` is the key of ``flags`` in ``settings.resolve``. ``key`` is its dotted place in
+    agent-eval.yaml, None when it has none. ``scope``: *run* is said once; *agent* is said for every
+    agent (also in an entry of ``agents``); *command* is about one invocation and not for a file.
+    ``default`` is what Settings has without it, ``shown`` how the docs write that.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    key: str | None
+    default: Any = None
+    shown: str = ""
+    scope: Scope = "run"
+    metavar: str = "TEXT"
+    repeatable: bool = False
+    has_flag: bool = True
+
+    @property
+    def flag(self) -> str | None:
+        """As typed at the command; None where a positional argument says it."""
+        return "--" + self.name.replace("_", "-") if self.has_flag else None
+
+    @property
+    def input(self) -> str:
+        """The input of the Action."""
+        return self.name.replace("_", "-")
+
+    @property
+    def variables(self) -> tuple[str, str]:
+        """The runner's spelling, whose dashes stay, and the one a shell can set."""
+        return f"INPUT_{self.input.upper()}", f"INPUT_{self.name.upper()}"
+
+
+def _agent(name: str, kind: Kind, sentence: str, **rest: Any) -> Option:
+    return Option(name, kind, sentence, name, scope="agent", **rest)
+
+
+OPTIONS: Final[tuple[Option, ...]] = (
+    Option(
+        "config",
+        PATH,
+        "The configuration file.",
+        None,
+        shown="`agent-eval.yaml`, `agent-eval.yml` or `.github/agent-eval.yaml`",
+        scope="command",
+        metavar="FILE",
+    ),
+    Option(
+        "agent",
+        TEXTS,
+        "The agent's folder; with a file that lists agents, the folder or name of the ones to run.",
+        "agent",
+        shown="agent folders are discovered",
+        metavar="DIR",
+        repeatable=True,
+    ),
+    _agent(
+        "evals",
+        EVALS,
+        "Eval files to run: paths or globs (`**` for any depth).",
+        shown="`*.evalset.json` and `*.test.json` are discovered",
+        has_flag=False,
+    ),
+    _agent(
+        "criteria",
+        CRITERIA,
+        "What is scored: a file like ADK's test_config.json or a mapping of criteria; "
+        "wins over files beside eval files.",
+        shown="the `test_config.json` beside each eval file, else ADK's defaults",
+        metavar="FILE",
+    ),
+    _agent(
+        "python",
+        PYTHON,
+        "The Python interpreter, or its virtual environment, that the agent runs in.",
+        shown="found or built",
+        metavar="INTERPRETER",
+    ),
+    _agent(
+        "driver",
+        choice("adk", "recorded"),
+        "How answers are made: by ADK's Runner, or replayed from a recording.",
+        default="adk",
+        shown="`adk`, with a recording `recorded`",
+    ),
+    _agent("recording", PATH, "Folder of a finished run whose transcripts are scored again.", metavar="DIR"),
+    _agent(
+        "env",
+        ENV,
+        "Environment variables the agent may see (names), or sees with these values.",
+        default={},
+        shown="model credentials and the basics only",
+        metavar="NAME[=VALUE]",
+        repeatable=True,
+    ),
+    _agent("workers", integer(1, 1024), "Worker processes of an agent.", shown="one per CPU core", metavar="N"),
+    _agent(
+        "timeout_s",
+        DURATION,
+        "Longest time of one turn; a turn that takes longer is an error of its case.",
+        default=120.0,
+        shown="`120`",
+        metavar="DURATION",
+    ),
+    Option(
+        "baseline",
+        PATH,
+        "The stored baseline this run is compared with.",
+        "baseline",
+        default=".agent-eval/baseline.json",
+        shown="`.agent-eval/baseline.json`",
+        metavar="FILE",
+    ),
+    Option(
+        "out",
+        PATH,
+        "Folder of results, transcripts and reports.",
+        "out",
+        default=".agent-eval/out",
+        shown="`.agent-eval/out`",
+        metavar="DIR",
+    ),
+    Option(
+        "cache_dir",
+        PATH,
+        "Folder of what can be made again: environments built for agents.",
+        "cache_dir",
+        default=".agent-eval/cache",
+        shown="`.agent-eval/cache`",
+        metavar="DIR",
+    ),
+    Option(
+        "repeats",
+        integer(1, 1000),
+        "How often every case is run.",
+        "repeats",
+        default=1,
+        shown="`1`; `baseline update`: `5`",
+        metavar="N",
+    ),
+    Option(
+        "concurrency",
+        integer(1, 10_000),
+        "Sessions at once.",
+        "concurrency",
+        default=32,
+        shown="`32`",
+        metavar="N",
+    ),
+    Option(
+        "max_time",
+        DURATION,
+        "Longest time of the whole run; what is not measured by then makes it inconclusive.",
+        "max_time",
+        default=2700.0,
+        shown="`45m`",
+        metavar="DURATION",
+    ),
+    Option(
+        "retries",
+        integer(0, 100),
+        "How often an attempt that failed for infrastructure reasons is made again.",
+        "retries",
+        default=2,
+        shown="`2`",
+        metavar="N",
+    ),
+    Option(
+        "case",
+        TEXTS,
+        "Only cases whose id matches this shell-style pattern.",
+        None,
+        default=(),
+        shown="every case",
+        scope="command",
+        metavar="PATTERN",
+        repeatable=True,
+    ),
+    Option(
+        "resume",
+        PATH,
+        "Folder of an unfinished run: what it has is kept, only what is missing is run.",
+        None,
+        scope="command",
+        metavar="DIR",
+    ),
+    Option(
+        "fail_on",
+        choice("fail", "inconclusive"),
+        "Which outcomes make the step red: fail alone, or inconclusive as well.",
+        "gate.fail_on",
+        default="inconclusive",
+        shown="`inconclusive`",
+    ),
+    Option(
+        "threshold_on",
+        THRESHOLD_ON,
+        "What must meet a threshold: every case (ADK's rule), the suite's mean, or nothing.",
+        "gate.threshold_on",
+        default="case",
+        shown="`case`",
+    ),
+    Option(
+        "max_drop",
+        MAX_DROP,
+        "How far the suite mean of a higher-is-better criterion may drop below its baseline.",
+        "gate.max_drop",
+        default=0.05,
+        shown="`0.05`",
+        metavar="NUMBER",
+    ),
+    Option(
+        "max_rise",
+        MAX_RISE,
+        "How far the suite mean of a lower-is-better criterion may rise, as a part of its baseline.",
+        "gate.max_rise",
+        shown="no limit",
+        metavar="NUMBER",
+    ),
+    Option(
+        "gate_criteria",
+        RULES,
+        "Rules of single criteria: mode (blocking, advisory, off), threshold_on, max_drop, max_rise.",
+        "gate.criteria",
+        default={},
+        shown="the rules above",
+        metavar="CRITERION.RULE=VALUE",
+        repeatable=True,
+    ),
+)
+
+BY_NAME: Final = {option.name: option for option in OPTIONS}
+AGENT_OPTIONS: Final = tuple(option for option in OPTIONS if option.scope == "agent")

@@ -1,0 +1,117 @@
+"""Settings: defaults < agent-eval.yaml < INPUT_* < flags, merged once; the environment is a parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent_eval_action.config.agents import AgentDefaults, AgentSettings, roster
+from agent_eval_action.config.composite import EvalPattern
+from agent_eval_action.config.file import file_layer
+from agent_eval_action.config.layers import Given, Layer, flag_layer, input_layer
+from agent_eval_action.config.options import OPTIONS
+from agent_eval_action.config.policy import FailOn, Policy
+from agent_eval_action.config.workspace import find_config, find_workspace
+from agent_eval_action.errors import ConfigError, Problem
+from agent_eval_action.model.base import Frozen
+
+__all__ = ["AgentDefaults", "AgentSettings", "Resolved", "Settings", "resolve"]
+
+
+class Settings(Frozen):
+    """Everything that is configured, once. Paths are absolute, times are seconds.
+
+    ``agents`` is empty when none is configured: ``discovery`` finds them and gives each
+    ``agent_defaults``. ``evals`` are the run's eval files, () when they are to be discovered.
+    ``config`` is the file that was read, None without one.
+    """
+
+    workspace: Path
+    config: Path | None = None
+    agents: tuple[AgentSettings, ...] = ()
+    agent_defaults: AgentDefaults = AgentDefaults()
+    evals: tuple[EvalPattern, ...] = ()
+    baseline: Path
+    out: Path
+    cache_dir: Path
+    repeats: int = 1
+    concurrency: int = 32
+    max_time: float = 2700.0
+    retries: int = 2
+    case: tuple[str, ...] = ()
+    resume: Path | None = None
+    fail_on: FailOn = "inconclusive"
+    policy: Policy = Policy()
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Settings, what to say about them, and where each given one came from.
+
+    ``origins`` has an entry for every option somebody gave (``fail_on`` → ``INPUT_FAIL-ON``,
+    ``repeats`` → ``agent-eval.yaml:4``, ``max_drop`` → ``--max-drop``); the rest are defaults.
+    """
+
+    settings: Settings
+    notes: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
+def resolve(*, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) -> Resolved:
+    """Merge the layers. ``flags`` is keyed by option name; None is a flag nobody typed.
+
+    Raises ConfigError with every problem of the file, the inputs and the flags at once.
+    """
+    here = cwd.resolve()
+    workspace = find_workspace(here, environ)
+    typed = flag_layer(flags, environ, here)
+    inputs = input_layer(environ, workspace)
+    over = {**inputs.given, **typed.given}
+    named = over.get("config")
+    config = find_config(named.value if named else None, named.where.label if named else "", here, workspace)
+    file = file_layer(config, workspace, environ) if config else Layer()
+    chosen = typed.agents if "agent" in typed.given else inputs.agents
+    agents = roster(file.agents, chosen, file.given, over, workspace)
+    problems = [*file.problems, *inputs.problems, *typed.problems, *agents.problems]
+    if problems:
+        raise ConfigError("the configuration cannot be used", problems=tuple(problems))
+    given = {**file.given, **over}
+    settings = Settings(
+        workspace=workspace,
+        config=config,
+        agents=agents.agents,
+        agent_defaults=agents.defaults,
+        policy=_policy(given, (file, inputs, typed)),
+        **_plain_values(given, workspace),
+    )
+    origins = {name: value.where.label for name, value in given.items()}
+    note = f"configuration: {config.relative_to(workspace)}" if config and config.is_relative_to(workspace) else None
+    notes = (note or (f"configuration: {config}" if config else "no configuration file: defaults"),)
+    return Resolved(settings, notes, (*file.warnings, *inputs.warnings), origins)
+
+
+_PLACED = ("baseline", "out", "cache_dir")
+_ELSEWHERE = ("config", "agent", "threshold_on", "max_drop", "max_rise", "gate_criteria")
+
+
+def _plain_values(given: Mapping[str, Given], workspace: Path) -> dict[str, Any]:
+    """The fields of Settings that are an option's value as it is; Settings' own defaults for the rest."""
+    names = [o.name for o in OPTIONS if (o.scope != "agent" or o.name == "evals") and o.name not in _ELSEWHERE]
+    values: dict[str, Any] = {o.name: workspace / o.default for o in OPTIONS if o.name in _PLACED}
+    return values | {name: given[name].value for name in names if name in given}
+
+
+def _policy(given: Mapping[str, Given], layers: tuple[Layer, ...]) -> Policy:
+    """The general rules, and over them the rules of single criteria, which layers change rule by rule."""
+    names = ("threshold_on", "max_drop", "max_rise")
+    policy = Policy(**{name: given[name].value for name in names if name in given})
+    rules: dict[str, dict[str, Any]] = {}
+    for layer in layers:
+        own = layer.given.get("gate_criteria")
+        for criterion, changes in own.value.items() if own else ():
+            rules.setdefault(criterion, {}).update(changes)
+    criteria = {name: policy.inherited(name).model_copy(update=rules[name]) for name in sorted(rules)}
+    return policy.model_copy(update={"criteria": criteria})
