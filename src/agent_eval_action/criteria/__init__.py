@@ -1,1 +1,40 @@
-"""Criteria: one class per criterion, its fields its options."""
+"""Criteria: what a case is scored by. A criterion is a class whose fields are its options, and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from agent_eval_action.config.specs import CriterionSpec
+from agent_eval_action.criteria import building
+from agent_eval_action.criteria.base import Criterion
+from agent_eval_action.criteria.building import criterion_digest, criterion_info
+from agent_eval_action.criteria.deterministic.efficiency import (
+    InferenceCallCount,
+    InvocationDuration,
+    TokenUsage,
+    ToolCallCount,
+)
+from agent_eval_action.criteria.deterministic.text import ResponseMatchScore, tokenizer
+from agent_eval_action.criteria.deterministic.trajectory import ToolTrajectoryAvgScore
+
+__all__ = ["CRITERIA", "build", "criterion_digest", "criterion_info", "warm_up"]
+
+CRITERIA: Final[dict[str, type[Criterion]]] = {
+    ToolTrajectoryAvgScore.name: ToolTrajectoryAvgScore,
+    ResponseMatchScore.name: ResponseMatchScore,
+    ToolCallCount.name: ToolCallCount,
+    InferenceCallCount.name: InferenceCallCount,
+    TokenUsage.name: TokenUsage,
+    InvocationDuration.name: InvocationDuration,
+}
+
+
+def build(specs: Iterable[CriterionSpec]) -> tuple[Criterion, ...]:
+    """One criterion per entry. Raises ConfigError with every problem at its path and line."""
+    return building.build(specs, CRITERIA)
+
+
+def warm_up() -> None:
+    """Import now what scoring needs later (two seconds): for a thread, while the agent starts."""
+    tokenizer()

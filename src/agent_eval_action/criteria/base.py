@@ -23,6 +23,12 @@ class Sample:
     final_session_state: dict[str, Any] | None = None
     repeat: int = 0
 
+    def unmeasurable(self) -> str:
+        """Why no criterion can score this attempt: its turns are not those of the case. Empty when it can."""
+        if self.case.conversation is not None and len(self.case.conversation) != len(self.actual):
+            return f"the agent made {len(self.actual)} of the {len(self.case.conversation)} turns of the case"
+        return "" if self.actual else "the case has no turns: nothing to measure"
+
 
 class Criterion(AdkModel, abc.ABC):
     """Base of every criterion. Options are fields, in snake_case or camelCase.
@@ -32,6 +38,7 @@ class Criterion(AdkModel, abc.ABC):
 
     name: ClassVar[str]
     goal: ClassVar[Goal] = "maximize"
+    scale: ClassVar[tuple[float, float]] = (0.0, 1.0)
     needs_reference: ClassVar[bool] = False
     scoring_version: ClassVar[str] = "1"
 

@@ -1,0 +1,152 @@
+"""Efficiency: tool calls, model calls, tokens and seconds of a turn. Lower is better; not measured is never zero."""
+
+from __future__ import annotations
+
+import abc
+from collections import Counter
+from typing import Any, ClassVar
+
+from agent_eval_action.criteria.base import Criterion, Sample
+from agent_eval_action.model.evalset import Invocation, InvocationEvent, InvocationEvents, JsonObject
+from agent_eval_action.model.result import CriterionScore, Goal, ScoreStatus, TurnScore
+
+_TURNS_SHOWN = 10
+_NAMES_SHOWN = 5
+
+_TOKENS: dict[str, tuple[str, str]] = {
+    "prompt_tokens": ("prompt_token_count", "promptTokenCount"),
+    "cached_tokens": ("cached_content_token_count", "cachedContentTokenCount"),
+    "tool_use_tokens": ("tool_use_prompt_token_count", "toolUsePromptTokenCount"),
+    "candidates_tokens": ("candidates_token_count", "candidatesTokenCount"),
+    "reasoning_tokens": ("thoughts_token_count", "thoughtsTokenCount"),
+}
+
+
+class EfficiencyCriterion(Criterion, abc.ABC):
+    """Measures turns one by one; the case's value is the mean over the turns that could be measured."""
+
+    goal: ClassVar[Goal] = "minimize"
+    scale: ClassVar[tuple[float, float]] = (0.0, float("inf"))
+    unit: ClassVar[str]
+    unmeasured: ClassVar[str]
+
+    @abc.abstractmethod
+    def measure(self, turn: Invocation) -> tuple[float | None, dict[str, Any], str]:
+        """Value of a turn (None: not measured), its parts, and a remark for people."""
+
+    async def score(self, sample: Sample) -> CriterionScore:
+        if reason := sample.unmeasurable():
+            return self.no_score(ScoreStatus.ERROR, reason)
+        turns = tuple(self._turn(number, turn) for number, turn in enumerate(sample.actual))
+        values = [turn.score for turn in turns if turn.score is not None]
+        if not values:
+            return self.no_score(ScoreStatus.ERROR, self.unmeasured, turns=turns)
+        mean = sum(values) / len(values)
+        details = _means([turn.details for turn in turns if turn.score is not None])
+        return self.result(mean, reason=self._reason(mean, turns), turns=turns, details=details)
+
+    def _turn(self, number: int, turn: Invocation) -> TurnScore:
+        value, details, remark = self.measure(turn)
+        if value is None:
+            return TurnScore(turn=number, status=ScoreStatus.ERROR, reason=remark or self.unmeasured, details=details)
+        reason = f"{value:.6g} {self.unit}" + (f" ({remark})" if remark else "")
+        return TurnScore(turn=number, score=value, reason=reason, details=details)
+
+    def _reason(self, mean: float, turns: tuple[TurnScore, ...]) -> str:
+        if len(turns) == 1:
+            return turns[0].reason
+        shown = ", ".join(
+            "not measured" if turn.score is None else f"{turn.score:.6g}" for turn in turns[:_TURNS_SHOWN]
+        )
+        more = ", …" if len(turns) > _TURNS_SHOWN else ""
+        return f"{mean:.6g} {self.unit} a turn ({shown}{more})"
+
+
+def _means(details: list[dict[str, Any]]) -> dict[str, Any]:
+    """Each part's mean over the measured turns; a part some turns lack counts 0 there, so that parts add up."""
+    parts = {name for found in details for name, value in found.items() if value is not None}
+    return {name: sum(found.get(name) or 0 for found in details) / len(details) for name in sorted(parts)}
+
+
+def _events(turn: Invocation) -> tuple[InvocationEvent, ...] | None:
+    data = turn.intermediate_data
+    return data.invocation_events if isinstance(data, InvocationEvents) else None
+
+
+class ToolCallCount(EfficiencyCriterion):
+    """Calls of tools in a turn, transfers to other agents included."""
+
+    name: ClassVar[str] = "tool_call_count_v1"
+    unit: ClassVar[str] = "tool calls"
+    unmeasured: ClassVar[str] = "tool calls were not recorded"
+
+    def measure(self, turn: Invocation) -> tuple[float | None, dict[str, Any], str]:
+        calls = turn.tool_calls()
+        common = Counter(str(call.name)[:60] for call in calls).most_common(_NAMES_SHOWN + 1)
+        names = [name if times == 1 else f"{name} x{times}" for name, times in common[:_NAMES_SHOWN]]
+        return float(len(calls)), {}, ", ".join(names) + (", …" if len(common) > _NAMES_SHOWN else "")
+
+
+class InferenceCallCount(EfficiencyCriterion):
+    """Calls of the model in a turn: events with usage or a model version."""
+
+    name: ClassVar[str] = "inference_call_count_v1"
+    unit: ClassVar[str] = "model calls"
+    unmeasured: ClassVar[str] = "the events of the turn were not recorded"
+
+    def measure(self, turn: Invocation) -> tuple[float | None, dict[str, Any], str]:
+        events = _events(turn)
+        return (None if events is None else float(sum(map(_is_model_call, events)))), {}, ""
+
+
+class TokenUsage(EfficiencyCriterion):
+    """Input plus output tokens over the model calls of a turn, as the model reported them."""
+
+    name: ClassVar[str] = "token_usage_v1"
+    unit: ClassVar[str] = "tokens"
+    unmeasured: ClassVar[str] = "the model reported no usage"
+
+    def measure(self, turn: Invocation) -> tuple[float | None, dict[str, Any], str]:
+        calls = [event for event in _events(turn) or () if _is_model_call(event)]
+        reports = [counts for event in calls if (counts := _counts(event.usage_metadata or {}))]
+        parts = {name: sum(report.get(name, 0) for report in reports) for report in reports for name in report}
+        given = parts.keys() - {"cached_tokens"}
+        if not given:
+            return None, parts, ""
+        if given & {"prompt_tokens", "tool_use_tokens"}:
+            parts["input_tokens"] = parts.get("prompt_tokens", 0) + parts.get("tool_use_tokens", 0)
+        if given & {"candidates_tokens", "reasoning_tokens"}:
+            parts["output_tokens"] = parts.get("candidates_tokens", 0) + parts.get("reasoning_tokens", 0)
+        total = parts.get("input_tokens", 0) + parts.get("output_tokens", 0)
+        silent = len(calls) - len(reports)
+        return float(total), parts, f"{silent} of {len(calls)} model calls reported no usage" if silent else ""
+
+
+class InvocationDuration(EfficiencyCriterion):
+    """Seconds in the model and in tools. Waiting for a free slot or for the framework is not the agent's doing."""
+
+    name: ClassVar[str] = "invocation_duration_v1"
+    unit: ClassVar[str] = "seconds"
+    unmeasured: ClassVar[str] = "the turns were not timed"
+
+    def measure(self, turn: Invocation) -> tuple[float | None, dict[str, Any], str]:
+        model, tool, total = turn.model_duration, turn.tool_duration, turn.duration
+        details: dict[str, Any] = {"model_seconds": model, "tool_seconds": tool, "total_seconds": total}
+        if model is None or tool is None:
+            return None, details, ""
+        if total is not None:
+            details["framework_seconds"] = max(total - model - tool, 0.0)
+        remark = f"model {model:.3g}, tools {tool:.3g}" + (f", in all {total:.3g}" if total is not None else "")
+        return model + tool, details, remark
+
+
+def _is_model_call(event: InvocationEvent) -> bool:
+    return event.usage_metadata is not None or event.model_version is not None
+
+
+def _counts(usage: JsonObject) -> dict[str, int]:
+    """The reported counts; what is absent, null or no number is not reported."""
+    found = {
+        name: next((usage[key] for key in keys if usage.get(key) is not None), None) for name, keys in _TOKENS.items()
+    }
+    return {name: int(value) for name, value in found.items() if isinstance(value, int | float) and value == value // 1}

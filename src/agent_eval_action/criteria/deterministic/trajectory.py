@@ -1,0 +1,96 @@
+"""tool_trajectory_avg_score: did each turn make the expected tool calls? 1 or 0 a turn."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from typing import Any, ClassVar
+
+from pydantic import field_validator
+
+from agent_eval_action.criteria.deterministic.paired import PairedCriterion
+from agent_eval_action.model.evalset import FunctionCall, Invocation
+from agent_eval_action.model.result import ScoreStatus, TurnScore
+from agent_eval_action.model.trajectory import CallDifference, call_key, diff_calls
+from agent_eval_action.model.trajectory_text import explain
+
+Calls = tuple[FunctionCall, ...]
+
+_SHOWN = 4
+
+
+class MatchType(enum.StrEnum):
+    """How the calls must match; ADK also writes them 0, 1, 2."""
+
+    EXACT = "EXACT"  # the same calls, in the same order, none extra
+    IN_ORDER = "IN_ORDER"  # the expected calls in their order, others in between
+    ANY_ORDER = "ANY_ORDER"  # the expected calls, each as often as expected
+
+
+_ALLOWED: dict[MatchType, frozenset[str]] = {
+    MatchType.EXACT: frozenset(),
+    MatchType.IN_ORDER: frozenset({"extra"}),
+    MatchType.ANY_ORDER: frozenset({"extra", "moved"}),
+}
+
+
+class ToolTrajectoryAvgScore(PairedCriterion):
+    """ADK's trajectory criterion, with ADK's scores."""
+
+    name: ClassVar[str] = "tool_trajectory_avg_score"
+
+    match_type: MatchType = MatchType.EXACT
+    ignore_args: bool = False
+
+    @field_validator("match_type", mode="before")
+    @classmethod
+    def _adk_spellings(cls, value: Any) -> Any:
+        if isinstance(value, int | float) and not isinstance(value, MatchType) and value in (0, 1, 2):
+            return list(MatchType)[int(value)]
+        if isinstance(value, str):
+            return value.strip().upper().replace("-", "_").replace(" ", "_")
+        return value
+
+    def score_turn(self, turn: int, expected: Invocation, actual: Invocation) -> TurnScore:
+        want, got = expected.tool_calls(), actual.tool_calls()
+        try:
+            if self._matches(want, got):
+                return TurnScore(turn=turn, score=1.0, reason=_agreement(want, got))
+            return TurnScore(turn=turn, score=0.0, reason=self._reason(want, got))
+        except RecursionError:
+            return TurnScore(
+                turn=turn,
+                status=ScoreStatus.ERROR,
+                reason="arguments of a call are nested too deeply to be compared",
+            )
+
+    def _matches(self, want: Calls, got: Calls) -> bool:
+        if self.match_type is MatchType.EXACT:
+            return len(want) == len(got) and all(map(self._equal, want, got))
+        if self.match_type is MatchType.IN_ORDER:
+            rest = iter(got)
+            return all(any(self._equal(call, other) for other in rest) for call in want)
+        keys = (Counter(call_key(call, ignore_args=self.ignore_args) for call in calls) for calls in (want, got))
+        return next(keys) <= next(keys)
+
+    def _equal(self, want: FunctionCall, got: FunctionCall) -> bool:
+        return want.name == got.name and (self.ignore_args or (want.args or {}) == (got.args or {}))
+
+    def _reason(self, want: Calls, got: Calls) -> str:
+        allowed = _ALLOWED[self.match_type]
+        found = [d for d in diff_calls(want, got, ignore_args=self.ignore_args) if d.kind not in allowed]
+        return explain_all(found, ignore_args=self.ignore_args)
+
+
+def explain_all(differences: list[CallDifference], *, ignore_args: bool = False) -> str:
+    """The first few differences in words, and how many more there are."""
+    parts = [explain(difference, ignore_args=ignore_args) for difference in differences[:_SHOWN]]
+    rest = len(differences) - len(parts)
+    return "; ".join(parts) + (f"; and {rest} more differences" if rest else "")
+
+
+def _agreement(want: Calls, got: Calls) -> str:
+    if not want:
+        return "no call expected" + (f", {len(got)} made" if got else ", none made")
+    extra = len(got) - len(want)
+    return f"all {len(want)} expected calls made" + (f", and {extra} others" if extra else "")
