@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import ConfigDict, Discriminator, Field, PrivateAttr, Tag
 
 from agent_eval_action.model.base import AdkModel
 from agent_eval_action.model.persona import PersonaRef
@@ -19,7 +19,10 @@ JsonObject = dict[str, Any]
 
 
 class FunctionCall(AdkModel):
-    """A call the model asked for. ``args`` None and {} are equal for us (ADK tells them apart)."""
+    """A call the model asked for. ``args`` None and {} are equal for us (ADK tells them apart).
+
+    google-genai's rarer fields are kept as extras, in snake_case; eval files are held to its names by ``formats``.
+    """
 
     model_config = ConfigDict(extra="allow")
 
@@ -39,7 +42,7 @@ class FunctionResponse(AdkModel):
 
 
 class Part(AdkModel):
-    """One part of a content. Media and the rarer kinds stay in their wire form (dicts)."""
+    """One part of a content. Media and the rarer kinds stay in their wire form (dicts, snake_case extras)."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -89,12 +92,25 @@ class InvocationEvents(AdkModel):
     invocation_events: tuple[InvocationEvent, ...] = ()
 
 
+def _intermediate_kind(value: Any) -> str:
+    """Which shape is meant, so that errors speak of that one alone. ``{}`` is IntermediateData, as in ADK."""
+    if isinstance(value, dict):
+        return "events" if {"invocation_events", "invocationEvents"} & value.keys() else "data"
+    return "events" if isinstance(value, InvocationEvents) else "data"
+
+
+IntermediateDataRef = Annotated[
+    Annotated[InvocationEvents, Tag("events")] | Annotated[IntermediateData, Tag("data")],
+    Discriminator(_intermediate_kind),
+]
+
+
 class AgentDetails(AdkModel):
     """Instruction and tool declarations of one agent as its model first got them in a turn."""
 
     name: str
     instructions: str = ""
-    tool_declarations: tuple[JsonObject, ...] = ()
+    tool_declarations: tuple[Any, ...] = ()
 
 
 class AppDetails(AdkModel):
@@ -127,7 +143,7 @@ class Invocation(AdkModel):
     invocation_id: str = ""
     user_content: Content
     final_response: Content | None = None
-    intermediate_data: InvocationEvents | IntermediateData | None = None
+    intermediate_data: IntermediateDataRef | None = None
     rubrics: tuple[Rubric, ...] | None = None
     app_details: AppDetails | None = None
     creation_timestamp: float = 0.0
@@ -200,6 +216,19 @@ class EvalCase(AdkModel):
         """1-based line of the case in its file, where the loader knew it."""
         return self._line
 
+    def at_line(self, line: int | None) -> Self:
+        """This case, told where it is written down."""
+        self._line = line
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        """Equal by what it says; where it is written does not count."""
+        if not isinstance(other, EvalCase):
+            return NotImplemented
+        return self.__dict__ == other.__dict__ and self.__pydantic_extra__ == other.__pydantic_extra__
+
+    __hash__ = None  # type: ignore[assignment]  # holds dicts
+
     @property
     def turns(self) -> tuple[Invocation, ...]:
         """The expected turns; none for a scenario."""
@@ -223,3 +252,14 @@ class EvalSet(AdkModel):
     def path(self) -> Path | None:
         """The file the set came from."""
         return self._path
+
+    def from_path(self, path: Path | None) -> Self:
+        """This set, told which file it came from."""
+        self._path = path
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        """Equal by what it says; the file does not count."""
+        return self.__dict__ == other.__dict__ if isinstance(other, EvalSet) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # holds dicts
