@@ -1,0 +1,61 @@
+"""Running a command and saying what it took."""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Wall-clock seconds; peak resident megabytes of the largest process of the command; exit code and output."""
+
+    seconds: float
+    peak_mb: float
+    exit_code: int
+    output: str
+
+
+class CommandFailed(Exception):  # noqa: N818 - says what happened
+    """A measured command did not do its work: its time means nothing."""
+
+
+def run(argv: Sequence[str], cwd: Path, environ: Mapping[str, str] | None = None) -> Taken:
+    """Run a command to its end, its output kept in memory."""
+    started = time.perf_counter()
+    process = subprocess.run(
+        [sys.executable, __file__, *argv],
+        cwd=cwd,
+        env={**os.environ, **(environ or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        text=True,
+    )
+    seconds = time.perf_counter() - started
+    output, _, peak = process.stdout.rpartition("\npeak_kb=")
+    return Taken(seconds, int(peak) / 1024, process.returncode, output)
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle of the rounds."""
+    return statistics.median(values)
+
+
+def _child() -> int:
+    """Run the command given and print its peak, which getrusage has only for all children ever waited for."""
+    code = subprocess.call(sys.argv[1:])
+    print(f"\npeak_kb={resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss}", flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(_child())

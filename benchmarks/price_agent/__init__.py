@@ -1,0 +1,3 @@
+"""The agent the benchmarks measure."""
+
+from . import agent as agent
