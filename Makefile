@@ -76,6 +76,7 @@ $(BOOTSTRAP): requirements/bootstrap.txt
 $(READY): requirements/dev.txt pyproject.toml $(BOOTSTRAP)
 	requirements/environment.sh sync .venv $< "$(PYTHON)"
 	.venvs/bootstrap/bin/uv pip install --quiet --python .venv --no-deps --no-build-isolation --editable .
+	@.venv/bin/python -m compileall -q src
 	@touch $@
 
 $(ADK213): requirements/adk-2.13.txt $(BOOTSTRAP)

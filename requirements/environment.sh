@@ -43,7 +43,7 @@ sync_environment() {
     "$3" -m venv --clear --without-pip "$1"
   fi
   use_pips_index
-  "$bootstrap/uv" pip sync --quiet --python "$1/bin/python" --require-hashes "$2"
+  "$bootstrap/uv" pip sync --quiet --compile-bytecode --python "$1/bin/python" --require-hashes "$2"
 }
 
 case ${1:-} in

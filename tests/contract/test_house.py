@@ -1,0 +1,44 @@
+"""House rules a linter does not know: sizes of files and functions, reasons beside ignores, one line on top."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 400, 60, 7
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
+def test_a_source_file_is_small_and_says_what_lives_in_it(path):
+    text = path.read_text()
+    tree = ast.parse(text)
+    assert len(text.splitlines()) <= LONGEST_FILE
+    assert ast.get_docstring(tree), "a module opens with what lives in it"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < LONGEST_FUNCTION, f"{node.name} is too long"
+            named = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            is_command = path.parent.name == "cli"  # a command's parameters are its flags
+            assert is_command or len(named) <= MOST_PARAMETERS, f"{node.name} takes too many parameters"
+
+
+@pytest.mark.parametrize("word", [r"# noqa(?!: [A-Z0-9, ]+ (#|-) )", r"# type: ignore(?!\[[a-z-, ]+\] +#)"])
+def test_every_ignore_has_a_reason(word):
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in [*SOURCES, *TESTS]
+        if path.name != Path(__file__).name
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(word, line)
+    ]
+    assert found == []
+
+
+def test_no_module_is_a_drawer():
+    assert not [path for path in SOURCES if path.stem in {"utils", "util", "helpers", "misc", "common"}]

@@ -1,0 +1,131 @@
+"""The action's container, started with the runner's own `docker run`, on the example."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).resolve().parents[2]
+PATCH = ROOT / "examples" / "dice" / "regression" / "answer-from-memory.patch"
+EXPLODES = "raise RuntimeError('this agent does not import')\n"
+NEVER_ANSWERS = """
+import asyncio
+
+
+async def check_prime(numbers: list[int]) -> dict[str, Any]:
+    await asyncio.sleep(600)
+    return {"checked": numbers}
+"""
+
+
+def patch(job, file: Path) -> None:
+    subprocess.run(["git", "apply", str(file)], cwd=job.workspace, check=True)
+
+
+def break_agent(job) -> None:
+    (job.workspace / "dice_agent" / "agent.py").write_text(EXPLODES)
+
+
+def test_a_pass_is_exit_0_with_files_in_the_workspace_and_outputs(dice, ran):
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    outputs = dice.outputs()
+    assert outputs["verdict"] == "pass"
+    assert outputs["reason"]
+    for name, file in {"results": "results.json", "junit": "junit.xml", "comment": "comment.md"}.items():
+        assert outputs[name] == f".agent-eval/out/{file}"
+        assert (dice.workspace / outputs[name]).stat().st_size > 0
+    assert json.loads((dice.out / "results.json").read_text())["schema_version"]
+
+
+def test_the_agents_environment_is_built_in_the_container_and_says_which(dice, ran):
+    assert ran.returncode == 0, ran.stderr
+    built = [p for p in (dice.workspace / ".agent-eval" / "cache").rglob("google/adk/version.py") if p.is_file()]
+    assert len(built) == 1
+    assert ".agent-eval/cache" in ran.stdout + ran.stderr
+
+
+def test_a_regression_is_exit_1_and_names_the_lost_call(job):
+    patch(job, PATCH)
+    done = job.run()
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert job.outputs()["verdict"] == "fail"
+    comment = (job.out / "comment.md").read_text()
+    assert "check_prime" in comment
+    assert "<failure" in (job.out / "junit.xml").read_text()
+
+
+def test_an_agent_that_does_not_import_is_exit_3_and_never_a_pass(job):
+    break_agent(job)
+    done = job.run()
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert job.outputs()["verdict"] == "inconclusive"
+    assert "this agent does not import" in (job.out / "junit.xml").read_text()
+
+
+def test_an_input_with_a_dash_reaches_the_command(job):
+    break_agent(job)
+    job.environ["INPUT_FAIL-ON"] = "fail"
+    done = job.run()
+    assert job.outputs()["verdict"] == "inconclusive"
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_config_that_is_not_there_is_exit_2(job):
+    job.environ["INPUT_CONFIG"] = "elsewhere/agent-eval.yaml"
+    done = job.run()
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "elsewhere/agent-eval.yaml" in done.stderr
+
+
+def test_a_value_that_is_refused_is_exit_2_and_named(job):
+    job.environ["INPUT_MAX-TIME"] = "soon"
+    done = job.run()
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "INPUT_MAX-TIME" in done.stderr
+
+
+def test_another_pythons_settings_in_the_jobs_environment_do_no_harm(job):
+    poison = job.workspace / "poison"
+    poison.mkdir()
+    for module in ("typing", "json", "encodings", "typer", "sitecustomize"):
+        (poison / f"{module}.py").write_text("raise SystemExit('the wrong Python path')\n")
+        (job.workspace / f"{module}.py").write_text("raise SystemExit('the wrong Python path')\n")
+    job.environ.update(
+        RUNNER_JOB_ENV="PYTHONPATH PYTHONHOME LD_LIBRARY_PATH PYTHONSTARTUP",
+        PYTHONPATH=str(poison),
+        PYTHONHOME="/opt/hostedtoolcache/Python/3.12.0/x64",
+        LD_LIBRARY_PATH="/opt/hostedtoolcache/Python/3.12.0/x64/lib",
+    )
+    done = job.run("--version")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_docker_run_by_hand_reproduces_the_job(job):
+    mount = f"{job.workspace}:/github/workspace"
+    done = job.engine.docker("run", "--rm", *job.engine.options, "-v", mount, job.image, "run", check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (job.out / "comment.md").is_file()
+
+
+def test_a_signal_to_the_first_process_writes_what_there_is(job):
+    """`docker stop` sends SIGTERM and kills ten seconds later, which would be exit 137 and no report."""
+    with (job.workspace / "dice_agent" / "tools.py").open("a") as tools:
+        tools.write(NEVER_ANSWERS)
+    argv, environ = job.command()
+    finished = job.out / "attempts.jsonl"
+    with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        while process.poll() is None and not (finished.exists() and finished.stat().st_size):
+            time.sleep(0.2)
+        # run-like-runner.sh names the container by its own process, which the docker client then replaces.
+        job.engine.docker("stop", "--time", "10", f"action_{process.pid}")
+        printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, printed
+    assert job.outputs()["verdict"] == "inconclusive"
+    assert (job.out / "comment.md").is_file()
+    assert json.loads((job.out / "results.json").read_text())["status"] == "interrupted"
