@@ -1,21 +1,25 @@
-"""What a baseline keeps: per case counts, scores and the usual tool calls. Values only; ``baseline`` makes and stores them."""
+"""What a baseline keeps: per case counts, scores and the usual tool calls. ``baseline`` makes and stores it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Annotated, Any, Final
 
 from pydantic import Field, model_validator
 
 from agent_eval_action.model.base import Frozen
-from agent_eval_action.model.result import CallBrief, CaseKey
+from agent_eval_action.model.brief import CallBrief
+from agent_eval_action.model.result import CaseKey
 
 BASELINE_VERSION: Final = 1
 DIGEST_LENGTH: Final = 16
+DECIMALS: Final = 10
 NAME_LIMIT: Final = 240
 _HEAD: Final = 60
+_ESCAPED: Final = "u007f"
 
 Calls = tuple[CallBrief, ...]
 Trajectory = tuple[Calls, ...]
@@ -24,6 +28,18 @@ Trajectory = tuple[Calls, ...]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 ScoreCount = tuple[Finite, Count]
+
+
+def weighted_mean(scores: Sequence[ScoreCount]) -> float:
+    """Mean of scores by their counts, rounded once; a count of a billion costs what a count of one does."""
+    if len(scores) == 1:
+        return scores[0][0]
+    return float(sum(Fraction(score) * count for score, count in scores) / sum(count for _, count in scores))
+
+
+def rounded(score: float) -> float:
+    """A score as a baseline keeps it: noise of the last binary digits is no change in a diff."""
+    return round(score, DECIMALS) + 0.0
 
 
 class CriterionRecord(Frozen):
@@ -39,6 +55,11 @@ class CriterionRecord(Frozen):
     passed: Annotated[int, Field(ge=0)] | None = None
     mean: Finite | None = None
     scores: tuple[ScoreCount, ...]
+
+    @property
+    def average(self) -> float:
+        """The mean of what was measured, also where the scores are kept coarsely."""
+        return weighted_mean(self.scores) if self.mean is None else self.mean
 
     @model_validator(mode="after")
     def _counts_agree(self) -> CriterionRecord:
@@ -110,9 +131,9 @@ class Baseline(Frozen):
 
 def kept_name(name: str) -> str:
     """A name as a baseline keeps it: itself, or its beginning and a digest when it is huge."""
-    if len(json.dumps(name, ensure_ascii=True)) <= NAME_LIMIT:
+    if len(json.dumps(name)) + len(_ESCAPED * name.count("\x7f")) <= NAME_LIMIT:
         return name
-    return f"{name[:_HEAD // 2]}… sha256:{_sha256(name)}"
+    return f"{name[: _HEAD // 2]}… sha256:{_sha256(name)}"
 
 
 def kept_key(key: CaseKey) -> CaseKey:
@@ -139,11 +160,11 @@ def trajectory_digest(turns: Sequence[Calls]) -> str:
 def _short(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         text = json.dumps(value, default=str)
-        return value if len(text) <= _HEAD else f"{text[:_HEAD // 2]}… sha256:{_sha256(text)}"
+        return value if len(text) <= _HEAD else f"{text[: _HEAD // 2]}… sha256:{_sha256(text)}"
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
     if len(json.dumps(text)) <= _HEAD:
         return value
-    return f"{text[:_HEAD // 4]}… sha256:{_sha256(text)}"
+    return f"{text[: _HEAD // 4]}… sha256:{_sha256(text)}"
 
 
 def _sha256(text: str) -> str:

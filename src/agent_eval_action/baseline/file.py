@@ -1,0 +1,160 @@
+"""The ``file`` store: a baseline committed beside the code, usually ``.agent-eval/baseline.json``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from agent_eval_action.baseline.layout import text
+from agent_eval_action.errors import OutputError, Problem, ResultsError
+from agent_eval_action.model.baseline import BASELINE_VERSION, Baseline
+from agent_eval_action.source import Source, shorten
+
+FOLDER: Final = ".agent-eval"
+_ANEW: Final = "make it anew with `agent-eval baseline update`"
+_CONFLICT: Final = ("<<<<<<< ", "||||||| ", ">>>>>>> ")
+_PROBLEMS_SHOWN: Final = 10
+_IGNORE: Final = """\
+# Reports, transcripts and caches stay out of git; what decides stays in.
+*
+!.gitignore
+!baseline.json
+!accept.yaml
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FileStore:
+    """One file. ``workspace``: the folder no link may lead out of; a path given outside of it is taken as meant."""
+
+    path: Path
+    workspace: Path | None = None
+
+    def read(self) -> Baseline | None:
+        """The baseline, or None when there is no file. Raises ResultsError when it is none."""
+        return read(self.path, workspace=self.workspace)
+
+    def write(self, baseline: Baseline) -> None:
+        """Replace the file whole. Raises OutputError."""
+        write(self.path, baseline, workspace=self.workspace)
+
+
+def read(path: Path, *, workspace: Path | None = None) -> Baseline | None:
+    """The baseline in ``path``; None when there is none. Raises ResultsError naming path and line."""
+    if not os.path.lexists(path):
+        return None
+    try:
+        source = Source.read(path, workspace=_bound(path, workspace), error=ResultsError)
+    except ResultsError as error:
+        raise ResultsError(
+            f"the baseline {error.message}", hint=_unreadable_hint(path), problems=error.problems
+        ) from None
+    _refuse_foreign(source)
+    try:
+        return Baseline.model_validate(source.value)
+    except (ValidationError, RecursionError) as error:
+        raise ResultsError(
+            f"{path} is not a baseline of schema version {BASELINE_VERSION}",
+            hint=_ANEW,
+            problems=_problems(source, error),
+        ) from None
+
+
+def write(path: Path, baseline: Baseline, *, workspace: Path | None = None) -> None:
+    """Replace ``path`` in one step, so that a reader or a crash never sees half a file. Raises OutputError."""
+    bound = _bound(path, workspace)
+    try:
+        # a link inside the workspace is kept: what it points to is replaced
+        target = Path(os.path.realpath(path))
+        if bound is not None and not target.is_relative_to(os.path.realpath(bound)):
+            raise OutputError(
+                f"{path} is a link that leads out of the workspace, to {target}",
+                hint="remove the link; nothing was written",
+            )
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.parent.name == FOLDER:
+            keep_out_of_git(target.parent, also=target.name)
+        _replace(target, text(baseline).encode())
+    except OSError as error:
+        raise OutputError(f"the baseline {path} cannot be written: {error.strerror or error}") from error
+
+
+def keep_out_of_git(folder: Path, *, also: str = "baseline.json") -> None:
+    """Give ``.agent-eval`` a .gitignore that lets only the baseline and the accepted changes in; never replaces one."""
+    extra = "" if f"\n!{also}\n" in _IGNORE else f"!{also}\n"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(folder / ".gitignore", flags, 0o644)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(_IGNORE + extra)
+
+
+def _bound(path: Path, workspace: Path | None) -> Path | None:
+    """The workspace when ``path`` is written as lying in it; None when the user named a place elsewhere."""
+    if workspace is None:
+        return None
+    named = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the very link that is asked about
+    inside = named.is_relative_to(workspace.absolute()) or named.is_relative_to(os.path.realpath(workspace))
+    return workspace if inside else None
+
+
+def _replace(target: Path, data: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:80]}.", suffix=".tmp", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes 0600; a committed file keeps its mode, or has what a new file would have
+        Path(name).chmod(target.stat().st_mode & 0o777 if target.exists() else 0o644)
+        Path(name).replace(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def _unreadable_hint(path: Path) -> str:
+    with contextlib.suppress(OSError, ValueError), path.open("r", encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            if line.startswith(_CONFLICT):
+                return f"{path}:{number} holds the marks of a merge conflict: take the base branch's file, then {_ANEW}"
+    return f"restore it from git, or {_ANEW}"
+
+
+def _refuse_foreign(source: Source) -> None:
+    value, path = source.value, source.path
+    if not isinstance(value, dict) or "schema_version" not in value:
+        raise ResultsError(f"{path} is not a baseline: it has no schema_version", hint=_ANEW)
+    version = value["schema_version"]
+    where = f"{path}:{source.nearest_line(('schema_version',))}"
+    if type(version) is not int:
+        raise ResultsError(f"{where}: schema_version is {shorten(version)}, not a number", hint=_ANEW)
+    if version != BASELINE_VERSION:
+        by = shorten(value.get("tool_version", "a newer version"))
+        raise ResultsError(
+            f"{where}: the baseline has schema version {version}; this agent-eval reads {BASELINE_VERSION}",
+            hint=f"it was written by agent-eval {by}: use that version or a newer one, or {_ANEW}",
+        )
+    if "records" not in value and ("sets" in value or "conditions" in value):
+        raise ResultsError(
+            f"{path} holds the results of a run, not a baseline",
+            hint=f"`agent-eval compare` takes results as they are; to keep them as the baseline, {_ANEW}",
+        )
+
+
+def _problems(source: Source, error: ValidationError | RecursionError) -> tuple[Problem, ...]:
+    if isinstance(error, RecursionError):
+        return (Problem(path=source.path, message="is nested too deeply"),)
+    found: list[Problem] = []
+    for item in error.errors(include_url=False, include_context=False)[:_PROBLEMS_SHOWN]:
+        place: tuple[Any, ...] = item["loc"]
+        value = None if item["type"] == "missing" else shorten(item["input"])
+        found.append(source.problem(place, item["msg"].removeprefix("Value error, "), value=value))
+    return tuple(found)

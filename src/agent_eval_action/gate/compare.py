@@ -1,0 +1,273 @@
+"""What became of every pair since the baseline, and of every criterion over the pairs both sides have. Pure.
+
+Nothing here knows a policy: what a change means for the verdict is ``decide``'s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from agent_eval_action.gate.conditions import condition_notes
+from agent_eval_action.model.baseline import (
+    Baseline,
+    CaseRecord,
+    CriterionRecord,
+    TrajectoryRecord,
+    kept_digest,
+    kept_key,
+    kept_name,
+)
+from agent_eval_action.model.decision import BaselineInfo, ChangeKind, Stat
+from agent_eval_action.model.measured import Measured, measured_pairs, meets
+from agent_eval_action.model.result import CaseKey, CriterionInfo, Goal, RunResult
+
+TOLERANCE = 1e-9
+"""Changes up to here (relative for numbers beyond one) are noise of floating point, not of the agent."""
+
+NO_BASELINE = "there is no baseline"
+NO_CASE = "the case is gone"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedPair:
+    """A pair, then and now. ``change`` is current minus baseline, None unless both are comparable.
+
+    ``below``: its mean over the repeats misses the threshold (of a removed pair: some attempt missed it).
+    ``incomparable`` says in words why there is nothing to compare with; "" when there is.
+    ``measured`` is None exactly for removed pairs.
+    """
+
+    key: CaseKey
+    criterion: str
+    goal: Goal
+    threshold: float | None
+    kind: ChangeKind
+    measured: Measured | None = None
+    baseline: Stat | None = None
+    current: Stat | None = None
+    change: float | None = None
+    below: bool = False
+    incomparable: str = ""
+    old_threshold: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedCriterion:
+    """A criterion over all its pairs. ``baseline`` and ``paired`` are means over comparable pairs only."""
+
+    criterion: str
+    goal: Goal
+    pairs: tuple[ComparedPair, ...]
+    current: float | None
+    baseline: float | None
+    paired: float | None
+    compared: int
+
+    @property
+    def change(self) -> float | None:
+        """Paired mean minus baseline mean."""
+        return None if self.paired is None or self.baseline is None else self.paired - self.baseline
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Everything ``decide`` needs. Pairs and criteria are sorted by name.
+
+    ``own_thresholds``: criteria whose threshold somebody configured (not ADK's default).
+    ``trajectories``: what the baseline's agent called, by case of this run.
+    """
+
+    pairs: tuple[ComparedPair, ...]
+    criteria: tuple[ComparedCriterion, ...]
+    removed: tuple[ComparedPair, ...] = ()
+    baseline: BaselineInfo | None = None
+    own_thresholds: frozenset[str] = frozenset()
+    trajectories: Mapping[CaseKey, TrajectoryRecord] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def compare(baseline: Baseline | None, result: RunResult, *, path: str = "") -> Comparison:
+    """Compare a run with a baseline. ``path`` names the baseline in reports.
+
+    Without a baseline (or with one that holds no case) every pair is *failing* or *passing* by its
+    threshold alone.
+    """
+    known = {record.key: record for record in baseline.records} if baseline else {}
+    pairs = sorted(
+        (_compare_pair(pair, known.get(kept_key(pair.key)), bool(known)) for pair in measured_pairs(result)),
+        key=lambda pair: (pair.key, pair.criterion),
+    )
+    return Comparison(
+        pairs=tuple(pairs),
+        criteria=_criteria(pairs),
+        removed=_removed(known, result),
+        baseline=_info(baseline, path) if baseline and known else None,
+        own_thresholds=frozenset(
+            info.name
+            for one_set in result.sets
+            for info in one_set.criteria
+            if info.threshold is not None and info.source != "default"
+        ),
+        trajectories=_trajectories(known, result),
+        notes=condition_notes(baseline, result) if baseline and known else (),
+    )
+
+
+def differs(before: float, after: float) -> bool:
+    """Whether two scores differ by more than floating point explains."""
+    return abs(after - before) > TOLERANCE * max(1.0, abs(before), abs(after))
+
+
+def mean_of(values: Iterable[float]) -> float | None:
+    """Mean of means; None of nothing. The same in any order."""
+    numbers = list(values)
+    return math.fsum(numbers) / len(numbers) if numbers else None
+
+
+def _compare_pair(pair: Measured, record: CaseRecord | None, any_baseline: bool) -> ComparedPair:
+    info = pair.info
+    old = record.criteria.get(kept_name(info.name)) if record else None
+    before, current = _baseline_stat(old), _current_stat(pair)
+    kind, why_not = _without_history(pair, record, old, any_baseline)
+    comparable = before is not None and not why_not
+    below = current is not None and info.threshold is not None and not meets(current.mean, info.threshold, info.goal)
+    if current is None:
+        kind = ChangeKind.ERROR if pair.errors else ChangeKind.NOT_APPLICABLE
+    elif before is not None and comparable:
+        kind = _change_kind(before.mean, current.mean, below, info)
+    elif below:
+        kind = ChangeKind.FAILING
+    return ComparedPair(
+        key=pair.key,
+        criterion=info.name,
+        goal=info.goal,
+        threshold=info.threshold,
+        kind=kind,
+        measured=pair,
+        baseline=before,
+        current=current,
+        change=current.mean - before.mean if comparable and current and before else None,
+        below=below,
+        incomparable=why_not,
+        old_threshold=old.threshold if old and not why_not else info.threshold,
+    )
+
+
+def _without_history(
+    pair: Measured, record: CaseRecord | None, old: CriterionRecord | None, any_baseline: bool
+) -> tuple[ChangeKind, str]:
+    """The kind a pair has when it meets its threshold and cannot be compared, and why not ("" when it can)."""
+    if not any_baseline:
+        return ChangeKind.PASSING, NO_BASELINE
+    if record is None:
+        return ChangeKind.NEW, "the case is new"
+    if record.digest != kept_digest(pair.case.digest):
+        return ChangeKind.CHANGED, "the case was edited since the baseline"
+    if old is None:
+        full = "the baseline had no room for it" if record.omitted else "the criterion is new for this case"
+        return ChangeKind.NEW, full
+    if old.digest != kept_digest(pair.info.digest):
+        return ChangeKind.CHANGED, "the criterion's options changed since the baseline"
+    return ChangeKind.SAME, ""
+
+
+def _change_kind(before: float, current: float, below: bool, info: CriterionInfo) -> ChangeKind:
+    """Both sides are held to today's threshold: a threshold that moved is no change of the agent's."""
+    change = differs(before, current)
+    threshold = info.threshold
+    was_below = (
+        threshold is not None and not meets(before, threshold, info.goal) and (below or differs(before, threshold))
+    )
+    if below:
+        return ChangeKind.STILL_FAILING if was_below else ChangeKind.NEWLY_FAILING
+    if was_below:
+        return ChangeKind.FIXED
+    if not change:
+        return ChangeKind.SAME
+    return ChangeKind.BETTER if (current > before) == (info.goal == "maximize") else ChangeKind.WORSE
+
+
+def _baseline_stat(old: CriterionRecord | None) -> Stat | None:
+    if old is None:
+        return None
+    scores = [score for score, _ in old.scores]
+    return Stat(n=old.n, mean=old.average, passed=old.passed, low=min(scores), high=max(scores))
+
+
+def _current_stat(pair: Measured) -> Stat | None:
+    mean = pair.mean
+    if mean is None:
+        return None
+    return Stat(n=len(pair.scores), mean=mean, passed=pair.passed, low=pair.scores[0], high=pair.scores[-1])
+
+
+def _criteria(pairs: Iterable[ComparedPair]) -> tuple[ComparedCriterion, ...]:
+    by_name: dict[str, list[ComparedPair]] = {}
+    for pair in pairs:
+        by_name.setdefault(pair.criterion, []).append(pair)
+    return tuple(_criterion(name, tuple(by_name[name])) for name in sorted(by_name))
+
+
+def _criterion(name: str, pairs: tuple[ComparedPair, ...]) -> ComparedCriterion:
+    both = [
+        (pair.baseline.mean, pair.current.mean)
+        for pair in pairs
+        if pair.change is not None and pair.baseline and pair.current
+    ]
+    return ComparedCriterion(
+        criterion=name,
+        goal=pairs[0].goal,
+        pairs=pairs,
+        current=mean_of(pair.current.mean for pair in pairs if pair.current),
+        baseline=mean_of(before for before, _ in both),
+        paired=mean_of(after for _, after in both),
+        compared=len(both),
+    )
+
+
+def _removed(known: Mapping[CaseKey, CaseRecord], result: RunResult) -> tuple[ComparedPair, ...]:
+    """Pairs of the baseline that this run could have had and has not. A narrowed run has left cases out on purpose."""
+    configured = {
+        kept_key(CaseKey(one.agent, one.eval_set, case.case)): {kept_name(info.name) for info in one.criteria}
+        for one in result.sets
+        for case in one.cases
+    }
+    gone: list[ComparedPair] = []
+    for key, record in sorted(known.items()):
+        if key not in configured and result.conditions.selection:
+            continue
+        for name, old in sorted(record.criteria.items()):
+            if name not in configured.get(key, ()):
+                why = "the criterion is no longer configured" if key in configured else NO_CASE
+                gone.append(_gone(key, name, old, why))
+    return tuple(gone)
+
+
+def _gone(key: CaseKey, criterion: str, old: CriterionRecord, why: str) -> ComparedPair:
+    failed = old.passed is not None and old.passed < old.n
+    return ComparedPair(
+        key=key,
+        criterion=criterion,
+        goal="maximize",
+        threshold=old.threshold,
+        kind=ChangeKind.REMOVED,
+        baseline=_baseline_stat(old),
+        below=failed,
+        incomparable=why,
+        old_threshold=old.threshold,
+    )
+
+
+def _info(baseline: Baseline, path: str) -> BaselineInfo:
+    return BaselineInfo(path=path, commit=baseline.commit, created_at=baseline.created_at, repeats=baseline.repeats)
+
+
+def _trajectories(known: Mapping[CaseKey, CaseRecord], result: RunResult) -> dict[CaseKey, TrajectoryRecord]:
+    """Also of removed cases: by the baseline's key there, by this run's where the case is in the run."""
+    names = {
+        kept_key(key): key
+        for key in (CaseKey(one.agent, one.eval_set, case.case) for one in result.sets for case in one.cases)
+    }
+    return {names.get(key, key): record.trajectory for key, record in known.items() if record.trajectory}

@@ -1,0 +1,45 @@
+"""What differs between the conditions of a baseline and of a run, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from agent_eval_action.gate.wording import clip, count, listed
+from agent_eval_action.model.baseline import Baseline, kept_digest, kept_key
+from agent_eval_action.model.result import CaseKey, RunResult
+
+_LISTED: Final = 5
+
+
+def condition_notes(baseline: Baseline, result: RunResult) -> tuple[str, ...]:
+    """What differs between the conditions of both sides: shown, never a reason not to compare."""
+    then = {agent.agent: agent for agent in baseline.agents}
+    notes: list[str] = []
+    for now in result.conditions.agents:
+        old = then.get(now.agent)
+        if old is None:
+            continue
+        name = clip(now.agent, 80)
+        if old.models and now.models and set(old.models) != set(now.models):
+            notes.append(f"agent {name}: model {_models(old.models)} → {_models(now.models)} since the baseline")
+        if old.adk_version and now.adk_version and old.adk_version != now.adk_version:
+            notes.append(f"agent {name}: google-adk {clip(old.adk_version, 40)} → {clip(now.adk_version, 40)}")
+        if old.packages_digest and now.packages_digest and old.packages_digest != kept_digest(now.packages_digest):
+            notes.append(f"agent {name}: its installed packages are not those of the baseline")
+    return (*notes, *_not_run(baseline, result))
+
+
+def _not_run(baseline: Baseline, result: RunResult) -> tuple[str, ...]:
+    if not result.conditions.selection:
+        return ()
+    ran = {kept_key(CaseKey(one.agent, one.eval_set, case.case)) for one in result.sets for case in one.cases}
+    left = sum(record.key not in ran for record in baseline.records)
+    if not left:
+        return ()
+    chosen = clip(", ".join(result.conditions.selection), 120)
+    return (f"{count(left, 'case')} of the baseline were not run: the run was narrowed to {chosen}",)
+
+
+def _models(models: Sequence[str]) -> str:
+    return listed((clip(model, 60) for model in models), _LISTED)

@@ -1,0 +1,149 @@
+"""From a comparison and a policy to the verdict and its reasons. Pure.
+
+Evidence of a failure outweighs what could not be measured; what could not be measured outweighs a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from agent_eval_action.config.policy import Policy
+from agent_eval_action.gate.compare import ComparedPair, Comparison
+from agent_eval_action.gate.headline import headline
+from agent_eval_action.gate.notes import pair_notes
+from agent_eval_action.gate.rules import Rule, pair_findings, row, suite_findings
+from agent_eval_action.gate.sentences import Writer
+from agent_eval_action.gate.unmeasured import error_findings, nothing_measured
+from agent_eval_action.gate.wording import clip, listed
+from agent_eval_action.model.brief import TurnBrief
+from agent_eval_action.model.decision import (
+    BaselineTrajectory,
+    ChangeKind,
+    Decision,
+    Finding,
+    Outcome,
+    PairChange,
+)
+from agent_eval_action.model.result import RunResult
+
+_EFFECTS: Final = {"blocks": 0, "inconclusive": 1, "advisory": 2}
+_TOLD: Final = frozenset(
+    {
+        ChangeKind.WORSE,
+        ChangeKind.NEWLY_FAILING,
+        ChangeKind.STILL_FAILING,
+        ChangeKind.FAILING,
+        ChangeKind.ERROR,
+        ChangeKind.CHANGED,
+        ChangeKind.REMOVED,
+    }
+)
+
+
+def decide(comparison: Comparison, result: RunResult, policy: Policy) -> Decision:
+    """The whole conclusion about ``result``, which ``comparison`` was made of."""
+    rules = _rules(comparison, policy)
+    judged = [rule for rule in rules if rule.policy.mode != "off"]
+    pairs = [pair for rule in judged for pair in rule.one.pairs]
+    writer = Writer.of((pair.key for pair in (*pairs, *comparison.removed)), comparison.trajectories)
+    by_criterion = {
+        rule.one.criterion: [*suite_findings(rule, writer), *pair_findings(rule, writer)] for rule in judged
+    }
+    findings = [finding for own in by_criterion.values() for finding in own]
+    findings += error_findings(judged, result, writer)
+    if (nothing := nothing_measured(judged)) is not None:
+        findings.append(nothing)
+    findings.sort(key=_order)
+    outcome = _outcome(findings, any(rule.collecting for rule in judged))
+    return Decision(
+        outcome=outcome,
+        reason=headline(outcome, comparison, judged, findings, writer),
+        findings=tuple(findings),
+        criteria=tuple(row(rule, by_criterion[rule.one.criterion]) for rule in judged),
+        pairs=tuple(_pairs(judged, comparison.removed, writer)),
+        baseline=comparison.baseline,
+        baseline_trajectories=tuple(_trajectories(comparison, judged)),
+        notes=(*_policy_notes(comparison, rules), *comparison.notes, *pair_notes(comparison)),
+    )
+
+
+def _rules(comparison: Comparison, policy: Policy) -> list[Rule]:
+    rules = [(one, policy.for_criterion(one.criterion, one.goal)) for one in comparison.criteria]
+    own = any(
+        one.criterion in comparison.own_thresholds and rule.mode != "off" and rule.threshold_on != "off"
+        for one, rule in rules
+    )
+    collecting = comparison.baseline is None and not own
+    return [Rule(one, rule, collecting) for one, rule in rules]
+
+
+def _outcome(findings: Iterable[Finding], collecting: bool) -> Outcome:
+    effects = {finding.effect for finding in findings}
+    if "blocks" in effects:
+        return Outcome.FAIL
+    if "inconclusive" in effects:
+        return Outcome.INCONCLUSIVE
+    return Outcome.COLLECTING if collecting else Outcome.PASS
+
+
+def _order(finding: Finding) -> tuple[int, bool, str, str, str, str]:
+    """What decides first; there, what is about the whole suite first."""
+    return (
+        _EFFECTS[finding.effect],
+        finding.case is not None,
+        finding.agent or "",
+        finding.eval_set or "",
+        finding.case or "",
+        finding.criterion or "",
+    )
+
+
+def _pairs(rules: Iterable[Rule], removed: Iterable[ComparedPair], writer: Writer) -> list[PairChange]:
+    found = [_pair(pair, rule.blocks(pair), writer) for rule in rules for pair in rule.one.pairs]
+    found += [_pair(pair, False, writer) for pair in removed]
+    return sorted(found, key=lambda pair: (pair.agent, pair.eval_set, pair.case, pair.criterion))
+
+
+def _pair(pair: ComparedPair, blocking: bool, writer: Writer) -> PairChange:
+    return PairChange(
+        **pair.key._asdict(),
+        criterion=pair.criterion,
+        goal=pair.goal,
+        threshold=pair.threshold,
+        kind=pair.kind,
+        baseline=pair.baseline,
+        current=pair.current,
+        errors=pair.measured.errors if pair.measured else 0,
+        change=pair.change,
+        blocking=blocking,
+        reason=writer.pair(pair),
+    )
+
+
+def _trajectories(comparison: Comparison, rules: Iterable[Rule]) -> Iterable[BaselineTrajectory]:
+    """Of the cases a report goes into: 10,000 that are as they were need none."""
+    told = {pair.key for rule in rules if rule.gating for pair in rule.one.pairs if pair.kind in _TOLD}
+    told |= {pair.key for pair in comparison.removed}
+    for key in sorted(told & comparison.trajectories.keys()):
+        kept = comparison.trajectories[key]
+        yield BaselineTrajectory(**key._asdict(), turns=tuple(TurnBrief(calls=calls) for calls in kept.turns))
+
+
+def _policy_notes(comparison: Comparison, rules: Sequence[Rule]) -> Iterable[str]:
+    if comparison.baseline is None and rules:
+        yield "there is no baseline, so only thresholds count; `agent-eval baseline update` makes one"
+    off = [rule.one.criterion for rule in rules if rule.policy.mode == "off"]
+    if off:
+        yield f"not judged, its mode is off: {_names(off)}"
+    limitless = [
+        rule.one.criterion
+        for rule in rules
+        if rule.policy.mode == "blocking" and rule.one.goal == "maximize" and not rule.has_limit
+    ]
+    if limitless:
+        yield f"nothing can block on {_names(limitless)}: no threshold counts and no max_drop is set"
+
+
+def _names(criteria: Iterable[str]) -> str:
+    return listed((f"`{clip(name, 60)}`" for name in criteria), 5)

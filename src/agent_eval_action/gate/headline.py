@@ -1,0 +1,105 @@
+"""The verdict in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from agent_eval_action.gate.compare import ComparedPair, Comparison
+from agent_eval_action.gate.rules import MOST, Rule
+from agent_eval_action.gate.sentences import Writer
+from agent_eval_action.gate.wording import SENTENCE, clip, count, listed
+from agent_eval_action.model.decision import ChangeKind, Finding, Outcome
+from agent_eval_action.model.result import CaseKey
+
+_NAMED: Final = 3
+
+
+def headline(
+    outcome: Outcome, comparison: Comparison, rules: Sequence[Rule], findings: Sequence[Finding], writer: Writer
+) -> str:
+    """Why the outcome is what it is."""
+    if outcome is Outcome.FAIL:
+        text = "; ".join([*_failures(rules, findings, writer), *_unmeasured(findings)])
+    elif outcome is Outcome.INCONCLUSIVE:
+        text = f"could not tell: {'; '.join(_unmeasured(findings))}"
+    elif outcome is Outcome.COLLECTING:
+        text = _collecting(rules, findings)
+    else:
+        text = _passed(comparison, rules, findings)
+    return clip(text, SENTENCE)
+
+
+def _failures(rules: Sequence[Rule], findings: Sequence[Finding], writer: Writer) -> Iterable[str]:
+    blocking = [pair for rule in rules for pair in rule.one.pairs if rule.blocks(pair)]
+    total = len(_cases(rules))
+    worse = _keys(blocking, ChangeKind.NEWLY_FAILING)
+    alone = _keys(blocking, ChangeKind.FAILING) - worse
+    still = _keys(blocking, ChangeKind.STILL_FAILING) - worse - alone
+    if worse:
+        yield f"{len(worse):,} of {count(total, 'case')} got worse: {_names(worse, writer)}"
+    if alone:
+        verb = "misses" if len(alone) == 1 else "miss"
+        yield f"{len(alone):,} of {count(total, 'case')} {verb} a threshold: {_names(alone, writer)}"
+    if still:
+        verb = "misses" if len(still) == 1 else "miss"
+        yield f"{len(still):,} of {count(total, 'case')} {verb} a threshold as in the baseline: {_names(still, writer)}"
+    for finding in findings:
+        if finding.effect == "blocks" and finding.case is None:
+            # which cases moved it is said already, where they are named as worse
+            yield finding.reason.partition(MOST)[0] if worse else finding.reason
+
+
+def _unmeasured(findings: Sequence[Finding]) -> Iterable[str]:
+    missing = [finding for finding in findings if finding.effect == "inconclusive"]
+    yield from (finding.reason for finding in missing if finding.case is None)
+    cases = {
+        (finding.agent, finding.eval_set, finding.case): finding for finding in missing if finding.case is not None
+    }
+    if len(cases) == 1:
+        yield next(iter(cases.values())).reason
+    elif cases:
+        first = next(iter(cases.values())).reason
+        yield f"{count(len(cases), 'case')} could not be measured, the first: {first}"
+
+
+def _collecting(rules: Sequence[Rule], findings: Sequence[Finding]) -> str:
+    missed = len({(f.agent, f.eval_set, f.case) for f in findings if f.effect == "advisory" and f.case is not None})
+    below = f", {missed} below ADK's default thresholds" if missed else ""
+    return (
+        f"collecting: {_measured(rules)} measured{below}; there is no baseline and no threshold of your own to hold "
+        "them to. To begin, run `agent-eval baseline update` and commit the file it writes, or set thresholds in "
+        "test_config.json"
+    )
+
+
+def _passed(comparison: Comparison, rules: Sequence[Rule], findings: Sequence[Finding]) -> str:
+    advisory = sum(finding.effect == "advisory" for finding in findings)
+    tail = f"; {count(advisory, 'advisory finding')}" if advisory else ""
+    if comparison.baseline is None:
+        return f"every threshold that counts is met by {_measured(rules)}; no baseline to compare with{tail}"
+    compared = sum(rule.one.compared for rule in rules)
+    scores = sum(pair.current is not None for rule in rules for pair in rule.one.pairs)
+    fixed = len(_keys((pair for rule in rules for pair in rule.one.pairs), ChangeKind.FIXED))
+    better = f"; {count(fixed, 'case')} fixed" if fixed else ""
+    share = "all" if compared == scores else f"{compared:,} of {scores:,}"
+    return (
+        f"nothing got worse than allowed: {_measured(rules)}, {share} scores compared with the baseline{better}{tail}"
+    )
+
+
+def _measured(rules: Sequence[Rule]) -> str:
+    criteria = sum(any(pair.current is not None for pair in rule.one.pairs) for rule in rules)
+    return f"{count(len(_cases(rules)), 'case')} on {criteria} criteri{'on' if criteria == 1 else 'a'}"
+
+
+def _cases(rules: Sequence[Rule]) -> set[CaseKey]:
+    return {pair.key for rule in rules for pair in rule.one.pairs}
+
+
+def _keys(pairs: Iterable[ComparedPair], kind: ChangeKind) -> set[CaseKey]:
+    return {pair.key for pair in pairs if pair.kind is kind}
+
+
+def _names(keys: Iterable[CaseKey], writer: Writer) -> str:
+    return listed((f"`{writer.case(key)}`" for key in sorted(keys)), _NAMED)

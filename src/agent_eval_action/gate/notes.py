@@ -1,0 +1,78 @@
+"""What a reader must know about the pairs beside their scores, each thing said once and briefly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from agent_eval_action.gate.compare import NO_BASELINE, NO_CASE, ComparedPair, Comparison
+from agent_eval_action.gate.wording import clip, count, listed, number
+from agent_eval_action.model.decision import ChangeKind
+from agent_eval_action.model.result import CaseKey
+
+_LISTED: Final = 5
+
+
+def pair_notes(comparison: Comparison) -> tuple[str, ...]:
+    """Removed and incomparable pairs, moved thresholds, criteria that apply to nothing."""
+    return (
+        *_removed(comparison.removed),
+        *_incomparable(comparison.pairs),
+        *_moved_thresholds(comparison.pairs),
+        *_not_applicable(comparison),
+    )
+
+
+def _removed(pairs: Sequence[ComparedPair]) -> Iterable[str]:
+    cases = {pair.key for pair in pairs if pair.incomparable == NO_CASE}
+    failed = {pair.key for pair in pairs if pair.key in cases and pair.below}
+    if cases:
+        text = f"{count(len(cases), 'case')} of the baseline {_are(len(cases))} gone from this run: {_names(cases)}"
+        if failed:
+            text += f"; below a threshold in the baseline: {_names(failed)}"
+        yield text
+    dropped = Counter(pair.criterion for pair in pairs if pair.key not in cases)
+    for criterion, pairs_lost in sorted(dropped.items()):
+        below = sum(pair.below for pair in pairs if pair.key not in cases and pair.criterion == criterion)
+        text = f"`{clip(criterion, 80)}` is no longer configured for {count(pairs_lost, 'case')} of the baseline"
+        yield text + (f", {below} of them below its threshold there" if below else "")
+
+
+def _incomparable(pairs: Iterable[ComparedPair]) -> Iterable[str]:
+    reasons: dict[str, set[CaseKey]] = {}
+    for pair in pairs:
+        if pair.incomparable and pair.kind is not ChangeKind.NOT_APPLICABLE:
+            reasons.setdefault(pair.incomparable, set()).add(pair.key)
+    if set(reasons) == {NO_BASELINE}:
+        return
+    for reason, cases in sorted(reasons.items()):
+        yield f"not compared, judged by thresholds alone: {count(len(cases), 'case')} ({reason}): {_names(cases)}"
+
+
+def _moved_thresholds(pairs: Iterable[ComparedPair]) -> Iterable[str]:
+    moved = Counter(
+        (pair.criterion, pair.old_threshold, pair.threshold)
+        for pair in pairs
+        if pair.change is not None and pair.old_threshold != pair.threshold
+    )
+    for (criterion, old, new), cases in sorted(moved.items(), key=str):
+        then = "none" if old is None else number(old)
+        now = "none" if new is None else number(new)
+        yield f"`{clip(criterion, 80)}`: threshold {then} → {now} since the baseline, {count(cases, 'case')}"
+
+
+def _not_applicable(comparison: Comparison) -> Iterable[str]:
+    for one in comparison.criteria:
+        if all(pair.kind is ChangeKind.NOT_APPLICABLE for pair in one.pairs):
+            reason = next((pair.measured.reason for pair in one.pairs if pair.measured and pair.measured.reason), "")
+            why = f": {clip(reason, 200)}" if reason else ""
+            yield f"`{clip(one.criterion, 80)}` applies to no case of this run{why}"
+
+
+def _names(cases: Iterable[CaseKey]) -> str:
+    return listed((f"`{clip(key.case, 60)}`" for key in sorted(cases)), _LISTED)
+
+
+def _are(n: int) -> str:
+    return "is" if n == 1 else "are"

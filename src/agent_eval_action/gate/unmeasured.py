@@ -1,0 +1,83 @@
+"""What could not be measured, and whether the verdict can stand without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
+
+from agent_eval_action.gate.compare import ComparedPair
+from agent_eval_action.gate.rules import Rule
+from agent_eval_action.gate.sentences import Writer
+from agent_eval_action.gate.wording import SENTENCE, clip, count
+from agent_eval_action.model.decision import Finding
+from agent_eval_action.model.result import CaseKey, ErrorKind, RunResult, RunStatus
+
+Effect = Literal["inconclusive", "advisory"]
+_ENDED: Final = {
+    RunStatus.TIMED_OUT: "the run reached its max_time",
+    RunStatus.INTERRUPTED: "the run was interrupted",
+}
+
+
+def error_findings(rules: Sequence[Rule], result: RunResult, writer: Writer) -> Iterable[Finding]:
+    """One finding per case that gave no answer, one per score that is missing; the end of the run said once."""
+    cut_short = result.status is not RunStatus.COMPLETE
+    if cut_short:
+        yield _ended(rules, result)
+    unanswered: dict[CaseKey, tuple[ComparedPair, Effect]] = {}
+    for rule in rules:
+        effect: Effect = "inconclusive" if rule.gating else "advisory"
+        for pair in rule.one.pairs:
+            measured = pair.measured
+            if measured is None or not measured.errors or (cut_short and _only_stopped(pair)):
+                continue
+            if measured.answered:
+                yield _score(pair, effect, writer)
+            elif effect == "inconclusive" or pair.key not in unanswered:
+                unanswered[pair.key] = (pair, effect)
+    for key in sorted(unanswered):
+        yield _case(*unanswered[key], writer)
+
+
+def nothing_measured(rules: Sequence[Rule]) -> Finding | None:
+    """A run in which nothing that could block has a score says nothing."""
+    judged = [rule for rule in rules if rule.gating] or list(rules)
+    if any(pair.current is not None for rule in judged for pair in rule.one.pairs):
+        return None
+    what = ", ".join(f"`{clip(rule.one.criterion, 60)}`" for rule in judged[:5])
+    reason = f"nothing was measured: no case has a score on {what}" if judged else "nothing was measured: no case ran"
+    return Finding(effect="inconclusive", reason=reason)
+
+
+def _ended(rules: Sequence[Rule], result: RunResult) -> Finding:
+    cases = {pair.key for rule in rules for pair in rule.one.pairs}
+    missing = {pair.key for rule in rules for pair in rule.one.pairs if pair.measured and pair.measured.errors}
+    text = f"{_ENDED[result.status]} before everything was measured"
+    return Finding(
+        effect="inconclusive", reason=f"{text}: {count(len(missing), 'case')} of {len(cases):,} not complete"
+    )
+
+
+def _only_stopped(pair: ComparedPair) -> bool:
+    attempts = pair.measured.case.attempts if pair.measured else ()
+    kinds = {attempt.error.kind for attempt in attempts if attempt.error is not None}
+    return kinds == {ErrorKind.STOPPED}
+
+
+def _case(pair: ComparedPair, effect: Effect, writer: Writer) -> Finding:
+    attempts = pair.measured.case.attempts if pair.measured else ()
+    failed = sum(attempt.error is not None for attempt in attempts)
+    share = f" in {failed} of {len(attempts)} attempts" if len(attempts) > 1 else ""
+    error = pair.measured.error if pair.measured else ""
+    reason = clip(f"`{writer.case(pair.key)}` could not be measured{share}: {clip(error, SENTENCE // 2)}", SENTENCE)
+    return Finding(effect=effect, reason=reason, **pair.key._asdict())
+
+
+def _score(pair: ComparedPair, effect: Effect, writer: Writer) -> Finding:
+    measured = pair.measured
+    errors, attempts = (measured.errors, len(measured.case.attempts)) if measured else (0, 0)
+    share = f" in {errors} of {attempts} attempts" if attempts > 1 else ""
+    name = f"`{writer.case(pair.key)} › {clip(pair.criterion, 60)}`"
+    error = clip(measured.error, SENTENCE // 2) if measured else ""
+    reason = clip(f"{name} has no score{share}: {error}", SENTENCE)
+    return Finding(effect=effect, reason=reason, criterion=pair.criterion, **pair.key._asdict())
