@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess  # noqa: S404 - git is a program
+import subprocess
 from pathlib import Path
 
 _TIMEOUT_S = 10

@@ -55,11 +55,15 @@ class Limits:
 
 @dataclass
 class Pipeline:
-    """One run over a plan. ``drivers`` and what their ``start`` will say, by agent name."""
+    """One run over a plan. ``drivers`` and what their ``start`` will say, by agent name.
+
+    ``scoring_ready`` is done when the criteria's slow imports are: agents need not wait for them.
+    """
 
     plan: Plan
     drivers: Mapping[str, AgentDriver]
     starts: Mapping[str, asyncio.Task[AgentConditions | AttemptError]]
+    scoring_ready: asyncio.Task[None]
     writer: TranscriptWriter
     limits: Limits
     emit: Callable[[Event], None]
@@ -102,6 +106,7 @@ class Pipeline:
     async def _worker(self, queue: Iterator[PlannedAttempt], executors: Mapping[str, Executor], kept: Earlier) -> None:
         for planned in queue:
             attempt = kept.get(planned.key) or await self._make(planned, executors)
+            await asyncio.shield(self.scoring_ready)
             scored = await score_attempt(planned, attempt)
             self.writer.append(scored)
             self.collector.add(scored)

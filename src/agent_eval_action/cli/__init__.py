@@ -1,1 +1,64 @@
-"""The command: one file per subcommand."""
+"""The command: one file per subcommand, and what becomes of everything that is raised."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+from agent_eval_action.errors import AgentEvalError, ExitCode
+
+
+def main() -> None:
+    """Entry point of ``agent-eval``: runs the command and turns what it raises into an exit code."""
+    from agent_eval_action.cli.app import app
+
+    try:
+        app()
+        code = 0
+    except SystemExit as ended:  # typer's own: usage errors, --help, typer.Exit
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except Exception as error:  # noqa: BLE001 - the last catch of the process
+        code = _report(error)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        code = ExitCode.INTERRUPTED
+    sys.exit(_flushed(code))
+
+
+def _report(error: Exception) -> ExitCode:
+    from agent_eval_action.cli.text import terminal
+
+    if isinstance(error, AgentEvalError):
+        print(f"error: {terminal(str(error), 20_000, lines=True)}", file=sys.stderr)
+        return error.exit_code
+    if isinstance(error, BrokenPipeError):
+        return ExitCode.PASS
+    print(_issue(), file=sys.stderr)
+    return ExitCode.BUG
+
+
+def _issue() -> str:
+    """A crash report in the shape of an issue: what a maintainer needs and nothing of the environment's values."""
+    import platform
+
+    from agent_eval_action import __version__
+
+    shown = " ".join(sys.argv[1:])
+    return (
+        "This is a defect of agent-eval, not of your agent. Please open an issue with the text below.\n\n"
+        f"### Version\nagent-eval-action {__version__}, Python {platform.python_version()}, {platform.platform()}\n\n"
+        f"### Command\n`agent-eval {shown}`\n\n"
+        f"### Traceback\n```\n{traceback.format_exc().rstrip()}\n```"
+    )
+
+
+def _flushed(code: int) -> int:
+    """Flush now: an error while Python flushes at exit would change the exit code to 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            # the reader is gone; give Python something it can flush
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return code

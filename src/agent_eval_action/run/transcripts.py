@@ -37,8 +37,13 @@ class TranscriptWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        if self._file is not None:
+        if self._file is None:
+            return
+        try:
             self._file.close()
+        except OSError as error:
+            if value is None:  # else what is being raised already says it
+                raise _unwritable(self.folder / ATTEMPTS, error) from error
 
     def append(self, attempt: Attempt) -> None:
         """Write one attempt. Raises OutputError when the disk is full."""

@@ -1,0 +1,118 @@
+"""The commands and their help. Each does its work in a file of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agent_eval_action.cli.flags import with_options
+
+app = typer.Typer(
+    name="agent-eval",
+    help="Decide whether a change makes an agent worse: run its eval sets, score them, compare with a baseline.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+baseline_app = typer.Typer(help="Make and show the stored baseline.", no_args_is_help=True)
+app.add_typer(baseline_app, name="baseline")
+
+GATE_OPTIONS = ("config", "out", "fail_on", "threshold_on", "max_drop", "max_rise", "gate_criteria")
+
+EvalSets = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="EVALSET[:case,…]", help="Eval files to run, some of their cases after a colon; none: all."),
+]
+
+
+def _version(*, value: bool) -> None:
+    if value:
+        from agent_eval_action import __version__
+
+        typer.echo(f"agent-eval {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Decide whether a change makes an agent worse."""
+
+
+@app.command()
+@with_options()
+def run(flags: dict[str, Any], evalsets: EvalSets = None) -> None:
+    """Run eval sets against the agent, compare with the baseline, write reports, decide."""
+    from agent_eval_action.cli.run import run_command
+
+    raise typer.Exit(run_command(evalsets or [], flags))
+
+
+@app.command()
+def validate(
+    paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH", help="Files or folders; none: all.")] = None,
+    config: Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")] = None,
+) -> None:
+    """Check configuration, criteria and eval files without running anything."""
+    from agent_eval_action.cli.validate import validate_command
+
+    raise typer.Exit(validate_command(paths or [], config))
+
+
+@app.command()
+@with_options(only=GATE_OPTIONS)
+def compare(
+    flags: dict[str, Any],
+    baseline: Annotated[Path, typer.Argument(metavar="BASELINE", help="A baseline file, or results of another run.")],
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="results.json, or the folder it is in.")],
+) -> None:
+    """Compare and decide without running anything."""
+    from agent_eval_action.cli.compare import compare_command
+
+    raise typer.Exit(compare_command(baseline, results, flags))
+
+
+@app.command()
+def report(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="results.json, or the folder it is in.")],
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="junit or markdown.")] = "markdown",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to stdout.")
+    ] = None,
+) -> None:
+    """Render a report from results alone."""
+    from agent_eval_action.cli.report import report_command
+
+    raise typer.Exit(report_command(results, to, output))
+
+
+@baseline_app.command("update")
+@with_options()
+def baseline_update(
+    flags: dict[str, Any],
+    evalsets: EvalSets = None,
+    results: Annotated[
+        Path | None, typer.Option("--from", metavar="RESULTS", help="Take a finished run instead of making one.")
+    ] = None,
+) -> None:
+    """Run the suite (5 repeats unless told) and store what it scored as the baseline."""
+    from agent_eval_action.cli.baseline import update_command
+
+    raise typer.Exit(update_command(evalsets or [], flags, results))
+
+
+@baseline_app.command("show")
+def baseline_show(
+    path: Annotated[Path | None, typer.Argument(metavar="FILE", help="The baseline; none: the configured one.")] = None,
+    config: Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")] = None,
+) -> None:
+    """Print the stored baseline."""
+    from agent_eval_action.cli.baseline import show_command
+
+    raise typer.Exit(show_command(path, config))

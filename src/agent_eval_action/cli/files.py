@@ -1,0 +1,68 @@
+"""The files of a finished run: results.json, then the reports, then outputs for later steps."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent_eval_action.cli.text import terminal
+from agent_eval_action.config.settings import Settings
+from agent_eval_action.github.outputs import write_outputs
+from agent_eval_action.model.result import RunResult
+from agent_eval_action.reports import REPORTS, ReportInput, results_json
+from agent_eval_action.reports.output import write_text
+from agent_eval_action.run.load import relative
+
+FILES = {"junit": "junit.xml", "markdown": "comment.md"}
+RESULTS = "results.json"
+_IMAGE = "ghcr.io/org/agent-eval-action:v1"
+
+
+def clear(out: Path) -> None:
+    """Remove the files of an earlier run: a run that dies must not leave an old verdict standing."""
+    for name in (RESULTS, *FILES.values()):
+        (out / name).unlink(missing_ok=True)
+
+
+def write(result: RunResult, settings: Settings, selectors: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Write every file; returns (label, path as shown) of what was written."""
+    out = settings.out
+    results_json.write(out / RESULTS, result)
+    written = [("results", out / RESULTS)]
+    given = report_input(result, settings, selectors)
+    for name, file in FILES.items():
+        write_text(out / file, [REPORTS[name](given, None)])
+        written.append((name, out / file))
+    shown = [(label, relative(path, settings.workspace)) for label, path in written]
+    _outputs(result, dict(shown))
+    return shown
+
+
+def report_input(result: RunResult, settings: Settings | None, selectors: Sequence[str] = ()) -> ReportInput:
+    """What a report needs besides the result: how to repeat the run, how to accept it."""
+    arguments = [*selectors]
+    if settings and settings.config and settings.config.is_relative_to(settings.workspace):
+        arguments += ["--config", settings.config.relative_to(settings.workspace).as_posix()]
+    words = " ".join(shlex.quote(terminal(word, 300)) for word in arguments)
+    command = f"run {words}".rstrip()
+    return ReportInput(
+        result=result,
+        reproduce=f'docker run --rm -v "$PWD:/github/workspace" {_IMAGE} {command}',
+        accept_hint=f"agent-eval baseline update {words}".rstrip(),
+    )
+
+
+def _outputs(result: RunResult, paths: dict[str, str]) -> None:
+    decision = result.decision
+    if decision is None:
+        return
+    values = {
+        "verdict": decision.outcome.value,
+        "reason": decision.reason,
+        "results": paths["results"],
+        "junit": paths["junit"],
+        "comment": paths["markdown"],
+    }
+    write_outputs(values, os.environ)

@@ -1,0 +1,172 @@
+"""Showing a run while it works: a live line on a terminal, plain lines in a CI log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from agent_eval_action.cli.text import terminal
+from agent_eval_action.model.result import Attempt
+from agent_eval_action.run.events import (
+    AttemptFinished,
+    AttemptRetried,
+    AttemptStarted,
+    Event,
+    Notice,
+    PhaseStarted,
+    RunPlanned,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+_PLAIN_EVERY_S = 15.0
+_PROBLEMS_SHOWN = 20
+
+
+class Display(AbstractContextManager["Display"], Protocol):
+    """Takes the events of a run."""
+
+    def __call__(self, event: Event) -> None:
+        """Show one event."""
+        ...
+
+
+@dataclass
+class Counts:
+    """What both displays tell."""
+
+    planned: int = 0
+    kept: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    errors: int = 0
+    tokens: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    def take(self, event: Event) -> None:
+        """Count one event."""
+        if isinstance(event, RunPlanned):
+            self.planned, self.kept = event.attempts, event.kept
+        elif isinstance(event, AttemptStarted):
+            self.running += 1
+        elif isinstance(event, AttemptRetried):
+            self.running -= 1
+        elif isinstance(event, AttemptFinished):
+            self.running = max(0, self.running - 1)
+            self.done += 1
+            self.errors += event.attempt.error is not None
+            self.failed += event.attempt.error is None and bool(_below(event.attempt))
+            self.tokens += event.attempt.usage.total_tokens or 0
+
+    def __str__(self) -> str:
+        elapsed = int(time.monotonic() - self.began)
+        parts = [f"{self.done}/{self.planned} attempts", f"{self.running} running", f"{self.failed} below threshold"]
+        if self.errors:
+            parts.append(f"{self.errors} errors")
+        if self.kept:
+            parts.append(f"{self.kept} kept")
+        if self.tokens:
+            parts.append(f"{self.tokens:,} tokens")
+        return ", ".join([*parts, f"{elapsed // 60}:{elapsed % 60:02d}"])
+
+
+def _below(attempt: Attempt) -> list[str]:
+    return [score.criterion for score in attempt.scores if score.passed is False]
+
+
+def _problem(attempt: Attempt) -> str | None:
+    name = terminal(f"{attempt.eval_set} › {attempt.case}", 120)
+    if attempt.error is not None:
+        return f"error  {name}: {attempt.error.kind}: {terminal(attempt.error.message, 200)}"
+    for score in attempt.scores:
+        if score.status == "error":
+            return f"error  {name} › {score.criterion}: {terminal(score.reason, 200)}"
+        if score.passed is False:
+            return f"below  {name} › {score.criterion} = {score.score:.2f}: {terminal(score.reason, 200)}"
+    return None
+
+
+@dataclass
+class PlainDisplay:
+    """Lines for a log: phases, each problem as it appears (the first ones), and a count now and then."""
+
+    say: Callable[[str], None]
+    counts: Counts = field(default_factory=Counts)
+    _last: float = field(default_factory=time.monotonic)
+    _problems: int = 0
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        """End."""
+
+    def __call__(self, event: Event) -> None:
+        """Show one event."""
+        self.counts.take(event)
+        if isinstance(event, PhaseStarted):
+            self.say(f"{event.name}: {terminal(event.detail)}")
+        elif isinstance(event, Notice):
+            self.say(f"{event.level}: {terminal(event.text)}" if event.level == "warning" else terminal(event.text))
+        elif isinstance(event, AttemptRetried):
+            self._show(f"again  {terminal(str(event.key.case_key), 160)}: {terminal(event.error.message, 160)}")
+        elif isinstance(event, AttemptFinished):
+            if problem := _problem(event.attempt):
+                self._show(problem)
+            self._count()
+
+    def _show(self, problem: str) -> None:
+        self._problems += 1
+        if self._problems <= _PROBLEMS_SHOWN:
+            self.say(f"  {problem}")
+        elif self._problems == _PROBLEMS_SHOWN + 1:
+            self.say("  … further problems are in the reports")
+
+    def _count(self) -> None:
+        now = time.monotonic()
+        if self.counts.done == self.counts.planned or now - self._last >= _PLAIN_EVERY_S:
+            self._last = now
+            self.say(f"  {self.counts}")
+
+
+@dataclass
+class LiveDisplay:
+    """A bar on a terminal; problems scroll above it."""
+
+    console: Console
+    counts: Counts = field(default_factory=Counts)
+    _bar: Progress | None = None
+    _task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        """Draw the bar."""
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+        columns = (SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}", markup=False))
+        self._bar = Progress(*columns, console=self.console, transient=True)
+        self._task = self._bar.add_task("starting the agent", total=None)
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Show one event."""
+        self.counts.take(event)
+        if isinstance(event, Notice):
+            self.console.print(terminal(event.text), markup=False, style="yellow" if event.level == "warning" else None)
+        elif isinstance(event, AttemptFinished) and (problem := _problem(event.attempt)):
+            self.console.print(problem, markup=False, highlight=False, style="red", no_wrap=True, overflow="ellipsis")
+        if self._bar is not None and self._task is not None:
+            total = self.counts.planned or None
+            self._bar.update(self._task, total=total, completed=self.counts.done, description=str(self.counts))

@@ -1,0 +1,27 @@
+"""``agent-eval report``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from agent_eval_action.cli import files
+from agent_eval_action.cli.compare import in_folder
+from agent_eval_action.errors import ExitCode, UsageError
+from agent_eval_action.reports import REPORTS, results_json
+from agent_eval_action.reports.output import write_text
+from agent_eval_action.source import did_you_mean
+
+
+def report_command(results: Path, to: str, output: Path | None) -> ExitCode:
+    """Render ``results`` as ``to``, to a file or to stdout."""
+    report = REPORTS.get(to)
+    if report is None:
+        names = ", ".join(sorted(REPORTS))
+        raise UsageError(f"there is no report {to!r}: choose from {names}", hint=did_you_mean(to, REPORTS))
+    text = report(files.report_input(results_json.read(in_folder(results)), None), None)
+    if output is not None:
+        write_text(output, [text])
+    else:
+        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    return ExitCode.PASS

@@ -1,0 +1,22 @@
+"""``agent-eval run``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_eval_action.cli import files, summary
+from agent_eval_action.cli.session import Session, console, exit_code, settings_for
+from agent_eval_action.errors import ExitCode
+
+
+def run_command(selectors: Sequence[str], flags: Mapping[str, Any]) -> ExitCode:
+    """Run, write, show, decide."""
+    resolved = settings_for(flags)
+    settings = resolved.settings
+    files.clear(settings.out)
+    out = console()
+    result = Session(resolved, out, tuple(selectors)).evaluate()
+    written = files.write(result, settings, selectors)
+    summary.show(out, result, written)
+    return exit_code(result, settings.fail_on)

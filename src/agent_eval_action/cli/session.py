@@ -1,0 +1,97 @@
+"""What every command needs around its work: settings, the console, signals, and the files at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_eval_action import api
+from agent_eval_action.cli.progress import Display, LiveDisplay, PlainDisplay
+from agent_eval_action.config.settings import Resolved, resolve
+from agent_eval_action.errors import ExitCode
+from agent_eval_action.model.decision import Outcome
+from agent_eval_action.model.result import RunResult, RunStatus
+from agent_eval_action.pipeline import Stop
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EXIT = {
+    Outcome.PASS: ExitCode.PASS,
+    Outcome.COLLECTING: ExitCode.PASS,
+    Outcome.FAIL: ExitCode.FAIL,
+    Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+}
+
+
+def console() -> Console:
+    """Human text goes to stderr; data to stdout."""
+    from rich.console import Console
+
+    # in a CI log there is no width to ask for, and 80 columns would fold every table
+    width = None if sys.stderr.isatty() or os.environ.get("COLUMNS") else 140
+    return Console(stderr=True, highlight=False, width=width, soft_wrap=False)
+
+
+def settings_for(flags: Mapping[str, Any]) -> Resolved:
+    """Settings of this invocation."""
+    return resolve(flags=flags, environ=os.environ, cwd=Path.cwd())
+
+
+@dataclass
+class Session:
+    """Runs ``api.evaluate`` under signals and a progress display."""
+
+    resolved: Resolved
+    console: Console
+    selectors: tuple[str, ...] = ()
+    repeats: int | None = None
+    _signals: int = field(default=0)
+
+    def evaluate(self) -> RunResult:
+        """The run's result, also when a signal cut it short."""
+        return asyncio.run(self._evaluate())
+
+    async def _evaluate(self) -> RunResult:
+        stop = Stop()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._interrupt, stop)
+        with self._display() as display:
+            context = api.Context(
+                environ=os.environ,
+                emit=display,
+                stop=stop,
+                notes=self.resolved.notes,
+                warnings=self.resolved.warnings,
+                selectors=self.selectors,
+                repeats=self.repeats,
+            )
+            return await api.evaluate(self.resolved.settings, context)
+
+    def _interrupt(self, stop: Stop) -> None:
+        self._signals += 1
+        if self._signals > 1:  # asked twice: leave without writing
+            os._exit(ExitCode.INTERRUPTED)
+        stop.request(RunStatus.INTERRUPTED)
+
+    def _display(self) -> Display:
+        if self.console.is_terminal and not os.environ.get("CI"):
+            return LiveDisplay(self.console)
+        return PlainDisplay(lambda line: self.console.print(line, markup=False, soft_wrap=True))
+
+
+def exit_code(result: RunResult, fail_on: str) -> ExitCode:
+    """The exit code of a decided result. ``fail_on`` fail lets an inconclusive run pass."""
+    if result.status is RunStatus.INTERRUPTED:
+        return ExitCode.INTERRUPTED
+    outcome = result.decision.outcome if result.decision else Outcome.INCONCLUSIVE
+    if outcome is Outcome.INCONCLUSIVE and fail_on == "fail":
+        return ExitCode.PASS
+    return EXIT[outcome]

@@ -1,0 +1,116 @@
+"""The verdict on a terminal: headline, criteria table, findings, where the reports lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from agent_eval_action.cli.text import terminal
+from agent_eval_action.model.decision import CriterionChange, Decision, Finding, Outcome
+from agent_eval_action.model.result import RunResult
+from agent_eval_action.reports import format as fmt
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+_FINDINGS_SHOWN = 12
+_STYLE = {
+    Outcome.PASS: "bold green",
+    Outcome.FAIL: "bold red",
+    Outcome.INCONCLUSIVE: "bold yellow",
+    Outcome.COLLECTING: "bold cyan",
+}
+_STATUS = {
+    "pass": ("pass", "green"),
+    "fail": ("FAIL", "bold red"),
+    "error": ("error", "bold yellow"),
+    "advisory": ("advisory", "cyan"),
+    "not_applicable": ("n/a", "dim"),
+}
+_EFFECT = {"blocks": ("✗", "red"), "inconclusive": ("?", "yellow"), "advisory": ("·", "cyan")}
+
+
+def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]] = ()) -> None:
+    """Print what was decided. ``written`` are (label, path) pairs of the files made."""
+    decision = result.decision
+    if decision is None:
+        return
+    from rich.text import Text
+
+    label = f" {fmt.OUTCOME_LABELS[decision.outcome].upper()} "
+    console.print()
+    console.print(Text(label, style=f"reverse {_STYLE[decision.outcome]}"), Text(terminal(decision.reason)))
+    console.print(Text(_metrics(result, decision), style="dim"))
+    console.print()
+    if decision.criteria:
+        _table(console, decision)
+    _findings(console, decision.findings)
+    for note in decision.notes:
+        console.print(Text(f"  {terminal(note)}", style="dim"))
+    if written:
+        console.print()
+        for name, path in written:
+            console.print(Text.assemble((f"  {name:<9}", "dim"), path))
+
+
+def _metrics(result: RunResult, decision: Decision) -> str:
+    totals = result.totals
+    parts = [fmt.plural(totals.cases, "case"), fmt.plural(totals.attempts, "attempt")]
+    if totals.errors:
+        parts.append(fmt.plural(totals.errors, "error"))
+    if totals.usage.total_tokens is not None:
+        parts.append(f"{fmt.count(totals.usage.total_tokens)} tokens")
+    parts.append(fmt.duration(totals.seconds))
+    base = decision.baseline
+    if base is None:
+        parts.append("no baseline")
+    else:
+        parts.append(f"baseline {base.path}" + (f" of {base.commit[:10]}" if base.commit else ""))
+    return " · ".join(parts)
+
+
+def _table(console: Console, decision: Decision) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("Criterion", overflow="fold")
+    for column in ("Baseline", "This run", "Change"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("Limit")
+    table.add_column("Verdict", no_wrap=True)
+    for row in sorted(decision.criteria, key=fmt.by_severity):
+        table.add_row(*_cells(row))
+    console.print(table)
+
+
+def _cells(row: CriterionChange) -> list[Text]:
+    from rich.text import Text
+
+    word, style = _STATUS[row.status]
+    change_style = (
+        "red" if fmt.is_worse(row.change, row.goal) else "green" if fmt.is_better(row.change, row.goal) else ""
+    )
+    name = terminal(row.criterion, 80) + (" ↓" if row.goal == "minimize" else "")
+    current = row.paired if row.paired is not None else row.current
+    return [
+        Text(name),
+        Text(fmt.number(row.baseline, row.criterion)),
+        Text(fmt.number(current, row.criterion)),
+        Text(fmt.signed(row.change, row.criterion), style=change_style),
+        Text(terminal(fmt.limits(row.criterion, row.goal, row.threshold, row.limit), 60)),
+        Text(word, style=style),
+    ]
+
+
+def _findings(console: Console, findings: Sequence[Finding]) -> None:
+    from rich.text import Text
+
+    for finding in findings[:_FINDINGS_SHOWN]:
+        mark, style = _EFFECT[finding.effect]
+        console.print(Text.assemble(("  " + mark + " ", style), terminal(finding.reason, 600)))
+    if len(findings) > _FINDINGS_SHOWN:
+        console.print(Text(f"  … and {len(findings) - _FINDINGS_SHOWN} more in the reports", style="dim"))
+    if findings:
+        console.print()

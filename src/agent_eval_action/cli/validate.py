@@ -1,0 +1,59 @@
+"""``agent-eval validate``: everything that a run reads, and nothing that it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent_eval_action import api
+from agent_eval_action.cli.session import console, settings_for
+from agent_eval_action.cli.text import terminal
+from agent_eval_action.errors import AgentEvalError, ExitCode, Problem
+from agent_eval_action.run.load import Loader
+from agent_eval_action.run.loose import load_loose
+
+_SHOWN = 200
+
+
+def validate_command(paths: Sequence[Path], config: str | None) -> ExitCode:
+    """Check what a run would read (no paths), or these files and folders. Exit 0, or 2 with every problem."""
+    out = console()
+    problems: list[Problem] = []
+    errors: list[AgentEvalError] = []
+    checked = 0
+    try:
+        resolved = settings_for({"config": config} if config else {})
+        settings = resolved.settings
+        problems += resolved.warnings
+        if paths:
+            checked, found = load_loose(paths, settings.workspace)
+            problems += found
+        else:
+            discovery = api.discovered(settings, ())
+            loader = Loader(settings.workspace)
+            plan = loader.plan(discovery, 1)
+            problems += loader.warnings
+            checked = len(plan.sets)
+            for note in (*resolved.notes, *discovery.notes):
+                out.print(terminal(note), markup=False, soft_wrap=True)
+    except AgentEvalError as error:
+        errors.append(error)
+        problems += error.problems
+    return _show(checked, problems, errors)
+
+
+def _show(checked: int, problems: Sequence[Problem], errors: Sequence[AgentEvalError]) -> ExitCode:
+    out = console()
+    ordered = sorted(problems, key=lambda problem: (problem.severity != "error", str(problem.path), problem.line or 0))
+    for problem in ordered[:_SHOWN]:
+        style = "red" if problem.severity == "error" else "yellow"
+        out.print(f"{problem.severity}: {terminal(str(problem))}", markup=False, style=style, soft_wrap=True)
+    if len(ordered) > _SHOWN:
+        out.print(f"… and {len(ordered) - _SHOWN} more")
+    for error in errors:
+        if not error.problems:
+            out.print(f"error: {terminal(str(error), lines=True)}", markup=False, style="red", soft_wrap=True)
+    bad = sum(problem.severity == "error" for problem in problems) + sum(not error.problems for error in errors)
+    warned = sum(problem.severity == "warning" for problem in problems)
+    out.print(f"{checked} files checked, {bad} errors, {warned} warnings" if checked else f"{bad} errors")
+    return ExitCode.USAGE if bad else ExitCode.PASS

@@ -1,0 +1,102 @@
+"""From discovered files to the plan: eval sets read, cases selected, criteria built, all problems at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent_eval_action import criteria
+from agent_eval_action.config.discovery import Discovery
+from agent_eval_action.config.discovery import PlannedSet as FoundSet
+from agent_eval_action.config.specs import DEFAULT_CRITERIA, CriterionSpec, load_criteria_file
+from agent_eval_action.criteria.base import Criterion
+from agent_eval_action.errors import ConfigError, EvalFileError, Problem, UsageError
+from agent_eval_action.formats import case_digest, load_eval_file, match_cases, select_cases
+from agent_eval_action.model.evalset import EvalSet
+from agent_eval_action.model.result import CriterionInfo
+from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
+
+_Built = tuple[tuple[Criterion, ...], tuple[CriterionInfo, ...]]
+
+
+@dataclass
+class Loader:
+    """Reads what a run needs. ``problems`` and ``warnings`` grow; nothing is raised before every file was seen."""
+
+    workspace: Path
+    patterns: Sequence[str] = ()
+    eval_problems: list[Problem] = field(default_factory=list)
+    config_problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+    _built: dict[Path | tuple[CriterionSpec, ...] | None, _Built | None] = field(default_factory=dict)
+
+    def plan(self, found: Discovery, repeats: int) -> Plan:
+        """The plan over every discovered set. Raises with all problems of all files."""
+        sets = [planned for item in found.sets if (planned := self._set(item)) is not None]
+        if self.config_problems:
+            raise ConfigError("the criteria cannot be used", problems=(*self.config_problems, *self.eval_problems))
+        if self.eval_problems:
+            raise EvalFileError("the eval files cannot be used", problems=self.eval_problems)
+        kept = tuple(planned for planned in sets if planned.cases)
+        if not kept and self.patterns:
+            raise UsageError(f"no case matches {', '.join(self.patterns)}", hint="--case takes shell-style patterns")
+        if not kept:
+            raise EvalFileError("there is nothing to measure: no eval file holds a case")
+        return Plan(kept, repeats)
+
+    def _set(self, found: FoundSet) -> PlannedSet | None:
+        built = self._criteria(found)
+        eval_set = self._eval_set(found)
+        if eval_set is None or built is None:
+            return None
+        path = relative(found.path, self.workspace)
+        cases = tuple(PlannedCase(case, case_digest(case)) for case in eval_set.eval_cases)
+        return PlannedSet(found.agent.name, found.key, path, cases, *built)
+
+    def _eval_set(self, found: FoundSet) -> EvalSet | None:
+        try:
+            loaded = load_eval_file(found.path, workspace=self.workspace, session_file=found.session_file)
+            self.warnings.extend(loaded.warnings)
+            eval_set = loaded.eval_set
+            if found.case_ids:
+                eval_set = select_cases(eval_set, found.case_ids)
+            for pattern in self.patterns:
+                eval_set = match_cases(eval_set, pattern)
+        except EvalFileError as error:
+            self.eval_problems.extend(error.problems or (Problem(found.path, error.message, hint=error.hint),))
+            return None
+        return eval_set
+
+    def _criteria(self, found: FoundSet) -> _Built | None:
+        """Criteria of a set, built once per file or inline mapping."""
+        source = found.agent.criteria if isinstance(found.agent.criteria, tuple) else found.criteria_file
+        if source not in self._built:
+            self._built[source] = self._build(source)
+        return self._built[source]
+
+    def _build(self, source: Path | tuple[CriterionSpec, ...] | None) -> _Built | None:
+        try:
+            if source is None:
+                specs, where = DEFAULT_CRITERIA, "default"
+            elif isinstance(source, tuple):
+                specs, where = source, _origin(source, self.workspace)
+            else:
+                config = load_criteria_file(source, workspace=self.workspace)
+                self.warnings.extend(config.warnings)
+                specs, where = config.specs, relative(source, self.workspace)
+            built = criteria.build(specs)
+        except ConfigError as error:
+            self.config_problems.extend(error.problems or (Problem(self.workspace, error.message, hint=error.hint),))
+            return None
+        return built, tuple(criteria.criterion_info(criterion, where) for criterion in built)
+
+
+def _origin(specs: tuple[CriterionSpec, ...], workspace: Path) -> str:
+    path = specs[0].path if specs else None
+    return relative(path, workspace) if path else "configuration"
+
+
+def relative(path: Path, workspace: Path) -> str:
+    """A path as outputs show it: from the workspace where it is inside, with forward slashes."""
+    return path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else path.as_posix()
