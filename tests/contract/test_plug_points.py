@@ -1,0 +1,56 @@
+"""Whatever is plugged in is documented, sampled and tested under its own name."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Table, its package, the page that documents an entry, and the tests that name it.
+PLUG_POINTS = {
+    "FORMATS": ("formats", "docs/formats.md", "tests/formats"),
+    "CRITERIA": ("criteria", "docs/criteria.md", "tests/unit/criteria"),
+    "AGENTS": ("agents", "docs/config.md", "tests"),
+    "STORES": ("baseline", "docs/config.md", "tests/unit/baseline"),
+    "REPORTS": ("reports", "docs/reports.md", "tests/golden"),
+}
+
+
+def table(name: str) -> dict[str, object]:
+    package, *_ = PLUG_POINTS[name]
+    return getattr(importlib.import_module(f"agent_eval_action.{package}"), name)
+
+
+ENTRIES = [(name, key) for name in PLUG_POINTS for key in table(name)]
+
+
+@pytest.mark.parametrize("name", PLUG_POINTS)
+def test_a_plug_point_is_a_table_with_entries(name):
+    entries = table(name)
+    assert isinstance(entries, dict)
+    assert entries
+    assert all(re.fullmatch(r"[a-z][a-z0-9_]*", key) for key in entries)
+
+
+@pytest.mark.parametrize(("name", "key"), ENTRIES)
+def test_an_entry_is_documented(name, key):
+    page = ROOT / PLUG_POINTS[name][1]
+    assert f"`{key}`" in page.read_text(), f"{page.name} does not speak of {key}"
+
+
+@pytest.mark.parametrize(("name", "key"), ENTRIES)
+def test_an_entry_is_tested(name, key):
+    folder = ROOT / PLUG_POINTS[name][2]
+    texts = (p.read_text() for p in folder.rglob("*.py") if p.name != Path(__file__).name)
+    assert any(re.search(rf"\b{key}\b", text) for text in texts), f"no test in {folder} names {key}"
+
+
+@pytest.mark.parametrize("key", table("FORMATS"))
+def test_a_format_has_samples(key):
+    samples = ROOT / "tests" / "formats" / "samples" / key
+    assert list(samples.glob("*.expected.json")), samples
+    assert list(samples.glob("*.error.txt")), samples
