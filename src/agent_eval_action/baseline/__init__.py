@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from agent_eval_action.baseline.file import FileStore
+from agent_eval_action.baseline.table import show
 from agent_eval_action.model.baseline import Baseline
+
+__all__ = ["STORES", "Store", "show"]
 
 
 class Store(Protocol):

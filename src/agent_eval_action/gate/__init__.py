@@ -1,1 +1,8 @@
 """Comparison and decision: pure functions over counts and scores."""
+
+from __future__ import annotations
+
+from agent_eval_action.gate.compare import Comparison, compare
+from agent_eval_action.gate.decide import decide
+
+__all__ = ["Comparison", "compare", "decide"]

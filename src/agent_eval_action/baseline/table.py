@@ -1,0 +1,60 @@
+"""A baseline as rows of text for a table. Pure; whoever prints escapes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agent_eval_action.model.baseline import Baseline, CaseRecord, CriterionRecord
+from agent_eval_action.model.trajectory_text import format_call
+
+_CALLS_SHOWN = 4
+
+
+class Row(NamedTuple):
+    """One pair. ``tool_calls`` are the case's usual ones, in its first row."""
+
+    agent: str
+    eval_set: str
+    case: str
+    criterion: str
+    passed: str
+    mean: str
+    tool_calls: str
+
+
+def show(baseline: Baseline) -> tuple[Row, ...]:
+    """Every pair, in the order of the file."""
+    return tuple(row for record in baseline.records for row in _rows(record))
+
+
+def _rows(record: CaseRecord) -> list[Row]:
+    usual = _usual(record)
+    rows: list[Row] = []
+    for name, one in sorted(record.criteria.items()):
+        passed = "–" if one.passed is None else f"{one.passed} of {one.n}"
+        rows.append(Row(*record.key, name, passed, _mean(one), "" if rows else usual))
+    return rows
+
+
+def _mean(record: CriterionRecord) -> str:
+    scores = [score for score, _ in record.scores]
+    low, high = min(scores), max(scores)
+    spread = f" ({low:,.2f}–{high:,.2f})" if low != high else ""
+    return f"{record.average:,.2f}{spread}"
+
+
+def _usual(record: CaseRecord) -> str:
+    """``roll_die(sides=17) | check_prime(nums=[7])``: turns apart, and how many attempts did so if not all."""
+    trajectory = record.trajectory
+    if trajectory is None:
+        return ""
+    left = _CALLS_SHOWN
+    turns: list[str] = []
+    for calls in trajectory.turns:
+        turns.append(", ".join(format_call(call) for call in calls[:left]) or "–")
+        left -= len(calls)
+        if left <= 0:
+            break
+    more = len(turns) < len(trajectory.turns) + trajectory.cut or left < 0
+    share = "" if trajectory.seen == trajectory.attempts else f" ({trajectory.seen} of {trajectory.attempts} attempts)"
+    return " | ".join(turns) + (" …" if more else "") + share
