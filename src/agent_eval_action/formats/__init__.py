@@ -1,1 +1,87 @@
-"""Eval files to EvalSet, with line numbers."""
+"""Eval files to EvalSet, with line numbers. A format is one file and one line of ``FORMATS``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from agent_eval_action.errors import EvalFileError
+from agent_eval_action.formats.adk import ADK
+from agent_eval_action.formats.adk_legacy import ADK_LEGACY
+from agent_eval_action.formats.base import Findings, Format, LoadedEvalFile, Reading
+from agent_eval_action.formats.digest import case_digest
+from agent_eval_action.formats.foreign import recognise_foreign
+from agent_eval_action.formats.selector import Selector, match_cases, parse_selector, select_cases
+from agent_eval_action.formats.session_file import read_session_file
+from agent_eval_action.model.evalset import EvalSet, JsonObject
+from agent_eval_action.source import Source, shorten
+
+FORMATS: Final[dict[str, Format]] = {"adk": ADK, "adk_legacy": ADK_LEGACY}
+"""Asked in this order; the first that recognises the shape reads the file, and its errors are the file's."""
+
+_SUFFIXES: Final = (".test.json", ".evalset.json", ".json")
+
+__all__ = [
+    "FORMATS",
+    "Format",
+    "LoadedEvalFile",
+    "Selector",
+    "case_digest",
+    "dump_eval_set",
+    "load_eval_file",
+    "match_cases",
+    "parse_selector",
+    "select_cases",
+]
+
+
+def load_eval_file(path: Path, *, workspace: Path, session_file: Path | None = None) -> LoadedEvalFile:
+    """Read one eval file of any known format.
+
+    ``session_file`` gives app, user and state to a file of the older list schema.
+    Raises EvalFileError with all problems of the file.
+    """
+    source = Source.read(path, workspace=workspace, error=EvalFileError)
+    findings = Findings(source, warnings=list(source.warnings))
+    session, session_warnings = read_session_file(session_file, workspace) if session_file else (None, [])
+    chosen = _recognise(source.value, findings)
+    findings.raise_errors()
+    eval_set = chosen.read(Reading(source.value, findings, _name(path, workspace), session))
+    findings.raise_errors()
+    if eval_set is None:
+        raise AssertionError(f"{chosen.name} gave neither a set nor an error")
+    if not eval_set.eval_cases:
+        findings.warn((), "this eval set holds no cases: nothing to measure")
+    return LoadedEvalFile(eval_set.from_path(path), chosen.name, (*findings.warnings, *session_warnings))
+
+
+def dump_eval_set(eval_set: EvalSet) -> JsonObject:
+    """The set as JSON values in the current schema, snake_case; reading them again gives an equal set."""
+    dumped: JsonObject = _lists(eval_set.model_dump())
+    return dumped
+
+
+def _recognise(value: Any, findings: Findings) -> Format:
+    if foreign := recognise_foreign(value):
+        name, hint = foreign
+        findings.error((), f"this is {name}, which is not read", hint=hint)
+    for candidate in FORMATS.values():
+        if candidate.recognises(value):
+            return candidate
+    if not findings.errors:
+        hint = 'an eval file is `{"eval_set_id": ..., "eval_cases": [...]}`, or a list of turns'
+        findings.error((), "this is no eval file", value=shorten(value), hint=hint)
+    return ADK
+
+
+def _name(path: Path, workspace: Path) -> str:
+    relative = Path(os.path.relpath(os.path.realpath(path.parent), os.path.realpath(workspace)), path.name)
+    name = relative.as_posix()
+    return next((name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix)), name)
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _lists(item) for key, item in value.items()}
+    return [_lists(item) for item in value] if isinstance(value, list | tuple) else value

@@ -95,12 +95,12 @@ class InvocationEvents(AdkModel):
 def _intermediate_kind(value: Any) -> str:
     """Which shape is meant, so that errors speak of that one alone. ``{}`` is IntermediateData, as in ADK."""
     if isinstance(value, dict):
-        return "events" if {"invocation_events", "invocationEvents"} & value.keys() else "data"
-    return "events" if isinstance(value, InvocationEvents) else "data"
+        return "<events>" if {"invocation_events", "invocationEvents"} & value.keys() else "<data>"
+    return "<events>" if isinstance(value, InvocationEvents) else "<data>"
 
 
 IntermediateDataRef = Annotated[
-    Annotated[InvocationEvents, Tag("events")] | Annotated[IntermediateData, Tag("data")],
+    Annotated[InvocationEvents, Tag("<events>")] | Annotated[IntermediateData, Tag("<data>")],
     Discriminator(_intermediate_kind),
 ]
 

@@ -33,10 +33,10 @@ class Persona(Frozen):
 
 
 def _kind(value: Any) -> str:
-    return "persona id" if isinstance(value, str) else "persona"
+    return "<persona id>" if isinstance(value, str) else "<persona>"
 
 
 PersonaRef = Annotated[
-    Annotated[str, Tag("persona id")] | Annotated[Persona, Tag("persona")],
+    Annotated[str, Tag("<persona id>")] | Annotated[Persona, Tag("<persona>")],
     Discriminator(_kind),
 ]

@@ -37,12 +37,12 @@ def shorten(value: Any, limit: int = 80) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def closest(word: str, choices: Iterable[str]) -> str | None:
+def closest(word: str, choices: Iterable[str], cutoff: float = 0.7) -> str | None:
     """The choice most like ``word``, or None. Case, ``_`` and ``-`` do not count."""
     if not 0 < len(word) <= _LONGEST_WORD:
         return None
     known = {_plain(choice): choice for choice in choices}
-    found = difflib.get_close_matches(_plain(word), known, n=1, cutoff=0.7)
+    found = difflib.get_close_matches(_plain(word), known, n=1, cutoff=cutoff)
     return known[found[0]] if found else None
 
 
