@@ -34,6 +34,7 @@ class AgentDefaults(Frozen):
     python: Path | None = None
     criteria: Path | tuple[InstanceOf[CriterionSpec], ...] | None = None
     env: dict[str, str | None] = Field(default_factory=dict)
+    initial_session_file: Path | None = None
     workers: int | None = None
     timeout_s: float = 120.0
 
@@ -156,9 +157,9 @@ def unique_names(folders: Sequence[Path], workspace: Path) -> list[str]:
     ]
 
 
-def relative_name(folder: Path, workspace: Path) -> str:
-    """The folder's path from the workspace with forward slashes."""
-    return folder.relative_to(workspace).as_posix()
+def relative_name(path: Path, workspace: Path) -> str:
+    """A path from the workspace with forward slashes."""
+    return Path(os.path.relpath(path, workspace)).as_posix()
 
 
 def _names(drafts: Sequence[_Draft], workspace: Path, problems: list[Problem]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,16 +20,15 @@ from agent_eval_action.config.values import (
     items_of,
     or_list,
 )
-from agent_eval_action.model.base import Frozen
 from agent_eval_action.source import did_you_mean
 
 
-class EvalPattern(Frozen):
-    """Eval files as named in a config: a path or glob, the folder it starts from, and where it was written."""
+@dataclass(frozen=True, slots=True)
+class EvalPattern:
+    """Eval files as named by a person: a path, folder or glob, and where it was written."""
 
     pattern: str
-    base: Path
-    label: str
+    where: Where
 
 
 def _evals(value: Any, where: Where) -> tuple[EvalPattern, ...]:
@@ -36,7 +36,7 @@ def _evals(value: Any, where: Where) -> tuple[EvalPattern, ...]:
     flaws: list[Flaw] = []
     for index, item in enumerate(items_of(value, where)):
         try:
-            found.append(EvalPattern(pattern=TEXT.read(item, where), base=where.base, label=where.label))
+            found.append(EvalPattern(TEXT.read(item, where), where))
         except Refused as refused:
             flaws += _inside(refused, index if isinstance(value, list) else None)
     if not flaws and not found:

@@ -81,9 +81,8 @@ class _Reader:
                 self.flaw(flaw, at)
             return
         if option.name == "criteria" and isinstance(read, Mapping):
-            read, problems = parse_criteria(read, path=self.source.path, source=self.source, at=at)
-            self.layer.problems += [problem for problem in problems if problem.severity == "error"]
-            self.layer.warnings += [problem for problem in problems if problem.severity == "warning"]
+            read, problems = parse_criteria(read, source=self.source, at=at)
+            self.layer.problems += problems
         into[option.name] = Given(read, where)
 
     def agents(self, value: Any, at: JsonPath) -> None:

@@ -114,6 +114,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
         metavar="NAME[=VALUE]",
         repeatable=True,
     ),
+    _agent(
+        "initial_session_file",
+        PATH,
+        "Session (app_name, user_id, state) that eval files of the older list form begin with.",
+        shown="`x.session.json` beside `x.test.json`",
+        metavar="FILE",
+    ),
     _agent("workers", integer(1, 1024), "Worker processes of an agent.", shown="one per CPU core", metavar="N"),
     _agent(
         "timeout_s",

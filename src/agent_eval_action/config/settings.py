@@ -13,7 +13,7 @@ from agent_eval_action.config.file import file_layer
 from agent_eval_action.config.layers import Given, Layer, flag_layer, input_layer
 from agent_eval_action.config.options import OPTIONS
 from agent_eval_action.config.policy import FailOn, Policy
-from agent_eval_action.config.workspace import find_config, find_workspace
+from agent_eval_action.config.workspace import config_base, find_config, find_workspace
 from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.model.base import Frozen
 
@@ -25,10 +25,12 @@ class Settings(Frozen):
 
     ``agents`` is empty when none is configured: ``discovery`` finds them and gives each
     ``agent_defaults``. ``evals`` are the run's eval files, () when they are to be discovered.
-    ``config`` is the file that was read, None without one.
+    ``config`` is the file that was read, None without one. ``start`` is where discovery looks: the
+    folder that the file speaks for, without a file the current one.
     """
 
     workspace: Path
+    start: Path
     config: Path | None = None
     agents: tuple[AgentSettings, ...] = ()
     agent_defaults: AgentDefaults = AgentDefaults()
@@ -81,6 +83,7 @@ def resolve(*, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) 
     given = {**file.given, **over}
     settings = Settings(
         workspace=workspace,
+        start=config_base(config, workspace) if config else here,
         config=config,
         agents=agents.agents,
         agent_defaults=agents.defaults,

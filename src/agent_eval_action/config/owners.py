@@ -1,0 +1,86 @@
+"""Whose an eval file is: the nearest agent above or beside it, else the one its session_input names."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_eval_action.config.agents import AgentSettings, relative_name
+from agent_eval_action.errors import EvalFileError, Problem
+
+AppNames = Callable[[Path], frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unowned:
+    """An eval file that no agent of this run can be found for. ``others``: the folders it belongs to instead."""
+
+    problems: tuple[Problem, ...]
+    others: tuple[Path, ...] = ()
+
+
+class Owners:
+    """The agents of a run by where they lie. ``others`` are agent folders that are not part of it."""
+
+    def __init__(
+        self, agents: Sequence[AgentSettings], others: Iterable[Path], workspace: Path, app_names: AppNames
+    ) -> None:
+        self._agents = tuple(agents)
+        self._workspace = workspace
+        self._app_names = app_names
+        self._at: dict[Path, list[AgentSettings]] = defaultdict(list)
+        for agent in agents:
+            self._at[agent.path].append(agent)
+        self._folders = {*self._at, *others}
+        self._below: dict[Path, list[Path]] = defaultdict(list)
+        for folder in sorted(self._folders):
+            self._below[folder.parent].append(folder)
+
+    def of(self, file: Path) -> tuple[AgentSettings, ...] | Unowned:
+        """The agents a file is run against; several only when they share the folder (two interpreters, say)."""
+        nearest = self._nearest(file)
+        if len(nearest) > 1 or not nearest:
+            named = self._named(file, nearest or sorted(self._folders))
+            if isinstance(named, Unowned):
+                return named
+            nearest = named or nearest
+        if not nearest and len(self._folders) == 1:
+            nearest = sorted(self._folders)
+        if len(nearest) != 1:
+            return self._unowned(file, nearest)
+        return tuple(self._at.get(nearest[0], ())) or Unowned((self._elsewhere(file, nearest[0]),), tuple(nearest))
+
+    def _nearest(self, file: Path) -> list[Path]:
+        """The agent folder the file is in, or those beside it or beside a folder it is in, nearest first."""
+        for folder in file.parents:
+            if folder in self._folders:
+                return [folder]
+            if folder in self._below:
+                return self._below[folder]
+            if folder == self._workspace:
+                break
+        return []
+
+    def _named(self, file: Path, among: Sequence[Path]) -> list[Path] | Unowned:
+        """The agents among these that a session_input of the file names as its app."""
+        if len(among) <= 1:
+            return []
+        try:
+            apps = self._app_names(file)
+        except EvalFileError as error:
+            return Unowned(tuple(error.problems) or (Problem(file, error.message, hint=error.hint),))
+        return [folder for folder in among if {folder.name, *(agent.name for agent in self._at[folder])} & apps]
+
+    def _unowned(self, file: Path, nearest: Sequence[Path]) -> Unowned:
+        where = [relative_name(folder, self._workspace) for folder in nearest]
+        message = f"may belong to {' or '.join(where)}" if where else "lies beside no agent"
+        hint = "name its agent: session_input.app_name in the file, or evals of an agent in agent-eval.yaml"
+        all_agents = ", ".join(relative_name(folder, self._workspace) for folder in sorted(self._folders)[:10])
+        rest = "" if where else f", and its session_input.app_name is none of: {all_agents}"
+        return Unowned((Problem(file, message + rest, hint=hint),))
+
+    def _elsewhere(self, file: Path, folder: Path) -> Problem:
+        name = relative_name(folder, self._workspace)
+        return Problem(file, f"belongs to the agent {name}, which is not part of this run", hint=f"--agent {name}")

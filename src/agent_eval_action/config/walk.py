@@ -1,0 +1,111 @@
+"""One bounded walk over a workspace: which folders hold an agent, and where eval files lie."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+EVAL_SUFFIXES: Final = (".evalset.json", ".test.json")
+MAX_ENTRIES: Final = 250_000
+MAX_DEPTH: Final = 40
+
+_PRUNED: Final = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "build", "dist", "target"})
+_NO_AGENTS: Final = frozenset({"tests", "test"})  # eval files are kept there, agents in there are fixtures
+_FOREIGN: Final = frozenset({"tsconfig.test.json"})  # TypeScript's, by the same suffix
+_MENTION: Final = re.compile(rb"\b(?:root_agent|get_agent_async)\b")
+_APP: Final = re.compile(rb"^app\s*(?::[^=\n]+)?=|\bimport\b[^\n]*\bapp\b", re.MULTILINE)
+_READ: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """What a walk saw, sorted. ``complete`` is False when it stopped at its bound."""
+
+    agents: tuple[Path, ...]
+    eval_files: tuple[Path, ...]
+    complete: bool = True
+
+
+def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
+    """Look through a folder. Links to folders are not followed; hidden, built and installed ones are left out."""
+    agents: list[Path] = []
+    files: list[Path] = []
+    seen = 0
+    for folder, entries in _folders(root):
+        seen += len(entries)
+        names = {entry.name for entry in entries}
+        if not _NO_AGENTS & set(folder.relative_to(root).parts) and holds_agent(folder, names):
+            agents.append(folder)
+        files += [file for entry in entries if is_eval_file(file := folder / entry.name) and entry.is_file()]
+        if seen > max_entries:
+            return Walked(tuple(sorted(agents)), tuple(sorted(files)), complete=False)
+    return Walked(tuple(sorted(agents)), tuple(sorted(files)))
+
+
+def is_eval_file(path: Path) -> bool:
+    """Whether the name says so."""
+    return path.name.endswith(EVAL_SUFFIXES) and path.name not in _FOREIGN
+
+
+class TooManyEntries(Exception):  # noqa: N818 - internal signal; the caller says what to name instead
+    """The bound was hit: what lies beyond it is unknown."""
+
+
+def files_below(root: Path, *, max_entries: int = MAX_ENTRIES) -> Iterator[Path]:
+    """Every file below a folder, by the same rules. Raises TooManyEntries at its bound."""
+    for folder, entries in _folders(root):
+        max_entries -= len(entries)
+        if max_entries < 0:
+            raise TooManyEntries
+        yield from (folder / entry.name for entry in entries if not entry.is_dir())
+
+
+def _folders(root: Path) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
+    """Folders with their entries, in a stable order, parents first."""
+    waiting = [(root, 0)]
+    while waiting:
+        folder, depth = waiting.pop()
+        entries = _entries(folder)
+        names = {entry.name for entry in entries}
+        if "pyvenv.cfg" in names and depth:
+            continue
+        yield folder, entries
+        if depth < MAX_DEPTH:
+            below = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            waiting += [
+                (folder / name, depth + 1)
+                for name in reversed(below)
+                if not name.startswith(".") and name not in _PRUNED
+            ]
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return sorted(found, key=lambda entry: entry.name)
+    except OSError:  # unreadable, or gone since: nothing in there can be run
+        return []
+
+
+def holds_agent(folder: Path, names: Iterable[str]) -> bool:
+    """Whether ADK would find an agent here, by a look at the text; nothing is imported."""
+    present = set(names)
+    if "root_agent.yaml" in present:
+        return True
+    if "agent.py" in present:
+        text = _beginning(folder / "agent.py")
+        return bool(_MENTION.search(text) or (b"adk" in text and _APP.search(text)))
+    return "__init__.py" in present and bool(_MENTION.search(_beginning(folder / "__init__.py")))
+
+
+def _beginning(path: Path) -> bytes:
+    try:
+        # A fifo of this name must not block the walk.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - opens a descriptor
+            return file.read(_READ) or b""
+    except OSError:
+        return b""
