@@ -14,8 +14,10 @@ NONE = "–"
 _HUGE = 10**15
 _TENTHS_BELOW, _MINUTE, _HOUR, _DAY = 10, 60, 3_600, 86_400
 _UNITS: dict[str, Unit] = {
+    "token": "tokens",
     "tokens": "tokens",
     "calls": "calls",
+    "count": "calls",
     "seconds": "seconds",
     "duration": "seconds",
     "latency": "seconds",
@@ -31,6 +33,7 @@ KIND_LABELS: dict[ChangeKind, str] = {
     ChangeKind.FIXED: "fixed",
     ChangeKind.STILL_FAILING: "still failing",
     ChangeKind.FAILING: "failing",
+    ChangeKind.PASSING: "passing",
     ChangeKind.NEW: "new",
     ChangeKind.REMOVED: "removed",
     ChangeKind.CHANGED: "changed definition",
@@ -47,7 +50,7 @@ OUTCOME_LABELS: dict[Outcome, str] = {
 
 
 def unit_of(criterion: str) -> Unit:
-    """What a criterion's numbers count, by the words of its name: ``total_tokens``, ``model_seconds``."""
+    """What a criterion's numbers count, by the words of its name: ``token_usage_v1``, ``tool_call_count_v1``."""
     for word in reversed(re.split(r"[^a-z]+", criterion.lower())):
         if word in _UNITS:
             return _UNITS[word]

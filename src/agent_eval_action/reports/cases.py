@@ -1,0 +1,154 @@
+"""A result turned to what reports go through: case by case, with its conclusions and its most telling attempt."""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from dataclasses import dataclass
+
+from agent_eval_action.model.brief import TurnBrief
+from agent_eval_action.model.decision import ChangeKind, Decision, PairChange
+from agent_eval_action.model.measured import meets
+from agent_eval_action.model.result import (
+    AttemptSummary,
+    CaseKey,
+    CaseResult,
+    CriterionScore,
+    RunResult,
+    ScoreStatus,
+    SetResult,
+)
+
+_BELOW = frozenset({ChangeKind.NEWLY_FAILING, ChangeKind.STILL_FAILING, ChangeKind.FAILING})
+_FELL = frozenset({ChangeKind.NEWLY_FAILING, ChangeKind.WORSE})
+
+
+class Group(enum.IntEnum):
+    """What a case is to its reader, in the order it is read."""
+
+    REGRESSED = 0  # it blocks, or it fell under a criterion that blocks
+    ERRORED = 1
+    FAILING = 2  # below a threshold, and that does not block
+    WORSE = 3
+    NEW = 4
+    REMOVED = 5
+    CHANGED = 6
+    BETTER = 7
+    SAME = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CaseView:
+    """One case of either side. ``result`` and ``owner`` are None for a case this run does not have."""
+
+    key: CaseKey
+    group: Group
+    pairs: tuple[PairChange, ...] = ()
+    result: CaseResult | None = None
+    owner: SetResult | None = None
+    baseline_turns: tuple[TurnBrief, ...] = ()
+
+    def pair(self, criterion: str) -> PairChange | None:
+        """The conclusion on one criterion."""
+        return next((pair for pair in self.pairs if pair.criterion == criterion), None)
+
+
+def views(result: RunResult, decision: Decision) -> list[CaseView]:
+    """Every case of the run in its stable order, then the removed ones."""
+    pairs: defaultdict[CaseKey, list[PairChange]] = defaultdict(list)
+    for pair in decision.pairs:
+        pairs[CaseKey(pair.agent, pair.eval_set, pair.case)].append(pair)
+    turns = {CaseKey(b.agent, b.eval_set, b.case): b.turns for b in decision.baseline_trajectories}
+    blocked = frozenset(row.criterion for row in decision.criteria if row.status == "fail")
+    found: list[CaseView] = []
+    for owner in result.sets:
+        for case in owner.cases:
+            key = CaseKey(owner.agent, owner.eval_set, case.case)
+            mine = tuple(pairs.pop(key, ()))
+            group = _group(mine, blocked)
+            found.append(CaseView(key, group, mine, case, owner, turns.get(key, ())))
+    for key, gone in sorted(pairs.items()):
+        found.append(CaseView(key, Group.REMOVED, tuple(gone), None, None, turns.get(key, ())))
+    return found
+
+
+def severity(view: CaseView) -> tuple[int, int, float]:
+    """Sort key: what is read first, the deepest fall first. Stable sorting keeps the file's order within."""
+    newly = any(pair.blocking and pair.kind is ChangeKind.NEWLY_FAILING for pair in view.pairs)
+    return view.group, not newly, -max((_fall(pair) for pair in view.pairs), default=0.0)
+
+
+def worst_attempt(case: CaseResult, criterion: str, goal: str) -> AttemptSummary | None:
+    """The scored attempt that says most about a bad score: the worst; the earliest of several."""
+    scored = [
+        (score.score, attempt) for attempt in case.attempts if (score := score_of(attempt, criterion)) is not None
+    ]
+    known = [(value, attempt) for value, attempt in scored if value is not None]
+    if not known:
+        return None
+    sign = -1 if goal == "minimize" else 1
+    return min(known, key=lambda item: sign * item[0])[1]
+
+
+def failed_attempt(case: CaseResult, criterion: str | None = None) -> AttemptSummary | None:
+    """The first attempt that broke, or whose score of ``criterion`` (of any, if None) could not be made."""
+    for attempt in case.attempts:
+        if attempt.error is not None:
+            return attempt
+        if any(s.status is ScoreStatus.ERROR and criterion in (None, s.criterion) for s in attempt.scores):
+            return attempt
+    return None
+
+
+def score_of(attempt: AttemptSummary, criterion: str) -> CriterionScore | None:
+    """An attempt's score of one criterion."""
+    return next((score for score in attempt.scores if score.criterion == criterion), None)
+
+
+def passing(pair: PairChange) -> bool | None:
+    """Whether this run's score meets the threshold; None where there is nothing to meet or no score."""
+    if pair.kind in _BELOW:
+        return False
+    if pair.threshold is None or pair.current is None:
+        return None
+    return True if pair.kind is ChangeKind.FIXED else meets(pair.current.mean, pair.threshold, pair.goal)
+
+
+def passed_before(pair: PairChange) -> bool | None:
+    """The same of the baseline's score."""
+    if pair.threshold is None or pair.baseline is None or pair.kind is ChangeKind.CHANGED:
+        return None
+    if pair.kind in {ChangeKind.NEWLY_FAILING, ChangeKind.FIXED}:
+        return pair.kind is ChangeKind.NEWLY_FAILING
+    return meets(pair.baseline.mean, pair.threshold, pair.goal)
+
+
+def _group(pairs: tuple[PairChange, ...], blocked: frozenset[str]) -> Group:
+    kinds = {pair.kind for pair in pairs}
+    if any(pair.blocking or (pair.kind in _FELL and pair.criterion in blocked) for pair in pairs):
+        return Group.REGRESSED
+    if ChangeKind.ERROR in kinds or any(pair.errors for pair in pairs):
+        return Group.ERRORED
+    if kinds & _BELOW or any(pair.kind is ChangeKind.NEW and passing(pair) is False for pair in pairs):
+        return Group.FAILING
+    for kind, group in _BY_KIND:
+        if kind in kinds:
+            return group
+    return Group.SAME
+
+
+_BY_KIND = (
+    (ChangeKind.CHANGED, Group.CHANGED),
+    (ChangeKind.NEW, Group.NEW),
+    (ChangeKind.WORSE, Group.WORSE),
+    (ChangeKind.FIXED, Group.BETTER),
+    (ChangeKind.BETTER, Group.BETTER),
+)
+
+
+def _fall(pair: PairChange) -> float:
+    """How far a pair fell, as a share of where it stood: comparable between scores and tokens."""
+    if pair.change is None or pair.baseline is None:
+        return 0.0
+    worse = pair.change if pair.goal == "minimize" else -pair.change
+    return worse / max(abs(pair.baseline.mean), 0.01)

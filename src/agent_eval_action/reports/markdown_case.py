@@ -1,0 +1,178 @@
+"""One case in the comment: a line that says what happened, and behind it the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from agent_eval_action.model.decision import ChangeKind, Decision, PairChange
+from agent_eval_action.model.result import AttemptSummary
+from agent_eval_action.reports import format as fmt
+from agent_eval_action.reports.cases import CaseView, Group, failed_attempt, passing, worst_attempt
+from agent_eval_action.reports.escape_markdown import code, fence, text
+from agent_eval_action.reports.junit_text import error_line
+from agent_eval_action.reports.markdown_head import ICONS, LABELS
+from agent_eval_action.reports.turn_diff import TurnDiff, turn_diffs
+
+_TURNS = 4
+_TRACEBACK = 12
+_DIFF_LINES = 30
+_LISTED = 40
+_QUIET = frozenset({ChangeKind.SAME, ChangeKind.PASSING, ChangeKind.NOT_APPLICABLE})
+
+
+def heading(group: Group, number: int) -> str:
+    """``#### ❌ 2 cases regressed``."""
+    return f"#### {ICONS[group]} {fmt.plural(number, 'case')} {LABELS[group]}"
+
+
+def details(view: CaseView, *, is_open: bool = False) -> str:
+    """The case behind a summary line."""
+    parts = [
+        f"<details{' open' if is_open else ''}>",
+        f"<summary>{ICONS[view.group]} {_title(view)}</summary>",
+        "",
+        *(f"- {line}" for line in _pair_lines(view)),
+        *_evidence(view),
+        "",
+        "</details>",
+    ]
+    return "\n".join(parts)
+
+
+def listing(group: Group, cases: Sequence[CaseView]) -> str:
+    """Cases that need no evidence, one line each, behind one summary."""
+    lines = [f"- {_title(view)}" for view in cases[:_LISTED]]
+    if len(cases) > _LISTED:
+        lines.append(f"- … and {fmt.count(len(cases) - _LISTED)} more")
+    summary = f"<summary>{ICONS[group]} {fmt.plural(len(cases), 'case')} {LABELS[group]}</summary>"
+    return "\n".join(["<details>", summary, "", *lines, "", "</details>"])
+
+
+def all_cases(cases: Sequence[CaseView], decision: Decision, room: int) -> str | None:
+    """Every case with every score, in the order of the eval sets; None when it is larger than ``room`` bytes."""
+    names = [row.criterion for row in decision.criteria]
+    here = [view for view in cases if view.result is not None]
+    if not names or not here:
+        return None
+    lines = [
+        "<details>",
+        f"<summary>All {fmt.plural(len(here), 'case')}</summary>",
+        "",
+        f"| Case | {' | '.join(code(name, 60) for name in names)} |",
+        f"| :-- |{' --: |' * len(names)}",
+    ]
+    room -= sum(len(line.encode()) + 1 for line in lines) + 20
+    for view in here:
+        row = f"| {_name(view)} | {' | '.join(_cell(view.pair(name)) for name in names)} |"
+        room -= len(row.encode()) + 1
+        if room < 0:
+            return None
+        lines.append(row)
+    return "\n".join([*lines, "", "</details>"])
+
+
+def _name(view: CaseView) -> str:
+    return f"{code(view.key.case)} <sub>{text(view.key.agent, 80)} / {text(view.key.eval_set, 80)}</sub>"
+
+
+def _title(view: CaseView) -> str:
+    """Name, and the pair that put the case where it is."""
+    telling = next((pair for pair in view.pairs if pair.blocking), None)
+    telling = telling or next((pair for pair in view.pairs if pair.kind not in _QUIET), None)
+    if telling is None or view.group is Group.REMOVED:
+        return _name(view)
+    more = sum(pair.kind not in _QUIET for pair in view.pairs) - 1
+    others = f" and {fmt.count(more)} more" if more > 0 else ""
+    return f"{_name(view)}: {code(telling.criterion, 80)} {_numbers(telling)}{others}"
+
+
+def _numbers(pair: PairChange) -> str:
+    if pair.kind is ChangeKind.ERROR:
+        return "not measured"
+    label = f", {fmt.KIND_LABELS[pair.kind]}" if pair.kind is not ChangeKind.NEW else ""
+    return f"{fmt.pair_text(pair)}{label}"
+
+
+def _cell(pair: PairChange | None) -> str:
+    if pair is None or pair.kind is ChangeKind.NOT_APPLICABLE:
+        return fmt.NONE
+    if pair.current is None:
+        return "⚠️"
+    mark = "❌ " if pair.blocking else "🔸 " if passing(pair) is False else ""
+    return f"{mark}{fmt.number(pair.current.mean, pair.criterion)}"
+
+
+def _pair_lines(view: CaseView) -> Iterator[str]:
+    """What is wrong first, each with its reason; what is well in one line."""
+    quiet = []
+    for pair in sorted(view.pairs, key=lambda pair: (not pair.blocking, pair.kind in _QUIET)):
+        if pair.kind in _QUIET and not pair.errors:
+            quiet.append(f"{code(pair.criterion, 80)} {fmt.pair_text(pair)}")
+        elif pair.reason:
+            yield text(pair.reason, 700)
+        else:
+            yield f"{code(pair.criterion, 80)} {_numbers(pair)}"
+    if quiet:
+        yield f"as it should be: {', '.join(quiet)}"
+
+
+def _evidence(view: CaseView) -> Iterator[str]:
+    if view.result is None:
+        if view.baseline_turns:
+            yield from ("", _calls_of_the_baseline(view))
+        return
+    if view.result.line is not None and view.owner is not None:
+        yield f"- defined in {code(f'{view.owner.path}:{view.result.line}', 200)}"
+    broken = failed_attempt(view.result)
+    if broken is not None and broken.error is not None:
+        lines = [error_line(broken.error), *broken.error.traceback.strip().splitlines()[-_TRACEBACK:]]
+        yield from ("", f"{_which(view, broken)}:", "", fence(lines, "text"))
+    shown = _telling_attempt(view)
+    if shown is not None:
+        yield from _difference(view, shown)
+
+
+def _telling_attempt(view: CaseView) -> AttemptSummary | None:
+    if view.result is None:
+        return None
+    for pair in sorted(view.pairs, key=lambda pair: (not pair.blocking, pair.kind in _QUIET)):
+        if (pair.kind not in _QUIET and passing(pair) is not True) or pair.blocking or pair.kind is ChangeKind.WORSE:
+            found = worst_attempt(view.result, pair.criterion, pair.goal)
+            if found is not None:
+                return found
+    return None
+
+
+def _difference(view: CaseView, attempt: AttemptSummary) -> Iterator[str]:
+    expected = view.result.expected if view.result else ()
+    diffs = turn_diffs(expected, view.baseline_turns, attempt.turns)
+    if not diffs:
+        return
+    if view.result and len(view.result.attempts) > 1:
+        yield from ("", f"{_which(view, attempt)}:")
+    yield from ("", fence(_bounded([line for diff in diffs[:_TURNS] for line in _diff_lines(diff)]), "diff"))
+    if len(diffs) > _TURNS:
+        yield from ("", f"… and {fmt.plural(len(diffs) - _TURNS, 'more turn')} that differ")
+
+
+def _diff_lines(diff: TurnDiff) -> Iterator[str]:
+    yield f"@@ turn {diff.number}: {diff.user[:160]} @@"
+    for hunk in diff.hunks:
+        yield f"# {hunk.title}"
+        yield from (f"{sign} {line}" for sign, line in hunk.lines)
+
+
+def _bounded(lines: list[str]) -> list[str]:
+    if len(lines) <= _DIFF_LINES:
+        return lines
+    return [*lines[:_DIFF_LINES], f"… {len(lines) - _DIFF_LINES} more lines"]
+
+
+def _which(view: CaseView, attempt: AttemptSummary) -> str:
+    total = len(view.result.attempts) if view.result else 1
+    return f"Repeat {attempt.repeat + 1} of {total}" if total > 1 else "This run"
+
+
+def _calls_of_the_baseline(view: CaseView) -> str:
+    lines = [line for diff in turn_diffs((), view.baseline_turns, ()) for line in _diff_lines(diff)]
+    return fence(_bounded(lines), "diff")

@@ -1,0 +1,53 @@
+"""The bottom of the comment: how to repeat the run, how to accept it, where the files are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from agent_eval_action.model.decision import Outcome
+from agent_eval_action.model.result import Conditions
+from agent_eval_action.reports.base import Link, ReportInput
+from agent_eval_action.reports.escape_markdown import code, fence, text
+
+_ADDRESS = re.compile(r"https?://[A-Za-z0-9.:-]+(?:/[A-Za-z0-9._~/%?=&#+-]*)?")
+
+
+def foot(report: ReportInput) -> str:
+    """Everything below the cases."""
+    parts = [*_commands(report), _conditions(report.result.conditions)]
+    if report.links:
+        parts.append(f"<sub>{' · '.join(_link(link) for link in report.links)}</sub>")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _commands(report: ReportInput) -> Iterator[str]:
+    if not report.reproduce and not report.accept_hint:
+        return
+    outcome = report.decision.outcome
+    accept = "Begin a baseline" if outcome is Outcome.COLLECTING else "Accept it as the new baseline"
+    yield "<details>\n<summary>Repeat this run, or accept its result</summary>"
+    if report.reproduce:
+        yield "Repeat it locally:"
+        yield fence([report.reproduce], "sh")
+    if report.accept_hint:
+        yield f"{accept}, if the change is intended:" if outcome is not Outcome.COLLECTING else f"{accept}:"
+        yield fence([report.accept_hint], "sh")
+    yield "</details>"
+
+
+def _conditions(conditions: Conditions) -> str:
+    said = [f"agent-eval {code(conditions.tool_version, 40)}"]
+    for agent in conditions.agents[:5]:
+        facts = [f"google-adk {agent.adk_version}" if agent.adk_version else "", *agent.models[:3]]
+        known = ", ".join(text(fact, 80) for fact in facts if fact)
+        said.append(f"{code(agent.agent, 80)}{f': {known}' if known else ''}")
+    if conditions.commit:
+        said.append(f"commit {code(conditions.commit[:10], 40)}")
+    return f"<sub>{' · '.join(said)}</sub>"
+
+
+def _link(link: Link) -> str:
+    if _ADDRESS.fullmatch(link.target):
+        return f"[{text(link.label, 80)}]({link.target})"
+    return f"{text(link.label, 80)}: {code(link.target, 200)}"

@@ -1,0 +1,177 @@
+"""The top of the comment: verdict, one line of numbers, the table of criteria, what concerns the whole run."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from agent_eval_action.model.decision import BaselineInfo, CriterionChange, Decision, Outcome
+from agent_eval_action.model.result import RunResult
+from agent_eval_action.reports import format as fmt
+from agent_eval_action.reports.cases import CaseView, Group, passed_before, passing
+from agent_eval_action.reports.escape_markdown import code, text
+
+ICONS: Final = {
+    Group.REGRESSED: "❌",
+    Group.ERRORED: "⚠️",
+    Group.FAILING: "🔸",
+    Group.WORSE: "🔻",
+    Group.NEW: "🆕",
+    Group.REMOVED: "🗑️",
+    Group.CHANGED: "✏️",
+    Group.BETTER: "🟢",
+}
+LABELS: Final = {
+    Group.REGRESSED: "regressed",
+    Group.ERRORED: "not measured",
+    Group.FAILING: "failing, not blocking",
+    Group.WORSE: "worse, not blocking",
+    Group.NEW: "new",
+    Group.REMOVED: "removed",
+    Group.CHANGED: "changed definition",
+    Group.BETTER: "better",
+}
+_ALERTS: Final = {
+    Outcome.FAIL: "CAUTION",
+    Outcome.INCONCLUSIVE: "WARNING",
+    Outcome.COLLECTING: "NOTE",
+    Outcome.PASS: "TIP",
+}
+_VERDICTS: Final = {
+    "fail": "❌ fail",
+    "error": "⚠️ not measured",
+    "advisory": "🔸 advisory",
+    "pass": "✅ pass",
+    "not_applicable": "not applicable",
+}
+_EFFECTS: Final = {"blocks": "❌", "inconclusive": "⚠️", "advisory": "🔸"}
+_FINDINGS = 10
+_NOTES = 12
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+
+
+def alert(decision: Decision, cases: list[CaseView]) -> str:
+    """The verdict in a box, why in one sentence, and how many cases became what."""
+    lines = [
+        f"> [!{_ALERTS[decision.outcome]}]",
+        f"> **{fmt.OUTCOME_LABELS[decision.outcome]}:** {text(decision.reason, 700)}",
+    ]
+    counted = Counter(view.group for view in cases)
+    classes = [f"{ICONS[g]} {fmt.count(counted[g])} {LABELS[g]}" for g in ICONS if counted[g]]
+    return "\n".join([*lines, ">", f"> {' · '.join(classes)}"] if classes else lines)
+
+
+def metrics(result: RunResult, decision: Decision, cases: list[CaseView]) -> str:
+    """Cases, pass rate and change, errors, tokens, time, repeats, baseline: one line."""
+    here = [view for view in cases if view.result is not None]
+    totals = result.totals
+    errors = sum(view.group is Group.ERRORED or _has_errors(view) for view in here)
+    parts = [fmt.plural(len(here), "case"), *_pass_rate(here)]
+    parts.append(fmt.plural(errors, "case with errors", "cases with errors") if errors else "no errors")
+    if totals.usage.total_tokens is not None:
+        missing = totals.usage.calls_without_usage
+        parts.append(f"{'at least ' if missing else ''}{fmt.count(totals.usage.total_tokens)} tokens")
+    parts += [fmt.duration(totals.seconds), fmt.plural(result.conditions.repeats, "repeat")]
+    parts.append(_baseline(decision.baseline, result.started_at))
+    return " · ".join(parts)
+
+
+def criteria_table(decision: Decision) -> str:
+    """One row per criterion, what fell first."""
+    if not decision.criteria:
+        return "No criterion was measured."
+    rows = [
+        "| Criterion | Baseline | This run | Change | Has to keep | Verdict |",
+        "| :-- | --: | --: | --: | :-- | :-- |",
+        *(_row(row) for row in sorted(decision.criteria, key=fmt.by_severity)),
+    ]
+    if any(row.goal == "minimize" for row in decision.criteria):
+        rows += ["", "<sub>↓ lower is better</sub>"]
+    return "\n".join(rows)
+
+
+def notes(decision: Decision) -> str:
+    """Findings about the whole run, and what the reader has to know beside."""
+    found = [f for f in decision.findings if f.case is None and f.reason not in ("", decision.reason)]
+    lines = [f"- {_EFFECTS[finding.effect]} {text(finding.reason, 700)}" for finding in found[:_FINDINGS]]
+    if len(found) > _FINDINGS:
+        lines.append(f"- … and {fmt.count(len(found) - _FINDINGS)} more")
+    lines += [f"- {text(note, 700)}" for note in decision.notes[:_NOTES]]
+    if len(decision.notes) > _NOTES:
+        lines.append(f"- … and {fmt.plural(len(decision.notes) - _NOTES, 'more note')} in results.json")
+    return "\n".join(lines)
+
+
+def _has_errors(view: CaseView) -> bool:
+    return any(pair.errors for pair in view.pairs)
+
+
+def _pass_rate(cases: list[CaseView]) -> list[str]:
+    """Cases that meet every threshold they have; the change counts the cases both sides have."""
+    now = {view.key: ok for view in cases if (ok := _all_of(passing(pair) for pair in view.pairs)) is not None}
+    if not now:
+        return []
+    passed = sum(now.values())
+    rate = fmt.percent(passed, len(now))
+    both = [
+        (before, now[view.key])
+        for view in cases
+        if view.key in now and (before := _all_of(passed_before(pair) for pair in view.pairs)) is not None
+    ]
+    change = 100 * (sum(after for _, after in both) - sum(before for before, _ in both)) / len(both) if both else 0.0
+    delta = f", {fmt.MINUS if change < 0 else '+'}{abs(change):.1f} points" if round(change, 1) else ""
+    delta = delta or (", unchanged" if both else "")
+    return [f"**{fmt.count(passed)} of {fmt.count(len(now))} pass** ({rate}{delta})"]
+
+
+def _all_of(verdicts: Iterable[bool | None]) -> bool | None:
+    known = [verdict for verdict in verdicts if verdict is not None]
+    return all(known) if known else None
+
+
+def _baseline(base: BaselineInfo | None, started_at: str) -> str:
+    if base is None:
+        return "no baseline"
+    words = ["baseline", code(base.path, 200)]
+    if base.commit:
+        known = _COMMIT.fullmatch(base.commit)
+        words += ["of", code(base.commit[:10] if known else base.commit, 40)]
+    age = _age(base.created_at, started_at)
+    return " ".join(words) + (f", {age} old" if age else "")
+
+
+def _age(created_at: str | None, started_at: str) -> str:
+    try:
+        seconds = (datetime.fromisoformat(started_at) - datetime.fromisoformat(created_at or "")).total_seconds()
+    except (ValueError, TypeError):  # no date, or one with and one without a zone
+        return ""
+    return fmt.duration(seconds) if seconds >= 0 else ""
+
+
+def _row(row: CriterionChange) -> str:
+    now = row.paired if row.paired is not None else row.current
+    change = fmt.signed(row.change, row.criterion)
+    if fmt.is_worse(row.change, row.goal) and row.status == "fail":
+        change = f"**{change}**"
+    cells = [
+        code(row.criterion, 80) + (" ↓" if row.goal == "minimize" else ""),
+        fmt.number(row.baseline, row.criterion),
+        fmt.number(now, row.criterion),
+        change,
+        text(fmt.limits(row.criterion, row.goal, row.threshold, row.limit), 120),
+        _verdict(row),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _verdict(row: CriterionChange) -> str:
+    said = []
+    if row.failing:
+        said.append(f"{fmt.count(row.failing)} of {fmt.count(row.pairs)} cases below")
+    if row.errors:
+        said.append(fmt.plural(row.errors, "error"))
+    label = _VERDICTS[row.status]
+    return f"{label}: {', '.join(said)}" if said else label
