@@ -22,11 +22,16 @@ help: ## list the targets
 
 .PHONY: demo
 demo: setup ## set up and run the main job on examples/dice
-	.venv/bin/agent-eval run --config examples/dice/agent-eval.yaml
+	cd examples/dice && ../../.venv/bin/agent-eval run
 
+# What is blocked exits 1, so that is what this target wants to see.
+WORSE := build/dice-made-worse
 .PHONY: demo-regression
-demo-regression: setup ## the same agent made worse: shows it blocked (and fails if it is not)
-	.venv/bin/agent-eval run --config examples/dice/regression/agent-eval.yaml; test $$? -eq 1
+demo-regression: setup ## the same agent with one changed instruction: blocked (this fails if it is not)
+	@rm -rf $(WORSE) && mkdir -p $(WORSE)
+	@tar -C examples/dice --exclude=./.agent-eval/cache --exclude=./.agent-eval/out -cf - . | tar -C $(WORSE) -xf -
+	cd $(WORSE) && git apply regression/answer-from-memory.patch
+	cd $(WORSE) && ../../.venv/bin/agent-eval run; test $$? -eq 1
 
 .PHONY: test
 test: setup setup-oracles ## unit, format, golden, parity, integration and contract tests
