@@ -94,6 +94,9 @@ def compare(rounds: int, cases: int) -> dict[str, Any]:
         work = workload.write(Path(folder), cases)
         with client.running(work.rules) as gemini:
             bench = Bench(work, gemini, ADK_ENVIRONMENT)
+            print("warming up (not measured): byte code, file cache", file=sys.stderr)
+            for command in (bench.adk_eval, bench.ours, bench.bare_runner):
+                command()
             for number in range(1, rounds + 1):
                 print(f"round {number} of {rounds}", file=sys.stderr)
                 bench.measure("adk eval", bench.adk_eval)

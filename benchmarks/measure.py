@@ -33,7 +33,8 @@ def run(argv: Sequence[str], cwd: Path, environ: Mapping[str, str] | None = None
     process = subprocess.run(
         [sys.executable, __file__, *argv],
         cwd=cwd,
-        env={**os.environ, **(environ or {})},
+        # Set, it would have every start compile google-adk again: seconds that no user waits for.
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **(environ or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
