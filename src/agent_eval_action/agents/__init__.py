@@ -1,1 +1,9 @@
-"""Agent drivers: one conversation port, one file per driver."""
+"""Agent drivers: what can be evaluated. A driver is one file and one line here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agent_eval_action.agents.adk import AdkAgent
+
+AGENTS: Final[dict[str, type[AdkAgent]]] = {"adk": AdkAgent}

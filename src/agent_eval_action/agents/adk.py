@@ -1,0 +1,208 @@
+"""The ``adk`` driver: an agent folder, run by google-adk's own Runner in the agent's own interpreter."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+from agent_eval_action.agents.base import AgentSession, SessionEnd, SessionRequest, TurnDone
+from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.interpreter.environment import AgentEnvironment, Search, choose
+from agent_eval_action.interpreter.isolation import agent_environ
+from agent_eval_action.interpreter.launch import Launch, Limits, Started, start
+from agent_eval_action.interpreter.output_log import OutputLog
+from agent_eval_action.interpreter.pool import WorkerPool, default_workers
+from agent_eval_action.interpreter.turns import to_invocation
+from agent_eval_action.interpreter.worker_client import WorkerClient
+from agent_eval_action.model.evalset import Content
+from agent_eval_action.model.result import AgentConditions, AttemptError, ErrorKind
+
+
+@dataclass(frozen=True, slots=True)
+class AdkAgentOptions:
+    """One agent. ``environ`` is the caller's whole environment: the driver picks what the agent sees."""
+
+    name: str
+    path: Path
+    workspace: Path
+    log_path: Path
+    cache_dir: Path
+    python: Path | None = None
+    workers: int | None = None
+    timeout_s: float = 120.0
+    concurrency: int = 32
+    environ: Mapping[str, str] = field(default_factory=dict)
+    env_allow: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    environment: AgentEnvironment
+    launch: Launch
+    workers: tuple[Started, ...]
+
+
+class AdkAgent:
+    """An ``AgentDriver``."""
+
+    def __init__(self, options: AdkAgentOptions) -> None:
+        self._options = options
+        self._log = OutputLog(options.log_path, options.limits.log_bytes)
+        self._preparing: Future[_Prepared] | None = None
+        self._pool: WorkerPool | None = None
+
+    def prepare(self) -> None:
+        """Choose the interpreter and start the workers, in a thread: the agent imports while the caller works on.
+
+        Optional; ``start`` does it where it was not done. ``stop`` must follow either way.
+        """
+        if self._preparing is None:
+            self._preparing = Future()
+            threading.Thread(target=self._prepare, args=(self._preparing,), name="agent-start", daemon=True).start()
+
+    async def start(self) -> AgentConditions | AttemptError:
+        """Wait until the agent is imported."""
+        self.prepare()
+        try:
+            prepared = await self._prepared()
+        except AgentEnvironmentError as error:
+            text = error.message
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=text, traceback=error.hint or "")
+        except OSError as error:
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=f"the agent's worker cannot be started: {error}")
+        self._pool = WorkerPool(prepared.launch, self._log, len(prepared.workers))
+        said = await self._pool.start(prepared.workers)
+        if isinstance(said, AttemptError):
+            where = f" (environment: {prepared.environment.how})"
+            return said.model_copy(update={"message": said.message + where})
+        packages = "\n".join(str(name) for name in said.get("packages", ()))
+        return AgentConditions(
+            agent=self._options.name,
+            path=_relative(self._options.path, self._options.workspace),
+            python=str(said.get("python", "")),
+            adk_version=str(said.get("adk", "")),
+            environment=prepared.environment.how,
+            models=tuple(str(name) for name in said.get("models", ())),
+            packages_digest=hashlib.sha256(packages.encode()).hexdigest(),
+        )
+
+    async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
+        """Begin a session in the worker with the fewest, or in one of its own."""
+        if self._pool is None:
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message="the agent was not started")
+        name = uuid4().hex
+        worker = await self._pool.acquire(name, alone=request.alone)
+        if isinstance(worker, AttemptError):
+            return worker
+        opened = await worker.request(
+            {
+                "op": "open",
+                "s": name,
+                "app": request.app_name,
+                "user": request.user_id,
+                "session": request.session_id,
+                "state": request.state,
+            }
+        )
+        if isinstance(opened, AttemptError):
+            await self._pool.release(worker, name)
+            return opened
+        return AdkSession(name, worker, self._pool, self._options.timeout_s)
+
+    async def stop(self) -> None:
+        """End every worker and everything they started."""
+        if self._pool is not None:
+            await self._pool.stop()
+        elif self._preparing is not None:
+            await self._discard()
+        self._log.close()
+
+    async def _prepared(self) -> _Prepared:
+        assert self._preparing is not None  # noqa: S101 - prepare() was called
+        return await asyncio.wrap_future(self._preparing)
+
+    async def _discard(self) -> None:
+        try:
+            prepared = await self._prepared()
+        except (AgentEnvironmentError, OSError):
+            return
+        pool = WorkerPool(prepared.launch, self._log, len(prepared.workers))
+        pool.adopt(prepared.workers)
+        await pool.stop()
+
+    def _prepare(self, done: Future[_Prepared]) -> None:
+        try:
+            done.set_result(self._prepare_now())
+        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            done.set_exception(error)
+
+    def _prepare_now(self) -> _Prepared:
+        options = self._options
+        folder, workspace = options.path.resolve(), options.workspace.resolve()
+        if not folder.is_dir():
+            raise AgentEnvironmentError(f"the agent folder {options.path} does not exist")
+        environment = choose(Search(folder, workspace, options.cache_dir.resolve(), options.environ, options.python))
+        launch = Launch(
+            python=environment.python,
+            environ=agent_environ(options.environ, options.env_allow),
+            folder=folder,
+            workspace=workspace,
+            timeout_s=options.timeout_s,
+            limits=options.limits,
+        )
+        count = options.workers or default_workers(options.concurrency)
+        return _Prepared(environment, launch, tuple(start(launch) for _ in range(count)))
+
+
+class AdkSession:
+    """An ``AgentSession``: a session in a worker."""
+
+    def __init__(self, name: str, worker: WorkerClient, pool: WorkerPool, timeout_s: float) -> None:
+        self._name = name
+        self._worker = worker
+        self._pool = pool
+        self._timeout_s = timeout_s
+        self._turns = 0
+        self._end: SessionEnd | AttemptError | None = None
+
+    async def turn(self, content: Content) -> TurnDone | AttemptError:
+        """One turn, at most ``timeout_s`` long."""
+        number, self._turns = self._turns, self._turns + 1
+        wire = content.model_dump(mode="json", exclude_none=True)
+        frame = await self._worker.request({"op": "turn", "s": self._name, "content": wire})
+        if not isinstance(frame, AttemptError):
+            turn = to_invocation(frame, content, f"{self._name}-{number}")
+            return turn.model_copy(update={"turn": number}) if isinstance(turn, AttemptError) else TurnDone(turn)
+        message = frame.message
+        if frame.kind is ErrorKind.TIMEOUT:
+            message = f"the turn took longer than timeout_s ({self._timeout_s:g} s)" + (
+                f"; {message}" if message else ""
+            )
+        return frame.model_copy(update={"turn": number, "message": message})
+
+    async def close(self) -> SessionEnd | AttemptError:
+        """The final state; the worker is free for other sessions."""
+        if self._end is None:
+            frame = await self._worker.request({"op": "close", "s": self._name})
+            await self._pool.release(self._worker, self._name)
+            self._end = frame if isinstance(frame, AttemptError) else _end_of(frame)
+        return self._end
+
+
+def _end_of(frame: Mapping[str, object]) -> SessionEnd | AttemptError:
+    state = frame.get("state")
+    if not isinstance(state, dict):
+        return AttemptError(kind=ErrorKind.PROTOCOL, message="the worker reported no session state")
+    return SessionEnd(final_state=state)
+
+
+def _relative(path: Path, workspace: Path) -> str:
+    path, workspace = path.resolve(), workspace.resolve()
+    return path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else path.as_posix()

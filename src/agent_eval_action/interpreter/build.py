@@ -1,0 +1,197 @@
+"""Builds an agent's environment with uv from its lock, once per content, safely beside other processes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.interpreter.launch import upwards
+
+KINDS = ("uv.lock", "pyproject.toml", "requirements.txt")
+TAIL_LINES = 15
+PASSED = frozenset(
+    {
+        "PATH",
+        "HOME",
+        "USER",
+        "LANG",
+        "TMPDIR",
+        "NETRC",
+        "XDG_CACHE_HOME",
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "CC",
+        "CXX",
+    }
+)
+PASSED_PREFIXES = ("UV_", "LC_", "SSL_CERT_")
+PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})
+FROM_PIP = {
+    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
+    "PIP_EXTRA_INDEX_URL": "UV_INDEX",
+    "PIP_FIND_LINKS": "UV_FIND_LINKS",
+    "PIP_CERT": "SSL_CERT_FILE",
+}
+"""uv reads none of pip's variables; where uv's own is absent, pip's stands for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """The file that says what the agent needs."""
+
+    path: Path
+
+    @property
+    def project(self) -> Path:
+        """The folder uv runs in."""
+        return self.path.parent
+
+
+def find_lock(folder: Path, workspace: Path) -> Lock | None:
+    """The nearest lock above the agent; in one folder uv.lock before pyproject.toml before requirements.txt."""
+    for place in upwards(folder, workspace):
+        for kind in KINDS:
+            if (place / kind).is_file():
+                return Lock(place / kind)
+    return None
+
+
+def build(lock: Lock, cache_dir: Path, environ: Mapping[str, str]) -> tuple[Path, bool]:
+    """The environment's folder, and whether it was there already. Raises AgentEnvironmentError."""
+    final = cache_dir / digest(lock, environ)
+    if (final / "bin" / "python").exists():
+        return final, True
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    # Built apart and renamed: a process that dies half-way leaves nothing that looks finished.
+    draft = cache_dir / f".draft-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        _build_into(draft, lock, install_environ(environ))
+        with contextlib.suppress(OSError):
+            draft.rename(final)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return final, False
+
+
+def digest(lock: Lock, environ: Mapping[str, str]) -> str:
+    """Names an environment by everything that decides what is in it."""
+    found = hashlib.sha256()
+    said = [lock.path.name, str(lock.project), sys.platform, platform.machine(), environ.get("UV_PYTHON", "")]
+    for text in said:
+        found.update(text.encode() + b"\0")
+    names = (
+        ("uv.lock", "pyproject.toml", ".python-version")
+        if lock.path.name != "requirements.txt"
+        else (".python-version",)
+    )
+    files = [lock.project / name for name in names if (lock.project / name).is_file()]
+    if lock.path.name == "requirements.txt":
+        files += _included(lock.path, set())
+    for path in files:
+        found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()[:32]
+
+
+def install_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """What the install step sees: index settings, proxies, certificates; none of CI's own tokens."""
+    passed = {
+        name: value
+        for name, value in environ.items()
+        if name in PASSED or name.startswith(PASSED_PREFIXES) or name.upper() in PROXIES
+    }
+    for theirs, ours in FROM_PIP.items():
+        if environ.get(theirs):
+            passed.setdefault(ours, environ[theirs])
+    return passed
+
+
+def uv_binary(environ: Mapping[str, str]) -> str:
+    """uv as installed with us, else from PATH."""
+    with contextlib.suppress(ImportError, FileNotFoundError):
+        from uv import find_uv_bin
+
+        return find_uv_bin()
+    found = shutil.which("uv", path=environ.get("PATH"))
+    if found is None:
+        raise AgentEnvironmentError(
+            "the agent has no environment, and uv, which would build one, is not installed",
+            hint="install uv, or make a .venv with google-adk beside the agent",
+        )
+    return found
+
+
+def _build_into(draft: Path, lock: Lock, environ: dict[str, str]) -> None:
+    uv = uv_binary(environ)
+    environ = {**environ, "UV_PROJECT_ENVIRONMENT": str(draft), "VIRTUAL_ENV": str(draft), "UV_NO_PROGRESS": "1"}
+    # Relocatable, because it is renamed when it is complete.
+    _uv(
+        [
+            uv,
+            "venv",
+            "--relocatable",
+            "--no-project" if lock.path.name == "requirements.txt" else "--quiet",
+            str(draft),
+        ],
+        lock,
+        environ,
+    )
+    if lock.path.name == "uv.lock":
+        _uv([uv, "sync", "--frozen"], lock, environ)
+    else:
+        _uv([uv, "pip", "install", "--python", str(draft / "bin" / "python"), "-r", lock.path.name], lock, environ)
+
+
+def _uv(command: list[str], lock: Lock, environ: dict[str, str]) -> None:
+    done = subprocess.run(  # noqa: S603 - uv, with arguments of ours
+        command, cwd=lock.project, env=environ, capture_output=True, stdin=subprocess.DEVNULL, check=False
+    )
+    if done.returncode == 0:
+        return
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    package = failing_package("\n".join(lines))
+    raise AgentEnvironmentError(
+        f"uv could not build the agent's environment from {lock.path}"
+        + (f": package {package} failed" if package else ""),
+        hint="uv's last lines:\n" + "\n".join(f"  {line}" for line in lines[-TAIL_LINES:]),
+    )
+
+
+def failing_package(text: str) -> str | None:
+    """The package uv's message is about, where it names one."""
+    patterns = (
+        r"Failed to (?:build|download|fetch|prepare|unpack|install)[^`\n]*`([^`]+)`",
+        r"Because (\S+) was not found",
+        r"Because there (?:is|are) no versions? of (\S+)",
+        r"no version of (\S+)",
+        r"Because only (?:the following versions of )?([A-Za-z0-9._-]+)",
+        r"No solution found when resolving dependencies[^`]*`([^`]+)`",
+    )
+    for pattern in patterns:
+        found = re.search(pattern, text)
+        if found:
+            return found.group(1)
+    return None
+
+
+def _included(path: Path, seen: set[Path]) -> list[Path]:
+    """A requirements file and those it includes by -r and -c."""
+    if path in seen or not path.is_file():
+        return []
+    seen.add(path)
+    files = [path]
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        found = re.match(r"\s*(?:-r|-c|--requirement|--constraint)[ =]\s*(\S+)", line)
+        if found:
+            files += _included((path.parent / found.group(1)).resolve(), seen)
+    return files

@@ -1,0 +1,108 @@
+"""What an agent prints: always read, so that it never waits; kept up to a limit; the last lines at hand."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import threading
+from pathlib import Path
+from typing import BinaryIO
+
+TAIL_BYTES = 32 * 1024
+
+
+class OutputLog:
+    """One agent's log file, shared by its workers. Raw bytes; what is beyond ``limit`` is counted and dropped."""
+
+    def __init__(self, path: Path, limit: int) -> None:
+        self.path = path
+        self._limit = limit
+        self._written = 0
+        self._dropped = 0
+        self._lock = threading.Lock()
+        self._file: BinaryIO | None = None
+
+    def write(self, data: bytes) -> None:
+        """Append; called from the reading threads."""
+        with self._lock:
+            keep = data[: max(0, self._limit - self._written)]
+            self._dropped += len(data) - len(keep)
+            if keep:
+                # A full disk must not stop the reading: the agent would stand still.
+                with contextlib.suppress(OSError):
+                    self._open().write(keep)
+                self._written += len(keep)
+
+    def close(self) -> None:
+        """Note what was dropped, and close."""
+        with self._lock:
+            if self._dropped:
+                text = f"\n[agent-eval: {self._dropped} more bytes were printed; the log keeps {self._limit}]\n"
+                with contextlib.suppress(OSError):
+                    self._open().write(text.encode())
+                self._dropped = 0
+            if self._file is not None:
+                with contextlib.suppress(OSError):
+                    self._file.close()
+                self._file = None
+
+    def _open(self) -> BinaryIO:
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("ab", buffering=0)
+        return self._file
+
+
+class Drain(threading.Thread):
+    """Reads one worker's output to the end, whatever it is worth."""
+
+    def __init__(self, fd: int, log: OutputLog) -> None:
+        super().__init__(name="agent-output", daemon=True)
+        self._fd = fd
+        self._log = log
+        self._tail = bytearray()
+        self._wake_read, self._wake_write = os.pipe()
+
+    def tail(self) -> str:
+        """The last of what was printed."""
+        return bytes(self._tail[-TAIL_BYTES:]).decode("utf-8", "replace")
+
+    def finish(self) -> None:
+        """Read what is there and end, though a child of the agent may still hold the pipe open."""
+        os.write(self._wake_write, b"x")
+        self.join()
+        os.close(self._wake_write)
+
+    def run(self) -> None:
+        """Read until the end of the pipe, or until told to finish and nothing more is there."""
+        os.set_blocking(self._fd, False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._fd, selectors.EVENT_READ)
+            selector.register(self._wake_read, selectors.EVENT_READ)
+            finishing = ended = False
+            while not (finishing and ended):
+                for key, _ in selector.select():
+                    finishing = finishing or key.fd == self._wake_read
+                ended = ended or self._read_some(finishing)
+                if ended and self._fd in selector.get_map():
+                    selector.unregister(self._fd)
+        os.close(self._fd)
+        os.close(self._wake_read)
+
+    def _read_some(self, finishing: bool) -> bool:
+        """Whether there is nothing more to come (or, when finishing, nothing more now)."""
+        for _ in range(64):
+            try:
+                data = os.read(self._fd, 1 << 18)
+            except BlockingIOError:
+                return finishing
+            except OSError:
+                return True
+            if not data:
+                return True
+            self._log.write(data)
+            self._tail += data
+            if len(self._tail) > 4 * TAIL_BYTES:
+                del self._tail[:-TAIL_BYTES]
+        return False

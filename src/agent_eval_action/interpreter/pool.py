@@ -1,0 +1,122 @@
+"""The workers of one agent: sessions go to the one with the fewest; a dead one is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent_eval_action.interpreter.frames import Frame
+from agent_eval_action.interpreter.launch import Launch, Started, start
+from agent_eval_action.interpreter.output_log import OutputLog
+from agent_eval_action.interpreter.worker_client import WorkerClient
+from agent_eval_action.model.result import AttemptError, ErrorKind
+
+SESSIONS_PER_WORKER = 8
+
+
+def default_workers(concurrency: int) -> int:
+    """One per core, but none without at least eight sessions to hold: each costs a start and its memory."""
+    return max(1, min(cores(), -(-concurrency // SESSIONS_PER_WORKER)))
+
+
+def cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Cores we may use: the affinity of the process, and a container's quota."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = cpu_max.read_text().split()
+        if quota != "max":
+            count = min(count, max(1, round(int(quota) / int(period))))
+    except (OSError, ValueError):
+        pass
+    return count
+
+
+class WorkerPool:
+    """Starts workers at once, hands them out, replaces those that die, ends them all."""
+
+    def __init__(self, launch: Launch, log: OutputLog, size: int) -> None:
+        self._launch = launch
+        self._log = log
+        self._size = size
+        self._workers: list[WorkerClient] = []
+        self._alone = asyncio.Semaphore(size)
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._exclusive = False
+        self._freed = asyncio.Condition()
+
+    async def start(self, started: Sequence[Started]) -> Frame | AttemptError:
+        """Take over workers that are importing already; what the first one to finish says of the agent."""
+        self.adopt(started)
+        done, _ = await asyncio.wait({w.ready for w in self._workers}, return_when=asyncio.FIRST_COMPLETED)
+        first = next(iter(done)).result()
+        if not isinstance(first, AttemptError):
+            self._exclusive = bool(first.get("exclusive"))
+        return first
+
+    def adopt(self, started: Sequence[Started]) -> None:
+        """Take over workers started elsewhere."""
+        self._workers += [WorkerClient(one, self._launch, self._log) for one in started]
+
+    async def acquire(self, session: str, *, alone: bool) -> WorkerClient | AttemptError:
+        """A worker for the session; ``alone`` gets one that holds no other, ever."""
+        if alone:
+            await self._alone.acquire()
+        error: AttemptError | None = None
+        for _ in range(2):
+            try:
+                worker = self._new(alone=True) if alone else await self._shared()
+            except OSError as problem:
+                error = AttemptError(kind=ErrorKind.ENVIRONMENT, message=str(problem))
+                break
+            worker.sessions.add(session)
+            ready = await worker.ready
+            if not isinstance(ready, AttemptError) and worker.dead is None:
+                return worker
+            error = ready if isinstance(ready, AttemptError) else worker.dead
+            await self._drop(worker, session)
+        if alone:
+            self._alone.release()
+        return error or AttemptError(kind=ErrorKind.DIED, message="no worker could be started")
+
+    async def release(self, worker: WorkerClient, session: str) -> None:
+        """The session is over. A worker of its own ends with it, and so does one left with a stuck turn."""
+        worker.sessions.discard(session)
+        if worker.alone:
+            await self._drop(worker, session)
+            self._alone.release()
+        elif worker.dead is not None or (worker.retired and not worker.sessions):
+            await self._drop(worker, session)
+        async with self._freed:
+            self._freed.notify_all()
+
+    async def stop(self) -> None:
+        """End every worker, all at once."""
+        await asyncio.gather(*(w.stop() for w in self._workers), *self._stopping, return_exceptions=True)
+        self._workers.clear()
+
+    def _new(self, *, alone: bool) -> WorkerClient:
+        worker = WorkerClient(start(self._launch), self._launch, self._log, alone=alone)
+        self._workers.append(worker)
+        return worker
+
+    async def _shared(self) -> WorkerClient:
+        while True:
+            usable = [w for w in self._workers if w.usable]
+            if len(usable) < self._size:
+                return self._new(alone=False)
+            worker = min(usable, key=lambda w: len(w.sessions))
+            # An agent with reset_data keeps its data in the process: one session at a time.
+            if not (self._exclusive and worker.sessions):
+                return worker
+            async with self._freed:
+                await self._freed.wait()
+
+    async def _drop(self, worker: WorkerClient, session: str) -> None:
+        worker.sessions.discard(session)
+        if worker in self._workers:
+            self._workers.remove(worker)
+            task = asyncio.create_task(worker.stop())
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)

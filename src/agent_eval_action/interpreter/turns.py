@@ -1,0 +1,133 @@
+"""A turn as the worker reports it becomes an Invocation, by the rules ADK's own evaluation has for events.
+
+The rules are those of ``EvaluationGenerator.convert_events_to_eval_invocations`` in google-adk 2.13, but for
+thoughts, which are no part of a response, and partial events, which are dropped when the whole one follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from agent_eval_action.interpreter.frames import Frame
+from agent_eval_action.model.evalset import (
+    AgentDetails,
+    AppDetails,
+    Content,
+    Invocation,
+    InvocationEvent,
+    InvocationEvents,
+    Part,
+)
+from agent_eval_action.model.result import AttemptError, ErrorKind
+
+_Event = tuple[dict[str, Any], Content | None]
+
+
+def to_invocation(frame: Frame, sent: Content, invocation_id: str) -> Invocation | AttemptError:
+    """The turn, or a protocol error where the worker's frame is not what it should be."""
+    try:
+        return _convert(frame, sent, invocation_id)
+    except (ValidationError, KeyError, TypeError, ValueError, AttributeError) as error:
+        return AttemptError(kind=ErrorKind.PROTOCOL, message=f"the worker's report of the turn cannot be read: {error}")
+
+
+def _convert(frame: Frame, sent: Content, invocation_id: str) -> Invocation:
+    events = _without_partials([(e, _content(e.get("c"))) for e in frame["events"]])
+    final = _final(events)
+    user = [content for e, content in events if _is_user(e) and content is not None]
+    total, model, tool = frame["seconds"]
+    return Invocation(
+        invocation_id=invocation_id,
+        user_content=user[-1] if user else sent,
+        final_response=_without_thoughts(final[1]) if final and final[1] else None,
+        intermediate_data=InvocationEvents(
+            invocation_events=tuple(
+                _recorded(e, content, e is (final or ({},))[0]) for e, content in events if _counts(e, content)
+            )
+        ),
+        app_details=_app_details(frame["details"], {str(e["a"]) for e, _ in events}),
+        creation_timestamp=float(frame["begun"]),
+        duration=round(total, 6),
+        model_duration=round(model, 6),
+        tool_duration=round(tool, 6),
+    )
+
+
+def _content(wire: dict[str, Any] | None) -> Content | None:
+    return None if wire is None else Content.model_validate(wire)
+
+
+def _is_user(event: dict[str, Any]) -> bool:
+    return str(event["a"] or "agent").lower() == "user"
+
+
+def _without_partials(events: Sequence[_Event]) -> list[_Event]:
+    """Drop partial events whose author goes on to say the whole."""
+    kept: list[_Event] = []
+    whole: set[tuple[str, str]] = set()
+    for event, content in reversed(events):
+        key = (str(event["a"]), str(event.get("b")))
+        if event["p"] and key in whole:
+            continue
+        if not event["p"] and content is not None:
+            whole.add(key)
+        kept.append((event, content))
+    return kept[::-1]
+
+
+def _final(events: Sequence[_Event]) -> _Event | None:
+    """The last final event with text; one without text never replaces one that has some."""
+    final: _Event | None = None
+    for event, content in events:
+        if _is_user(event) or event["p"] or not event["f"] or not content or not content.parts:
+            continue
+        if final is None or not (final[1] and final[1].text) or content.text:
+            final = (event, content)
+    return final
+
+
+def _counts(event: dict[str, Any], content: Content | None) -> bool:
+    """Whether an event is one of the turn's recorded events."""
+    if _is_user(event):
+        return False
+    if event.get("g") is not None:
+        return True
+    parts = (content.parts if content else None) or ()
+    return any(p.function_call or p.function_response or p.text or p.inline_data for p in parts)
+
+
+def _recorded(event: dict[str, Any], content: Content | None, is_final: bool) -> InvocationEvent:
+    if is_final and content and not any(p.function_call for p in content.parts or ()):
+        # The text is the final response; here it would count twice. The thoughts stay.
+        thoughts = tuple(p for p in content.parts or () if p.thought)
+        content = Content(role=content.role, parts=thoughts) if thoughts else None
+    return InvocationEvent(
+        author=str(event["a"] or "agent"),
+        content=content,
+        grounding_metadata=event.get("g"),
+        usage_metadata=event.get("u"),
+        model_version=event.get("m"),
+    )
+
+
+def _without_thoughts(content: Content) -> Content:
+    return Content(role=content.role, parts=tuple(p for p in content.parts or () if not _is_thought(p)))
+
+
+def _is_thought(part: Part) -> bool:
+    return bool(part.thought)
+
+
+def _app_details(details: dict[str, Any], authors: set[str]) -> AppDetails:
+    return AppDetails(
+        agent_details={
+            name: AgentDetails(
+                name=name, instructions=str(said["instructions"]), tool_declarations=tuple(said["tools"])
+            )
+            for name, said in details.items()
+            if name in authors
+        }
+    )

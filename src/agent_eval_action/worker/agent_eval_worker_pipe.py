@@ -1,0 +1,114 @@
+"""Frames over a pipe pair of the worker's own: magic, length, JSON. Agents print to stdout, so stdout carries none."""
+
+import contextlib
+import fcntl
+import json
+import os
+import queue
+import struct
+import sys
+import threading
+
+from agent_eval_worker_json import encode
+
+MAGIC = b"AEF1"
+HEADER = struct.Struct(">4sI")
+# Agents close or scribble on low descriptors ("for fd in range(3, 64)"); ours live above that.
+LOWEST_FD = 200
+
+
+class Channel:
+    """Both ends of the worker's pipe pair. ``send`` may be called from any thread."""
+
+    def __init__(self, read_fd, write_fd):
+        self._read = _raise_fd(read_fd)
+        self._write = _raise_fd(write_fd)
+        self._identity = _identity(self._write)
+        self._queue = queue.SimpleQueue()
+        self._writer = threading.Thread(target=self._write_all, name="agent-eval-writer", daemon=True)
+        self._writer.start()
+        # exec closes them; a plain fork (multiprocessing's default on Linux) does not.
+        os.register_at_fork(after_in_child=self._close_in_child)
+
+    def receive(self):
+        """The next frame, or None when the other side is gone. Blocks."""
+        head = self._read_exactly(HEADER.size)
+        if head is None:
+            return None
+        magic, size = HEADER.unpack(head)
+        if magic != MAGIC:
+            return None
+        body = self._read_exactly(size)
+        return None if body is None else json.loads(body)
+
+    def send(self, frame):
+        """Queue a frame: a dict, or bytes that are JSON already."""
+        self._queue.put(frame if isinstance(frame, bytes) else encode(frame))
+
+    def flush(self, timeout):
+        """Wait until everything queued so far is written."""
+        done = threading.Event()
+        self._queue.put(done)
+        done.wait(timeout)
+
+    def _read_exactly(self, size):
+        chunks = []
+        while size:
+            try:
+                chunk = os.read(self._read, min(size, 1 << 20))
+            except OSError:
+                return None
+            if not chunk:
+                return None
+            chunks.append(chunk)
+            size -= len(chunk)
+        return b"".join(chunks)
+
+    def _write_all(self):
+        while True:
+            item = self._queue.get()
+            if isinstance(item, threading.Event):
+                item.set()
+                continue
+            self._write_exactly(HEADER.pack(MAGIC, len(item)) + item)
+
+    def _write_exactly(self, data):
+        view = memoryview(data)
+        while view:
+            # The agent may have closed our descriptor, and a file it opened since may have its number.
+            if _identity(self._write) != self._identity:
+                os._exit(86)
+            try:
+                view = view[os.write(self._write, view[: 1 << 20]) :]
+            except OSError:
+                os._exit(86)
+
+    def _close_in_child(self):
+        for fd in (self._read, self._write):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+def _raise_fd(fd):
+    try:
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, LOWEST_FD)
+    except (OSError, ValueError):
+        os.set_inheritable(fd, False)
+        return fd
+    os.close(fd)
+    return high
+
+
+def _identity(fd):
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino)
+
+
+def flush_streams():
+    """What the agent printed must be out before the process ends."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
