@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -15,6 +16,7 @@ from agent_eval_action.model.persona import BUILT_IN_PERSONAS
 from agent_eval_action.source import JsonPath, closest, did_you_mean, shorten
 
 _SET_FIELDS = tuple(EvalSet.model_fields)
+_camel = cache(to_camel)  # asked several times per turn
 _MISSPELT = 0.85  # nearer than this a key nobody reads is taken for a slip, and warned about
 
 
@@ -128,7 +130,7 @@ def _drop_second_spellings(
     """ADK reads the camelCase one and keeps the other as an unknown key, which would be read when written back."""
     found = False
     for name in model.model_fields:
-        camel = to_camel(name)
+        camel = _camel(name)
         if camel != name and camel in value and name in value:
             findings.warn((*at, name), f"is given twice; `{camel}` counts", hint=f"remove `{name}`")
             del value[name]
@@ -139,12 +141,12 @@ def _drop_second_spellings(
 def _warn_extras(value: JsonObject, model: type[EvalCase | SessionInput], at: JsonPath, findings: Findings) -> None:
     known = model.model_fields.keys()
     if not value.keys() <= known:
-        warn_misspelt(value, (*known, *(to_camel(name) for name in known)), at, findings)
+        warn_misspelt(value, (*known, *(_camel(name) for name in known)), at, findings)
 
 
 def _get(value: JsonObject, name: str) -> tuple[Any, str]:
     """A value by either spelling and the spelling found; camelCase counts where there are both, as in ADK."""
-    camel = to_camel(name)
+    camel = _camel(name)
     return (value[camel], camel) if camel in value else (value.get(name), name)
 
 
