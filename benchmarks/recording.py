@@ -33,12 +33,12 @@ DETAILS = {
 }
 
 
-def write(folder: Path, eval_set: dict[str, Any], cases: int) -> None:
-    """One attempt a case."""
+def write(folder: Path, eval_set: str, cases: list[dict[str, Any]]) -> None:
+    """One attempt a case; ``eval_set`` is the set's key in the results."""
     folder.mkdir(parents=True)
     with (folder / "attempts.jsonl").open("w") as file:
-        for number, case in enumerate(eval_set["eval_cases"][:cases]):
-            attempt = _attempt(number, case, eval_set["eval_set_id"])
+        for number, case in enumerate(cases):
+            attempt = _attempt(number, case, eval_set)
             Attempt.model_validate(attempt)
             file.write(json.dumps(attempt, separators=(",", ":")) + "\n")
 

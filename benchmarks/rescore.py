@@ -29,7 +29,8 @@ def rescore(folder: Path, cases: int) -> Taken:
     (work / "evals").mkdir(parents=True)
     eval_set = workload.eval_set(cases)
     (work / "evals" / "prices.evalset.json").write_text(json.dumps(eval_set))
-    recording.write(work / "recording", eval_set, cases)
+    (work / "evals" / "test_config.json").write_text(json.dumps({"criteria": workload.CRITERIA}))
+    recording.write(work / "recording", "evals/prices", eval_set["eval_cases"])
     # JSON is YAML.
     agent = {"path": "recording", "name": workload.AGENT, "driver": "recorded", "recording": "recording"}
     (work / "agent-eval.yaml").write_text(json.dumps({"agents": [{**agent, "evals": "evals/*.evalset.json"}]}))

@@ -13,6 +13,8 @@ AGENT = "price_agent"
 CALLS_PER_CASE = 3
 """First turn: a tool call, then the answer; second turn: an answer. They follow one another: the longest chain."""
 
+CRITERIA = {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.8}
+
 RULES: dict[str, Any] = {
     "rules": [
         {
@@ -55,9 +57,7 @@ def write(folder: Path, cases: int) -> Workload:
     shutil.copytree(HERE / AGENT, workload.agent, ignore=shutil.ignore_patterns("__pycache__"))
     workload.eval_set.parent.mkdir()
     workload.eval_set.write_text(json.dumps(eval_set(cases), indent=1))
-    workload.criteria.write_text(
-        json.dumps({"criteria": {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.8}})
-    )
+    workload.criteria.write_text(json.dumps({"criteria": CRITERIA}))
     workload.rules.write_text(json.dumps(RULES))
     return workload
 
