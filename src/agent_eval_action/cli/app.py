@@ -15,9 +15,10 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
+    rich_markup_mode=None,  # drawing boxes costs more than everything else --help does
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-baseline_app = typer.Typer(help="Make and show the stored baseline.", no_args_is_help=True)
+baseline_app = typer.Typer(help="Make and show the stored baseline.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(baseline_app, name="baseline")
 
 GATE_OPTIONS = ("config", "out", "fail_on", "threshold_on", "max_drop", "max_rise", "gate_criteria")

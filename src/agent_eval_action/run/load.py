@@ -76,6 +76,7 @@ class Loader:
         return self._built[source]
 
     def _build(self, source: Path | tuple[CriterionSpec, ...] | None) -> _Built | None:
+        specs: tuple[CriterionSpec, ...]
         try:
             if source is None:
                 specs, where = DEFAULT_CRITERIA, "default"
