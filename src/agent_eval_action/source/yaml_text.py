@@ -80,7 +80,7 @@ class _Builder:
             raise Unreadable(self._path, message, line, value=str(node.value)[:80]) from None
 
     def _mapping(self, node: yaml.MappingNode, above: tuple[int, ...]) -> dict[str, Any]:
-        own = {key.value for key, _ in node.value if key.tag != _CORE + "merge"}
+        own = {key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.tag != _CORE + "merge"}
         if len(own) != sum(key.tag != _CORE + "merge" for key, _ in node.value):
             self._refuse_duplicate(node)
         built: dict[str, Any] = {}
