@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -29,7 +30,12 @@ def patch(job, file: Path) -> None:
 
 
 def break_agent(job) -> None:
-    (job.workspace / "dice_agent" / "agent.py").write_text(EXPLODES)
+    agent = job.workspace / "dice_agent" / "agent.py"
+    agent.write_text(EXPLODES + agent.read_text())
+
+
+def conditions(job) -> dict:
+    return json.loads((job.out / "results.json").read_text())["conditions"]
 
 
 def test_a_pass_is_exit_0_with_files_in_the_workspace_and_outputs(dice, ran):
@@ -43,11 +49,20 @@ def test_a_pass_is_exit_0_with_files_in_the_workspace_and_outputs(dice, ran):
     assert json.loads((dice.out / "results.json").read_text())["schema_version"]
 
 
-def test_the_agents_environment_is_built_in_the_container_and_says_which(dice, ran):
+def test_the_agents_environment_is_built_in_the_container(dice, ran):
     assert ran.returncode == 0, ran.stderr
     built = [p for p in (dice.workspace / ".agent-eval" / "cache").rglob("google/adk/version.py") if p.is_file()]
     assert len(built) == 1
-    assert ".agent-eval/cache" in ran.stdout + ran.stderr
+    (agent,) = conditions(dice)["agents"]
+    assert agent["environment"].startswith("built by uv from requirements.txt")
+    assert agent["python"].startswith("3.13.")
+
+
+def test_git_reads_the_checkout_that_belongs_to_another_user(dice, ran):
+    assert ran.returncode == 0, ran.stderr
+    assert dice.workspace.stat().st_uid != 0 or os.geteuid() != 0
+    head = ["git", "-c", "safe.directory=*", "-C", str(dice.workspace), "rev-parse", "HEAD"]
+    assert conditions(dice)["commit"] == subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_a_regression_is_exit_1_and_names_the_lost_call(job):
@@ -90,18 +105,28 @@ def test_a_value_that_is_refused_is_exit_2_and_named(job):
     assert "INPUT_MAX-TIME" in done.stderr
 
 
-def test_another_pythons_settings_in_the_jobs_environment_do_no_harm(job):
-    poison = job.workspace / "poison"
-    poison.mkdir()
+def poison(folder: Path) -> None:
     for module in ("typing", "json", "encodings", "typer", "sitecustomize"):
-        (poison / f"{module}.py").write_text("raise SystemExit('the wrong Python path')\n")
-        (job.workspace / f"{module}.py").write_text("raise SystemExit('the wrong Python path')\n")
+        (folder / f"{module}.py").write_text("raise SystemExit('the wrong Python path')\n")
+
+
+def test_another_pythons_settings_in_the_jobs_environment_do_no_harm(job):
+    elsewhere = job.workspace / "elsewhere"
+    elsewhere.mkdir()
+    poison(elsewhere)
     job.environ.update(
-        RUNNER_JOB_ENV="PYTHONPATH PYTHONHOME LD_LIBRARY_PATH PYTHONSTARTUP",
-        PYTHONPATH=str(poison),
+        RUNNER_JOB_ENV="PYTHONPATH PYTHONHOME LD_LIBRARY_PATH VIRTUAL_ENV",
+        PYTHONPATH=str(elsewhere),
         PYTHONHOME="/opt/hostedtoolcache/Python/3.12.0/x64",
         LD_LIBRARY_PATH="/opt/hostedtoolcache/Python/3.12.0/x64/lib",
+        VIRTUAL_ENV="/opt/hostedtoolcache/venv",
     )
+    done = job.run()
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_modules_of_the_checkout_do_not_get_into_the_tool(job):
+    poison(job.workspace)
     done = job.run("--version")
     assert done.returncode == 0, done.stdout + done.stderr
 

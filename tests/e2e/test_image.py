@@ -52,7 +52,7 @@ def test_is_compiled_to_bytecode_that_python_will_use(engine, image):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_git_reads_a_checkout_of_another_owner(dice):
+def test_git_accepts_a_checkout_of_another_owner(dice):
     mount = f"{dice.workspace}:/github/workspace"
     argv = ("run", "--rm", *dice.engine.options, "-v", mount, "--entrypoint", "git", dice.image, "rev-parse", "HEAD")
     assert len(dice.engine.docker(*argv).stdout.strip()) == 40
