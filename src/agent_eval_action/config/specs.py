@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic.alias_generators import to_camel, to_snake
 
 from agent_eval_action.config.adk_config import CustomMetric, LiveModelConfig, UserSimulatorConfig
 from agent_eval_action.errors import ConfigError, Problem
@@ -213,7 +213,8 @@ def refusals(error: ValidationError, kind: type[BaseModel]) -> list[tuple[JsonPa
             hint = did_you_mean(key, kind.model_fields) if len(place) == 1 else None
             found.append((place, f"unknown key `{key}`", {"hint": hint}))
         elif detail["type"] == "missing":
-            found.append((place, f"`{place[-1]}` is required", {}))
+            name = to_snake(str(place[-1]))  # pydantic names its camelCase spelling
+            found.append(((*place[:-1], name), f"`{name}` is required", {}))
         else:
             found.append((place, text[:1].lower() + text[1:], {"value": shorten(detail["input"])}))
     return found

@@ -108,16 +108,15 @@ def _unmatched(length: int, matched: Iterable[int]) -> Iterable[int]:
     return (index for index in range(length) if index not in taken)
 
 
-def _reading_order(matched: list[tuple[int, int]]) -> Callable[[CallDifference], tuple[int, int, int]]:
-    """Sort key: by place in the expected sequence; an extra call comes after the call it followed."""
-    starts_got = [j for _, j in matched]
+def _reading_order(matched: list[tuple[int, int]]) -> Callable[[CallDifference], tuple[int, bool, int]]:
+    """Sort key: by place between the calls that match; there, what was expected comes before what is extra."""
+    starts_want, starts_got = [i for i, _ in matched], [j for _, j in matched]
 
-    def key(difference: CallDifference) -> tuple[int, int, int]:
+    def key(difference: CallDifference) -> tuple[int, bool, int]:
         if difference.expected_index is not None:
-            return difference.expected_index, 0, 0
+            return bisect_left(starts_want, difference.expected_index), False, difference.expected_index
         index = difference.actual_index or 0
-        before = bisect_left(starts_got, index)
-        return (matched[before - 1][0] if before else -1), 1, index
+        return bisect_left(starts_got, index), True, index
 
     return key
 

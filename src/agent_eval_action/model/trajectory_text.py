@@ -46,7 +46,8 @@ def explain_args(expected: dict[str, Any], actual: dict[str, Any]) -> str:
     """The arguments that differ, by path: ``seats[1].row expected 12, got 14``; the first three of them."""
     found = list(islice(_arg_differences(expected, actual), _ARGS_SHOWN + 1))
     parts = [f"{path} expected {want}, got {got}" for path, want, got in found[:_ARGS_SHOWN]]
-    return "; ".join(parts) + ("; and more" if len(found) > _ARGS_SHOWN else "")
+    more = "; and more" if len(found) > _ARGS_SHOWN else ""
+    return "; ".join(parts) + more if parts else "the arguments differ"
 
 
 def _shown(call: Call | None, ignore_args: bool) -> str:
@@ -81,9 +82,13 @@ def _contrast(want: Any, got: Any) -> tuple[str, str]:
     """Both values so that the difference shows: long texts from just before where they part."""
     if isinstance(want, str) and isinstance(got, str) and max(len(want), len(got)) > _VALUE // 2:
         start = max(_common_prefix(want, got) - 10, 0)
-        lead = "…" if start else ""
-        return tuple(lead + format_value(text[start : start + _VALUE]) for text in (want, got))  # type: ignore[return-value]
-    return tuple("nothing" if value is _ABSENT else format_value(value) for value in (want, got))  # type: ignore[return-value]
+        lead, end = "…" if start else "", start + _VALUE
+        return lead + format_value(want[start:end]), lead + format_value(got[start:end])
+    return _or_nothing(want), _or_nothing(got)
+
+
+def _or_nothing(value: Any) -> str:
+    return "nothing" if value is _ABSENT else format_value(value)
 
 
 def _common_prefix(one: str, two: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from functools import lru_cache
+from collections.abc import Iterator
 from typing import Any
 
 _EACH_A_TOKEN = (range(0x4E00, 0xA000), range(0x3040, 0x3100), range(0xAC00, 0xD7B0))
@@ -13,7 +13,11 @@ _EACH_A_TOKEN = (range(0x4E00, 0xA000), range(0x3040, 0x3100), range(0xAC00, 0xD
 _UNSPACED = (range(0x0E00, 0x0F00), range(0x1780, 0x1800), range(0x1000, 0x10A0))
 """Thai and Lao, Khmer, Myanmar: a base with its marks is a token."""
 
+_UNSTEMMED = 3
+"""rouge-score leaves words of up to three letters as they are."""
 _WORD_LIMIT = 64
+_CHUNK = 65_536
+_STEMS_LIMIT = 100_000
 _TABLE_LIMIT = 50_000
 _ASCII_WORDS = re.compile("[a-z0-9]+")
 _LONG_RUN = re.compile(r"[^\w\s\x00-\x7f]{64,}")
@@ -48,28 +52,47 @@ class Tokenizer:
 
         self._default: Any = DefaultTokenizer(use_stemmer=True)
         self._spacing = _Spacing()
-        self._stems = lru_cache(maxsize=100_000)(self._stem)
+        self._stems: dict[str, str] = {}
 
     def count(self, text: str) -> Counter[str]:
         """How often each token occurs."""
+        words: Counter[str] = Counter()
         if text.isascii():
-            words = _ASCII_WORDS.findall(text.lower())
+            words.update(_ASCII_WORDS.findall(text.lower()))
         else:
-            text = unicodedata.normalize("NFKC", _LONG_RUN.sub(_interrupted, text)).lower()
-            words = text.translate(self._spacing).split()
+            for chunk in _chunks(text):
+                words.update(self._words(chunk))
         counts: Counter[str] = Counter()
-        for word, times in Counter(words).items():
-            for token in self._tokens(word):
-                counts[token] += times
+        for word, times in words.items():
+            counts[self._stems.get(word) or self._stem(word)] += times
         return counts
 
-    def _tokens(self, word: str) -> tuple[str, ...]:
-        if not word.isascii():
-            return (word,)
-        return self._stems(word) if len(word) <= _WORD_LIMIT else self._stem(word)
+    def _words(self, text: str) -> list[str]:
+        text = unicodedata.normalize("NFKC", _LONG_RUN.sub(_interrupted, text)).lower()
+        return text.translate(self._spacing).split()
 
-    def _stem(self, word: str) -> tuple[str, ...]:
-        return tuple(self._default.tokenize(word))
+    def _stem(self, word: str) -> str:
+        """A word made of ASCII letters and digits is one token of rouge-score's; others stay as they are."""
+        if len(word) <= _UNSTEMMED or not word.isascii():
+            return word
+        stem: str = self._default.tokenize(word)[0]
+        if len(word) <= _WORD_LIMIT:
+            if len(self._stems) >= _STEMS_LIMIT:
+                self._stems.clear()
+            self._stems[word] = stem
+        return stem
+
+
+def _chunks(text: str) -> Iterator[str]:
+    """The text in pieces that end where a word does: normalised, one character can become eighteen."""
+    start = 0
+    while start < len(text):
+        end = start + _CHUNK
+        if end < len(text):
+            space = max(text.rfind(" ", start, end), text.rfind("\n", start, end))
+            end = space if space > start else end
+        yield text[start:end]
+        start = end
 
 
 def _interrupted(run: re.Match[str]) -> str:

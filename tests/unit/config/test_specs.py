@@ -1,0 +1,180 @@
+"""test_config.json: what is read, what is refused and where, and every config of the corpus."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pydantic.alias_generators import to_camel
+
+from agent_eval_action.config.specs import CriteriaConfig, CriterionSpec, load_criteria_file, parse_criteria
+from agent_eval_action.criteria import build
+from agent_eval_action.errors import ConfigError, Problem
+from agent_eval_action.source import Source
+
+
+def load(tmp_path: Path, text: str, name: str = "test_config.json") -> CriteriaConfig:
+    path = tmp_path / name
+    path.write_text(text)
+    return load_criteria_file(path, workspace=tmp_path)
+
+
+def refused(tmp_path: Path, text: str, name: str = "test_config.json") -> list[Problem]:
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, text, name)
+    return list(raised.value.problems)
+
+
+def test_numbers_and_options_keep_their_order_and_lines(tmp_path):
+    config = load(
+        tmp_path,
+        """{
+  "_why": "nothing else matters here",
+  "criteria": {
+    "response_match_score": 0.8,
+    "_todo": {"safety_v1": 1},
+    "tool_trajectory_avg_score": {
+      "threshold": 1.0,
+      "_note": "calls come in any order",
+      "matchType": "ANY_ORDER"
+    }
+  }
+}""",
+    )
+    assert [(spec.name, spec.options, spec.line) for spec in config.specs] == [
+        ("response_match_score", {"threshold": 0.8}, 4),
+        ("tool_trajectory_avg_score", {"threshold": 1.0, "matchType": "ANY_ORDER"}, 6),
+    ]
+    assert config.path == config.specs[0].path == tmp_path / "test_config.json"
+    assert config.warnings == ()
+
+
+def test_yaml_by_its_suffix(tmp_path):
+    config = load(tmp_path, "# why\ncriteria:\n  token_usage_v1: 500\n  tool_call_count_v1:\n", "criteria.yml")
+    assert [(spec.name, spec.options, spec.line) for spec in config.specs] == [
+        ("token_usage_v1", {"threshold": 500}, 3),
+        ("tool_call_count_v1", {}, 4),
+    ]
+
+
+@pytest.mark.parametrize("camel", [False, True])
+def test_all_of_an_eval_config_in_both_spellings(tmp_path, camel):
+    text = """{"criteria": {"tone": 0.5},
+      "custom_metrics": {"tone": {"code_config": {"name": "my.tone"}, "metric_info": {"metric_name": "tone",
+        "metric_value_info": {"interval": {"min_value": -1, "max_value": 1}}}}},
+      "user_simulator_config": {"model": "m", "max_allowed_invocations": -1, "include_function_calls": true}}"""
+    if camel:
+        text = re.sub(r'"([a-z]+(?:_[a-z]+)+)":', lambda found: f'"{to_camel(found[1])}":', text)
+        assert "maxAllowedInvocations" in text
+    config = load(tmp_path, text)
+    assert config.custom_metrics["tone"].code_config.name == "my.tone"
+    assert config.specs[0].custom is config.custom_metrics["tone"]
+    assert config.user_simulator_config is not None
+    assert config.user_simulator_config.max_allowed_invocations == -1
+    assert config.user_simulator_config.type == "llm_backed"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ('{"criteria": {"a": 1},\n "criterion": {}}', 2, "`criterion` at $.criterion — did you mean `criteria`?"),
+        ('{"metrics": [],\n "criteria": {"a": 1}}', 1, "unknown key `metrics`"),
+        ('{\n"custom_metrics": {}}', 1, "no criteria, so there is nothing to measure"),
+        ('{\n"criteria": {}}', 2, "no criteria, so there is nothing to measure"),
+        ('{\n"criteria": {"_off": 1}}', 2, "no criteria, so there is nothing to measure"),
+        ('{\n"criteria": null}', 2, "no criteria, so there is nothing to measure"),
+        ('{\n"criteria": ["response_match_score"]}', 2, "criteria is a mapping"),
+        ('{"criteria": {\n"a": [0.5]}}', 2, "a criterion is a threshold or a mapping of options"),
+        ('[\n{"metricName": "a"}]', 1, "a criteria config is a mapping with the key criteria"),
+        ('"x"', 1, "a criteria config is a mapping"),
+        ('{"criteria": {"a": 1}, "custom_metrics": {\n"a": {}}}', 2, "`code_config` is required"),
+        ('{"criteria": {"a": 1}, "custom_metrics": {\n"a": {"code_config": {}}}}', 2, "`name` is required"),
+        ('{"criteria": {"a": 1}, "custom_metrics":\n["a"]}', 2, "custom_metrics is a mapping"),
+        ('{"criteria": {"a": 1}, "custom_metrics": {},\n"customMetrics": {}}', 2, "are the same key, given twice"),
+        ('{"criteria": {"a": 1}, "user_simulator_config":\n{"type": "robot"}}', 2, "'llm_backed' or 'llm_audio'"),
+        ('{"criteria": {"a": 1}, "user_simulator_config":\n{"modle": "m"}}', 2, "unknown key 'modle'"),
+        (
+            '{"criteria": {"a": 1}, "user_simulator_config": {\n"custom_instructions": "{{ stop_signal }}"}}',
+            2,
+            "needs the placeholder {{ conversation_plan }}, {{ conversation_history }}",
+        ),
+        ('{"criteria": {"a": 1},\n"live_model_config": {}}', 2, "live (bidirectional streaming) mode is known"),
+        ('{"criteria": {"a": 1,}}', 1, ""),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_with_its_line(tmp_path, text, line, says):
+    problems = refused(tmp_path, text)
+    assert any(problem.line == line and says in str(problem) for problem in problems), problems
+
+
+def test_all_problems_of_a_file_come_at_once(tmp_path):
+    text = '{"criterias": {}, "customMetrics": {"a": {}}, "user_simulator_config": {"type": 7}}'
+    assert len(refused(tmp_path, text)) == 4
+
+
+def test_instructions_with_every_placeholder_are_accepted(tmp_path):
+    text = "{{stop_signal}} {{ conversation_plan }} {{ conversation_history | upper }}"
+    wire = {"criteria": {"a": 1}, "user_simulator_config": {"custom_instructions": text}}
+    config = load(tmp_path, json.dumps(wire))
+    assert config.user_simulator_config is not None
+    assert config.user_simulator_config.custom_instructions == text
+
+
+def test_a_custom_metric_nobody_asked_for_is_a_warning(tmp_path):
+    config = load(tmp_path, '{"criteria": {"a": 1}, "custom_metrics": {\n"tone": {"code_config": {"name": "x.y"}}}}')
+    (warning,) = config.warnings
+    assert (warning.severity, warning.line) == ("warning", 2)
+    assert "never runs" in warning.message
+
+
+def test_a_file_that_is_not_there_or_leads_out_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_criteria_file(tmp_path / "no.json", workspace=tmp_path)
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (tmp_path / "outside.json").write_text('{"criteria": {"response_match_score": 1}}')
+    (inside / "test_config.json").symlink_to(tmp_path / "outside.json")
+    with pytest.raises(ConfigError):
+        load_criteria_file(inside / "test_config.json", workspace=inside)
+
+
+def test_criteria_inside_another_file_are_read_by_the_same_code(tmp_path):
+    path = tmp_path / "agent-eval.yaml"
+    source = Source.parse(
+        "agents:\n- path: a\n  criteria:\n    response_match_score: 2\n", path=path, error=ConfigError
+    )
+    specs, problems = parse_criteria(source.value["agents"][0]["criteria"], source=source, at=("agents", 0, "criteria"))
+    assert problems == ()
+    with pytest.raises(ConfigError) as raised:
+        build(specs)
+    assert str(raised.value.problems[0]).startswith(f"{path}:4: response_match_score: the threshold is no score")
+    specs, problems = parse_criteria({}, source=source, at=("agents", 0, "criteria"))
+    assert specs == ()
+    assert problems[0].line == 4
+
+
+def unscored(specs: tuple[CriterionSpec, ...]) -> list[Problem]:
+    try:
+        build(specs)
+    except ConfigError as error:
+        return list(error.problems)
+    return []
+
+
+def test_every_config_of_the_corpus(corpus):
+    """What google-adk's EvalConfig loads with criteria in it loads here; what it reads as empty is refused."""
+    loaded = empty = 0
+    for entry in json.loads((corpus / "INDEX.json").read_text()):
+        path = corpus / entry["local"]
+        if entry["fam"].startswith("config") and entry["adkflag"] == "ok":
+            specs = load_criteria_file(path, workspace=corpus).specs
+            loaded += 1
+            assert [str(problem) for problem in unscored(specs) if "is known" not in problem.message] == []
+        elif entry["fam"].startswith("config") and path.suffix == ".json":
+            empty += 1
+            with pytest.raises(ConfigError):
+                load_criteria_file(path, workspace=corpus)
+    assert loaded >= 30
+    assert empty >= 20
