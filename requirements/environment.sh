@@ -26,6 +26,7 @@ find_python() {
 }
 
 make_bootstrap() {
+  usable "$2" 3.11 || { echo "$2 is no Python 3.11 or newer with its venv module" >&2; return 1; }
   "$2" -m venv --clear "$1"
   "$1/bin/python" -m pip install --quiet --require-hashes -r requirements/bootstrap.txt
 }
@@ -48,7 +49,7 @@ sync_environment() {
 
 case ${1:-} in
   find) shift; find_python "$@" ;;
-  bootstrap) make_bootstrap "$2" "${3:?no Python}" ;;
-  sync) sync_environment "$2" "$3" "${4:?no Python}" ;;
+  bootstrap) make_bootstrap "$2" "${3:?found no Python, see above}" ;;
+  sync) sync_environment "$2" "$3" "${4:?found no Python, see above}" ;;
   *) sed -n '2,8p' "$0" >&2; exit 2 ;;
 esac
