@@ -16,7 +16,7 @@ from agent_eval_action.config.options import AGENT_OPTIONS
 from agent_eval_action.config.specs import CriterionSpec
 from agent_eval_action.errors import Problem
 from agent_eval_action.model.base import Frozen
-from agent_eval_action.source import did_you_mean
+from agent_eval_action.source import did_you_mean, shorten
 
 Driver = Literal["adk", "recorded"]
 
@@ -120,7 +120,7 @@ def _match(entry: AgentEntry, drafts: Sequence[_Draft]) -> _Draft | None:
 
 
 def _folder_problems(draft: _Draft, workspace: Path) -> Iterator[Problem]:
-    written = repr(draft.entry.path) if draft.entry.path else None
+    written = shorten(draft.entry.path) if draft.entry.path else None
     if not draft.path.resolve().is_relative_to(workspace):
         hint = f"start from a folder that holds the agent; the workspace is {workspace}"
         yield draft.problem("the agent's folder is outside the workspace", written, hint)
@@ -167,7 +167,7 @@ def _names(drafts: Sequence[_Draft], workspace: Path, problems: list[Problem]) -
     names = [draft.entry.name or next(unnamed) for draft in drafts]
     for index, (draft, name) in enumerate(zip(drafts, names, strict=True)):
         if name in names[:index]:
-            problems.append(draft.problem("two agents have this name", repr(name), "give one of them another name"))
+            problems.append(draft.problem("two agents have this name", shorten(name), "give one of them another name"))
         if not name.isprintable():
-            problems.append(draft.problem("a name must be printable text", repr(name)))
+            problems.append(draft.problem("a name must be printable text", shorten(name)))
     return names

@@ -141,7 +141,8 @@ ENV: Final = Kind(
     "names, or NAME: value",
     {
         "anyOf": [
-            *or_list(_ENV_NAME)["anyOf"],
+            _ENV_NAME,
+            {"type": "array", "items": _ENV_NAME},
             {
                 "type": "object",
                 "propertyNames": {"pattern": f"^{_NAME.pattern}$"},

@@ -138,13 +138,15 @@ def integer(minimum: int, maximum: int) -> Kind:
     return Kind("whole number", {"type": "integer", "minimum": minimum, "maximum": maximum}, read)
 
 
-def _number_of_text(value: Any) -> Any:
+def _number_of_text(text: Any) -> Any:
+    """The number a text is, else the text without blanks around it."""
+    plain = str(text).strip().lower()
     for number in (int, float):
         try:
-            return number(str(value).strip())
+            return number(plain)
         except ValueError:
             continue
-    return value
+    return plain
 
 
 _DURATION: Final = re.compile(
@@ -155,7 +157,7 @@ _LONGEST: Final = 35 * 24 * 3600  # a self-hosted job may run 35 days
 
 def _duration(value: Any, where: Where) -> float:
     number = _number_of_text(value) if where.text else value
-    if isinstance(number, str) and (match := _DURATION.fullmatch(number.strip())):
+    if isinstance(number, str) and (match := _DURATION.fullmatch(number)):
         hours, minutes, seconds = (float(part or 0) for part in match.groups())
         number = hours * 3600 + minutes * 60 + seconds
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= _LONGEST:
@@ -182,10 +184,10 @@ def amount(*, percent: bool) -> Kind:
 
     def read(value: Any, where: Where) -> float | None:
         number = _number_of_text(value) if where.text else value
-        if number is None or (isinstance(number, str) and number.strip().lower() == "none"):
+        if number is None or number == "none":
             return None
-        if percent and isinstance(number, str) and re.match(pattern, number.strip(), re.ASCII):
-            return float(number.strip().removesuffix("%")) / 100
+        if percent and isinstance(number, str) and re.fullmatch(pattern, number, re.ASCII):
+            return float(number.removesuffix("%")) / 100
         if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < math.inf:
             raise Refused(Flaw(f"must be a number from 0 {example}", value))
         return float(number)

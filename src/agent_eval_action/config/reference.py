@@ -1,0 +1,30 @@
+"""The table of options as Markdown, for docs/config.md; a test ties the page to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from agent_eval_action.config.options import OPTIONS, Option
+
+HEADER: Final = "| key | flag | input | value | default | |\n|---|---|---|---|---|---|"
+
+
+def option_table(options: Iterable[Option] = OPTIONS) -> str:
+    """A row per option: key in the file, flag, input, kind of value, default, sentence."""
+    return "\n".join([HEADER, *(_row(option) for option in options)])
+
+
+def _row(option: Option) -> str:
+    keys = f"`{option.key}`" if option.key else "–"
+    if option.name == "agent":
+        keys = "`agent` or `agents`"
+    cells = (
+        keys + (" (a)" if option.scope == "agent" else ""),
+        f"`{option.flag}`" if option.flag else "arguments",
+        f"`{option.input}`",
+        option.kind.label,
+        option.shown or "–",
+        option.help,
+    )
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,111 @@
+"""The walk: which folders hold an agent, which files are eval files, and what is never looked into."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from agent_eval_action.config.walk import TooManyEntries, files_below, holds_agent, walk
+
+
+def relative(root, paths):
+    return [path.relative_to(root).as_posix() for path in paths]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("agent.py", "root_agent = Agent()", True),
+        ("agent.py", "async def get_agent_async():\n    ...", True),
+        ("agent.py", "from google.adk.apps import App\napp = App(name='x')", True),
+        ("agent.py", "from google.adk.apps import App\napp: App = App(name='x')", True),
+        ("agent.py", "from google.adk import x\nfrom .app import app", True),
+        ("agent.py", "from flask import Flask\napp = Flask(__name__)", False),
+        ("agent.py", "class Agent: ...", False),
+        ("agent.py", "my_root_agents = 1", False),
+        ("__init__.py", "from .impl import root_agent", True),
+        ("__init__.py", "from . import agent", False),
+        ("root_agent.yaml", "name: x", True),
+        ("main.py", "root_agent = Agent()", False),
+    ],
+)
+def test_what_makes_a_folder_an_agents(workspace, name, text, found):
+    workspace.write(f"a/{name}", text)
+    assert relative(workspace.root, walk(workspace.root).agents) == (["a"] if found else [])
+
+
+def test_a_fifo_or_a_folder_called_agent_py_holds_nobody_up(workspace):
+    (workspace.root / "a").mkdir()
+    os.mkfifo(workspace.root / "a" / "agent.py")
+    (workspace.root / "b" / "agent.py").mkdir(parents=True)
+    assert not holds_agent(workspace.root / "a", ["agent.py"])
+    assert walk(workspace.root).agents == ()
+
+
+def test_what_is_hidden_built_or_installed_is_left_out(workspace):
+    for folder in (".hidden", "node_modules/x", "build/lib", "lib/site-packages/y", "venv", "__pycache__", "myenv"):
+        workspace.agent(folder)
+        workspace.write(f"{folder}/x.evalset.json")
+    workspace.write("myenv/pyvenv.cfg")
+    workspace.agent("real")
+    workspace.write("real/x.evalset.json")
+    seen = walk(workspace.root)
+    assert relative(workspace.root, seen.agents) == ["real"]
+    assert relative(workspace.root, seen.eval_files) == ["real/x.evalset.json"]
+
+
+def test_tests_hold_eval_files_and_no_agents(workspace):
+    workspace.agent("tests/fixtures/a")
+    workspace.write("tests/eval/x.test.json")
+    seen = walk(workspace.root)
+    assert seen.agents == ()
+    assert relative(workspace.root, seen.eval_files) == ["tests/eval/x.test.json"]
+
+
+def test_a_workspace_that_lies_in_tests_or_in_an_environment_is_looked_through(workspace):
+    workspace.agent("tests/repo/a")
+    workspace.write("tests/repo/pyvenv.cfg")
+    assert len(walk(workspace.root / "tests" / "repo").agents) == 1
+
+
+def test_only_the_two_suffixes_are_eval_files(workspace):
+    for name in ("a.evalset.json", "b.test.json", "tsconfig.test.json", "c.json", "test.json", "d.evalset_result.json"):
+        workspace.write(name)
+    (workspace.root / "folder.test.json").mkdir()
+    assert relative(workspace.root, walk(workspace.root).eval_files) == ["a.evalset.json", "b.test.json"]
+
+
+def test_links_to_folders_are_not_followed(workspace, tmp_path):
+    (tmp_path / "away").mkdir()
+    (tmp_path / "away" / "x.evalset.json").write_text("{}")
+    workspace.write("real/x.evalset.json")
+    (workspace.root / "away").symlink_to(tmp_path / "away")
+    (workspace.root / "loop").symlink_to(workspace.root)
+    assert relative(workspace.root, walk(workspace.root).eval_files) == ["real/x.evalset.json"]
+
+
+def test_the_order_is_that_of_the_names(workspace):
+    for name in ("b/x.test.json", "a/z.test.json", "a/b/c.test.json", "c.test.json"):
+        workspace.write(name)
+    found = relative(workspace.root, walk(workspace.root).eval_files)
+    assert found == ["a/b/c.test.json", "a/z.test.json", "b/x.test.json", "c.test.json"]
+
+
+def test_the_walk_is_bounded_and_says_so(workspace):
+    for number in range(10):
+        workspace.write(f"{number}/x.test.json")
+    assert walk(workspace.root).complete
+    cut = walk(workspace.root, max_entries=14)
+    assert not cut.complete
+    assert len(cut.eval_files) < 10
+    with pytest.raises(TooManyEntries):
+        list(files_below(workspace.root, max_entries=14))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_that_cannot_be_read_holds_nothing(workspace):
+    workspace.write("shut/x.test.json")
+    (workspace.root / "shut").chmod(0)
+    assert walk(workspace.root).eval_files == ()
+    (workspace.root / "shut").chmod(0o755)
