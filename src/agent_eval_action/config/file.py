@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from agent_eval_action.config.composite import EvalPattern
 from agent_eval_action.config.layers import AgentEntry, Given, Layer
 from agent_eval_action.config.options import AGENT_OPTIONS, OPTIONS, Option
 from agent_eval_action.config.specs import parse_criteria
@@ -80,6 +81,8 @@ class _Reader:
             for flaw in refused.flaws:
                 self.flaw(flaw, at)
             return
+        if option.name == "evals" and isinstance(value, list):
+            read = tuple(EvalPattern(item.pattern, self.where((*at, index))) for index, item in enumerate(read))
         if option.name == "criteria" and isinstance(read, Mapping):
             read, problems = parse_criteria(read, source=self.source, at=at)
             self.layer.problems += problems
