@@ -15,10 +15,11 @@ from agent_eval_action.baseline.layout import text
 from agent_eval_action.errors import OutputError, Problem, ResultsError
 from agent_eval_action.model.baseline import BASELINE_VERSION, Baseline
 from agent_eval_action.source import Source, shorten
+from agent_eval_action.source.files import MAX_JSON_BYTES, Unreadable, read_bytes
 
 FOLDER: Final = ".agent-eval"
 _ANEW: Final = "make it anew with `agent-eval baseline update`"
-_CONFLICT: Final = ("<<<<<<< ", "||||||| ", ">>>>>>> ")
+_CONFLICT: Final = (b"<<<<<<< ", b"||||||| ", b">>>>>>> ")
 _PROBLEMS_SHOWN: Final = 10
 _IGNORE: Final = """\
 # Reports, transcripts and caches stay out of git; what decides stays in.
@@ -49,11 +50,12 @@ def read(path: Path, *, workspace: Path | None = None) -> Baseline | None:
     """The baseline in ``path``; None when there is none. Raises ResultsError naming path and line."""
     if not os.path.lexists(path):
         return None
+    bound = _bound(path, workspace)
     try:
-        source = Source.read(path, workspace=_bound(path, workspace), error=ResultsError)
+        source = Source.read(path, workspace=bound, error=ResultsError)
     except ResultsError as error:
         raise ResultsError(
-            f"the baseline {error.message}", hint=_unreadable_hint(path), problems=error.problems
+            f"the baseline {error.message}", hint=_unreadable_hint(path, bound), problems=error.problems
         ) from None
     _refuse_foreign(source)
     try:
@@ -120,11 +122,11 @@ def _replace(target: Path, data: bytes) -> None:
         raise
 
 
-def _unreadable_hint(path: Path) -> str:
-    with contextlib.suppress(OSError, ValueError), path.open("r", encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, 1):
+def _unreadable_hint(path: Path, bound: Path | None) -> str:
+    with contextlib.suppress(Unreadable):
+        for number, line in enumerate(read_bytes(path, bound, MAX_JSON_BYTES).splitlines(), 1):
             if line.startswith(_CONFLICT):
-                return f"{path}:{number} holds the marks of a merge conflict: take the base branch's file, then {_ANEW}"
+                return f"{path}:{number} is a mark of a merge conflict: take the base branch's file, then {_ANEW}"
     return f"restore it from git, or {_ANEW}"
 
 

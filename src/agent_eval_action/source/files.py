@@ -36,8 +36,10 @@ def read_bytes(path: Path, workspace: Path | None, limit: int) -> bytes:
         raise _explained(path, error) from None
     except ValueError:
         raise Unreadable(path, "the file name holds a NUL character") from None
-    with os.fdopen(descriptor, "rb", closefd=True) as file:
-        return _read_regular(path, file.fileno(), limit)
+    try:
+        return _read_regular(path, descriptor, limit)
+    finally:
+        os.close(descriptor)
 
 
 def _read_regular(path: Path, descriptor: int, limit: int) -> bytes:

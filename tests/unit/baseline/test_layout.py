@@ -1,0 +1,186 @@
+"""The bytes of the file: valid, stable, small diffs, at most 2 KB a case whatever is in it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_eval_action.baseline.fit import CASE_BYTES, fit, size
+from agent_eval_action.baseline.layout import record_text, text
+from agent_eval_action.baseline.records import from_result
+from agent_eval_action.gate.calls import against_baseline
+from agent_eval_action.gate.compare import compare
+from agent_eval_action.model.baseline import Baseline, CaseRecord, CriterionRecord
+from agent_eval_action.model.decision import ChangeKind
+from support.results import QUALITY, attempt, calls, case, info, run, simple
+
+
+def only_record(result):
+    (record,) = from_result(result).records
+    return record
+
+
+def read_back(baseline):
+    return Baseline.model_validate(json.loads(text(baseline)))
+
+
+def test_what_is_written_is_read_back():
+    criteria = [info("tokens", None, goal="minimize"), info()]
+    turns = (calls(("roll", {"sides": 17, "of": {"b": [1, "é"], "a": None}})), calls())
+    baseline = from_result(
+        run(case("würfeln 骰子", attempt({QUALITY: 1.0, "tokens": 12.5}, *turns)), criteria=criteria)
+    )
+    assert read_back(baseline) == baseline
+    assert "würfeln 骰子" in text(baseline)
+
+
+def test_an_empty_baseline_is_read_back():
+    baseline = from_result(run())
+    assert read_back(baseline) == baseline
+
+
+def test_one_changed_score_is_one_changed_line():
+    names = ("quality", "words")
+    criteria = [info(name) for name in names]
+
+    def lines(score):
+        cases = [
+            case(f"c{n}", attempt({"quality": score if n == 3 else 1.0, "words": 0.5}, calls(("roll", {"n": n}))))
+            for n in range(8)
+        ]
+        return text(from_result(run(*cases, criteria=criteria))).splitlines()
+
+    changed = [line for line in difflib.unified_diff(lines(1.0), lines(0.0), n=0, lineterm="") if line[0] in "+-"]
+    assert len([line for line in changed if not line.startswith(("+++", "---"))]) == 2
+
+
+def test_a_new_case_touches_no_line_of_the_others():
+    few = text(from_result(run(simple("a", 1.0), simple("c", 1.0)))).splitlines()
+    more = text(from_result(run(simple("a", 1.0), simple("b", 1.0), simple("c", 1.0)))).splitlines()
+    assert [line for line in difflib.ndiff(few, more) if line.startswith("-")] == []
+
+
+@pytest.mark.parametrize("hidden", ["\u202e", "\u2066", "\u200b", "\u2028", "\ufeff", "\x7f", "\x85", "\n", "\x1b"])
+def test_characters_a_diff_would_not_show_are_written_as_escapes(hidden):
+    baseline = from_result(run(simple(f"pay{hidden}roll", 1.0)))
+    assert hidden not in text(baseline).replace("\n", "" if hidden == "\n" else "\n")
+    assert read_back(baseline) == baseline
+
+
+def hostile():
+    deep: list[object] = []
+    for _ in range(400):
+        deep = [deep]
+    graded = [attempt({QUALITY: 0.5 + n / 7919}) for n in range(200)]
+    many = {f"criterion_{n:03}": 0.6 + n / 3 for n in range(120)}
+    yield "turns", case("a", attempt({QUALITY: 1.0}, *(calls(("roll", {"sides": n})) for n in range(1_000)))), ()
+    yield "argument", case("a", attempt({QUALITY: 1.0}, calls(("save", {"text": "x" * 10_000_000})))), ()
+    yield "calls", case("a", attempt({QUALITY: 1.0}, calls(*(("roll", {"n": n}) for n in range(2_000))))), ()
+    yield "nested", case("a", attempt({QUALITY: 1.0}, calls(("f", {"deep": deep})))), ()
+    yield "keys", case("a", attempt({QUALITY: 1.0}, calls(("f", {"k" * 5_000 + str(n): n for n in range(50)})))), ()
+    yield "tool name", case("a", attempt({QUALITY: 1.0}, calls(("f" * 100_000, {})))), ()
+    yield "name", case("é\x7f" * 50_000, attempt({QUALITY: 1.0})), ()
+    yield "criteria", case("a", attempt(many)), tuple(info(name) for name in many)
+    yield "criterion name", case("a", attempt({"c" * 9_000: 1.0})), (info("c" * 9_000),)
+    yield "scores", case("a", *graded), ()
+    yield (
+        "all of it",
+        case("\x7f" * 9_000, *(attempt(many, *(calls(("r", {"n": "\x1b" * 900})),) * 90) for _ in range(9))),
+        tuple(info(name) for name in many),
+    )
+
+
+HOSTILE = {name: (one, criteria) for name, one, criteria in hostile()}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_case_takes_at_most_two_kilobytes(name):
+    one, criteria = HOSTILE[name]
+    record = only_record(run(one, criteria=criteria))
+    assert size(record) <= CASE_BYTES
+    assert record.criteria, "something of it is kept"
+    assert read_back(from_result(run(one, criteria=criteria))).records == (record,)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_shortened_record_is_still_compared_with_all_there_was(name):
+    one, criteria = HOSTILE[name]
+    result = run(one, criteria=criteria)
+    compared = compare(from_result(result), result)
+    kinds = {pair.kind for pair in compared.pairs}
+    assert kinds <= {ChangeKind.SAME, ChangeKind.NEW}, "the scores are the same; without room is new, never worse"
+    for pair in compared.pairs:
+        now = tuple(turn.calls for turn in one.attempts[0].turns)
+        kept = compared.trajectories[pair.key]
+        assert against_baseline(kept, now) == ""
+
+
+def test_a_change_beyond_what_is_kept_is_still_seen():
+    def trajectory(last):
+        turns = [*(calls(("roll", {"sides": n})) for n in range(1_000)), calls(("roll", {"sides": last}))]
+        return case("a", attempt({QUALITY: 1.0}, *turns))
+
+    kept = only_record(run(trajectory(1))).trajectory
+    assert kept.cut > 900
+    assert against_baseline(kept, tuple(t.calls for t in trajectory(1).attempts[0].turns)) == ""
+    assert "keeps no more than a digest" in against_baseline(
+        kept, tuple(t.calls for t in trajectory(2).attempts[0].turns)
+    )
+
+
+def test_a_change_at_the_end_of_a_huge_argument_is_still_seen():
+    def saved(tail):
+        return (calls(("save", {"id": 7, "text": "x" * 5_000 + tail})),)
+
+    kept = only_record(run(case("a", attempt({QUALITY: 1.0}, *saved("a"))))).trajectory
+    assert against_baseline(kept, tuple(t.calls for t in saved("a"))) == ""
+    assert "turn 1 save(" in against_baseline(kept, tuple(t.calls for t in saved("b")))
+
+
+def test_coarse_scores_keep_count_and_mean():
+    scores = [0.5 + n / 401 for n in range(200)]
+    kept = only_record(run(simple("a", *scores))).criteria[QUALITY]
+    assert (kept.n, sum(count for _, count in kept.scores)) == (200, 200)
+    assert kept.average == pytest.approx(sum(scores) / 200, abs=1e-9)
+    assert 1 < len(kept.scores) <= 4
+
+
+def test_what_has_a_threshold_is_left_out_last():
+    criteria = [info("z_gate"), *(info(f"a_metric_{n:03}_{'x' * 60}", None) for n in range(40))]
+    record = only_record(run(case("a", attempt({one.name: 1.0 for one in criteria})), criteria=criteria))
+    assert "z_gate" in record.criteria
+    assert record.omitted == len(criteria) - len(record.criteria) > 0
+
+
+NAMES = st.text(max_size=400)
+ARGS = st.dictionaries(
+    st.text(max_size=80),
+    st.recursive(st.none() | st.integers() | st.text(max_size=300), lambda inner: st.lists(inner, max_size=5)),
+    max_size=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    NAMES, st.lists(st.lists(st.tuples(NAMES, ARGS), max_size=6), max_size=40), st.dictionaries(NAMES, st.floats(0, 1))
+)
+def test_any_record_fits_and_is_read_back(name, turns, scores):
+    one = case(name, attempt(scores, *(calls(*turn) for turn in turns)))
+    baseline = from_result(run(one, criteria=[info(criterion) for criterion in scores]))
+    for record in baseline.records:
+        assert size(record) <= CASE_BYTES
+        assert fit(record) == record
+    assert read_back(baseline) == baseline
+
+
+def test_the_size_that_is_bounded_is_the_size_in_the_file():
+    one = CriterionRecord(digest="x", n=1, scores=((1.0, 1),))
+    records = [CaseRecord(agent="a", eval_set="s", case=f"c{n}", digest="d", criteria={"q": one}) for n in range(50)]
+    empty = from_result(run())
+    full = empty.model_copy(update={"records": tuple(records)})
+    assert len(text(full)) - len(text(empty)) <= sum(size(record) for record in records) + 8
+    assert json.loads("{" + record_text(records[0]).strip()[1:])["case"] == "c0"

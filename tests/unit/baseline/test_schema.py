@@ -1,0 +1,51 @@
+"""The published schema: it is what the code reads, and what the code writes is valid by it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from agent_eval_action.baseline.layout import text
+from agent_eval_action.baseline.records import from_result
+from agent_eval_action.baseline.schema import schema, schema_text
+from agent_eval_action.model.result import AgentConditions
+from support.results import attempt, calls, case, info, run
+
+PUBLISHED = Path(__file__).resolve().parents[3] / "schema" / "baseline.schema.json"
+MAKE = "from agent_eval_action.baseline.schema import schema_text; print(schema_text(), end='')"
+
+
+def test_the_published_schema_is_that_of_the_code():
+    assert PUBLISHED.read_text() == schema_text(), f'make it anew: python -c "{MAKE}" > {PUBLISHED.name}'
+
+
+def written():
+    agents = (AgentConditions(agent="bot", path="bot", models=("gemini-2.5-flash",), adk_version="2.13.0"),)
+    many = [info(f"criterion_{n:03}") for n in range(90)]
+    long = case("long", attempt({one.name: 0.5 for one in many}, *([calls(("roll", {"sides": 6}))] * 200)))
+    short = case("short", attempt({many[0].name: 1.0}, calls(("roll", {}))))
+    return json.loads(text(from_result(run(long, short, criteria=many, agents=agents))))
+
+
+def test_what_is_written_is_valid():
+    jsonschema.validate(written(), schema())
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda doc: doc["records"][0].update(extra=1),
+        lambda doc: doc["records"][1]["criteria"]["criterion_000"].update(n=0),
+        lambda doc: doc["records"][1]["criteria"]["criterion_000"].update(scores=[[1.0]]),
+        lambda doc: doc["records"][0]["trajectory"].pop("digest"),
+        lambda doc: doc.pop("created_at"),
+    ],
+)
+def test_what_is_not_a_baseline_is_not_valid(spoil):
+    document = written()
+    spoil(document)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, schema())
