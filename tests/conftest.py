@@ -10,6 +10,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write what the golden tests compare with anew")
+
+
 def _interpreter(name: str) -> Path:
     python = ROOT / ".venvs" / name / "bin" / "python"
     if not python.exists():

@@ -26,20 +26,25 @@ _FELL = frozenset({ChangeKind.NEWLY_FAILING, ChangeKind.WORSE})
 class Group(enum.IntEnum):
     """What a case is to its reader, in the order it is read."""
 
-    REGRESSED = 0  # it blocks, or it fell under a criterion that blocks
-    ERRORED = 1
-    FAILING = 2  # below a threshold, and that does not block
-    WORSE = 3
-    NEW = 4
-    REMOVED = 5
-    CHANGED = 6
-    BETTER = 7
-    SAME = 8
+    REGRESSED = 0  # it fell, and blocks itself or by a criterion that blocks
+    BLOCKING = 1  # below a threshold as before, or with nothing to compare with
+    ERRORED = 2
+    FAILING = 3  # below a threshold, and that does not block
+    WORSE = 4
+    NEW = 5
+    REMOVED = 6
+    CHANGED = 7
+    BETTER = 8
+    SAME = 9
 
 
 @dataclass(frozen=True, slots=True)
 class CaseView:
-    """One case of either side. ``result`` and ``owner`` are None for a case this run does not have."""
+    """One case of either side. ``result`` and ``owner`` are None for a case this run does not have.
+
+    ``pairs`` begin with what the case is in its group for; ``telling`` says how many of them that are.
+    ``where`` is the agent and the set, "" when there is only one.
+    """
 
     key: CaseKey
     group: Group
@@ -47,6 +52,8 @@ class CaseView:
     result: CaseResult | None = None
     owner: SetResult | None = None
     baseline_turns: tuple[TurnBrief, ...] = ()
+    telling: int = 0
+    where: str = ""
 
     def pair(self, criterion: str) -> PairChange | None:
         """The conclusion on one criterion."""
@@ -60,22 +67,32 @@ def views(result: RunResult, decision: Decision) -> list[CaseView]:
         pairs[CaseKey(pair.agent, pair.eval_set, pair.case)].append(pair)
     turns = {CaseKey(b.agent, b.eval_set, b.case): b.turns for b in decision.baseline_trajectories}
     blocked = frozenset(row.criterion for row in decision.criteria if row.status == "fail")
+    several = len({(owner.agent, owner.eval_set) for owner in result.sets} | {key[:2] for key in pairs}) > 1
     found: list[CaseView] = []
+
+    def add(key: CaseKey, case: CaseResult | None, owner: SetResult | None) -> None:
+        mine = pairs.pop(key, [])
+        group = _group(mine, blocked) if case is not None else Group.REMOVED
+        reasons = [pair for pair in mine if _tells(pair, group, blocked)]
+        reasons.sort(key=lambda pair: (not pair.blocking, -_fall(pair)))
+        rest = [pair for pair in mine if pair not in reasons]
+        where = f"{key.agent} / {key.eval_set}" if several else ""
+        ordered = (*reasons, *rest)
+        found.append(CaseView(key, group, ordered, case, owner, turns.get(key, ()), len(reasons), where))
+
     for owner in result.sets:
         for case in owner.cases:
-            key = CaseKey(owner.agent, owner.eval_set, case.case)
-            mine = tuple(pairs.pop(key, ()))
-            group = _group(mine, blocked)
-            found.append(CaseView(key, group, mine, case, owner, turns.get(key, ())))
-    for key, gone in sorted(pairs.items()):
-        found.append(CaseView(key, Group.REMOVED, tuple(gone), None, None, turns.get(key, ())))
+            add(CaseKey(owner.agent, owner.eval_set, case.case), case, owner)
+    for key in sorted(pairs):
+        add(key, None, None)
     return found
 
 
 def severity(view: CaseView) -> tuple[int, int, float]:
     """Sort key: what is read first, the deepest fall first. Stable sorting keeps the file's order within."""
-    newly = any(pair.blocking and pair.kind is ChangeKind.NEWLY_FAILING for pair in view.pairs)
-    return view.group, not newly, -max((_fall(pair) for pair in view.pairs), default=0.0)
+    telling = view.pairs[: view.telling]
+    newly = any(pair.blocking and pair.kind is ChangeKind.NEWLY_FAILING for pair in telling)
+    return view.group, not newly, -max((_fall(pair) for pair in telling), default=0.0)
 
 
 def worst_attempt(case: CaseResult, criterion: str, goal: str) -> AttemptSummary | None:
@@ -123,27 +140,27 @@ def passed_before(pair: PairChange) -> bool | None:
     return meets(pair.baseline.mean, pair.threshold, pair.goal)
 
 
-def _group(pairs: tuple[PairChange, ...], blocked: frozenset[str]) -> Group:
+def _group(pairs: list[PairChange], blocked: frozenset[str]) -> Group:
     kinds = {pair.kind for pair in pairs}
-    if any(pair.blocking or (pair.kind in _FELL and pair.criterion in blocked) for pair in pairs):
-        return Group.REGRESSED
-    if ChangeKind.ERROR in kinds or any(pair.errors for pair in pairs):
-        return Group.ERRORED
-    if kinds & _BELOW or any(pair.kind is ChangeKind.NEW and passing(pair) is False for pair in pairs):
-        return Group.FAILING
-    for kind, group in _BY_KIND:
-        if kind in kinds:
-            return group
-    return Group.SAME
+    below = bool(kinds & _BELOW) or any(p.kind is ChangeKind.NEW and passing(p) is False for p in pairs)
+    # a criterion new for a case that was there makes no new case
+    new = ChangeKind.NEW in kinds and kinds <= {ChangeKind.NEW, ChangeKind.NOT_APPLICABLE}
+    rules = (
+        (any(p.kind in _FELL and (p.blocking or p.criterion in blocked) for p in pairs), Group.REGRESSED),
+        (any(p.blocking for p in pairs), Group.BLOCKING),
+        (ChangeKind.ERROR in kinds or any(p.errors for p in pairs), Group.ERRORED),
+        (below, Group.FAILING),
+        (new, Group.NEW),
+        (ChangeKind.CHANGED in kinds, Group.CHANGED),
+        (ChangeKind.WORSE in kinds, Group.WORSE),
+        (bool(kinds & {ChangeKind.FIXED, ChangeKind.BETTER}), Group.BETTER),
+    )
+    return next((group for holds, group in rules if holds), Group.SAME)
 
 
-_BY_KIND = (
-    (ChangeKind.CHANGED, Group.CHANGED),
-    (ChangeKind.NEW, Group.NEW),
-    (ChangeKind.WORSE, Group.WORSE),
-    (ChangeKind.FIXED, Group.BETTER),
-    (ChangeKind.BETTER, Group.BETTER),
-)
+def _tells(pair: PairChange, group: Group, blocked: frozenset[str]) -> bool:
+    """Whether the pair is a reason for the case to be in its group."""
+    return group not in {Group.REMOVED, Group.SAME} and _group([pair], blocked) is group
 
 
 def _fall(pair: PairChange) -> float:

@@ -113,7 +113,8 @@ def duration(seconds: float) -> str:
 def limits(criterion: str, goal: str, threshold: float | None, limit: str = "") -> str:
     """What a criterion has to keep: ``≥ 0.8, max drop 0.05``."""
     sign = "≤" if goal == "minimize" else "≥"
-    parts = [f"{sign} {number(threshold, criterion)}"] if threshold is not None else []
+    shown = f"{threshold:g}" if unit_of(criterion) == "score" else number(threshold, criterion)
+    parts = [f"{sign} {shown}"] if threshold is not None else []
     return ", ".join([*parts, limit] if limit else parts) or NONE
 
 
@@ -129,15 +130,20 @@ def is_better(change: float | None, goal: str) -> bool:
 
 def by_severity(change: CriterionChange) -> tuple[int, bool, str]:
     """Sort key of the criteria table: what blocks, what broke, what fell, then the rest by name."""
-    rank = {"fail": 0, "error": 1, "advisory": 2, "pass": 3, "not_applicable": 4}[change.status]
-    return rank, not is_worse(change.change, change.goal), change.criterion
+    worse = is_worse(change.change, change.goal)
+    rank = {"fail": 0, "error": 1, "advisory": 4, "pass": 3, "not_applicable": 5}[change.status]
+    if change.status == "advisory" and (change.failing or worse):
+        rank = 2
+    return rank, not worse, change.criterion
 
 
 def pair_text(pair: PairChange) -> str:
     """``0.900 → 0.400`` or as much of it as there is."""
     then = number(pair.baseline.mean, pair.criterion) if pair.baseline else NONE
     now = number(pair.current.mean, pair.criterion) if pair.current else NONE
-    return f"{then} → {now}" if pair.baseline else now
+    if pair.baseline is None or pair.current is None:
+        return then if pair.current is None else now
+    return f"{then} → {now}"
 
 
 def _magnitude(value: float, unit: Unit) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections import defaultdict
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it ships none
 
@@ -13,25 +15,23 @@ from agent_eval_action.reports import junit_text as text
 from agent_eval_action.reports.base import ReportInput
 from agent_eval_action.reports.cases import CaseView, passing, views
 from agent_eval_action.reports.escape_xml import xml
-from agent_eval_action.reports.junit_names import ClassNames, suite_name
+from agent_eval_action.reports.junit_names import Names, suite_name
 
 _DETAILS = 64 * 1024 * 1024
-_MESSAGE = 500
+_MESSAGE = 800
+_WHOLE = "agent-eval.whole run"
 
 
 def junit(report: ReportInput, budget: int | None = None) -> str:
     """The report as JUnit XML. ``budget`` bounds the failure texts, in bytes; messages always stay."""
     builder = _Builder(budget if budget is not None else _DETAILS)
     decision = report.decision
-    by_set: dict[tuple[str, str, str], list[CaseView]] = {}
+    by_set: defaultdict[int, list[CaseView]] = defaultdict(list)
     for view in views(report.result, decision):
-        if view.owner is not None:
-            by_set.setdefault((view.owner.agent, view.owner.eval_set, view.owner.path), []).append(view)
-    suites = [
-        builder.suite(owner, by_set.get((owner.agent, owner.eval_set, owner.path), []), report.result.started_at)
-        for owner in report.result.sets
-    ]
-    whole = builder.whole(decision, report.result.started_at)
+        by_set[id(view.owner)].append(view)
+    started_at = report.result.started_at
+    suites = [builder.suite(owner, by_set[id(owner)], started_at) for owner in report.result.sets]
+    whole = builder.whole(decision, started_at)
     return _document([*suites, whole] if whole is not None else suites)
 
 
@@ -40,23 +40,23 @@ class _Builder:
 
     def __init__(self, room: int) -> None:
         self._room = room
+        self._names = Names()
 
     def suite(self, owner: SetResult, cases: list[CaseView], started_at: str) -> ET.Element:
-        names = ClassNames()
         made: list[TestCase] = []
         for view in cases:
-            classname = names.of(view.key)
-            made.extend(self._case(view, owner, classname))
+            made.extend(self._case(view, owner, self._names.of(*view.key)))
         return _tree(suite_name(owner.agent, owner.eval_set), made, started_at, owner.path)
 
     def whole(self, decision: Decision, started_at: str) -> ET.Element | None:
         made = []
+        names = Names()
         for name, status, message, output in text.whole_run(decision):
-            case = TestCase(xml(name, 200), "agent-eval.whole run")
+            case = TestCase(names.of(name), _WHOLE)
             if status == "failure":
-                case.add_failure_info(xml(message, _MESSAGE), xml(output, text.LIMIT, lines=True))
+                case.add_failure_info(_message(message), self._take(output), "suite")
             elif status == "error":
-                case.add_error_info(xml(message, _MESSAGE), xml(output, text.LIMIT, lines=True))
+                case.add_error_info(_message(message), self._take(output), "suite")
             made.append(case)
         return _tree("whole run", made, started_at, None) if made else None
 
@@ -64,15 +64,16 @@ class _Builder:
         result = view.result
         if result is None:
             return
-        seconds = sum(attempt.durations.total or 0.0 for attempt in result.attempts)
+        seconds = sum(max(attempt.durations.total or 0.0, 0.0) for attempt in result.attempts)
+        names = Names()
         for criterion in owner.criteria:
             # The agent ran once for all criteria of a case: each carries its share, so that sums stay true
             case = TestCase(
-                xml(criterion.name, 200) or "(unnamed)",
+                names.of(criterion.name),
                 classname,
                 seconds / len(owner.criteria),
                 file=xml(owner.path, 1_000),
-                line=result.line,
+                line=result.line if result.line and result.line > 0 else None,
             )
             self._judge(case, view, criterion)
             yield case
@@ -83,15 +84,15 @@ class _Builder:
             case.add_skipped_info("not judged: this criterion's mode is off")
         elif pair.blocking:
             message, output = text.failure(view, pair)
-            case.add_failure_info(xml(message, _MESSAGE), self._take(output), str(pair.kind))
+            case.add_failure_info(_message(message), self._take(output), str(pair.kind))
         elif pair.kind is ChangeKind.ERROR or pair.errors:
             message, output, kind = text.error(view, pair)
-            case.add_error_info(xml(message, _MESSAGE), self._take(output), kind)
+            case.add_error_info(_message(message), self._take(output), kind)
         elif pair.kind is ChangeKind.NOT_APPLICABLE:
-            case.add_skipped_info(xml(f"not applicable: {pair.reason}".rstrip(": "), _MESSAGE))
+            case.add_skipped_info(_message(f"not applicable: {pair.reason}".rstrip(": ")))
         elif passing(pair) is False:
             message, output = text.failure(view, pair)
-            case.add_skipped_info(xml(f"advisory, does not block: {message}", _MESSAGE), self._take(output))
+            case.add_skipped_info(_message(f"advisory, does not block: {message}"), self._take(output))
 
     def _take(self, output: str) -> str | None:
         """The text while there is room; afterwards the message has to do."""
@@ -103,11 +104,14 @@ class _Builder:
         return cleaned
 
 
+def _message(message: str) -> str:
+    """Never empty: junit-xml takes a failure that says nothing for a pass."""
+    return xml(message, _MESSAGE) or "no reason given"
+
+
 def _tree(name: str, cases: list[TestCase], started_at: str, path: str | None) -> ET.Element:
     """junit-xml's element, finished: no ``disabled``, times to the millisecond and adding up."""
-    suite = TestSuite(
-        xml(name, 400), cases, timestamp=xml(started_at.removesuffix("Z"), 40) or None, file=path and xml(path, 1_000)
-    )
+    suite = TestSuite(xml(name, 400), cases, timestamp=_timestamp(started_at), file=path and xml(path, 1_000))
     element: ET.Element = suite.build_xml_doc()
     element.attrib.pop("disabled", None)
     total = 0
@@ -117,6 +121,14 @@ def _tree(name: str, cases: list[TestCase], started_at: str, path: str | None) -
         total += millis
     element.set("time", f"{total / 1000:.3f}")
     return element
+
+
+def _timestamp(started_at: str) -> str | None:
+    """UTC without a zone, as the JUnit schemas have it; None for what is no date."""
+    try:
+        return datetime.fromisoformat(started_at).astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds")
+    except (ValueError, OverflowError):
+        return None
 
 
 def _document(suites: list[ET.Element]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-from agent_eval_action.model.result import CaseKey
 from agent_eval_action.reports.escape_xml import xml
 
 _PART = 120
@@ -12,23 +11,24 @@ _PART = 120
 
 def suite_name(agent: str, eval_set: str) -> str:
     """``agent / set``."""
-    return f"{_part(agent)} / {_part(eval_set)}"
+    return f"{part(agent)} / {part(eval_set)}"
 
 
-class ClassNames:
-    """``agent.set.case``, unique within a suite: Jenkins takes the part before the last dot for the package."""
+class Names:
+    """``agent.set.case``, each given out once: Jenkins takes what is before the last dot for the package."""
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
 
-    def of(self, key: CaseKey) -> str:
-        """The classname of a case. Two cases never share one."""
-        name = ".".join(_part(part).replace(".", "_") for part in key)
+    def of(self, *parts: str) -> str:
+        """The parts joined by dots, with a number behind when another had the same name."""
+        name = ".".join(part(one).replace(".", "_") for one in parts) if len(parts) > 1 else part(parts[0])
         self._seen[name] = self._seen.get(name, 0) + 1
-        return name if self._seen[name] == 1 else f"{name}~{self._seen[name]}"
+        return name if self._seen[name] == 1 else self.of(f"{name}~{self._seen[name]}")
 
 
-def _part(text: str) -> str:
+def part(text: str) -> str:
+    """One name, never empty; a huge one ends in its digest."""
     cleaned = xml(text, len(text) + 1) or "(empty)"
     if len(cleaned) <= _PART:
         return cleaned

@@ -22,6 +22,7 @@ _REMARK = 600
 
 _DETAILED: dict[Group, int | None] = {
     Group.REGRESSED: None,
+    Group.BLOCKING: None,
     Group.ERRORED: None,
     Group.FAILING: None,
     Group.NEW: 20,
@@ -90,8 +91,8 @@ def _blocks(cases: list[CaseView]) -> Iterator[tuple[Group, int, Callable[[], st
 
 
 def _detail(view: CaseView, members: int) -> str:
-    """``members`` of the group when this is its first. The first regression stands open."""
-    is_open = bool(members) and view.group is Group.REGRESSED
+    """``members`` of the group when this is its first. The first case that blocks stands open."""
+    is_open = bool(members) and view.group in {Group.REGRESSED, Group.BLOCKING}
     block = details(view, is_open=is_open)
     return f"{heading(view.group, members)}\n\n{block}" if members else block
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
+from agent_eval_action.model.brief import TurnBrief
 from agent_eval_action.model.decision import ChangeKind, Decision, PairChange
 from agent_eval_action.model.result import AttemptSummary
+from agent_eval_action.model.trajectory_text import format_call
 from agent_eval_action.reports import format as fmt
 from agent_eval_action.reports.cases import CaseView, Group, failed_attempt, passing, worst_attempt
 from agent_eval_action.reports.escape_markdown import code, fence, text
@@ -17,7 +20,18 @@ _TURNS = 4
 _TRACEBACK = 12
 _DIFF_LINES = 30
 _LISTED = 40
-_QUIET = frozenset({ChangeKind.SAME, ChangeKind.PASSING, ChangeKind.NOT_APPLICABLE})
+_QUIET = frozenset(
+    {
+        ChangeKind.SAME,
+        ChangeKind.PASSING,
+        ChangeKind.NOT_APPLICABLE,
+        ChangeKind.BETTER,
+        ChangeKind.NEW,
+        ChangeKind.REMOVED,
+    }
+)
+_REST = {Group.NEW: "scores", Group.REMOVED: "scores in the baseline"}
+_CASE_AND_CRITERION = re.compile(r"^`[^`]*› ")
 
 
 def heading(group: Group, number: int) -> str:
@@ -72,18 +86,18 @@ def all_cases(cases: Sequence[CaseView], decision: Decision, room: int) -> str |
 
 
 def _name(view: CaseView) -> str:
-    return f"{code(view.key.case)} <sub>{text(view.key.agent, 80)} / {text(view.key.eval_set, 80)}</sub>"
+    return f"{code(view.key.case)} <sub>{text(view.where, 160)}</sub>" if view.where else code(view.key.case)
 
 
 def _title(view: CaseView) -> str:
     """Name, and the pair that put the case where it is."""
-    telling = next((pair for pair in view.pairs if pair.blocking), None)
-    telling = telling or next((pair for pair in view.pairs if pair.kind not in _QUIET), None)
-    if telling is None or view.group is Group.REMOVED:
+    if not view.telling or view.group in {Group.NEW, Group.CHANGED}:
         return _name(view)
-    more = sum(pair.kind not in _QUIET for pair in view.pairs) - 1
-    others = f" and {fmt.count(more)} more" if more > 0 else ""
-    return f"{_name(view)}: {code(telling.criterion, 80)} {_numbers(telling)}{others}"
+    if view.group is Group.ERRORED:
+        return f"{_name(view)} has no score on {fmt.plural(view.telling, 'criterion', 'criteria')}"
+    first = view.pairs[0]
+    others = f", and {fmt.count(view.telling - 1)} more" if view.telling > 1 else ""
+    return f"{_name(view)}: {code(first.criterion, 80)} {_numbers(first)}{others}"
 
 
 def _numbers(pair: PairChange) -> str:
@@ -103,43 +117,61 @@ def _cell(pair: PairChange | None) -> str:
 
 
 def _pair_lines(view: CaseView) -> Iterator[str]:
-    """What is wrong first, each with its reason; what is well in one line."""
-    quiet = []
-    for pair in sorted(view.pairs, key=lambda pair: (not pair.blocking, pair.kind in _QUIET)):
-        if pair.kind in _QUIET and not pair.errors:
-            quiet.append(f"{code(pair.criterion, 80)} {fmt.pair_text(pair)}")
-        elif pair.reason:
-            yield text(pair.reason, 700)
+    """What is wrong first, each with its reason; the rest in one line."""
+    broken = failed_attempt(view.result) if view.result else None
+    told = set()
+    if broken is not None and broken.error is not None:  # one reason for all criteria, shown in full below
+        unmeasured = [pair for pair in view.pairs if pair.kind is ChangeKind.ERROR]
+        told = {pair.criterion for pair in unmeasured}
+        if unmeasured:
+            yield f"no score: {', '.join(code(pair.criterion, 80) for pair in unmeasured)}"
+    rest = []
+    for pair in view.pairs:
+        if pair.criterion in told:
+            continue
+        if pair.kind in _QUIET and not pair.errors and passing(pair) is not False:
+            rest.append(f"{code(pair.criterion, 80)} {fmt.pair_text(pair)}")
         else:
-            yield f"{code(pair.criterion, 80)} {_numbers(pair)}"
-    if quiet:
-        yield f"as it should be: {', '.join(quiet)}"
+            yield _sentence(pair)
+    if rest:
+        yield f"{_REST.get(view.group, 'the rest')}: {', '.join(rest)}"
+
+
+def _sentence(pair: PairChange) -> str:
+    """The pair's reason without the case's name, which stands above."""
+    if not pair.reason:
+        return f"{code(pair.criterion, 80)} {_numbers(pair)}"
+    return text(_CASE_AND_CRITERION.sub("`", pair.reason, count=1), 700)
 
 
 def _evidence(view: CaseView) -> Iterator[str]:
     if view.result is None:
-        if view.baseline_turns:
-            yield from ("", _calls_of_the_baseline(view))
+        calls = [f"turn {n}: {_calls(turn)}" for n, turn in enumerate(view.baseline_turns[:_TURNS], 1)]
+        if calls:
+            yield from ("", "Tool calls in the baseline:", "", fence(calls, "text"))
         return
     if view.result.line is not None and view.owner is not None:
         yield f"- defined in {code(f'{view.owner.path}:{view.result.line}', 200)}"
     broken = failed_attempt(view.result)
     if broken is not None and broken.error is not None:
         lines = [error_line(broken.error), *broken.error.traceback.strip().splitlines()[-_TRACEBACK:]]
-        yield from ("", f"{_which(view, broken)}:", "", fence(lines, "text"))
+        yield from (*_which(view, broken), "", fence(lines, "text"))
     shown = _telling_attempt(view)
     if shown is not None:
         yield from _difference(view, shown)
 
 
+def _calls(turn: TurnBrief) -> str:
+    return ", ".join(format_call(call, 120) for call in turn.calls[:10]) or "none"
+
+
 def _telling_attempt(view: CaseView) -> AttemptSummary | None:
-    if view.result is None:
+    """The attempt with the worst score of the first pair that fell or is below."""
+    if view.result is None or view.group in {Group.SAME, Group.BETTER}:
         return None
-    for pair in sorted(view.pairs, key=lambda pair: (not pair.blocking, pair.kind in _QUIET)):
-        if (pair.kind not in _QUIET and passing(pair) is not True) or pair.blocking or pair.kind is ChangeKind.WORSE:
-            found = worst_attempt(view.result, pair.criterion, pair.goal)
-            if found is not None:
-                return found
+    for pair in view.pairs:
+        if pair.blocking or pair.kind is ChangeKind.WORSE or passing(pair) is False:
+            return worst_attempt(view.result, pair.criterion, pair.goal)
     return None
 
 
@@ -148,8 +180,7 @@ def _difference(view: CaseView, attempt: AttemptSummary) -> Iterator[str]:
     diffs = turn_diffs(expected, view.baseline_turns, attempt.turns)
     if not diffs:
         return
-    if view.result and len(view.result.attempts) > 1:
-        yield from ("", f"{_which(view, attempt)}:")
+    yield from _which(view, attempt)
     yield from ("", fence(_bounded([line for diff in diffs[:_TURNS] for line in _diff_lines(diff)]), "diff"))
     if len(diffs) > _TURNS:
         yield from ("", f"… and {fmt.plural(len(diffs) - _TURNS, 'more turn')} that differ")
@@ -168,11 +199,6 @@ def _bounded(lines: list[str]) -> list[str]:
     return [*lines[:_DIFF_LINES], f"… {len(lines) - _DIFF_LINES} more lines"]
 
 
-def _which(view: CaseView, attempt: AttemptSummary) -> str:
+def _which(view: CaseView, attempt: AttemptSummary) -> tuple[str, ...]:
     total = len(view.result.attempts) if view.result else 1
-    return f"Repeat {attempt.repeat + 1} of {total}" if total > 1 else "This run"
-
-
-def _calls_of_the_baseline(view: CaseView) -> str:
-    lines = [line for diff in turn_diffs((), view.baseline_turns, ()) for line in _diff_lines(diff)]
-    return fence(_bounded(lines), "diff")
+    return ("", f"Repeat {attempt.repeat + 1} of {total}:") if total > 1 else ()

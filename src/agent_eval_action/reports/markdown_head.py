@@ -16,6 +16,7 @@ from agent_eval_action.reports.escape_markdown import code, text
 
 ICONS: Final = {
     Group.REGRESSED: "❌",
+    Group.BLOCKING: "⛔",
     Group.ERRORED: "⚠️",
     Group.FAILING: "🔸",
     Group.WORSE: "🔻",
@@ -26,8 +27,9 @@ ICONS: Final = {
 }
 LABELS: Final = {
     Group.REGRESSED: "regressed",
+    Group.BLOCKING: "below a threshold",
     Group.ERRORED: "not measured",
-    Group.FAILING: "failing, not blocking",
+    Group.FAILING: "below a threshold, not blocking",
     Group.WORSE: "worse, not blocking",
     Group.NEW: "new",
     Group.REMOVED: "removed",
@@ -42,7 +44,7 @@ _ALERTS: Final = {
 }
 _VERDICTS: Final = {
     "fail": "❌ fail",
-    "error": "⚠️ not measured",
+    "error": "⚠️ incomplete",
     "advisory": "🔸 advisory",
     "pass": "✅ pass",
     "not_applicable": "not applicable",
@@ -84,7 +86,7 @@ def criteria_table(decision: Decision) -> str:
     if not decision.criteria:
         return "No criterion was measured."
     rows = [
-        "| Criterion | Baseline | This run | Change | Has to keep | Verdict |",
+        "| Criterion | Baseline | This run | Change | Threshold, limit | Verdict |",
         "| :-- | --: | --: | --: | :-- | :-- |",
         *(_row(row) for row in sorted(decision.criteria, key=fmt.by_severity)),
     ]
@@ -110,21 +112,23 @@ def _has_errors(view: CaseView) -> bool:
 
 
 def _pass_rate(cases: list[CaseView]) -> list[str]:
-    """Cases that meet every threshold they have; the change counts the cases both sides have."""
-    now = {view.key: ok for view in cases if (ok := _all_of(passing(pair) for pair in view.pairs)) is not None}
-    if not now:
+    """Cases that meet every threshold they have; one that was not measured does not. The change is over both sides'."""
+    held = [view for view in cases if any(pair.threshold is not None for pair in view.pairs)]
+    if not held:
         return []
-    passed = sum(now.values())
-    rate = fmt.percent(passed, len(now))
-    both = [
-        (before, now[view.key])
-        for view in cases
-        if view.key in now and (before := _all_of(passed_before(pair) for pair in view.pairs)) is not None
-    ]
-    change = 100 * (sum(after for _, after in both) - sum(before for before, _ in both)) / len(both) if both else 0.0
-    delta = f", {fmt.MINUS if change < 0 else '+'}{abs(change):.1f} points" if round(change, 1) else ""
-    delta = delta or (", unchanged" if both else "")
-    return [f"**{fmt.count(passed)} of {fmt.count(len(now))} pass** ({rate}{delta})"]
+    passed = sum(_passes(view) for view in held)
+    rate = fmt.percent(passed, len(held))
+    sides = [(_all_of(map(passed_before, view.pairs)), _all_of(map(passing, view.pairs))) for view in held]
+    both = [(before, after) for before, after in sides if before is not None and after is not None]
+    if both:
+        then, now = (fmt.percent(sum(side), len(both)) for side in zip(*both, strict=True))
+        change = f"{then} → {now}" if then != now else f"{now} as in the baseline"
+        rate = change if len(both) == len(held) else f"{rate}; of the {fmt.count(len(both))} compared {change}"
+    return [f"**{fmt.count(passed)} of {fmt.count(len(held))} pass** ({rate})"]
+
+
+def _passes(view: CaseView) -> bool:
+    return view.group is not Group.ERRORED and not _has_errors(view) and _all_of(map(passing, view.pairs)) is not False
 
 
 def _all_of(verdicts: Iterable[bool | None]) -> bool | None:
@@ -170,8 +174,10 @@ def _row(row: CriterionChange) -> str:
 def _verdict(row: CriterionChange) -> str:
     said = []
     if row.failing:
-        said.append(f"{fmt.count(row.failing)} of {fmt.count(row.pairs)} cases below")
+        side = "above" if row.goal == "minimize" else "below"
+        said.append(f"{fmt.count(row.failing)} of {fmt.plural(row.pairs, 'case')} {side}")
     if row.errors:
         said.append(fmt.plural(row.errors, "error"))
-    label = _VERDICTS[row.status]
+    silent = row.status == "advisory" and not said and not fmt.is_worse(row.change, row.goal)
+    label = "advisory" if silent else _VERDICTS[row.status]
     return f"{label}: {', '.join(said)}" if said else label
