@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).parent / "container"
 STATE = ROOT / ".e2e"
 BASE = "python:3.13-slim-trixie"
+# What earlier runs of the example left in the source tree is not part of a checkout.
+LEFT_BEHIND = shutil.ignore_patterns(".venv", ".adk", "__pycache__", "cache", "out")
 RUNNER_UID = 1001  # owns the workspace on GitHub's runners, while the container runs as root
 
 
@@ -154,7 +156,7 @@ def check_out(folder: Path) -> None:
 def dice(engine: Engine, image: str, tmp_path_factory: pytest.TempPathFactory) -> Job:
     """The example in a checkout of its own, and a step with inputs, some with a dash, one left empty."""
     base = tmp_path_factory.mktemp("dice")
-    shutil.copytree(ROOT / "examples" / "dice", base / "ws", ignore=shutil.ignore_patterns(".venv", "__pycache__"))
+    shutil.copytree(ROOT / "examples" / "dice", base / "ws", ignore=LEFT_BEHIND)
     check_out(base / "ws")
     inputs = {"INPUT_FAIL-ON": "inconclusive", "INPUT_MAX-TIME": "10m", "INPUT_REPEATS": "", "INPUT_OUT": ""}
     return Job(engine, image, base / "ws", base / "temp", inputs)

@@ -131,6 +131,14 @@ def test_modules_of_the_checkout_do_not_get_into_the_tool(job):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_python_that_may_not_be_downloaded_is_exit_3_and_named(job):
+    (job.workspace / ".python-version").write_text("3.12\n")
+    job.environ.update(RUNNER_JOB_ENV="UV_PYTHON_DOWNLOADS", UV_PYTHON_DOWNLOADS="never")
+    done = job.run()
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "No interpreter found for Python 3.12" in (job.out / "comment.md").read_text()
+
+
 def test_docker_run_by_hand_reproduces_the_job(job):
     mount = f"{job.workspace}:/github/workspace"
     done = job.engine.docker("run", "--rm", *job.engine.options, "-v", mount, job.image, "run", check=False)
