@@ -48,6 +48,7 @@ test-adk110: setup setup-oracles ## what runs on google-adk 1.10
 test-container: setup ## build the image and start it as GitHub's runner does (skipped aloud where no engine runs)
 	$(PYTEST) -m container
 
+WORKFLOWS := $(wildcard .github/workflows/*.yml examples/*/.github/workflows/*.yml)
 .PHONY: lint
 lint: setup ## ruff, mypy, import-linter, hadolint, schemas of action and workflows, zizmor
 	.venv/bin/ruff check
@@ -56,8 +57,8 @@ lint: setup ## ruff, mypy, import-linter, hadolint, schemas of action and workfl
 	.venv/bin/lint-imports
 	.venv/bin/hadolint Dockerfile
 	.venv/bin/check-jsonschema --builtin-schema vendor.github-actions action.yml
-	.venv/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
-	.venv/bin/zizmor --offline --no-progress --pedantic action.yml .github/workflows
+	.venv/bin/check-jsonschema --builtin-schema vendor.github-workflows $(WORKFLOWS)
+	.venv/bin/zizmor --offline --no-progress --pedantic action.yml $(WORKFLOWS)
 
 .PHONY: format
 format: setup ## let ruff fix and format
