@@ -56,6 +56,7 @@ class AdkAgent:
         self._options = options
         self._log = OutputLog(options.log_path, options.limits.log_bytes)
         self._preparing: Future[_Prepared] | None = None
+        self._given_up = threading.Event()
         self._pool: WorkerPool | None = None
 
     def prepare(self) -> None:
@@ -126,9 +127,11 @@ class AdkAgent:
 
     async def _prepared(self) -> _Prepared:
         assert self._preparing is not None  # noqa: S101 - prepare() was called
-        return await asyncio.wrap_future(self._preparing)
+        # Shielded: a caller that gives up must not lose the workers that are being started.
+        return await asyncio.shield(asyncio.wrap_future(self._preparing))
 
     async def _discard(self) -> None:
+        self._given_up.set()
         try:
             prepared = await self._prepared()
         except (AgentEnvironmentError, OSError):
@@ -148,7 +151,8 @@ class AdkAgent:
         folder, workspace = options.path.resolve(), options.workspace.resolve()
         if not folder.is_dir():
             raise AgentEnvironmentError(f"the agent folder {options.path} does not exist")
-        environment = choose(Search(folder, workspace, options.cache_dir.resolve(), options.environ, options.python))
+        search = Search(folder, workspace, options.cache_dir.resolve(), options.environ, options.python, self._given_up)
+        environment = choose(search)
         launch = Launch(
             python=environment.python,
             environ=agent_environ(options.environ, options.env_allow),

@@ -9,8 +9,10 @@ import platform
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from agent_eval_action.interpreter.launch import upwards
 
 KINDS = ("uv.lock", "pyproject.toml", "requirements.txt")
 TAIL_LINES = 15
+POLL_S = 0.2
 PASSED = frozenset(
     {
         "PATH",
@@ -67,7 +70,7 @@ def find_lock(folder: Path, workspace: Path) -> Lock | None:
     return None
 
 
-def build(lock: Lock, cache_dir: Path, environ: Mapping[str, str]) -> tuple[Path, bool]:
+def build(lock: Lock, cache_dir: Path, environ: Mapping[str, str], given_up: threading.Event) -> tuple[Path, bool]:
     """The environment's folder, and whether it was there already. Raises AgentEnvironmentError."""
     final = cache_dir / digest(lock, environ)
     if (final / "bin" / "python").exists():
@@ -76,7 +79,7 @@ def build(lock: Lock, cache_dir: Path, environ: Mapping[str, str]) -> tuple[Path
     # Built apart and renamed: a process that dies half-way leaves nothing that looks finished.
     draft = cache_dir / f".draft-{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        _build_into(draft, lock, install_environ(environ))
+        _build_into(draft, lock, install_environ(environ), given_up)
         with contextlib.suppress(OSError):
             draft.rename(final)
     finally:
@@ -131,39 +134,48 @@ def uv_binary(environ: Mapping[str, str]) -> str:
     return found
 
 
-def _build_into(draft: Path, lock: Lock, environ: dict[str, str]) -> None:
+def _build_into(draft: Path, lock: Lock, environ: dict[str, str], given_up: threading.Event) -> None:
     uv = uv_binary(environ)
-    environ = {**environ, "UV_PROJECT_ENVIRONMENT": str(draft), "VIRTUAL_ENV": str(draft), "UV_NO_PROGRESS": "1"}
+    environ = {**environ, "UV_PROJECT_ENVIRONMENT": str(draft), "UV_NO_PROGRESS": "1"}
+    install = (
+        ["sync", "--frozen"]
+        if lock.path.name == "uv.lock"
+        else ["pip", "install", "--python", str(draft / "bin" / "python"), "-r", lock.path.name]
+    )
     # Relocatable, because it is renamed when it is complete.
-    _uv(
-        [
-            uv,
-            "venv",
-            "--relocatable",
-            "--no-project" if lock.path.name == "requirements.txt" else "--quiet",
-            str(draft),
-        ],
-        lock,
-        environ,
-    )
-    if lock.path.name == "uv.lock":
-        _uv([uv, "sync", "--frozen"], lock, environ)
-    else:
-        _uv([uv, "pip", "install", "--python", str(draft / "bin" / "python"), "-r", lock.path.name], lock, environ)
+    for command in (["venv", "--relocatable", str(draft)], install):
+        code, said = _run([uv, *command], lock.project, environ, given_up)
+        if code != 0:
+            raise _failure(lock, said)
 
 
-def _uv(command: list[str], lock: Lock, environ: dict[str, str]) -> None:
-    done = subprocess.run(  # noqa: S603 - uv, with arguments of ours
-        command, cwd=lock.project, env=environ, capture_output=True, stdin=subprocess.DEVNULL, check=False
-    )
-    if done.returncode == 0:
-        return
-    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    package = failing_package("\n".join(lines))
-    raise AgentEnvironmentError(
+def _run(command: list[str], cwd: Path, environ: dict[str, str], given_up: threading.Event) -> tuple[int, str]:
+    with subprocess.Popen(  # noqa: S603 - uv, with arguments of ours
+        command,
+        cwd=cwd,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        while True:
+            try:
+                _, said = process.communicate(timeout=POLL_S)
+                return process.returncode, said.decode("utf-8", "replace")
+            except subprocess.TimeoutExpired:
+                if given_up.is_set():
+                    # Its builds of source packages are in its group.
+                    os.killpg(process.pid, signal.SIGKILL)
+
+
+def _failure(lock: Lock, said: str) -> AgentEnvironmentError:
+    package = failing_package(said)
+    lines = said.strip().splitlines()[-TAIL_LINES:]
+    return AgentEnvironmentError(
         f"uv could not build the agent's environment from {lock.path}"
         + (f": package {package} failed" if package else ""),
-        hint="uv's last lines:\n" + "\n".join(f"  {line}" for line in lines[-TAIL_LINES:]),
+        hint="uv's last lines:\n" + "\n".join(f"  {line}" for line in lines),
     )
 
 

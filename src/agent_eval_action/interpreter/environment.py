@@ -6,8 +6,9 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_eval_action.errors import AgentEnvironmentError
@@ -36,20 +37,21 @@ class AgentEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Where to look. ``environ`` is the caller's whole environment: uv sees its index settings."""
+    """Where to look. ``environ`` is the caller's whole environment; ``given_up`` ends a build from another thread."""
 
     folder: Path
     workspace: Path
     cache_dir: Path
     environ: Mapping[str, str]
     python: Path | None = None
+    given_up: threading.Event = field(default_factory=threading.Event)
 
 
 def choose(search: Search) -> AgentEnvironment:
     """The agent's interpreter; raises AgentEnvironmentError saying what was tried. Blocks."""
     if search.python is not None:
         return _configured(search, search.python)
-    rejected = []
+    rejected: list[str] = []
     for place in upwards(search.folder, search.workspace):
         venv = place / ".venv"
         if not venv.is_dir():
@@ -85,7 +87,7 @@ def _configured(search: Search, python: Path) -> AgentEnvironment:
 
 
 def _built(search: Search, lock: Lock, rejected: list[str]) -> AgentEnvironment:
-    venv, was_cached = build(lock, search.cache_dir, search.environ)
+    venv, was_cached = build(lock, search.cache_dir, search.environ, search.given_up)
     python = venv / "bin" / "python"
     wrong = _wrong_with(python, search.environ)
     if wrong is not None:

@@ -6,31 +6,46 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 MARKER = "AGENT_EVAL_WORKER"
+GONE_S = 2.0
 
 
 def end_tree(process: subprocess.Popen[bytes], marker: str) -> None:
-    """Kill the worker's process group, then whoever else carries its marker. Children are reaped."""
+    """Kill the worker's process group, then whoever else carries its marker, and see them gone. Blocks."""
     strays = marked(marker) - {process.pid}
-    # The group outlives its leader, so it is killed even when the worker is gone; not twice, when it
-    # has been reaped, since its number may have been given anew.
+    # The group outlives its leader, so it is killed even when the worker is gone; not when nobody is left
+    # of it, since its number may have been given anew.
     if process.returncode is None or strays:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-    for _ in range(5):
+    gone_by = time.monotonic() + GONE_S
+    while strays and time.monotonic() < gone_by:
         for pid in strays:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-            # As the container's first process we inherit orphans, and nobody else would reap them.
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0 if os.getpid() == 1 else os.WNOHANG)
+            _kill(pid)
+        time.sleep(0.005)
         # A child may have been forked between the look and the blow.
-        strays = marked(marker) - {process.pid}
-        if not strays:
-            break
-    process.wait()
+        strays = {pid for pid in strays if _runs(pid)} | marked(marker) - {process.pid}
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(GONE_S)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+    # As the container's first process we inherit orphans, and nobody else would reap them.
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state != "Z" or os.getpid() == 1
 
 
 def marked(marker: str) -> set[int]:

@@ -42,6 +42,7 @@ class WorkerClient:
         self._last_beat = self._loop.time()
         self._timer = self._loop.call_later(launch.limits.import_s, self._import_took_too_long)
         self._natural_code: int | None = None
+        self._deaf = False
 
     @property
     def usable(self) -> bool:
@@ -91,6 +92,8 @@ class WorkerClient:
 
     def _on_frame(self, frame: Frame) -> None:
         event = frame["ev"]
+        if self._deaf:
+            return
         if event == "beat":
             self._on_beat(frame)
         elif event == "ready" and not self.ready.done():
@@ -122,6 +125,8 @@ class WorkerClient:
     def _check_silence(self) -> None:
         if self._loop.time() - self._last_beat > self._silence_s:
             # The agent holds the interpreter's lock: only a signal handler written in C can still say where.
+            # The signal may end the call; what the worker says then comes too late.
+            self._deaf = True
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._started.process.pid, signal.SIGUSR2)
             self._timer = self._loop.call_later(0.3, self._kill_blocked, "", "")

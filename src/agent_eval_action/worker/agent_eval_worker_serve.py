@@ -32,7 +32,7 @@ class Worker:
         self._stop = None
         self._timeout = init["timeout_s"]
         self._grace = init["cancel_grace_s"]
-        self._interval = min(1.0, self._timeout / 4)
+        self._report_s = min(1.0, self._timeout / 4)
         self._last_tick = time.monotonic()
 
     def run(self):
@@ -60,7 +60,7 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 - whatever an import raises is said, not died of
             self._channel.send({"ev": "failed", **self._import_error(error)})
             return
-        Watch(loop, self._channel, self, self._interval).start()
+        Watch(loop, self._channel, self, self._report_s).start()
         await cancelled_only_by(self._stop)
         await self._clean_up(loaded)
 
@@ -158,26 +158,26 @@ class Worker:
             body = encode({"ev": "closed", "s": frame["s"], "error": describe(error)})
         self._channel.send(body)
 
-    def tick(self):
+    def tick(self, lag):
         """Charge the turns for the time that passed, and cancel those beyond their limit.
 
-        Time in which the loop stood still is charged to a turn only where it is the only one: it may
-        have been another's synchronous tool that took it.
+        The ``lag`` in which the loop stood still is charged to a turn only where it is the only one:
+        it may have been another's synchronous tool that took it.
         """
         now = time.monotonic()
         passed, self._last_tick = now - self._last_tick, now
         live = [(name, s, s.turn) for name, s in self._sessions.items() if s.turn is not None]
         if len(live) > 1:
-            passed = min(passed, 2 * self._interval)
+            passed = max(0.0, passed - lag)
         for name, session, turn in live:
             turn.charged += min(passed, now - turn.started)
             if turn.timed_out_at is None and turn.charged > self._timeout:
-                turn.timed_out_at = now
+                turn.timed_out_at, turn.doing = now, session.doing()
                 turn.task.cancel()
             elif turn.timed_out_at is not None and now - turn.timed_out_at > self._grace and not turn.answered:
-                self._give_up(name, session, turn)
+                self._give_up(name, turn)
 
-    def _give_up(self, name, session, turn):
+    def _give_up(self, name, turn):
         turn.answered = True
         text = "it was cancelled and goes on all the same"
         error = {"kind": "timeout", "message": text, "traceback": ""}

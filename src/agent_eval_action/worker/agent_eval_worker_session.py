@@ -26,6 +26,7 @@ class Turn:
         self.started = time.monotonic()
         self.charged = 0.0
         self.timed_out_at = None
+        self.doing = ""
         self.answered = False
 
 
@@ -98,8 +99,7 @@ class Session:
         except asyncio.CancelledError as error:
             if turn.timed_out_at is None:
                 return _error("died", "the turn was cancelled from inside the agent's process", last_lines(error))
-            doing = record.doing()
-            return _error("timeout", "under way: " + doing if doing else "", last_lines(error))
+            return _error("timeout", turn.doing, last_lines(error))
         except (OutputLimitError, TooLargeError) as error:
             return _error("output", str(error), "")
         except BaseException as error:  # noqa: BLE001 - whatever an agent raises is that case's error
@@ -129,7 +129,7 @@ class Session:
                     await asyncio.sleep(0)
         total = time.monotonic() - started
         if turn.timed_out_at is not None:
-            return _error("timeout", "", "")
+            return _error("timeout", turn.doing, "")
         model, tool = record.durations()
         return {
             "events": events,
@@ -137,6 +137,11 @@ class Session:
             "begun": begun,
             "seconds": [total, model, tool],
         }
+
+    def doing(self):
+        """What the turn waits for: asked before it is cancelled, for then it waits for nothing."""
+        found = self._plugin.record.doing()
+        return "under way: " + found if found else ""
 
     async def state(self):
         """The session's state after its last turn."""

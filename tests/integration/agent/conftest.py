@@ -1,0 +1,99 @@
+"""Drivers on real workers: a fresh one where a test breaks it, one per module where nothing does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
+from agent_eval_action.agents.base import SessionRequest, TurnDone
+from agent_eval_action.interpreter.launch import Limits
+from agent_eval_action.model.evalset import Content, Part
+from agent_eval_action.model.result import AgentConditions, AttemptError
+
+FOLDERS = Path(__file__).parent / "folders"
+
+
+class Driven:
+    """A started driver, and the few things every test does with it."""
+
+    def __init__(self, driver: AdkAgent, conditions: AgentConditions | AttemptError, log: Path) -> None:
+        self.driver = driver
+        self.conditions = conditions
+        self.log = log
+
+    async def open(self, **request: Any) -> Any:
+        return await self.driver.open(SessionRequest(**{"app_name": "app", "user_id": "user", **request}))
+
+    async def ask(self, text: str, **request: Any) -> TurnDone | AttemptError:
+        """One turn in a session of its own."""
+        session = await self.open(**request)
+        if isinstance(session, AttemptError):
+            return session
+        done = await session.turn(user(text))
+        await session.close()
+        return done
+
+    async def answer(self, text: str, **request: Any) -> str:
+        done = await self.ask(text, **request)
+        assert isinstance(done, TurnDone), done
+        return done.invocation.response_text
+
+
+def user(text: str) -> Content:
+    return Content(role="user", parts=(Part(text=text),))
+
+
+Drive = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def folders() -> Path:
+    return FOLDERS
+
+
+@asynccontextmanager
+async def driven(python: Path | None, scratch: Path, path: Path, **options: Any) -> AsyncIterator[Driven]:
+    log = scratch / "agent.log"
+    settings: dict[str, Any] = {
+        "name": path.name,
+        "path": path,
+        "workspace": path.parent,
+        "log_path": log,
+        "cache_dir": scratch / "environments",
+        "python": python,
+        "workers": 1,
+        "environ": {key: os.environ[key] for key in ("PATH", "HOME")},
+        "limits": Limits(cancel_grace_s=0.5),
+    }
+    driver = AdkAgent(AdkAgentOptions(**{**settings, **options}))
+    try:
+        yield Driven(driver, await driver.start(), log)
+    finally:
+        await driver.stop()
+
+
+@pytest.fixture
+def drive(adk213_python: Path, tmp_path: Path) -> Drive:
+    """``async with drive("wild", timeout_s=1) as agent``; a path for a folder of the test's own."""
+
+    def make(agent: str | Path, **options: Any) -> Any:
+        path = FOLDERS / agent if isinstance(agent, str) else agent
+        return driven(options.pop("python", adk213_python), tmp_path, path, **options)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def drive_with() -> Drive:
+    return driven
+
+
+@pytest.fixture(scope="session")
+def say() -> Callable[[str], Content]:
+    return user
