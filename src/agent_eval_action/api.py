@@ -159,8 +159,20 @@ class _Run:
             concurrency=settings.concurrency,
             threshold_on=settings.policy.threshold_on,
             selection=(*self.context.selectors, *settings.case),
+            arguments=arguments(settings, self.context.selectors),
             agents=tuple(agent for agent in agents if isinstance(agent, AgentConditions)),
         )
+
+
+def arguments(settings: Settings, selectors: Sequence[str]) -> tuple[str, ...]:
+    """What repeats a run from the workspace: a configuration that would not be found there, and what narrowed it."""
+    words = list(selectors)
+    config = settings.config
+    if config and config.is_relative_to(settings.workspace) and config.parent != settings.workspace:
+        words += ["--config", relative(config, settings.workspace)]
+    for pattern in settings.case:
+        words += ["--case", pattern]
+    return tuple(words)
 
 
 def driver_for(agent: AgentSettings, settings: Settings, environ: Mapping[str, str]) -> AgentDriver:

@@ -52,8 +52,10 @@ class Problem:
 
     @property
     def where(self) -> str:
-        """``path:line`` where the line is known, else the path."""
-        return f"{self.path}:{self.line}" if self.line is not None else str(self.path)
+        """``path:line`` where the line is known, else the path; from the current folder where it is inside."""
+        here = Path.cwd()
+        path = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
+        return f"{path}:{self.line}" if self.line is not None else str(path)
 
     def __str__(self) -> str:
         at = f" at {self.json_path}" if self.json_path else ""

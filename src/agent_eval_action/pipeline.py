@@ -151,6 +151,6 @@ async def _settled(task: asyncio.Task[None]) -> None:
 
 
 def _unwrapped(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+    while isinstance(error, BaseExceptionGroup):  # all workers meet the same full disk: one of them says it
         error = error.exceptions[0]
     return error

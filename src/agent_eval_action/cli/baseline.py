@@ -35,7 +35,7 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
         files.clear(settings.out)
         repeats = settings.repeats if "repeats" in resolved.origins else _REPEATS
         result = Session(resolved, out, tuple(selectors), repeats).evaluate()
-        files.write(result, settings, selectors)
+        files.write(result, settings)
     if result.status is not RunStatus.COMPLETE:
         out.print(f"the run is not complete ({result.status}): the baseline stays as it was", markup=False)
         return ExitCode.INTERRUPTED if result.status is RunStatus.INTERRUPTED else ExitCode.INCONCLUSIVE

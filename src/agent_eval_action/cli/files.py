@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 from agent_eval_action.cli.text import terminal
@@ -26,12 +25,12 @@ def clear(out: Path) -> None:
         (out / name).unlink(missing_ok=True)
 
 
-def write(result: RunResult, settings: Settings, selectors: Sequence[str] = ()) -> list[tuple[str, str]]:
+def write(result: RunResult, settings: Settings) -> list[tuple[str, str]]:
     """Write every file; returns (label, path as shown) of what was written."""
     out = settings.out
     results_json.write(out / RESULTS, result)
     written = [("results", out / RESULTS)]
-    given = report_input(result, settings, selectors)
+    given = report_input(result)
     for name, file in FILES.items():
         write_text(out / file, [REPORTS[name](given, None)])
         written.append((name, out / file))
@@ -40,16 +39,12 @@ def write(result: RunResult, settings: Settings, selectors: Sequence[str] = ()) 
     return shown
 
 
-def report_input(result: RunResult, settings: Settings | None, selectors: Sequence[str] = ()) -> ReportInput:
+def report_input(result: RunResult) -> ReportInput:
     """What a report needs besides the result: how to repeat the run, how to accept it."""
-    arguments = [*selectors]
-    if settings and settings.config and settings.config.is_relative_to(settings.workspace):
-        arguments += ["--config", settings.config.relative_to(settings.workspace).as_posix()]
-    words = " ".join(shlex.quote(terminal(word, 300)) for word in arguments)
-    command = f"run {words}".rstrip()
+    words = " ".join(shlex.quote(terminal(word, 300)) for word in result.conditions.arguments)
     return ReportInput(
         result=result,
-        reproduce=f'docker run --rm -v "$PWD:/github/workspace" {_IMAGE} {command}',
+        reproduce=f'docker run --rm -v "$PWD:/github/workspace" {_IMAGE} run {words}'.rstrip(),
         accept_hint=f"agent-eval baseline update {words}".rstrip(),
     )
 

@@ -19,7 +19,7 @@ def report_command(results: Path, to: str, output: Path | None) -> ExitCode:
     if report is None:
         names = ", ".join(sorted(REPORTS))
         raise UsageError(f"there is no report {to!r}: choose from {names}", hint=did_you_mean(to, REPORTS))
-    text = report(files.report_input(results_json.read(in_folder(results)), None), None)
+    text = report(files.report_input(results_json.read(in_folder(results))), None)
     if output is not None:
         write_text(output, [text])
     else:

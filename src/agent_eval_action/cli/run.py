@@ -17,6 +17,6 @@ def run_command(selectors: Sequence[str], flags: Mapping[str, Any]) -> ExitCode:
     files.clear(settings.out)
     out = console()
     result = Session(resolved, out, tuple(selectors)).evaluate()
-    written = files.write(result, settings, selectors)
+    written = files.write(result, settings)
     summary.show(out, result, written)
     return exit_code(result, settings.fail_on)

@@ -238,6 +238,7 @@ class Conditions(Frozen):
     concurrency: int = 32
     threshold_on: str = "case"
     selection: tuple[str, ...] = ()  # what narrowed the run (EVALSET arguments, --case); empty: the whole suite
+    arguments: tuple[str, ...] = ()  # what `agent-eval run` needs to make this run again
     agents: tuple[AgentConditions, ...] = ()
 
 
