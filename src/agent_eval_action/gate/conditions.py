@@ -38,7 +38,8 @@ def _not_run(baseline: Baseline, result: RunResult) -> tuple[str, ...]:
     if not left:
         return ()
     chosen = clip(", ".join(result.conditions.selection), 120)
-    return (f"{count(left, 'case')} of the baseline were not run: the run was narrowed to {chosen}",)
+    verb = "was" if left == 1 else "were"
+    return (f"{count(left, 'case')} of the baseline {verb} not run: the run was narrowed to {chosen}",)
 
 
 def _models(models: Sequence[str]) -> str:

@@ -1,0 +1,418 @@
+"""The rule, case by case: what blocks, what only advises, what leaves the verdict open."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_eval_action.baseline.records import from_result
+from agent_eval_action.config.policy import CriterionPolicy, Policy
+from agent_eval_action.gate import compare, decide
+from agent_eval_action.model.decision import ChangeKind, Outcome
+from agent_eval_action.model.result import AgentConditions, ErrorKind, RunStatus
+from support.results import QUALITY, attempt, broken, calls, case, eval_set, info, run, run_of, simple
+
+POLICY = Policy()
+TOKENS = info("tokens", None, goal="minimize")
+
+
+def verdict(result, before=None, policy=POLICY):
+    baseline = from_result(before) if before else None
+    return decide(compare(baseline, result, path=".agent-eval/baseline.json"), result, policy)
+
+
+def rule(**fields):
+    """A policy with these rules for every criterion."""
+    return Policy(**{"max_drop": None, **fields})
+
+
+def effects(decision):
+    return [(finding.effect, finding.case, finding.criterion) for finding in decision.findings]
+
+
+def test_every_case_at_its_threshold_passes():
+    decision = verdict(run(simple("a", 0.5), simple("b", 1.0)), run(simple("a", 0.5), simple("b", 1.0)))
+    assert decision.outcome is Outcome.PASS
+    assert decision.findings == ()
+    assert (
+        decision.reason
+        == "nothing got worse than allowed: 2 cases on 1 criterion, all scores compared with the baseline"
+    )
+    assert [row.status for row in decision.criteria] == ["pass"]
+
+
+def test_one_case_below_its_threshold_blocks_and_is_named_with_the_call_that_changed():
+    expected = [calls(("roll_die", {"sides": 17}))]
+
+    def roll(sides, score, reason=""):
+        made = attempt({QUALITY: score}, calls(("roll_die", {"sides": sides})), reason=reason)
+        return run(case("roll_die_twice", made, expected=expected), simple("b", 1.0))
+
+    decision = verdict(roll(16, 0.0, "the wrong die"), roll(17, 1.0), rule())
+    assert decision.outcome is Outcome.FAIL
+    assert decision.reason == "1 of 2 cases got worse: `roll_die_twice`"
+    (finding,) = decision.findings
+    assert (finding.agent, finding.eval_set, finding.case) == ("bot", "set", "roll_die_twice")
+    assert finding.reason == (
+        "`roll_die_twice › quality` is 0.00, below its threshold 0.50 (baseline 1.00): the wrong die; "
+        "tool calls changed: turn 1 roll_die(sides=17) → roll_die(sides=16)"
+    )
+    assert [(pair.case, pair.blocking) for pair in decision.pairs] == [("b", False), ("roll_die_twice", True)]
+
+
+def test_a_missing_reason_of_the_trajectory_criterion_is_made_from_the_calls():
+    name = "tool_trajectory_avg_score"
+    wrong = attempt({name: 0.0}, calls(("roll_die", {"sides": 16})))
+    decision = verdict(
+        run(case("a", wrong, expected=[calls(("roll_die", {"sides": 17}))]), criteria=[info(name, 1.0)]), policy=rule()
+    )
+    assert decision.findings[0].reason == (
+        "`a › tool_trajectory_avg_score` is 0.00, below its threshold 1.00 (there is no baseline): "
+        "turn 1 expected roll_die(sides=17), got roll_die(sides=16)"
+    )
+
+
+def test_a_case_failing_as_before_blocks_as_in_adk_and_says_so():
+    decision = verdict(run(simple("a", 0.0)), run(simple("a", 0.0)))
+    assert decision.outcome is Outcome.FAIL
+    assert decision.reason == "1 of 1 case misses a threshold as in the baseline: `a`"
+
+
+def test_repeats_are_said_and_judged_by_their_mean():
+    decision = verdict(run(simple("a", 0.0, 1.0, 0.25)), run(simple("a", 1.0)), rule())
+    assert "is 0.42 (mean of 3 attempts, 1 met it), below" in decision.findings[0].reason
+    assert verdict(run(simple("a", 0.0, 1.0)), run(simple("a", 1.0)), rule()).outcome is Outcome.PASS
+
+
+# --- suite thresholds and allowed changes ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(("threshold", "outcome"), [(0.5, Outcome.PASS), (0.51, Outcome.FAIL)])
+def test_a_suite_threshold_is_held_by_the_mean_over_cases(threshold, outcome):
+    result = run(simple("a", 0.0), simple("b", 1.0), criteria=[info(threshold=threshold)])
+    decision = verdict(result, policy=rule(threshold_on="suite"))
+    assert decision.outcome is outcome
+    if outcome is Outcome.FAIL:
+        assert decision.reason == "`quality` is 0.50 on average over 2 cases, below its suite threshold 0.51"
+        assert effects(decision) == [("blocks", None, QUALITY)]
+        assert not any(pair.blocking for pair in decision.pairs)
+
+
+def test_a_suite_mean_is_not_failed_by_its_last_binary_digit():
+    scores = [0.1, 0.7, 0.8, 0.9]  # their mean in floating point is below 0.625
+    result = run(*(simple(f"c{n}", s) for n, s in enumerate(scores)), criteria=[info(threshold=sum(scores) / 4)])
+    assert verdict(result, policy=rule(threshold_on="suite")).outcome is Outcome.PASS
+
+
+def test_sets_with_thresholds_of_their_own_are_suites_of_their_own():
+    strict = eval_set(simple("a", 0.8), criteria=[info(threshold=0.9)], name="strict")
+    loose = eval_set(*(simple(f"b{n}", 1.0) for n in range(9)), criteria=[info(threshold=0.1)], name="loose")
+    decision = verdict(run_of(strict, loose), policy=rule(threshold_on="suite"))
+    assert decision.outcome is Outcome.FAIL
+    assert "0.80 on average over 1 case, below its suite threshold 0.90" in decision.reason
+    assert decision.criteria[0].threshold is None
+
+
+def test_with_thresholds_off_a_case_that_newly_fails_is_only_shown():
+    decision = verdict(run(simple("a", 0.0)), run(simple("a", 1.0)), rule(threshold_on="off"))
+    assert decision.outcome is Outcome.PASS
+    assert effects(decision) == [("advisory", "a", QUALITY)]
+    assert any("nothing can block on `quality`" in note for note in decision.notes)
+
+
+@pytest.mark.parametrize(("now", "outcome"), [(0.9, Outcome.PASS), (0.8, Outcome.FAIL)])
+def test_max_drop_holds_the_paired_suite_mean(now, outcome):
+    before = run(simple("a", 1.0), simple("b", 1.0), simple("gone", 0.0))
+    after = run(simple("a", 1.0), simple("b", now), simple("new", 0.6))
+    decision = verdict(after, before, rule(max_drop=0.05))
+    assert decision.outcome is outcome
+    if outcome is Outcome.FAIL:
+        assert decision.findings[0].reason == (
+            "`quality` fell by 0.10 over the 2 cases both runs have (1.00 → 0.90), more than the allowed 0.05; "
+            "most of it: `b` (1.00 → 0.80)"
+        )
+        assert (decision.criteria[0].limit, decision.criteria[0].status) == ("max drop 0.05", "fail")
+
+
+def test_a_drop_of_exactly_what_is_allowed_is_allowed():
+    before, after = run(simple("a", 0.8)), run(simple("a", 0.7))  # 0.8 - 0.7 > 0.1 in floating point
+    assert verdict(after, before, rule(max_drop=0.1)).outcome is Outcome.PASS
+    assert verdict(after, before, rule(max_drop=0.0999)).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(("now", "outcome"), [(110.0, Outcome.PASS), (111.0, Outcome.FAIL), (50.0, Outcome.PASS)])
+def test_max_rise_is_relative_and_only_a_rise_counts(now, outcome):
+    before, after = (run(simple("a", score, criterion="tokens"), criteria=[TOKENS]) for score in (100.0, now))
+    decision = verdict(after, before, rule(max_rise=0.1))
+    assert decision.outcome is outcome
+    if outcome is Outcome.FAIL:
+        assert "`tokens` rose by 11 % over the 1 case both runs have (100 → 111), more than the allowed 10 %" in (
+            decision.reason
+        )
+        assert decision.criteria[0].limit == "max rise 10 %"
+
+
+def test_any_rise_from_nothing_is_a_rise():
+    before, after = (run(simple("a", score, criterion="tokens"), criteria=[TOKENS]) for score in (0.0, 1.0))
+    decision = verdict(after, before, rule(max_rise=0.5))
+    assert decision.outcome is Outcome.FAIL
+    assert "rose from nothing" in decision.reason
+
+
+def test_more_tokens_are_no_drop():
+    before, after = (run(simple("a", score, criterion="tokens"), criteria=[TOKENS]) for score in (9.0, 1.0))
+    assert verdict(after, before, Policy(max_drop=0.05, max_rise=0.1)).outcome is Outcome.PASS
+
+
+def test_a_threshold_of_a_lower_is_better_criterion_is_an_upper_bound():
+    tokens = info("tokens", 100.0, goal="minimize")
+    decision = verdict(run(simple("a", 101.0, criterion="tokens"), criteria=[tokens]))
+    assert decision.outcome is Outcome.FAIL
+    assert "is 101, above its threshold 100" in decision.findings[0].reason
+
+
+def test_lower_is_better_without_a_limit_is_a_row_that_decides_nothing():
+    criteria = [info(), TOKENS]
+    before, after = (
+        run(case("a", attempt({QUALITY: 1.0, "tokens": tokens})), criteria=criteria) for tokens in (9.0, 9e6)
+    )
+    decision = verdict(after, before)
+    assert decision.outcome is Outcome.PASS
+    row = decision.criteria[1]
+    assert (row.criterion, row.status, row.reason) == ("tokens", "advisory", "no limit is set")
+    assert decision.pairs[1].kind is ChangeKind.WORSE
+
+
+# --- modes ----------------------------------------------------------------------------------------
+
+
+def test_an_advisory_criterion_shows_and_does_not_block():
+    policy = Policy(criteria={QUALITY: CriterionPolicy(mode="advisory")})
+    result = run(case("a", attempt({QUALITY: 0.0, "words": 1.0})), criteria=[info(), info("words")])
+    decision = verdict(result, policy=policy)
+    assert decision.outcome is Outcome.PASS
+    assert effects(decision) == [("advisory", "a", QUALITY)]
+    assert decision.criteria[0].status == "advisory"
+    assert decision.reason.endswith("; 1 advisory finding")
+
+
+def test_an_error_of_an_advisory_criterion_leaves_the_verdict_alone():
+    policy = Policy(criteria={QUALITY: CriterionPolicy(mode="advisory")})
+    result = run(case("a", attempt({QUALITY: "no credentials", "words": 1.0})), criteria=[info(), info("words")])
+    decision = verdict(result, policy=policy)
+    assert decision.outcome is Outcome.PASS
+    assert effects(decision) == [("advisory", "a", QUALITY)]
+
+
+def test_a_criterion_that_is_off_is_named_once_and_not_judged():
+    policy = Policy(criteria={QUALITY: CriterionPolicy(mode="off")})
+    result = run(case("a", attempt({QUALITY: 0.0, "words": 1.0})), criteria=[info(), info("words")])
+    decision = verdict(result, policy=policy)
+    assert decision.outcome is Outcome.PASS
+    assert {row.criterion for row in decision.criteria} == {pair.criterion for pair in decision.pairs} == {"words"}
+    assert "not judged, its mode is off: `quality`" in decision.notes
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [broken(), attempt({QUALITY: "the judge is down"}), attempt({})])
+def test_what_could_not_be_measured_is_neither_fail_nor_pass(bad):
+    decision = verdict(run(case("a", bad), simple("b", 1.0)), run(simple("a", 1.0), simple("b", 1.0)))
+    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert effects(decision)[0][:2] == ("inconclusive", "a")
+    assert decision.reason.startswith("could not tell: `a")
+    assert decision.criteria[0].status == "error"
+
+
+def test_one_bad_attempt_of_several_leaves_it_open_too():
+    decision = verdict(run(case("a", *[attempt({QUALITY: 1.0})] * 4, broken())), run(simple("a", 1.0)))
+    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert "`a` could not be measured in 1 of 5 attempts: timeout: no answer in 60 s" in decision.reason
+
+
+def test_a_measured_failure_outweighs_an_error_and_both_are_said():
+    decision = verdict(run(simple("a", 0.0), case("b", broken())), run(simple("a", 1.0), simple("b", 1.0)))
+    assert decision.outcome is Outcome.FAIL
+    assert "1 of 2 cases got worse: `a`" in decision.reason
+    assert "`b` could not be measured" in decision.reason
+    assert [finding.effect for finding in decision.findings] == ["blocks", "blocks", "inconclusive"]
+
+
+def test_a_case_without_an_answer_is_one_finding_whatever_it_would_be_scored_by():
+    criteria = [info(), info("words"), TOKENS]
+    decision = verdict(run(case("a", broken()), criteria=criteria))
+    assert [finding.criterion for finding in decision.findings if finding.case == "a"] == [None]
+
+
+@pytest.mark.parametrize("status", [RunStatus.TIMED_OUT, RunStatus.INTERRUPTED])
+def test_a_run_cut_short_is_open_and_does_not_list_every_case_it_did_not_reach(status):
+    stopped = [case(f"c{n:03}", broken(ErrorKind.STOPPED, "the run ended")) for n in range(50)]
+    decision = verdict(run_of(eval_set(simple("a", 1.0), *stopped), status=status))
+    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert len(decision.findings) == 1
+    assert "50 cases of 51 not complete" in decision.reason
+
+
+def test_a_complete_looking_run_that_was_interrupted_is_open():
+    assert verdict(run_of(eval_set(simple("a", 1.0)), status=RunStatus.INTERRUPTED)).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_failure_seen_before_the_time_was_up_is_a_failure():
+    stopped = case("b", broken(ErrorKind.STOPPED, "the run ended"))
+    decision = verdict(run_of(eval_set(simple("a", 0.0), stopped), status=RunStatus.TIMED_OUT))
+    assert decision.outcome is Outcome.FAIL
+    assert "max_time" in decision.reason
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        run_of(),
+        run(),
+        run(simple("a", None)),
+        run(case("a", attempt({QUALITY: None, "tokens": 9.0})), criteria=[info(), TOKENS]),
+    ],
+)
+def test_nothing_measured_that_could_block_is_no_pass(result):
+    decision = verdict(result)
+    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert "nothing was measured" in decision.reason
+
+
+def test_a_criterion_that_applies_nowhere_is_said_once():
+    criteria = [info(), info("words")]
+    cases = [case(n, attempt({QUALITY: 1.0, "words": None})) for n in "abcde"]
+    decision = verdict(run(*cases, criteria=criteria))
+    assert decision.outcome is Outcome.PASS
+    assert decision.criteria[1].status == "not_applicable"
+    assert [note for note in decision.notes if "words" in note] == [
+        "`words` applies to no case of this run: no reference"
+    ]
+
+
+# --- no baseline, collecting -----------------------------------------------------------------------
+
+
+def test_without_a_baseline_own_thresholds_decide_and_it_is_said():
+    assert verdict(run(simple("a", 0.0))).outcome is Outcome.FAIL
+    passed = verdict(run(simple("a", 1.0)))
+    assert passed.outcome is Outcome.PASS
+    assert passed.reason == "every threshold that counts is met by 1 case on 1 criterion; no baseline to compare with"
+    assert any("there is no baseline" in note for note in passed.notes)
+
+
+@pytest.mark.parametrize("score", [0.0, 1.0])
+def test_neither_baseline_nor_own_thresholds_is_collecting_and_says_how_to_begin(score):
+    decision = verdict(run(simple("a", score), criteria=[info(source="default"), TOKENS][:1]))
+    assert decision.outcome is Outcome.COLLECTING
+    assert "agent-eval baseline update" in decision.reason
+    assert "test_config.json" in decision.reason
+    assert effects(decision) == ([] if score else [("advisory", "a", QUALITY)])
+    assert not any(pair.blocking for pair in decision.pairs)
+
+
+def test_with_a_baseline_the_default_thresholds_count():
+    default = [info(source="default")]
+    result = run(simple("a", 0.0), criteria=default)
+    assert verdict(result, run(simple("a", 0.0), criteria=default)).outcome is Outcome.FAIL
+
+
+def test_collecting_does_not_hide_that_nothing_could_be_measured():
+    result = run(case("a", broken()), simple("b", 1.0), criteria=[info(source="default")])
+    assert verdict(result).outcome is Outcome.INCONCLUSIVE
+
+
+def test_an_own_threshold_that_is_switched_off_is_none():
+    assert verdict(run(simple("a", 0.0)), policy=rule(threshold_on="off")).outcome is Outcome.COLLECTING
+
+
+# --- what else is said ------------------------------------------------------------------------------
+
+
+def test_a_removed_failing_case_is_noticed():
+    decision = verdict(run(simple("b", 1.0)), run(simple("a", 0.0), simple("b", 1.0)))
+    assert decision.outcome is Outcome.PASS
+    assert decision.notes == (
+        "1 case of the baseline is gone from this run: `a`; below a threshold in the baseline: `a`",
+    )
+    assert [(pair.case, pair.kind) for pair in decision.pairs] == [("a", ChangeKind.REMOVED), ("b", ChangeKind.SAME)]
+
+
+def test_a_dropped_criterion_is_noticed():
+    criteria = [info(), info("words")]
+    before = run(*(case(n, attempt({QUALITY: 1.0, "words": 0.0})) for n in "ab"), criteria=criteria)
+    decision = verdict(run(simple("a", 1.0), simple("b", 1.0)), before)
+    assert decision.notes == (
+        "`words` is no longer configured for 2 cases of the baseline, 2 of them below its threshold there",
+    )
+
+
+def test_other_models_and_packages_are_noted_and_compared_all_the_same():
+    def made(model, packages):
+        agent = AgentConditions(agent="bot", path="bot", models=(model,), adk_version="2.13", packages_digest=packages)
+        return run(simple("a", 1.0), agents=(agent,))
+
+    decision = verdict(made("gemini-3-flash", "p2"), made("gemini-2.5-flash", "p1"))
+    assert decision.criteria[0].compared == 1
+    assert decision.notes == (
+        "agent bot: model gemini-2.5-flash → gemini-3-flash since the baseline",
+        "agent bot: its installed packages are not those of the baseline",
+    )
+
+
+def test_pairs_without_history_are_listed_by_reason():
+    before = run(simple("a", 1.0), simple("b", 1.0))
+    edited = simple("a", 1.0).model_copy(update={"digest": "edited"})
+    decision = verdict(run(edited, simple("b", 1.0), simple("c", 1.0)), before)
+    assert decision.outcome is Outcome.PASS
+    assert decision.notes == (
+        "not compared, judged by thresholds alone: 1 case (the case is new): `c`",
+        "not compared, judged by thresholds alone: 1 case (the case was edited since the baseline): `a`",
+    )
+    assert "1 of 3 scores compared" in decision.reason
+
+
+def test_a_moved_threshold_is_noted():
+    before = run(simple("a", 0.6), criteria=[info(threshold=0.7)])
+    decision = verdict(run(simple("a", 0.6)), before)
+    assert decision.notes == ("`quality`: threshold 0.70 → 0.50 since the baseline, 1 case",)
+
+
+def test_cases_of_the_same_name_are_told_apart():
+    def result(score):
+        return run_of(eval_set(simple("a", score), name="one"), eval_set(simple("a", 1.0), name="two"))
+
+    decision = verdict(result(0.0), result(1.0), rule())
+    assert decision.reason == "1 of 2 cases got worse: `bot / one / a`"
+
+
+def test_where_the_baseline_came_from_is_in_the_decision():
+    baseline = verdict(run(simple("a", 1.0)), run(simple("a", 1.0), repeats=5)).baseline
+    assert (baseline.path, baseline.commit, baseline.repeats) == (".agent-eval/baseline.json", "c0ffee", 5)
+
+
+def test_the_baselines_calls_are_given_where_a_report_goes_into_the_case():
+    roll = calls(("roll_die", {"sides": 6}))
+    before = run(*(case(n, attempt({QUALITY: 1.0}, roll)) for n in ("bad", "gone", "good")))
+    after = run(case("bad", attempt({QUALITY: 0.0})), case("good", attempt({QUALITY: 1.0}, roll)))
+    kept = verdict(after, before).baseline_trajectories
+    assert [(one.case, one.turns[0].calls[0].name) for one in kept] == [("bad", "roll_die"), ("gone", "roll_die")]
+
+
+def test_sentences_are_bounded_and_on_one_line_whatever_is_in_them():
+    evil = "line\nbreak\r\x1b[31m\u2028`<!-- " + "x" * 100_000
+    bad = attempt({evil: 0.0}, calls((evil, {evil: evil})), reason=evil)
+    decision = verdict(
+        run(
+            case(evil, bad, expected=[calls(("b", {}))]),
+            case(evil + "2", broken(message=evil)),
+            criteria=[info(evil)],
+            selection=(evil,),
+        ),
+        run(case(evil, attempt({evil: 1.0}, calls(("b", {})))), simple("c", 1.0), criteria=[info(evil)]),
+    )
+    texts = [decision.reason, *decision.notes, *(f.reason for f in decision.findings)]
+    texts += [row.reason for row in decision.criteria] + [pair.reason for pair in decision.pairs]
+    for said in texts:
+        assert len(said) <= 1_500
+        assert not any(char in said for char in "\n\r\x1b\u2028")
