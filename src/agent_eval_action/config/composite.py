@@ -78,7 +78,7 @@ CRITERIA: Final = Kind(
             {
                 "type": "object",
                 "minProperties": 1,
-                "additionalProperties": {"anyOf": [{"type": "number"}, {"type": "object"}]},
+                "additionalProperties": {"type": ["number", "object", "null"]},
             },
         ]
     },
@@ -204,7 +204,7 @@ def _rules_of_text(value: Any, where: Where) -> dict[str, dict[str, str]]:
         left, equals, setting = str(item).partition("=")
         criterion, dot, key = left.strip().rpartition(".")
         if not (equals and dot and criterion):
-            raise Refused(Flaw("must be like total_tokens.max_rise=10%", item))
+            raise Refused(Flaw("must be like token_usage_v1.max_rise=10%", item))
         rules.setdefault(criterion, {})[key] = setting.strip()
     return rules
 

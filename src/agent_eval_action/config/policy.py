@@ -32,9 +32,8 @@ class CriterionPolicy(Frozen):
     max_rise: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
-def default_mode(criterion: str) -> Mode:
-    """Seconds vary with the machine and the model's load, so they advise unless told to block."""
-    return "advisory" if criterion.endswith("seconds") else "blocking"
+ADVISORY: Final = frozenset({"invocation_duration_v1"})
+"""Seconds vary with the machine and the model's load, so they advise unless told to block."""
 
 
 class Policy(Frozen):
@@ -53,7 +52,7 @@ class Policy(Frozen):
     def inherited(self, name: str) -> CriterionPolicy:
         """What a criterion has before its own entry in ``gate.criteria`` changes it."""
         return CriterionPolicy(
-            mode=default_mode(name),
+            mode="advisory" if name in ADVISORY else "blocking",
             threshold_on=self.threshold_on,
             max_drop=self.max_drop,
             max_rise=self.max_rise,

@@ -131,9 +131,10 @@ def integer(minimum: int, maximum: int) -> Kind:
 
     def read(value: Any, where: Where) -> int:
         number = _number_of_text(value) if where.text else value
-        if not isinstance(number, int) or isinstance(number, bool) or not minimum <= number <= maximum:
+        whole = isinstance(number, int) or (isinstance(number, float) and number.is_integer())
+        if not whole or isinstance(number, bool) or not minimum <= number <= maximum:
             raise Refused(Flaw(f"must be a whole number from {minimum} to {maximum}", value))
-        return number
+        return int(number)
 
     return Kind("whole number", {"type": "integer", "minimum": minimum, "maximum": maximum}, read)
 
@@ -150,7 +151,7 @@ def _number_of_text(text: Any) -> Any:
 
 
 _DURATION: Final = re.compile(
-    r"(?=.)(?:(\d{1,6}(?:\.\d{1,6})?)h)?(?:(\d{1,6}(?:\.\d{1,6})?)m)?(?:(\d{1,6}(?:\.\d{1,6})?)s)?", re.ASCII
+    r"(?=.*[1-9])(?:(\d{1,6}(?:\.\d{1,6})?)h)?(?:(\d{1,6}(?:\.\d{1,6})?)m)?(?:(\d{1,6}(?:\.\d{1,6})?)s)?", re.ASCII
 )
 _LONGEST: Final = 35 * 24 * 3600  # a self-hosted job may run 35 days
 

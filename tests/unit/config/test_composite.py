@@ -102,7 +102,7 @@ def test_rules_in_text_read_like_assignments():
         "rouge": {"mode": "off", "max_drop": None},
     }
     assert RULES.read(("a.b.mode=advisory",), where(text=True)) == {"a.b": {"mode": "advisory"}}
-    assert flaws(RULES, "tokens", where(text=True)) == [((), "must be like total_tokens.max_rise=10%")]
+    assert flaws(RULES, "tokens", where(text=True)) == [((), "must be like token_usage_v1.max_rise=10%")]
 
 
 def test_every_wrong_rule_is_named_with_its_place():

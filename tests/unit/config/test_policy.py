@@ -31,8 +31,8 @@ def test_own_rules_replace_the_general_ones_for_that_criterion_alone() -> None:
 
 def test_seconds_advise_and_tokens_block() -> None:
     policy = Policy(max_rise=0.1)
-    assert policy.for_criterion("model_seconds", "minimize").mode == "advisory"
-    assert policy.for_criterion("total_tokens", "minimize").mode == "blocking"
+    assert policy.for_criterion("invocation_duration_v1", "minimize").mode == "advisory"
+    assert policy.for_criterion("token_usage_v1", "minimize").mode == "blocking"
 
 
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
