@@ -1,0 +1,58 @@
+"""docs/criteria.md says what the code does: tables, examples, and the tests it names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agent_eval_action.config.specs import load_criteria_file
+from agent_eval_action.criteria import CRITERIA, build
+from agent_eval_action.criteria.planned import PLANNED
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs" / "criteria.md").read_text(encoding="utf-8")
+
+
+def test_every_criterion_has_its_row():
+    rows = {
+        cells[0].strip("`"): cells[1:] for line in PAGE.splitlines() if len(cells := line.strip("| ").split(" | ")) >= 5
+    }
+    assert CRITERIA.keys() == rows.keys() - {"criterion"}
+    for name, kind in CRITERIA.items():
+        goal, scale, threshold, reference, *options = rows[name]
+        assert goal == ("lower" if kind.goal == "minimize" else "higher")
+        assert (scale == "0 to 1") is (kind.scale == (0, 1))
+        assert threshold == ("optional" if kind.goal == "minimize" else "required")
+        assert (reference.strip(" |") == "yes") is kind.needs_reference
+        stated = re.findall(r"`(\w+)` \(`(\w+)`\)", " ".join(options))
+        fields = {key: field.default for key, field in kind.model_fields.items() if key != "threshold"}
+        assert {key: value.lower() for key, value in stated} == {
+            key: str(value).lower() for key, value in fields.items()
+        }
+
+
+def test_what_is_not_scored_yet_is_named():
+    section = PAGE.split("## Known, not in this version")[1].split("##")[0]
+    assert set(re.findall(r"`(\w+_v\d|response_evaluation_score)`", section)) == PLANNED.keys()
+
+
+@pytest.mark.parametrize("language", ["json", "yaml"])
+def test_examples_load(tmp_path, language):
+    blocks = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        path = tmp_path / f"criteria.{language}"
+        path.write_text(block, encoding="utf-8")
+        assert build(load_criteria_file(path, workspace=tmp_path).specs)
+
+
+def test_every_test_it_names_is_there():
+    named = set(re.findall(r"`(test_\w+)`", PAGE))
+    files = set(re.findall(r"`(tests/[\w/]+\.py)`", PAGE))
+    defined = {
+        name for file in files for name in re.findall(r"^def (test_\w+)", (ROOT / file).read_text(), re.MULTILINE)
+    }
+    assert named
+    assert named <= defined
