@@ -102,6 +102,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         choice("adk", "recorded"),
         "How answers are made: by ADK's Runner, or replayed from a recording.",
         default="adk",
+        metavar="adk|recorded",
         shown="`adk`, with a recording `recorded`",
     ),
     _agent("recording", PATH, "Folder of a finished run whose transcripts are scored again.", metavar="DIR"),
@@ -218,6 +219,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "Which outcomes make the step red: fail alone, or inconclusive as well.",
         "gate.fail_on",
         default="inconclusive",
+        metavar="fail|inconclusive",
         shown="`inconclusive`",
     ),
     Option(
@@ -226,6 +228,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "What must meet a threshold: every case (ADK's rule), the suite's mean, or nothing.",
         "gate.threshold_on",
         default="case",
+        metavar="case|suite|off",
         shown="`case`",
     ),
     Option(
