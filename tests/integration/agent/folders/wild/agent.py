@@ -48,7 +48,7 @@ def _say(text):
     return LlmResponse(
         content=types.Content(role="model", parts=[types.Part(text=text)]),
         usage_metadata=types.GenerateContentResponseUsageMetadata(prompt_token_count=5, total_token_count=7),
-        model_version="obedient-1",
+        **({"model_version": "obedient-1"} if "model_version" in LlmResponse.model_fields else {}),
     )
 
 

@@ -1,0 +1,2 @@
+root_agent = Agent(
+name="x"

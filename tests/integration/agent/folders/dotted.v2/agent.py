@@ -1,0 +1,3 @@
+from google.adk.agents import BaseAgent
+
+root_agent = BaseAgent(name="dotted")

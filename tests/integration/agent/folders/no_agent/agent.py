@@ -1,0 +1,3 @@
+from google.adk.agents import BaseAgent
+
+my_agent = BaseAgent(name="mine")

@@ -1,0 +1,158 @@
+"""Layouts of agent folders that load, what a session sees, and what is said of folders that do not load."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent_eval_action.agents.base import SessionEnd, TurnDone
+from agent_eval_action.model.result import AgentConditions, AttemptError, ErrorKind
+
+
+async def test_an_app_with_everything(drive, folders: Path, say) -> None:
+    environ = {"SHOP_NAME": "from outside", "GOOGLE_API_KEY": "k", "GITHUB_TOKEN": "canary", "INPUT_X": "canary"}
+    environ |= {"ACTIONS_RUNTIME_TOKEN": "canary", "PYTHONPATH": "/canary", "LD_PRELOAD_X": "canary", "MINE": "1"}
+    shop = folders / "shop"
+    async with drive(shop / "shop", workspace=shop, environ=environ, env_allow=("MINE", "SHOP_NAME")) as agent:
+        found = agent.conditions
+        assert isinstance(found, AgentConditions)
+        assert found.models == ("counter-1", "counter-2")
+        assert found.adk_version == "2.13.0"
+        assert found.python.startswith("3.11.")
+        assert found.path == "shop"
+        assert len(found.packages_digest) == 64
+        session = await agent.open()
+        first, second = await session.turn(say("buy")), await session.turn(say("buy from the clerk"))
+        await session.close()
+        assert isinstance(first, TurnDone)
+        assert isinstance(second, TurnDone)
+        (answer,) = first.invocation.tool_responses()
+        assert answer.response is not None
+        assert answer.response["cwd"] == str(shop)
+        assert answer.response["currency"] == "EUR"
+        assert answer.response["name"] == "from outside"  # .env never overrides what is set
+        seen = set(answer.response["seen"])
+        assert {"MINE", "GOOGLE_API_KEY"} <= seen
+        assert not seen & {"GITHUB_TOKEN", "INPUT_X", "ACTIONS_RUNTIME_TOKEN", "PYTHONPATH", "LD_PRELOAD_X"}
+        details = second.invocation.app_details
+        assert details is not None
+        assert set(details.agent_details) == {"shop", "clerk"}
+        shopkeeper = details.agent_details["shop"]
+        # As the model got it: the App's plugin runs after ours, and its change is in.
+        assert shopkeeper.instructions.startswith("Sell.")
+        assert "Be polite." in shopkeeper.instructions
+        names = [d["name"] for tool in shopkeeper.tool_declarations for d in tool["function_declarations"]]
+        assert sorted(names) == ["order", "transfer_to_agent"]
+        assert [call.name for call in second.invocation.tool_calls()] == ["transfer_to_agent", "order"]
+
+
+async def test_reset_data_runs_before_each_case_and_cases_run_singly(drive, folders: Path) -> None:
+    """Data of the module's own would be shared by sessions that run side by side."""
+    import asyncio
+
+    shop = folders / "shop"
+    async with drive(shop / "shop", workspace=shop) as agent:
+        answers = await asyncio.gather(*(agent.answer("buy") for _ in range(4)))
+    assert answers == ["orders: 1"] * 4
+
+
+async def test_an_agent_made_asynchronously_is_cleaned_up(drive, tmp_path: Path, say) -> None:
+    async with drive("lender", environ={"HOME": str(tmp_path)}) as agent:
+        assert await agent.answer("hello") == "lent"
+        silent = await agent.ask("quiet")
+        assert isinstance(silent, TurnDone)
+        assert silent.invocation.response_text == ""
+        assert silent.invocation.tool_calls() == ()
+    assert (tmp_path / "returned").read_text() == "True"
+
+
+async def test_sessions_share_nothing(drive, say) -> None:
+    async with drive("wild") as agent:
+        one = await agent.open(session_id="pinned", state={"given": 1, "user:note": "mine"})
+        other = await agent.open(session_id="pinned")
+        await one.turn(say('remember {"value": "secret"}'))
+        done = await other.turn(say("recall"))
+        assert isinstance(done, TurnDone)
+        assert done.invocation.tool_responses()[0].response == {
+            "note": None, "user:note": None, "app:note": None, "given": None,
+        }  # fmt: skip
+        end, empty = await one.close(), await other.close()
+        assert isinstance(end, SessionEnd)
+        assert isinstance(empty, SessionEnd)
+        assert end.final_state["given"] == 1
+        assert end.final_state["user:note"] == end.final_state["app:note"] == "secret"
+        assert empty.final_state == {}
+        assert await one.close() == end
+
+
+async def test_errors_of_the_model_and_of_tools(drive) -> None:
+    async with drive("wild") as agent:
+        limited = await agent.ask("rate_limit")
+        assert isinstance(limited, AttemptError)
+        assert limited.kind is ErrorKind.RATE_LIMITED
+        assert "429" in limited.message
+        assert "retry after 17s" in limited.message
+        down = await agent.ask("unavailable")
+        assert isinstance(down, AttemptError)
+        assert down.kind is ErrorKind.UNAVAILABLE
+        failed = await agent.ask('fail {"text": "no such order"}')
+        assert isinstance(failed, AttemptError)
+        assert (failed.kind, failed.turn) == (ErrorKind.EXCEPTION, 0)
+        assert failed.message == "ValueError: no such order"
+        assert failed.traceback.splitlines()[-1] == "ValueError: no such order"
+        nothing = await agent.ask("silence")
+        assert isinstance(nothing, TurnDone)
+        assert nothing.invocation.response_text == ""
+
+
+async def test_an_agent_in_yaml(drive) -> None:
+    async with drive("plain_yaml") as agent:
+        assert isinstance(agent.conditions, AgentConditions), agent.conditions
+        assert agent.conditions.models == ("gemini-2.5-flash",)
+
+
+@pytest.mark.parametrize("folder", ["family/cousin", "dotted.v2"])
+async def test_folders_adk_web_cannot_import(drive, folders: Path, folder: str) -> None:
+    async with drive(folders / folder) as agent:
+        assert isinstance(agent.conditions, AgentConditions), agent.conditions
+
+
+@pytest.mark.parametrize(
+    ("folder", "message", "trace"),
+    [
+        ("broken_syntax", "SyntaxError: '(' was never closed (agent.py, line 1)", "root_agent = Agent("),
+        ("missing_import", "ModuleNotFoundError: No module named 'a_package_nobody_has'", "agent.py"),
+        ("leaves_early", "sys.exit(2) was called", "sys.exit(2)"),
+        ("no_agent", "there is an agent named `my_agent`: call it `root_agent`", ""),
+        ("misnamed", "`root_agent` is a str", ""),
+    ],
+)
+async def test_folders_that_do_not_load(drive, folder: str, message: str, trace: str) -> None:
+    async with drive(folder) as agent:
+        found = agent.conditions
+        assert isinstance(found, AttemptError)
+        assert found.kind is ErrorKind.IMPORT
+        assert message in found.message
+        assert trace in found.traceback
+        opened = await agent.open()
+        assert isinstance(opened, AttemptError)
+    assert json.dumps(found.model_dump(mode="json"))
+
+
+async def test_a_folder_that_is_not_there(drive, tmp_path: Path) -> None:
+    async with drive(tmp_path / "nowhere") as agent:
+        assert isinstance(agent.conditions, AttemptError)
+        assert agent.conditions.kind is ErrorKind.ENVIRONMENT
+        assert "does not exist" in agent.conditions.message
+
+
+async def test_stop_without_start_ends_what_was_prepared(drive_with, adk213_python: Path, folders: Path, tmp_path: Path) -> None:
+    from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
+
+    driver = AdkAgent(
+        AdkAgentOptions("wild", folders / "wild", folders, tmp_path / "log", tmp_path / "cache", adk213_python)
+    )
+    driver.prepare()
+    await driver.stop()
