@@ -67,7 +67,7 @@ class Bench:
         if calls != self.work.cases * workload.CALLS_PER_CASE:
             raise CommandFailed(f"{name}: {calls} model calls for {self.work.cases} cases\n{taken.output}")
         self.rounds.setdefault(name, []).append(taken)
-        print(f"  {name}: {taken.seconds:.2f} s", file=sys.stderr, flush=True)
+        print(f"  {name}: {taken.seconds:.2f} s, processor {taken.cpu_seconds:.2f} s", file=sys.stderr, flush=True)
 
     def median(self, name: str) -> float:
         """Median seconds of a command."""
@@ -108,6 +108,7 @@ def compare(rounds: int, cases: int) -> dict[str, Any]:
 
 def _report(bench: Bench, rounds: int) -> dict[str, Any]:
     calls = bench.work.cases * workload.CALLS_PER_CASE
+    processor = {name: measure.median([taken.cpu_seconds for taken in of]) for name, of in bench.rounds.items()}
     waiting = max(workload.CALLS_PER_CASE * LATENCY, calls * LATENCY / CONCURRENCY)
     ours = bench.median("agent-eval run")
     limit = bench.median("agent-eval run, latency 0") + waiting
@@ -119,6 +120,7 @@ def _report(bench: Bench, rounds: int) -> dict[str, Any]:
         "rounds": rounds,
         "seconds": {name: [round(taken.seconds, 3) for taken in of] for name, of in bench.rounds.items()},
         "median": {name: round(bench.median(name), 3) for name in bench.rounds},
+        "cpu_seconds": {name: round(seconds, 3) for name, seconds in processor.items()},
         "peak_mb": {name: round(max(taken.peak_mb for taken in of), 1) for name, of in bench.rounds.items()},
         "waiting": waiting,
         "limit": round(limit, 3),
@@ -133,7 +135,8 @@ def _show(report: dict[str, Any]) -> None:
     print(f"{report['rounds']} rounds, the commands alternating:")
     for name, seconds in report["median"].items():
         spread = f"{min(report['seconds'][name]):.2f} to {max(report['seconds'][name]):.2f}"
-        print(f"  {name:<26} {seconds:6.2f} s   ({spread}; largest process {report['peak_mb'][name]:.0f} MB)")
+        used = f"processor {report['cpu_seconds'][name]:.2f} s, largest process {report['peak_mb'][name]:.0f} MB"
+        print(f"  {name:<26} {seconds:6.2f} s   ({spread}; {used})")
     print(f"  times faster than adk eval {report['times_faster']:6.2f}     (target: at least {FASTER})")
     print(f"  over the limit of {report['limit']:.2f} s   {report['over_limit']:6.2f}     ", end="")
     print(f"(target: at most {OVER_LIMIT}; {report['waiting']:.2f} s of it waiting for the model)")

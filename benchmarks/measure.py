@@ -12,12 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+MARK = "\nused: "
+
 
 @dataclass(frozen=True)
 class Taken:
-    """Wall-clock seconds; peak resident megabytes of the largest process of the command; exit code and output."""
+    """Wall-clock seconds; processor seconds of all processes; peak megabytes of the largest; exit code; output."""
 
     seconds: float
+    cpu_seconds: float
     peak_mb: float
     exit_code: int
     output: str
@@ -42,8 +45,9 @@ def run(argv: Sequence[str], cwd: Path, environ: Mapping[str, str] | None = None
         text=True,
     )
     seconds = time.perf_counter() - started
-    output, _, peak = process.stdout.rpartition("\npeak_kb=")
-    return Taken(seconds, int(peak) / 1024, process.returncode, output)
+    output, _, used = process.stdout.rpartition(MARK)
+    cpu_seconds, peak_kb = used.split()
+    return Taken(seconds, float(cpu_seconds), int(peak_kb) / 1024, process.returncode, output)
 
 
 def median(values: Sequence[float]) -> float:
@@ -52,9 +56,10 @@ def median(values: Sequence[float]) -> float:
 
 
 def _child() -> int:
-    """Run the command given and print its peak, which getrusage has only for all children ever waited for."""
+    """Run the command given and print what it used, which getrusage has only for all children ever waited for."""
     code = subprocess.call(sys.argv[1:])
-    print(f"\npeak_kb={resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss}", flush=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{MARK}{used.ru_utime + used.ru_stime:.3f} {used.ru_maxrss}", flush=True)
     return code
 
 

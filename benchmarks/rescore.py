@@ -59,11 +59,13 @@ def report(sizes: Sequence[int], rounds: int) -> dict[str, Any]:
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 one = rescore(Path(folder), size)
             taken[size].append(one)
-            print(f"  round {number + 1}, {size} cases: {one.seconds:.2f} s", file=sys.stderr, flush=True)
+            used = f"{one.seconds:.2f} s, processor {one.cpu_seconds:.2f} s"
+            print(f"  round {number + 1}, {size} cases: {used}", file=sys.stderr, flush=True)
     seconds = {size: measure.median([one.seconds for one in of]) for size, of in taken.items()}
     return {
         "rounds": rounds,
         "seconds": {size: round(value, 3) for size, value in seconds.items()},
+        "cpu_seconds": {size: round(measure.median([t.cpu_seconds for t in of]), 3) for size, of in taken.items()},
         "peak_mb": {size: round(max(one.peak_mb for one in of), 1) for size, of in taken.items()},
         "growth": round(growth(seconds), 3),
         "targets": {"seconds": SECONDS, "peak_mb": MEGABYTES, "growth": GROWTH},
@@ -80,7 +82,8 @@ def growth(seconds: dict[int, float]) -> float:
 def _show(found: dict[str, Any]) -> None:
     print(f"rescoring recorded cases (two turns, one tool call), medians of {found['rounds']} rounds:")
     for size, seconds in found["seconds"].items():
-        print(f"  {size:>6} cases {seconds:7.2f} s   peak {found['peak_mb'][size]:6.1f} MB")
+        used = f"processor {found['cpu_seconds'][size]:.2f} s, peak {found['peak_mb'][size]:.0f} MB"
+        print(f"  {size:>6} cases {seconds:7.2f} s   ({used})")
     print(
         f"  growth {found['growth']:.2f}: one more case among many over one more among few (target: at most {GROWTH})"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,7 +65,9 @@ class GeminiServer:
             body=json.loads(request.body),
         )
         if len(self.seen.requests) < KEEP:
-            self.seen.requests.append({"path": asked.path, "headers": asked.headers, "body": asked.body})
+            self.seen.requests.append(
+                {"at": time.time(), "path": asked.path, "headers": asked.headers, "body": asked.body}
+            )
         self.seen.now += 1
         self.seen.most_at_once = max(self.seen.most_at_once, self.seen.now)
         try:
