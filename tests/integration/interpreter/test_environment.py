@@ -1,0 +1,173 @@
+"""Which interpreter an agent gets: real virtual environments, real uv, packages from a folder instead of a network."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.interpreter.build import uv_binary
+from agent_eval_action.interpreter.environment import Search, choose
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    """A folder of packages with a google-adk that is only big enough to be found."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    wheel(folder, "google-adk", "9.9.0", {"google/adk/__init__.py": ""})
+    wheel(folder, "greeter", "1.0", {"greeter.py": ""})
+    return folder
+
+
+def wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> None:
+    plain = name.replace("-", "_")
+    info = f"{plain}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{plain}-{version}-py3-none-any.whl", "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository" / "team" / "agent"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def search(tmp_path: Path, agent: Path, wheels: Path):
+    def make(python: Path | None = None, **environ: str) -> Search:
+        offline = {"UV_FIND_LINKS": str(wheels), "UV_NO_INDEX": "1", "UV_PYTHON": sys.executable, "UV_OFFLINE": "1"}
+        inherited = {name: os.environ[name] for name in ("PATH", "HOME")}
+        own_cache = {"UV_CACHE_DIR": str(tmp_path / "uv-cache"), "UV_PYTHON_DOWNLOADS": "never"}
+        environ = {**inherited, **own_cache, **offline, **environ}
+        return Search(agent, tmp_path / "repository", tmp_path / "cache", environ, python)
+
+    return make
+
+
+def venv(place: Path, wheels: Path, *packages: str) -> Path:
+    uv = uv_binary(os.environ)
+    subprocess.run([uv, "venv", "-q", "--python", sys.executable, place / ".venv"], check=True)
+    if packages:
+        command = [uv, "pip", "install", "-q", "--no-index", "--find-links", wheels, *packages]
+        subprocess.run([*command, "--python", place / ".venv" / "bin" / "python"], check=True)
+    return place / ".venv"
+
+
+def test_the_configured_interpreter(search, wheels: Path, tmp_path: Path) -> None:
+    made = venv(tmp_path / "elsewhere", wheels, "google-adk")
+    for python in (made, made / "bin" / "python"):
+        found = choose(search(python))
+        assert found.python == made / "bin" / "python"
+        assert found.how == f"configured: {python}"
+    with pytest.raises(AgentEnvironmentError, match="google-adk is not installed in it"):
+        choose(search(Path(sys.executable).resolve()))
+    with pytest.raises(AgentEnvironmentError, match="there is no interpreter at"):
+        choose(search(tmp_path / "nothing"))
+
+
+def test_the_nearest_venv_that_works(search, agent: Path, wheels: Path) -> None:
+    outer = venv(agent.parents[1], wheels, "google-adk")
+    venv(agent.parent, wheels)
+    broken = agent / ".venv" / "bin"
+    broken.mkdir(parents=True)
+    (broken / "python").symlink_to("/opt/hostedtoolcache/Python/3.12.1/x64/bin/python")
+    found = choose(search())
+    assert found.python == outer / "bin" / "python"
+    assert found.how == (
+        "found .venv; "
+        "team/agent/.venv was passed over: its interpreter is missing (was it made on another machine?); "
+        "team/.venv was passed over: google-adk is not installed in it"
+    )
+
+
+def test_no_venv_of_the_workspaces_neighbours(search, agent: Path, tmp_path: Path, wheels: Path) -> None:
+    venv(tmp_path, wheels, "google-adk")
+    with pytest.raises(AgentEnvironmentError, match="no Python environment with google-adk for the agent team/agent"):
+        choose(search())
+
+
+def test_built_from_requirements_once(search, agent: Path, tmp_path: Path) -> None:
+    (agent.parent / "more.txt").write_text("greeter\n")
+    (agent.parent / "requirements.txt").write_text("google-adk\n-r more.txt\n")
+    with ThreadPoolExecutor(2) as pool:
+        racing = list(pool.map(choose, [search(), search()]))
+    assert racing[0].python == racing[1].python
+    assert any(found.how.startswith("built by uv from team/requirements.txt (") for found in racing)
+    assert [place.name for place in (tmp_path / "cache").iterdir()] == [racing[0].python.parents[1].name]
+    script = "import greeter, google.adk, sys; print(sys.prefix)"
+    said = subprocess.run([racing[0].python, "-c", script], check=True, capture_output=True, text=True).stdout
+    assert Path(said.strip()) == racing[0].python.parents[1]
+    assert choose(search()).how.startswith("cached by uv from team/requirements.txt (")
+    (agent.parent / "more.txt").write_text("greeter==1.0\n")
+    assert choose(search()).python != racing[0].python
+
+
+def test_built_from_pyproject_and_from_its_lock(search, agent: Path) -> None:
+    (agent / "pyproject.toml").write_text(
+        '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["google-adk", "greeter"]\n'
+    )
+    assert "from team/agent/pyproject.toml" in choose(search()).how
+    env = dict(search().environ)
+    subprocess.run([uv_binary(env), "lock", "-q"], check=True, cwd=agent, env=env)
+    found = choose(search())
+    assert "built by uv from team/agent/uv.lock" in found.how
+    assert not (agent / ".venv").exists()
+    subprocess.run([found.python, "-c", "import greeter"], check=True)
+
+
+def test_pips_settings_stand_for_uvs(search, agent: Path, wheels: Path) -> None:
+    (agent / "requirements.txt").write_text("google-adk\n")
+    where = search(PIP_FIND_LINKS=str(wheels))
+    environ = {name: value for name, value in where.environ.items() if name != "UV_FIND_LINKS"}
+    assert choose(Search(where.folder, where.workspace, where.cache_dir, environ)).how.startswith("built by uv")
+
+
+def test_a_package_nobody_has_is_named(search, agent: Path, tmp_path: Path) -> None:
+    (agent / "requirements.txt").write_text("google-adk\nno-such-package-anywhere==3\n")
+    with pytest.raises(AgentEnvironmentError) as caught:
+        choose(search())
+    assert "package no-such-package-anywhere failed" in caught.value.message
+    assert "requirements.txt" in caught.value.message
+    assert "no-such-package-anywhere" in (caught.value.hint or "")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_lock_without_google_adk(search, agent: Path) -> None:
+    (agent / "requirements.txt").write_text("greeter\n")
+    with pytest.raises(AgentEnvironmentError, match="google-adk is not installed in it"):
+        choose(search())
+
+
+def test_a_build_can_be_given_up(search, agent: Path, tmp_path: Path) -> None:
+    """A source package whose build never ends."""
+    source = tmp_path / "endless"
+    source.mkdir()
+    (source / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "endless"\nbackend-path = ["."]\n'
+        '[project]\nname = "endless"\nversion = "1"\ndynamic = ["dependencies"]\n'
+    )
+    (source / "endless.py").write_text("import time\nopen('begun', 'w').close()\ntime.sleep(600)\n")
+    (agent / "requirements.txt").write_text(str(source) + "\n")
+    where = search()
+    threading.Thread(target=_give_up_when_begun, args=(source / "begun", where.given_up), daemon=True).start()
+    with pytest.raises(AgentEnvironmentError, match="uv could not build"):
+        choose(where)
+
+
+def _give_up_when_begun(begun: Path, given_up: threading.Event) -> None:
+    while not begun.exists():
+        given_up.wait(0.05)
+    given_up.set()
