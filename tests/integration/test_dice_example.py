@@ -124,6 +124,7 @@ def test_its_files_are_valid(dice: Path) -> None:
     workflow = dice / ".github" / "workflows" / "agent-eval.yml"
     for argv in (
         ["agent-eval", "validate"],
+        ["check-jsonschema", "--schemafile", ROOT / "schema" / "agent-eval.schema.json", "agent-eval.yaml"],
         ["check-jsonschema", "--builtin-schema", "vendor.github-workflows", workflow],
         ["zizmor", "--offline", "--no-progress", "--pedantic", workflow],
     ):
