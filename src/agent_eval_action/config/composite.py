@@ -113,10 +113,7 @@ def _env(value: Any, where: Where) -> dict[str, str | None]:
     if isinstance(value, Mapping):
         entries = [(name, setting, name) for name, setting in value.items()]
     else:
-        # A comma may be part of a value, so text with NAME=VALUE in it is one entry per line only.
-        plain = where.text and isinstance(value, str) and "=" in value
-        items = [line.strip() for line in value.splitlines() if line.strip()] if plain else items_of(value, where)
-        entries = [(*_name_and_value(item), index) for index, item in enumerate(items)]
+        entries = [(*_name_and_value(item), index) for index, item in enumerate(_env_items(value, where))]
     for name, setting, at in entries:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             flaws.append(Flaw("is not the name of an environment variable", name, (at,)))
@@ -127,6 +124,16 @@ def _env(value: Any, where: Where) -> dict[str, str | None]:
     if flaws:
         raise Refused(*flaws)
     return pairs
+
+
+def _env_items(value: Any, where: Where) -> list[Any]:
+    """Names and assignments; a comma may be part of a value, so an assignment in text has its line to itself."""
+    if not where.text:
+        return items_of(value, where)
+    lines = [
+        line for text in (value if isinstance(value, tuple | list) else [value]) for line in str(text).splitlines()
+    ]
+    return [item for line in lines for item in ([line.strip()] if "=" in line else items_of(line, where)) if item]
 
 
 def _name_and_value(item: Any) -> tuple[Any, str | None]:

@@ -69,14 +69,16 @@ def test_an_interpreters_link_is_not_followed(tmp_path):
         ({"A": None, "B": "x,y=z"}, where()),
         ("A\nB=x,y=z\n", where(text=True)),
         (("A", "B=x,y=z"), where(text=True)),
+        (("A,A", "\nB=x,y=z"), where(text=True)),
     ],
 )
 def test_environment_names_pass_and_values_are_set(value, at):
     assert ENV.read(value, at) == {"A": None, "B": "x,y=z"}
 
 
-def test_names_alone_may_be_separated_by_commas():
+def test_names_alone_may_be_separated_by_commas_and_an_assignment_holds_them():
     assert ENV.read("A, B", where(text=True)) == {"A": None, "B": None}
+    assert ENV.read("B=x, y", where(text=True)) == {"B": "x, y"}
 
 
 def test_wrong_names_are_refused_and_values_never_shown():
