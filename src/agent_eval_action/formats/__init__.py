@@ -12,7 +12,7 @@ from typing import Any, Final
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats.adk import ADK
 from agent_eval_action.formats.adk_legacy import ADK_LEGACY
-from agent_eval_action.formats.base import Findings, Format, LoadedEvalFile, Reading
+from agent_eval_action.formats.base import Findings, Format, LoadedEvalFile, Reading, in_file_order
 from agent_eval_action.formats.digest import case_digest
 from agent_eval_action.formats.foreign import recognise_foreign
 from agent_eval_action.formats.selector import Selector, match_cases, parse_selector, select_cases
@@ -61,7 +61,8 @@ def _load(path: Path, workspace: Path, session_file: Path | None) -> LoadedEvalF
         raise AssertionError(f"{chosen.name} gave neither a set nor an error")
     if not eval_set.eval_cases:
         findings.warn((), "this eval set holds no cases: nothing to measure")
-    return LoadedEvalFile(eval_set.from_path(path), chosen.name, (*findings.warnings, *session_warnings))
+    warnings = (*sorted(findings.warnings, key=in_file_order), *session_warnings)
+    return LoadedEvalFile(eval_set.from_path(path), chosen.name, warnings)
 
 
 @contextmanager

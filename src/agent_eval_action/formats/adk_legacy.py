@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from agent_eval_action.formats.adk_structure import check_ids, warn_misspelt
 from agent_eval_action.formats.base import Findings, Format, Reading
+from agent_eval_action.formats.hints import missing_key_hint
 from agent_eval_action.formats.session_file import initial_session
 from agent_eval_action.model.evalset import (
     Content,
@@ -22,7 +23,7 @@ from agent_eval_action.model.evalset import (
     Part,
     SessionInput,
 )
-from agent_eval_action.source import JsonPath, did_you_mean, shorten
+from agent_eval_action.source import JsonPath, shorten
 
 _TURN_KEYS: Final = ("query", "expected_tool_use", "expected_intermediate_agent_responses", "reference")
 _CASE_KEYS: Final = ("name", "data", "initial_session")
@@ -69,7 +70,7 @@ def _case(item: JsonObject, at: JsonPath, reading: Reading) -> EvalCase | None:
         findings.error((*at, "name"), "must be a string", value="null")
     data = item.get("data") or []
     if "data" not in item:
-        findings.error(at, "`data` is missing", hint=did_you_mean("data", item))
+        findings.error(at, "`data` is missing", hint=missing_key_hint("data", item))
     elif not isinstance(data, list):
         findings.error((*at, "data"), "must be a list of turns", value=shorten(data))
         data = []
@@ -137,7 +138,7 @@ def _take(value: JsonObject, key: str, kind: type, at: JsonPath, findings: Findi
     """A value of the kind, or None where it is null or wrong; empty stands for empty, whatever its kind."""
     if key not in value:
         if required:
-            findings.error(at, f"`{key}` is missing", hint=did_you_mean(key, value))
+            findings.error(at, f"`{key}` is missing", hint=missing_key_hint(key, value))
         return None
     item = value[key]
     if item is None or isinstance(item, kind):

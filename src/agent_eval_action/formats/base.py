@@ -42,11 +42,12 @@ class Findings:
         """All errors of the file at once, in file order."""
         if not self.errors:
             return
-        self.errors.sort(key=lambda problem: (problem.line or 0, problem.json_path or ""))
+        self.errors.sort(key=in_file_order)
         count = len(self.errors) + self.unshown
         more = f"and {self.unshown} more problems in this file" if self.unshown else None
         things = "problem" if count == 1 else "problems"
-        raise EvalFileError(f"{self.source.path} is refused: {count} {things}", more, tuple(self.errors))
+        where = Problem(self.source.path, "").where
+        raise EvalFileError(f"{where} is refused: {count} {things}", more, tuple(self.errors))
 
     def _as_written(self, json_path: JsonPath) -> JsonPath:
         """The path with each key as the file spells it (readers rename camelCase keys)."""
@@ -58,6 +59,11 @@ class Findings:
             else:
                 written = (*written, step)
         return written
+
+
+def in_file_order(problem: Problem) -> tuple[int, str]:
+    """Sort key of problems."""
+    return problem.line or 0, problem.json_path or ""
 
 
 @dataclass(frozen=True)

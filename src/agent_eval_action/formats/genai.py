@@ -35,15 +35,15 @@ _WORDS = {
 
 
 def check_genai(value: Any, kind: str, at: JsonPath, findings: Findings) -> bool:
-    """Report what google-genai refuses below ``value`` and our models would not; rename camelCase keys in place.
+    """Report what google-genai refuses below ``value`` and our models would not.
 
-    Returns whether anything was renamed.
+    In place, null becomes absent and camelCase snake_case; returns whether ``value`` was changed.
     """
     if not isinstance(value, dict) or (value.keys() <= _PLAIN_PART and kind == "Part"):
         return False
     known = SPELLINGS[kind]
     ours = _OURS.get(kind, _NONE)
-    renamed = False
+    changed = False
     for key in list(value):
         field = known.get(key)
         if field is None:
@@ -53,13 +53,17 @@ def check_genai(value: Any, kind: str, at: JsonPath, findings: Findings) -> bool
             findings.error((*at, key), f"is given twice, as `{key}` and `{field}`")
             continue
         item = value[key]
+        if item is None and field not in ours:
+            del value[key]  # ADK writes every absent field as null
+            changed = True
+            continue
         if key != field:
             del value[key]
             value[field] = item
-            renamed = True
+            changed = True
         if item is not None:
-            renamed |= _check(item, FIELDS[kind][field], (*at, field), findings, checked=field in ours)
-    return renamed
+            changed |= _check(item, FIELDS[kind][field], (*at, field), findings, checked=field in ours)
+    return changed
 
 
 def _unknown(value: dict[str, Any], key: str, kind: str, at: JsonPath, findings: Findings) -> None:

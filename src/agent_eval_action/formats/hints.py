@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from agent_eval_action.source import did_you_mean
+from agent_eval_action.source import closest, did_you_mean
 
 _PARTS = 'write `"parts": [{"text": "..."}]`'
 
@@ -22,6 +22,12 @@ KNOWN_CONFUSIONS: Final[dict[str, str]] = {
     "text": _PARTS,
     "tools": 'write `"intermediate_data": {"tool_uses": [{"name": ..., "args": ...}]}`',
 }
+
+
+def missing_key_hint(key: str, present: Iterable[str]) -> str | None:
+    """For a missing key: the one beside it that looks like it."""
+    found = closest(key, present)
+    return f"is it meant by `{found}`?" if found else None
 
 
 def unknown_key_hint(key: str, known: Iterable[str]) -> str | None:

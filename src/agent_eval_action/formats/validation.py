@@ -10,10 +10,10 @@ from pydantic.alias_generators import to_camel, to_snake
 from pydantic_core import ErrorDetails
 
 from agent_eval_action.formats.base import Findings
-from agent_eval_action.formats.hints import unknown_key_hint
+from agent_eval_action.formats.hints import missing_key_hint, unknown_key_hint
 from agent_eval_action.model import evalset as m
 from agent_eval_action.model.persona import Persona, PersonaBehavior
-from agent_eval_action.source import JsonPath, did_you_mean, shorten
+from agent_eval_action.source import JsonPath, shorten
 
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -87,27 +87,21 @@ def _report(error: ErrorDetails, value: Any, findings: Findings) -> None:
     kind, key = error["type"], str(error["loc"][-1] if error["loc"] else "")
     holder = at[:-1] if kind == "extra_forbidden" else at
     known = [name for model in owner(holder) for name in model.model_fields]
-    if kind == "missing":
+    if kind in {"too_long", "too_short"} or (kind == "missing" and key.isdigit()):
+        findings.error(at, "must be a pair: [author, [part, ...]]", value=shorten(_value_at(value, at)))
+    elif kind == "missing":
         name = to_snake(key)
         strangers = _strangers(_value_at(value, at), known)
-        findings.error(at, f"`{name}` is missing", hint=did_you_mean_present(name, strangers))
+        findings.error(at, f"`{name}` is missing", hint=missing_key_hint(name, strangers))
     elif kind == "extra_forbidden":
         twice = to_snake(key) in known
         message = f"is given twice, as `{to_camel(key)}` and `{to_snake(key)}`" if twice else f"unknown key `{key}`"
         findings.error(at, message, value=shorten(error["input"]), hint=None if twice else unknown_key_hint(key, known))
-    elif kind in {"too_long", "too_short", "missing_argument"}:
-        findings.error(at, "must be a pair: [author, [part, ...]]", value=shorten(error["input"]))
     elif kind in _WANTED:
         findings.error(at, f"must be {_WANTED[kind]}", value=shorten(error["input"]))
     else:
         message = error["msg"].replace("Input should be", "must be")
         findings.error(at, message[:1].lower() + message[1:], value=shorten(error["input"]))
-
-
-def did_you_mean_present(name: str, strangers: list[str]) -> str | None:
-    """For a missing key: the unknown one beside it that looks like it."""
-    hint = did_you_mean(name, strangers)
-    return hint.replace("did you mean", "is it meant by") if hint else None
 
 
 def place(value: Any, loc: tuple[int | str, ...]) -> JsonPath:

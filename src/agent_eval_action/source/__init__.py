@@ -45,7 +45,7 @@ class Source:
         try:
             text = decode(path, read_bytes(path, workspace, MAX_YAML_BYTES if is_yaml else MAX_JSON_BYTES))
         except Unreadable as unreadable:
-            raise error(f"{path} cannot be read", problems=(unreadable.problem,)) from None
+            raise error(f"{_shown(path)} cannot be read", problems=(unreadable.problem,)) from None
         return cls.parse(text, path=path, error=error)
 
     @classmethod
@@ -57,7 +57,7 @@ class Source:
                 return cls(path, text, value, _lines=yaml_lines)
             value, warnings = parse_json(path, text)
         except Unreadable as unreadable:
-            raise error(f"{path} cannot be read", problems=(unreadable.problem,)) from None
+            raise error(f"{_shown(path)} cannot be read", problems=(unreadable.problem,)) from None
         return cls(path, text, value, tuple(warnings), JsonLines(text))
 
     def line(self, json_path: JsonPath) -> int | None:
@@ -80,6 +80,10 @@ class Source:
             path=self.path,
             message=message,
             line=self.nearest_line(json_path),
-            json_path=json_path_text(json_path),
+            json_path=json_path_text(json_path) if json_path else None,
             **fields,
         )
+
+
+def _shown(path: Path) -> str:
+    return Problem(path, "").where

@@ -31,8 +31,9 @@ class _Loader(yaml.SafeLoader):
 
 def parse_yaml(path: Path, text: str) -> tuple[Any, YamlLines]:
     """The value and where everything in it stands."""
-    loader = _Loader(text)
+    loader: _Loader | None = None
     try:
+        loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
             raise Unreadable(path, "is empty")
@@ -46,7 +47,8 @@ def parse_yaml(path: Path, text: str) -> tuple[Any, YamlLines]:
     except RecursionError:
         raise Unreadable(path, "is nested too deeply") from None
     finally:
-        loader.dispose()
+        if loader:
+            loader.dispose()
 
 
 class _Builder:
