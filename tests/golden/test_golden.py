@@ -39,15 +39,6 @@ def test_a_scenario_renders_as_it_did(scenario: str, name: str, update: bool) ->
     assert text == kept.read_bytes().decode(), "look at the difference; if it is meant: pytest --update-golden"
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_scenario_is_written_as_it_was(scenario: str, update: bool) -> None:
-    kept = HERE / scenario / "results.json"
-    text = "".join(results_json.dump(results_json.read(kept)))
-    if update:
-        kept.write_text(text, encoding="utf-8", newline="\n")
-    assert text == kept.read_bytes().decode()
-
-
 def test_the_published_schema_is_kept_up_to_date(update: bool) -> None:
     text = json.dumps(results_json.schema(), indent=2) + "\n"
     if update:

@@ -38,6 +38,9 @@ class Group(enum.IntEnum):
     SAME = 9
 
 
+_UNTOLD = frozenset({Group.REMOVED, Group.SAME})
+
+
 @dataclass(frozen=True, slots=True)
 class CaseView:
     """One case of either side. ``result`` and ``owner`` are None for a case this run does not have.
@@ -73,9 +76,9 @@ def views(result: RunResult, decision: Decision) -> list[CaseView]:
     def add(key: CaseKey, case: CaseResult | None, owner: SetResult | None) -> None:
         mine = pairs.pop(key, [])
         group = _group(mine, blocked) if case is not None else Group.REMOVED
-        reasons = [pair for pair in mine if _tells(pair, group, blocked)]
-        reasons.sort(key=lambda pair: (not pair.blocking, -_fall(pair)))
-        rest = [pair for pair in mine if pair not in reasons]
+        told = [(_tells(pair, group, blocked), pair) for pair in mine]
+        reasons = sorted((p for tells, p in told if tells), key=lambda pair: (not pair.blocking, -_fall(pair)))
+        rest = [pair for tells, pair in told if not tells]
         where = f"{key.agent} / {key.eval_set}" if several else ""
         ordered = (*reasons, *rest)
         found.append(CaseView(key, group, ordered, case, owner, turns.get(key, ()), len(reasons), where))
@@ -160,7 +163,7 @@ def _group(pairs: list[PairChange], blocked: frozenset[str]) -> Group:
 
 def _tells(pair: PairChange, group: Group, blocked: frozenset[str]) -> bool:
     """Whether the pair is a reason for the case to be in its group."""
-    return group not in {Group.REMOVED, Group.SAME} and _group([pair], blocked) is group
+    return group not in _UNTOLD and _group([pair], blocked) is group
 
 
 def _fall(pair: PairChange) -> float:

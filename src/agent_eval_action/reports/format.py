@@ -113,8 +113,11 @@ def duration(seconds: float) -> str:
 def limits(criterion: str, goal: str, threshold: float | None, limit: str = "") -> str:
     """What a criterion has to keep: ``≥ 0.8, max drop 0.05``."""
     sign = "≤" if goal == "minimize" else "≥"
-    shown = f"{threshold:g}" if unit_of(criterion) == "score" else number(threshold, criterion)
-    parts = [f"{sign} {shown}"] if threshold is not None else []
+    parts = []
+    if threshold is not None:
+        parts.append(
+            f"{sign} {threshold:g}" if unit_of(criterion) == "score" else f"{sign} {number(threshold, criterion)}"
+        )
     return ", ".join([*parts, limit] if limit else parts) or NONE
 
 

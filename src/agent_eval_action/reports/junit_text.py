@@ -12,6 +12,7 @@ from agent_eval_action.reports.turn_diff import turn_diffs
 
 LIMIT = 8_000
 _ANSWER = 600
+_HEAD = 1_000
 
 
 def failure(view: CaseView, pair: PairChange) -> tuple[str, str]:
@@ -32,11 +33,11 @@ def error(view: CaseView, pair: PairChange) -> tuple[str, str, str]:
     attempt = failed_attempt(view.result, pair.criterion) if view.result else None
     if attempt is None:
         return pair.reason or f"{pair.criterion} has no score", str(view.key), "unmeasured"
-    where = f"{view.key}, repeat {attempt.repeat + 1}"
+    where = f"{str(view.key)[:_HEAD]}, repeat {attempt.repeat + 1}"
     if attempt.error is not None:
         head = error_line(attempt.error)
-        trace = attempt.error.traceback[-LIMIT:]
-        return head, f"{where}\n{head}\n{trace}".rstrip(), str(attempt.error.kind)
+        trace = attempt.error.traceback[-LIMIT // 2 :]  # its last lines say what broke
+        return head, f"{where}\n{head[:_HEAD]}\n{trace}".rstrip(), str(attempt.error.kind)
     score = score_of(attempt, pair.criterion)
     reason = score.reason if score else "the criterion gave no score"
     return pair.reason or reason, f"{where}\n{reason}", "scoring"

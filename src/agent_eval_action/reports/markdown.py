@@ -51,7 +51,7 @@ def markdown(report: ReportInput, budget: int | None = None) -> str:
     if left > _REMARK:
         body = _body(cases, in_order, decision, left)
         return _joined([*around[:-1], *body, around[-1]])
-    remark = f"_No case is shown here for length: {_ELSEWHERE}._"
+    remark = f"No case is shown here for length: {_ELSEWHERE}."
     for parts in ([*top, table, remark], [*top, remark], top, [report.marker, verdict]):
         if _size(parts) <= room:
             return _joined(parts)
@@ -99,7 +99,7 @@ def _detail(view: CaseView, members: int) -> str:
 
 def _left_out(dropped: Counter[Group]) -> str:
     said = ", ".join(f"{fmt.count(dropped[group])} {head.LABELS[group]}" for group in head.ICONS if dropped[group])
-    return f"_Not shown here for length: {said} ({_ELSEWHERE})._"
+    return f"Not shown here for length: {said} ({_ELSEWHERE})."
 
 
 def _size(parts: Sequence[str]) -> int:

@@ -40,6 +40,8 @@ def turn_diffs(
     found = []
     for index in range(max(len(expected), len(actual))):
         want, then, now = _at(expected, index), _at(baseline, index), _at(actual, index)
+        if want is None and expected:  # a turn that nobody expected
+            want = TurnBrief()
         hunks = (*_call_hunks(want if calls_expected else None, want, then, now), *_answer_hunks(want, now))
         user = next((turn.user for turn in (want, now, then) if turn and turn.user), "")
         if hunks:
