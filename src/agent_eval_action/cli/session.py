@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agent_eval_action import api
 from agent_eval_action.cli.progress import Display, LiveDisplay, PlainDisplay
 from agent_eval_action.config.settings import Resolved, resolve
+from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ExitCode
 from agent_eval_action.model.decision import Outcome
 from agent_eval_action.model.result import RunResult, RunStatus
@@ -41,7 +42,9 @@ def console() -> Console:
 
 def settings_for(flags: Mapping[str, Any]) -> Resolved:
     """Settings of this invocation."""
-    return resolve(flags=flags, environ=os.environ, cwd=Path.cwd())
+    resolved = resolve(flags=flags, environ=os.environ, cwd=Path.cwd())
+    resolved.refuse_unknown_rules(CRITERIA)
+    return resolved
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,11 @@ from agent_eval_action.config.file import file_layer
 from agent_eval_action.config.layers import Given, Layer, flag_layer, input_layer
 from agent_eval_action.config.options import OPTIONS
 from agent_eval_action.config.policy import FailOn, Policy
+from agent_eval_action.config.values import Where
 from agent_eval_action.config.workspace import config_base, find_config, find_workspace
 from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.model.base import Frozen
+from agent_eval_action.source import did_you_mean
 
 __all__ = ["AgentDefaults", "AgentSettings", "Resolved", "Settings", "resolve"]
 
@@ -52,14 +54,28 @@ class Settings(Frozen):
 class Resolved:
     """Settings, what to say about them, and where each given one came from.
 
-    ``origins`` has an entry for every option somebody gave (``fail_on`` → ``INPUT_FAIL-ON``,
-    ``repeats`` → ``agent-eval.yaml:4``, ``max_drop`` → ``--max-drop``); the rest are defaults.
+    ``origins`` has an entry for every option somebody gave (its label is like ``INPUT_FAIL-ON``,
+    ``agent-eval.yaml:4`` or ``--max-drop``); the rest are defaults.
     """
 
     settings: Settings
     notes: tuple[str, ...] = ()
     warnings: tuple[Problem, ...] = ()
-    origins: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, Where] = field(default_factory=dict)
+
+    def refuse_unknown_rules(self, known: Collection[str]) -> None:
+        """Raise ConfigError when ``gate.criteria`` names a criterion there is none of: its rules would hold nobody.
+
+        ``known`` are the names of all criteria, which are a layer above.
+        """
+        where = self.origins.get("gate_criteria")
+        problems = [
+            where.problem(f"gate.criteria: there is no criterion {name}", hint=did_you_mean(name, known))
+            for name in self.settings.policy.criteria
+            if where and name not in known
+        ]
+        if problems:
+            raise ConfigError("the configuration cannot be used", problems=tuple(problems))
 
 
 def resolve(*, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) -> Resolved:
@@ -90,7 +106,7 @@ def resolve(*, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) 
         policy=_policy(given, (file, inputs, typed)),
         **_plain_values(given, workspace),
     )
-    origins = {name: value.where.label for name, value in given.items()}
+    origins = {name: value.where for name, value in given.items()}
     note = f"configuration: {config.relative_to(workspace)}" if config and config.is_relative_to(workspace) else None
     notes = (note or (f"configuration: {config}" if config else "no configuration file: defaults"),)
     return Resolved(settings, notes, (*file.warnings, *inputs.warnings), origins)

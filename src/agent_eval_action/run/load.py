@@ -16,6 +16,7 @@ from agent_eval_action.formats import case_digest, load_eval_file, match_cases, 
 from agent_eval_action.model.evalset import EvalSet
 from agent_eval_action.model.result import CriterionInfo
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
+from agent_eval_action.source import JsonPath
 
 _Built = tuple[tuple[Criterion, ...], tuple[CriterionInfo, ...]]
 
@@ -29,7 +30,7 @@ class Loader:
     eval_problems: list[Problem] = field(default_factory=list)
     config_problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
-    _built: dict[Path | tuple[CriterionSpec, ...] | None, _Built | None] = field(default_factory=dict)
+    _built: dict[Path | tuple[tuple[Path | None, JsonPath], ...] | None, _Built | None] = field(default_factory=dict)
 
     def plan(self, found: Discovery, repeats: int) -> Plan:
         """The plan over every discovered set. Raises with all problems of all files."""
@@ -61,19 +62,27 @@ class Loader:
             eval_set = loaded.eval_set
             if found.case_ids:
                 eval_set = select_cases(eval_set, found.case_ids)
-            for pattern in self.patterns:
-                eval_set = match_cases(eval_set, pattern)
+            if self.patterns:
+                eval_set = self._matching(eval_set)
         except EvalFileError as error:
             self.eval_problems.extend(error.problems or (Problem(found.path, error.message, hint=error.hint),))
             return None
         return eval_set
 
+    def _matching(self, eval_set: EvalSet) -> EvalSet:
+        """The cases that any pattern matches."""
+        matched = {case.eval_id for one in self.patterns for case in match_cases(eval_set, one).eval_cases}
+        cases = tuple(case for case in eval_set.eval_cases if case.eval_id in matched)
+        return eval_set.model_copy(update={"eval_cases": cases})
+
     def _criteria(self, found: FoundSet) -> _Built | None:
         """Criteria of a set, built once per file or inline mapping."""
         source = found.agent.criteria if isinstance(found.agent.criteria, tuple) else found.criteria_file
-        if source not in self._built:
-            self._built[source] = self._build(source)
-        return self._built[source]
+        # Entries written in agent-eval.yaml hold dicts; where they stand names them.
+        key = tuple((spec.path, spec.at) for spec in source) if isinstance(source, tuple) else source
+        if key not in self._built:
+            self._built[key] = self._build(source)
+        return self._built[key]
 
     def _build(self, source: Path | tuple[CriterionSpec, ...] | None) -> _Built | None:
         specs: tuple[CriterionSpec, ...]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agent_eval_action.config.options import BY_NAME
 from agent_eval_action.config.policy import CriterionPolicy, Policy
+from agent_eval_action.errors import ConfigError
 
 # Values as YAML has them; as text each is its str().
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -61,7 +62,7 @@ def test_the_last_layer_that_says_something_wins(workspace, file, inputs, flags,
         if expected is None and name in inputs:
             expected = BY_NAME[name].variables[0 if dashed else 1]
         if expected:
-            assert merged.origins[name] == expected
+            assert merged.origins[name].label == expected
         else:
             assert (name in merged.origins) == (name in file)
 
@@ -148,6 +149,18 @@ def test_rules_of_single_criteria_change_rule_by_rule_and_inherit_the_rest(works
 def test_a_flag_also_wins_over_what_single_criteria_inherit(workspace):
     workspace.write("agent-eval.yaml", "gate: {max_drop: 0.1, criteria: {rouge: {mode: advisory}}}\n")
     assert workspace.resolve(max_drop="0.3").settings.policy.criteria["rouge"].max_drop == 0.3
+
+
+def test_rules_of_a_criterion_there_is_none_of_are_refused_where_they_are_written(workspace):
+    workspace.write("agent-eval.yaml", "gate:\n  criteria: {token_usge_v1: {max_rise: 10%}}\n")
+    resolved = workspace.resolve()
+    resolved.refuse_unknown_rules(["token_usge_v1"])
+    with pytest.raises(ConfigError) as caught:
+        resolved.refuse_unknown_rules(["token_usage_v1"])
+    assert str(caught.value.problems[0]) == (
+        f"{workspace.root}/agent-eval.yaml:2: gate.criteria: there is no criterion token_usge_v1"
+        " — did you mean `token_usage_v1`?"
+    )
 
 
 def test_nothing_is_read_from_the_process(workspace, monkeypatch):
