@@ -37,7 +37,7 @@ def test_every_ignore_has_a_reason(word):
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if re.search(word, line)
     ]
-    assert found == []
+    assert not found, "\n".join(found)
 
 
 def test_no_module_is_a_drawer():
