@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from uv import find_uv_bin
+
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.interpreter.launch import upwards
 
@@ -120,10 +122,8 @@ def install_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def uv_binary(environ: Mapping[str, str]) -> str:
-    """uv as installed with us, else from PATH."""
-    with contextlib.suppress(ImportError, FileNotFoundError):
-        from uv import find_uv_bin
-
+    """Uv as installed with us, else from PATH."""
+    with contextlib.suppress(FileNotFoundError):
         return find_uv_bin()
     found = shutil.which("uv", path=environ.get("PATH"))
     if found is None:

@@ -54,7 +54,8 @@ class WorkerClient:
         if self.dead is not None:
             return self.dead
         session = frame["s"]
-        self._waiting[session] = future = self._loop.create_future()
+        future: asyncio.Future[Frame | AttemptError] = self._loop.create_future()
+        self._waiting[session] = future
         self._pipe.send(frame)
         try:
             return await future

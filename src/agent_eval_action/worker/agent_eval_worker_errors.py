@@ -1,17 +1,38 @@
 """Exceptions as values: which kind of failure, one sentence, the last lines of the traceback."""
 
+from __future__ import annotations
+
 import re
 import sys
 import traceback
+from collections.abc import Iterator
+from http import HTTPStatus
 
 from agent_eval_worker_json import whole_text
 
 MAX_MESSAGE = 2_000
 MAX_LINES = 40
 MAX_TEXT = 16_000
+MAX_CHAIN = 50
+ERRORS = range(400, 600)
+SERVER_ERRORS = range(500, 600)
 # Only clients' exceptions are asked for a status: an agent's own exception may have a ``code`` of any meaning.
 CLIENTS = frozenset(
-    "google httpx httpcore litellm openai anthropic aiohttp requests urllib3 grpc botocore mistralai groq".split()
+    {
+        "aiohttp",
+        "anthropic",
+        "botocore",
+        "google",
+        "groq",
+        "grpc",
+        "httpcore",
+        "httpx",
+        "litellm",
+        "mistralai",
+        "openai",
+        "requests",
+        "urllib3",
+    }
 )
 CONNECTION = re.compile(
     r"(Connect|Connection|ReadTimeout|WriteTimeout|PoolTimeout|ReadError|WriteError|ProtocolError|"
@@ -19,64 +40,65 @@ CONNECTION = re.compile(
 )
 
 
-def describe(error):
+def describe(error: BaseException) -> dict[str, str]:
     """An exception as ``{kind, message, traceback}``."""
     kind, status = _kind(error)
     text = _one_line(error)
     if kind == "rate_limited":
         wait = _retry_after(error)
-        text += " (retry after %s)" % wait if wait else ""
+        text += f" (retry after {wait})" if wait else ""
     if status is not None and str(status) not in text:
-        text = "%s: %s" % (status, text)
+        text = f"{status}: {text}"
     return {"kind": kind, "message": whole_text(text[:MAX_MESSAGE]), "traceback": last_lines(error)}
 
 
-def last_lines(error):
+def last_lines(error: BaseException) -> str:
     """The end of the formatted traceback, causes included."""
     try:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__, limit=-30))
     except BaseException as broken:  # noqa: BLE001 - a hostile __str__ must not end the turn
-        text = "%s (its traceback cannot be shown: %s)" % (type(error).__name__, type(broken).__name__)
+        text = f"{type(error).__name__} (its traceback cannot be shown: {type(broken).__name__})"
     return whole_text("\n".join(text.rstrip().splitlines()[-MAX_LINES:])[-MAX_TEXT:])
 
 
-def stack_of_thread(ident):
+def stack_of_thread(ident: int | None) -> str:
     """The stack of a running thread, innermost frame last."""
-    frame = sys._current_frames().get(ident)  # noqa: SLF001 - the documented way to see another thread
+    frame = sys._current_frames().get(ident or 0)  # noqa: SLF001 - the documented way to see another thread
     if frame is None:
         return ""
     return whole_text("".join(traceback.format_stack(frame, limit=30))[-MAX_TEXT:])
 
 
-def _one_line(error):
+def _one_line(error: BaseException) -> str:
     if isinstance(error, SystemExit):
-        return "sys.exit(%r) was called" % (error.code,)
+        return f"sys.exit({error.code!r}) was called"
     try:
         text = str(error)
     except BaseException:  # noqa: BLE001 - a hostile __str__ must not end the turn
         text = "<no text>"
     name = type(error).__name__
-    return "%s: %s" % (name, text.strip()) if text.strip() else name
+    return f"{name}: {text.strip()}" if text.strip() else name
 
 
-def _kind(error):
+def _kind(error: BaseException) -> tuple[str, int | None]:
     if isinstance(error, (SystemExit, KeyboardInterrupt)):
         return "died", None
     for one in _chain(error):
         status = _status(one)
-        if status == 429:
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
             return "rate_limited", status
-        if status == 408 or (status is not None and 500 <= status <= 599):
+        if status is not None and (status == HTTPStatus.REQUEST_TIMEOUT or status in SERVER_ERRORS):
             return "unavailable", status
         if isinstance(one, ConnectionError) or (_of_client(one) and CONNECTION.search(type(one).__name__)):
             return "unavailable", None
     return "exception", None
 
 
-def _chain(error):
+def _chain(error: BaseException) -> Iterator[BaseException]:
     """The exception, the members of a group, and its causes, each once."""
-    todo, seen = [error], set()
-    while todo and len(seen) < 50:
+    todo: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while todo and len(seen) < MAX_CHAIN:
         one = todo.pop(0)
         if one is None or id(one) in seen:
             continue
@@ -86,11 +108,11 @@ def _chain(error):
         todo.append(one.__cause__ or (None if one.__suppress_context__ else one.__context__))
 
 
-def _of_client(error):
+def _of_client(error: BaseException) -> bool:
     return any(base.__module__.split(".")[0] in CLIENTS for base in type(error).__mro__)
 
 
-def _status(error):
+def _status(error: BaseException) -> int | None:
     if not _of_client(error):
         return None
     response = getattr(error, "response", None)
@@ -101,12 +123,12 @@ def _status(error):
         getattr(response, "status_code", None),
     ):
         # http.HTTPStatus is an int; booleans and strings are not statuses.
-        if isinstance(value, int) and 400 <= value <= 599:
+        if isinstance(value, int) and value in ERRORS:
             return int(value)
     return None
 
 
-def _retry_after(error):
+def _retry_after(error: BaseException) -> str | None:
     for one in _chain(error):
         headers = getattr(getattr(one, "response", None), "headers", None)
         try:
@@ -114,7 +136,7 @@ def _retry_after(error):
         except Exception:  # noqa: BLE001 - any client's headers object
             value = None
         if value:
-            return "%s s" % value if str(value).isdigit() else str(value)
+            return f"{value} s" if str(value).isdigit() else str(value)
         # Gemini says it in the body: google.rpc.RetryInfo.
         found = re.search(r"retryDelay['\"]?\s*:\s*['\"]([0-9.]+s)", str(getattr(one, "details", "")))
         if found:

@@ -1,10 +1,17 @@
 """Finds and imports the agent as ``adk eval`` and ``adk web`` do, and says what it found when it is not one."""
 
+from __future__ import annotations
+
 import importlib
 import importlib.util
 import inspect
 import os
 import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+DIST_INFO = ".dist-info"
 
 
 class NoAgentError(Exception):
@@ -14,7 +21,7 @@ class NoAgentError(Exception):
 class Loaded:
     """An agent (or App) ready to run, and what goes with it."""
 
-    def __init__(self, agent, app, module, cleanup=None):
+    def __init__(self, agent: Any, app: Any, module: Any, cleanup: Any = None) -> None:
         self.agent = agent
         self.app = app
         self.cleanup = cleanup
@@ -22,26 +29,29 @@ class Loaded:
         self.reset = reset if callable(reset) else None
 
 
-def load_dotenv(folder, workspace):
+def load_dotenv(folder: Path, workspace: Path) -> None:
     """The nearest .env from the folder up to the workspace; variables already set stay."""
     if os.environ.get("ADK_DISABLE_LOAD_DOTENV", "").lower() in ("1", "true"):
         return
-    for place in _upwards(folder, workspace):
-        path = os.path.join(place, ".env")
-        if os.path.isfile(path):
+    for place in (folder, *folder.parents):
+        if (place / ".env").is_file():
             import dotenv
 
-            dotenv.load_dotenv(path, override=False)
+            dotenv.load_dotenv(place / ".env", override=False)
+            return
+        if place == workspace:
             return
 
 
-async def load(folder):
+async def load(folder: Path) -> Loaded:
     """Import the agent folder; raises what the import raises, or NoAgentError."""
-    if not _is_python(folder) and os.path.isfile(os.path.join(folder, "root_agent.yaml")):
-        return _load_yaml(folder)
+    if not _is_python(folder) and (folder / "root_agent.yaml").is_file():
+        from google.adk.agents import config_agent_utils
+
+        return Loaded(config_agent_utils.from_config(str(folder / "root_agent.yaml")), None, None)
     modules = _import(folder)
     for module in modules:
-        app = getattr(module, "app", None)
+        app: Any = getattr(module, "app", None)
         if _is_app(app):
             return Loaded(app.root_agent, app, module)
     for module in modules:
@@ -51,76 +61,54 @@ async def load(folder):
     for module in modules:
         if callable(getattr(module, "get_agent_async", None)):
             return await _load_async(module)
-    raise NoAgentError(_what_was_found(folder, modules))
+    raise NoAgentError(_what_was_found(modules))
 
 
-def _is_python(folder):
-    return any(
-        os.path.isfile(os.path.join(folder, *name))
-        for name in (("agent.py",), ("__init__.py",), ("agent", "__init__.py"))
-    )
+def _is_python(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("agent.py", "__init__.py", "agent/__init__.py"))
 
 
-def _load_yaml(folder):
-    from google.adk.agents import config_agent_utils
-
-    parent = os.path.dirname(folder)
-    if parent not in sys.path:
-        sys.path.insert(0, parent)
-    return Loaded(config_agent_utils.from_config(os.path.join(folder, "root_agent.yaml")), None, None)
-
-
-def _import(folder):
+def _import(folder: Path) -> list[ModuleType]:
     """The modules to look in: ``folder.agent`` where there is one, then the folder's package itself."""
-    name = os.path.basename(folder)
-    if "." in name:
+    if "." in folder.name:
         return _import_from_path(folder)
     try:
-        package = importlib.import_module(name)
+        package = importlib.import_module(folder.name)
+        if _lies_in(package, folder):
+            return _with_agent_module(package)
     except ImportError as error:
         if "beyond top-level package" not in str(error):
             raise
         return _import_dotted(folder)
-    if not _lies_in(package, folder):
-        # The name is taken by a module that was imported before (a folder called ``types``, say).
-        return _import_from_path(folder)
-    try:
-        return _with_agent_module(package)
-    except ImportError as error:
-        if "beyond top-level package" not in str(error):
-            raise
-        return _import_dotted(folder)
+    # The name is taken by a module that was imported before (a folder called ``types``, say).
+    return _import_from_path(folder)
 
 
-def _import_dotted(folder):
+def _import_dotted(folder: Path) -> list[ModuleType]:
     """``from ..x import y``: the folder is part of a larger package, imported from where that begins."""
-    parts, top = [os.path.basename(folder)], os.path.dirname(folder)
-    while os.path.isfile(os.path.join(top, "__init__.py")):
-        parts.insert(0, os.path.basename(top))
-        top = os.path.dirname(top)
-    if len(parts) == 1:
-        # The parents are folders without __init__.py: one level is as far as such an import usually goes.
-        parts.insert(0, os.path.basename(top))
-        top = os.path.dirname(top)
-    for loaded in [m for m in sys.modules if m == parts[-1] or m.startswith(parts[-1] + ".")]:
-        del sys.modules[loaded]
-    sys.path.insert(0, top)
-    return _with_agent_module(importlib.import_module(".".join(parts)))
+    # Parents without __init__.py are packages too; one level is as far as such an import usually goes.
+    top = folder.parent.parent
+    while (top / "__init__.py").is_file():
+        top = top.parent
+    for name in [name for name in sys.modules if name == folder.name or name.startswith(folder.name + ".")]:
+        del sys.modules[name]
+    sys.path.insert(0, str(top))
+    return _with_agent_module(importlib.import_module(".".join(folder.relative_to(top).parts)))
 
 
-def _import_from_path(folder):
+def _import_from_path(folder: Path) -> list[ModuleType]:
     """As ``adk eval`` does it: the folder becomes the package ``agent``."""
-    init = os.path.join(folder, "__init__.py")
-    if not os.path.isfile(init):
+    init = folder / "__init__.py"
+    spec = importlib.util.spec_from_file_location("agent", init, submodule_search_locations=[str(folder)])
+    if spec is None or spec.loader is None or not init.is_file():
         raise NoAgentError("the folder's name cannot be imported, and it has no __init__.py to import it by")
-    spec = importlib.util.spec_from_file_location("agent", init, submodule_search_locations=[folder])
     package = importlib.util.module_from_spec(spec)
     sys.modules["agent"] = package
     spec.loader.exec_module(package)
     return _with_agent_module(package)
 
 
-def _with_agent_module(package):
+def _with_agent_module(package: ModuleType) -> list[ModuleType]:
     name = package.__name__ + ".agent"
     inner = getattr(package, "agent", None)
     if importlib.util.find_spec(name) is not None:
@@ -128,27 +116,26 @@ def _with_agent_module(package):
     return [inner, package] if inspect.ismodule(inner) else [package]
 
 
-def _lies_in(package, folder):
-    places = list(getattr(package, "__path__", []) or [])
-    return any(os.path.realpath(place) == os.path.realpath(folder) for place in places)
+def _lies_in(package: ModuleType, folder: Path) -> bool:
+    return any(Path(place).resolve() == folder for place in getattr(package, "__path__", []))
 
 
-async def _load_async(module):
+async def _load_async(module: ModuleType) -> Loaded:
     found = await module.get_agent_async()
-    agent, cleanup = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+    agent, cleanup = found if isinstance(found, tuple) else (found, None)
     if _is_app(agent):
         return Loaded(agent.root_agent, agent, module, cleanup)
     if not _is_agent(agent):
-        raise NoAgentError("`get_agent_async` returned %s, not an agent" % type(agent).__name__)
+        raise NoAgentError(f"`get_agent_async` returned {type(agent).__name__}, not an agent")
     return Loaded(agent, None, module, cleanup)
 
 
-def _is_app(value):
+def _is_app(value: Any) -> bool:
     module = sys.modules.get("google.adk.apps.app")
     return module is not None and isinstance(value, module.App)
 
 
-def _is_agent(value):
+def _is_agent(value: Any) -> bool:
     from google.adk.agents.base_agent import BaseAgent
 
     # google-adk 2.x runs workflow nodes too, of which agents are one kind.
@@ -156,32 +143,24 @@ def _is_agent(value):
     return isinstance(value, (BaseAgent, node))
 
 
-def _what_was_found(folder, modules):
+def _what_was_found(modules: list[ModuleType]) -> str:
     names = sorted({name for module in modules for name in vars(module) if not name.startswith("_")})
-    agents = [n for n in names if any(_is_agent(getattr(m, n, None)) for m in modules)]
-    where = " and ".join("`%s`" % module.__name__ for module in modules)
-    text = "%s has no `app`, `root_agent` or `get_agent_async`" % where
+    agents = [name for name in names if any(_is_agent(getattr(module, name, None)) for module in modules)]
+    where = " and ".join(f"`{module.__name__}`" for module in modules)
+    text = f"{where} has no `app`, `root_agent` or `get_agent_async`"
     for name in ("root_agent", "app"):
         for module in modules:
             if hasattr(module, name):
-                return text + " that is an agent: `%s` is a %s" % (name, type(getattr(module, name)).__name__)
+                return f"{text} that is an agent: `{name}` is a {type(getattr(module, name)).__name__}"
     if agents:
-        return text + "; there is an agent named `%s`: call it `root_agent`" % agents[0]
-    return text + "; it has " + (", ".join(names[:20]) if names else "nothing")
+        return f"{text}; there is an agent named `{agents[0]}`: call it `root_agent`"
+    return f"{text}; it has {', '.join(names[:20]) or 'nothing'}"
 
 
-def _upwards(folder, last):
-    while True:
-        yield folder
-        parent = os.path.dirname(folder)
-        if folder == last or parent == folder:
-            return
-        folder = parent
-
-
-def models_of(root):
+def models_of(root: Any) -> list[str]:
     """Model names of the agent and all below it, sub-agents and agents used as tools."""
-    names, todo, seen = set(), [root], set()
+    names, seen = set(), set()
+    todo = [root]
     while todo:
         agent = todo.pop()
         if agent is None or id(agent) in seen:
@@ -197,13 +176,11 @@ def models_of(root):
     return sorted(names)
 
 
-def installed():
-    """What is installed, as sorted ``name-version`` of the dist-info folders: reading them all costs a tenth of a second."""
-    found = set()
+def installed() -> list[str]:
+    """What is installed, as sorted ``name-version`` of the dist-info folders: reading their files takes far longer."""
+    found: set[str] = set()
     for place in sys.path:
-        try:
-            entries = os.listdir(place or ".")
-        except OSError:
-            continue
-        found.update(entry[: -len(".dist-info")] for entry in entries if entry.endswith(".dist-info"))
+        folder = Path(place or ".")
+        if folder.is_dir():
+            found.update(entry.name[: -len(DIST_INFO)] for entry in folder.glob("*" + DIST_INFO))
     return sorted(found)

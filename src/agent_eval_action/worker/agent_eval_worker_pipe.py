@@ -1,5 +1,7 @@
 """Frames over a pipe pair of the worker's own: magic, length, JSON. Agents print to stdout, so stdout carries none."""
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import json
@@ -8,6 +10,7 @@ import queue
 import struct
 import sys
 import threading
+from typing import Any
 
 from agent_eval_worker_json import encode
 
@@ -20,17 +23,17 @@ LOWEST_FD = 200
 class Channel:
     """Both ends of the worker's pipe pair. ``send`` may be called from any thread."""
 
-    def __init__(self, read_fd, write_fd):
+    def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read = _raise_fd(read_fd)
         self._write = _raise_fd(write_fd)
         self._identity = _identity(self._write)
-        self._queue = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[bytes | threading.Event] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write_all, name="agent-eval-writer", daemon=True)
         self._writer.start()
         # exec closes them; a plain fork (multiprocessing's default on Linux) does not.
         os.register_at_fork(after_in_child=self._close_in_child)
 
-    def receive(self):
+    def receive(self) -> dict[str, Any] | None:
         """The next frame, or None when the other side is gone. Blocks."""
         head = self._read_exactly(HEADER.size)
         if head is None:
@@ -41,17 +44,17 @@ class Channel:
         body = self._read_exactly(size)
         return None if body is None else json.loads(body)
 
-    def send(self, frame):
+    def send(self, frame: dict[str, Any] | bytes) -> None:
         """Queue a frame: a dict, or bytes that are JSON already."""
         self._queue.put(frame if isinstance(frame, bytes) else encode(frame))
 
-    def flush(self, timeout):
+    def flush(self, timeout: float) -> None:
         """Wait until everything queued so far is written."""
         done = threading.Event()
         self._queue.put(done)
         done.wait(timeout)
 
-    def _read_exactly(self, size):
+    def _read_exactly(self, size: int) -> bytes | None:
         chunks = []
         while size:
             try:
@@ -64,7 +67,7 @@ class Channel:
             size -= len(chunk)
         return b"".join(chunks)
 
-    def _write_all(self):
+    def _write_all(self) -> None:
         while True:
             item = self._queue.get()
             if isinstance(item, threading.Event):
@@ -72,7 +75,7 @@ class Channel:
                 continue
             self._write_exactly(HEADER.pack(MAGIC, len(item)) + item)
 
-    def _write_exactly(self, data):
+    def _write_exactly(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
             # The agent may have closed our descriptor, and a file it opened since may have its number.
@@ -83,13 +86,13 @@ class Channel:
             except OSError:
                 os._exit(86)
 
-    def _close_in_child(self):
+    def _close_in_child(self) -> None:
         for fd in (self._read, self._write):
             with contextlib.suppress(OSError):
                 os.close(fd)
 
 
-def _raise_fd(fd):
+def _raise_fd(fd: int) -> int:
     try:
         high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, LOWEST_FD)
     except (OSError, ValueError):
@@ -99,7 +102,7 @@ def _raise_fd(fd):
     return high
 
 
-def _identity(fd):
+def _identity(fd: int) -> tuple[int, int] | None:
     try:
         found = os.fstat(fd)
     except OSError:
@@ -107,7 +110,7 @@ def _identity(fd):
     return (found.st_dev, found.st_ino)
 
 
-def flush_streams():
+def flush_streams() -> None:
     """What the agent printed must be out before the process ends."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):

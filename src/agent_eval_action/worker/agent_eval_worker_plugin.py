@@ -1,9 +1,15 @@
 """The plugin that is first in ADK's list: keeps what the model got, times models and tools, writes no state."""
 
+from __future__ import annotations
+
 import time
+from typing import Any
+
+Interval = tuple[float, float]
+MAX_ATTEMPTS = 7
 
 
-def union_seconds(intervals):
+def union_seconds(intervals: list[Interval]) -> float:
     """Seconds covered by (start, end) pairs, overlap counted once."""
     total, counted_to = 0.0, float("-inf")
     for start, end in sorted(intervals):
@@ -16,87 +22,102 @@ def union_seconds(intervals):
 class TurnRecord:
     """What one turn's callbacks saw."""
 
-    def __init__(self):
-        self.details = {}
-        self.requests = {}
-        self.model = []
-        self.tool = []
-        self.open_model = {}
-        self.open_tool = {}
-        self.model_calls = 0
+    def __init__(self) -> None:
+        self.details: dict[str, dict[str, Any]] = {}
+        self.requests: dict[str, Any] = {}
+        self.model: list[Interval] = []
+        self.tool: list[Interval] = []
+        self.open_model: dict[str, list[float]] = {}
+        self.open_tool: dict[int, tuple[float, str]] = {}
 
-    def durations(self):
+    def durations(self) -> tuple[float, float]:
         """Seconds (model, tool): a tool's time without the model calls made inside it."""
         model = union_seconds(self.model)
         return model, union_seconds(self.model + self.tool) - model
 
-    def doing(self):
+    def doing(self) -> str:
         """What is under way, for the message of a turn that took too long."""
         now = time.monotonic()
-        tools = ["tool `%s` for %.1f s" % (name, now - start) for start, name in self.open_tool.values()]
-        models = ["the model of `%s` for %.1f s" % (name, now - s[-1]) for name, s in self.open_model.items() if s]
+        tools = [f"tool `{name}` for {now - start:.1f} s" for start, name in self.open_tool.values()]
+        models = [f"the model of `{name}` for {now - s[-1]:.1f} s" for name, s in self.open_model.items() if s]
         return ", ".join(tools or models)
 
+    def model_asked(self, agent: str, request: Any) -> None:
+        """A model call begins."""
+        if agent not in self.details:
+            self.requests[agent] = request
+        self.open_model.setdefault(agent, []).append(time.monotonic())
 
-def make_plugin_class():
+    def model_answered(self, agent: str, response: Any) -> None:
+        """A model call ends; one of many chunks does not end it."""
+        # Read now, not before: later callbacks change the request on its way to the model.
+        request = self.requests.pop(agent, None)
+        if request is not None:
+            self.details[agent] = details_of(request)
+        if not response.partial:
+            self.model_ended(agent)
+
+    def model_ended(self, agent: str) -> None:
+        """Concurrent calls of one agent may be paired crosswise: the union is the same."""
+        starts = self.open_model.get(agent)
+        if starts:
+            self.model.append((starts.pop(), time.monotonic()))
+
+    def tool_called(self, context: Any, name: str) -> None:
+        """A tool call begins."""
+        self.open_tool[id(context)] = (time.monotonic(), name)
+
+    def tool_ended(self, context: Any) -> None:
+        """A tool call ends, well or badly."""
+        opened = self.open_tool.pop(id(context), None)
+        if opened:
+            self.tool.append((opened[0], time.monotonic()))
+
+
+def make_plugin_class() -> Any:
     """The class, made once google-adk is importable."""
     from google.adk.plugins.base_plugin import BasePlugin
 
-    class RecorderPlugin(BasePlugin):
+    class RecorderPlugin(BasePlugin):  # type: ignore[misc] # google-adk is not installed with us
         """One per session: its record is that of the turn being made."""
 
-        def __init__(self, retry_options):
+        def __init__(self, retry_options: Any) -> None:
             super().__init__(name="agent_eval_recorder")
             self.record = TurnRecord()
             self._retry_options = retry_options
 
-        async def before_model_callback(self, *, callback_context, llm_request):
-            name = callback_context.agent_name
-            if name not in self.record.details:
-                self.record.requests[name] = llm_request
-            self.record.open_model.setdefault(name, []).append(time.monotonic())
-            self._set_retries(callback_context, llm_request)
+        async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
+            self.record.model_asked(callback_context.agent_name, llm_request)
+            if self._retry_options is not None and not _has_own_retries(callback_context):
+                _set_retries(llm_request, self._retry_options)
 
-        async def after_model_callback(self, *, callback_context, llm_response):
-            record, name = self.record, callback_context.agent_name
-            # Read now, not before: later callbacks change the request on its way to the model.
-            request = record.requests.pop(name, None)
-            if request is not None:
-                record.details[name] = details_of(request)
-            if not llm_response.partial:
-                _close(record.open_model.get(name), record.model)
-                record.model_calls += 1
+        async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
+            self.record.model_answered(callback_context.agent_name, llm_response)
 
-        async def on_model_error_callback(self, *, callback_context, llm_request, error):
-            _close(self.record.open_model.get(callback_context.agent_name), self.record.model)
+        async def on_model_error_callback(self, *, callback_context: Any, llm_request: Any, error: Any) -> None:
+            self.record.model_ended(callback_context.agent_name)
 
-        async def before_tool_callback(self, *, tool, tool_args, tool_context):
-            self.record.open_tool[id(tool_context)] = (time.monotonic(), tool.name)
+        async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> None:
+            self.record.tool_called(tool_context, tool.name)
 
-        async def after_tool_callback(self, *, tool, tool_args, tool_context, result):
-            self._close_tool(tool_context)
+        async def after_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, result: Any) -> None:
+            self.record.tool_ended(tool_context)
 
-        async def on_tool_error_callback(self, *, tool, tool_args, tool_context, error):
-            self._close_tool(tool_context)
-
-        def _close_tool(self, tool_context):
-            opened = self.record.open_tool.pop(id(tool_context), None)
-            if opened:
-                self.record.tool.append((opened[0], time.monotonic()))
-
-        def _set_retries(self, callback_context, llm_request):
-            if self._retry_options is None or _has_own_retries(callback_context):
-                return
-            from google.genai import types
-
-            config = llm_request.config = llm_request.config or types.GenerateContentConfig()
-            config.http_options = config.http_options or types.HttpOptions()
-            config.http_options.retry_options = config.http_options.retry_options or self._retry_options
+        async def on_tool_error_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, error: Any) -> None:
+            self.record.tool_ended(tool_context)
 
     return RecorderPlugin
 
 
-def make_retry_options(timeout_s):
+def _set_retries(request: Any, options: Any) -> None:
+    from google.genai import types
+
+    config = request.config = request.config or types.GenerateContentConfig()
+    config.http_options = config.http_options or types.HttpOptions()
+    config.http_options.retry_options = config.http_options.retry_options or options
+
+
+def make_retry_options(timeout_s: float) -> Any:
     """ADK's retries in an evaluation (7 attempts, 5 s doubling to 120 s), as many as fit in half a turn's time.
 
     Waiting longer would turn every rate limit into a timeout, which nobody retries.
@@ -106,7 +127,7 @@ def make_retry_options(timeout_s):
     if not hasattr(types, "HttpRetryOptions"):
         return None
     attempts, waited, delay = 1, 0.0, 5.0
-    while attempts < 7 and waited + delay <= timeout_s / 2:
+    while attempts < MAX_ATTEMPTS and waited + delay <= timeout_s / 2:
         attempts, waited, delay = attempts + 1, waited + delay, min(delay * 2, 120.0)
     return types.HttpRetryOptions(
         attempts=attempts,
@@ -117,7 +138,7 @@ def make_retry_options(timeout_s):
     )
 
 
-def details_of(request):
+def details_of(request: Any) -> dict[str, Any]:
     """Instructions and tool declarations of a model request, as JSON types."""
     config = getattr(request, "config", None)
     tools = []
@@ -129,7 +150,7 @@ def details_of(request):
     return {"instructions": _text(getattr(config, "system_instruction", None)), "tools": tools}
 
 
-def _text(instruction):
+def _text(instruction: Any) -> str:
     if instruction is None or isinstance(instruction, str):
         return instruction or ""
     if isinstance(instruction, (list, tuple)):
@@ -139,13 +160,8 @@ def _text(instruction):
     return getattr(instruction, "text", None) or ""
 
 
-def _close(starts, intervals):
-    if starts:
-        intervals.append((starts.pop(), time.monotonic()))
-
-
-def _has_own_retries(callback_context):
-    context = getattr(callback_context, "_invocation_context", None)
+def _has_own_retries(callback_context: Any) -> bool:
+    context: Any = getattr(callback_context, "_invocation_context", None)
     try:
         model = context.agent.canonical_model
     except Exception:  # noqa: BLE001 - agents of other kinds have no model

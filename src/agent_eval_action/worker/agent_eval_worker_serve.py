@@ -1,18 +1,24 @@
 """The worker's main part: loads the agent, then opens sessions and makes turns as the frames ask."""
 
+from __future__ import annotations
+
 import asyncio
 import atexit
 import contextlib
 import os
 import platform
+import signal
 import sys
 import threading
 import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import agent_eval_worker_load as loading
 from agent_eval_worker_errors import describe, last_lines
 from agent_eval_worker_json import encode
-from agent_eval_worker_pipe import flush_streams
+from agent_eval_worker_pipe import Channel, flush_streams
 from agent_eval_worker_plugin import make_plugin_class, make_retry_options
 from agent_eval_worker_session import Factory, Session, Turn, turn_frame
 from agent_eval_worker_watch import Watch, cancelled_only_by, run_forever
@@ -23,19 +29,19 @@ MIN_ADK = (1, 10)
 class Worker:
     """Everything the worker holds. All but ``session_on_stack`` runs on the loop's thread."""
 
-    def __init__(self, channel, init):
+    def __init__(self, channel: Channel, init: dict[str, Any]) -> None:
         self._channel = channel
         self._init = init
-        self._sessions = {}
-        self._tasks = set()
-        self._factory = None
-        self._stop = None
+        self._sessions: dict[str, Session] = {}
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._factory: Any = None  # a Factory, once the agent is loaded
+        self._stop = asyncio.Event()
         self._timeout = init["timeout_s"]
         self._grace = init["cancel_grace_s"]
         self._report_s = min(1.0, self._timeout / 4)
         self._last_tick = time.monotonic()
 
-    def run(self):
+    def run(self) -> None:
         """Serve until told to stop; does not return."""
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
@@ -51,8 +57,7 @@ class Worker:
             self._channel.flush(2.0)
             os._exit(code)
 
-    async def _main(self, loop):
-        self._stop = asyncio.Event()
+    async def _main(self, loop: asyncio.AbstractEventLoop) -> None:
         threading.Thread(target=self._receive, args=(loop,), name="agent-eval-reader", daemon=True).start()
         os.chdir(self._init["cwd"])
         try:
@@ -64,11 +69,11 @@ class Worker:
         await cancelled_only_by(self._stop)
         await self._clean_up(loaded)
 
-    async def _load(self):
-        folder = self._init["folder"]
+    async def _load(self) -> loading.Loaded:
+        folder = Path(self._init["folder"])
         sys.path[:0] = [place for place in self._init["sys_path"] if place not in sys.path]
         version = self._adk_version()
-        loading.load_dotenv(folder, self._init["workspace"])
+        loading.load_dotenv(folder, Path(self._init["workspace"]))
         loaded = await loading.load(folder)
         self._factory = Factory(
             loaded, make_plugin_class(), make_retry_options(self._timeout), self._init["frame_bytes"]
@@ -85,20 +90,20 @@ class Worker:
         )
         return loaded
 
-    def _adk_version(self):
+    def _adk_version(self) -> str:
         try:
             from google.adk import version
         except ImportError as error:
             if (error.name or "") not in ("google", "google.adk"):
                 raise
-            raise EnvironmentProblemError("google-adk is not installed in %s" % sys.executable) from None
-        found = version.__version__
+            raise EnvironmentProblemError(f"google-adk is not installed in {sys.executable}") from None
+        found: str = version.__version__
         numbers = [int(part) for part in found.split(".")[:2] if part.isdigit()]
         if tuple(numbers) < MIN_ADK:
-            raise EnvironmentProblemError("google-adk %s is too old: 1.10 or newer is needed" % found)
+            raise EnvironmentProblemError(f"google-adk {found} is too old: 1.10 or newer is needed")
         return found
 
-    def _import_error(self, error):
+    def _import_error(self, error: BaseException) -> dict[str, str]:
         if isinstance(error, EnvironmentProblemError):
             return {"kind": "environment", "message": str(error), "traceback": ""}
         found = describe(error)
@@ -106,15 +111,16 @@ class Worker:
         message = str(error) if isinstance(error, loading.NoAgentError) else found["message"]
         return {"kind": "import", "message": message, "traceback": trace}
 
-    def _receive(self, loop):
+    def _receive(self, loop: asyncio.AbstractEventLoop) -> None:
         while True:
             frame = self._channel.receive()
             if frame is None:
                 # The run is gone: nothing of the agent may outlive it.
-                os.killpg(os.getpgrp(), 9)
+                os.killpg(os.getpgrp(), signal.SIGKILL)
+                return
             loop.call_soon_threadsafe(self._dispatch, frame)
 
-    def _dispatch(self, frame):
+    def _dispatch(self, frame: dict[str, Any]) -> None:
         if frame["op"] == "stop":
             self._stop.set()
             return
@@ -122,12 +128,12 @@ class Worker:
         self._tasks.add(task)
         task.add_done_callback(self._finished)
 
-    def _finished(self, task):
+    def _finished(self, task: asyncio.Future[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()
 
-    async def _on_open(self, frame):
+    async def _on_open(self, frame: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
             os.chdir(self._init["cwd"])  # a tool of an earlier session may have left it
         try:
@@ -137,7 +143,7 @@ class Worker:
             answer = {"ev": "opened", "s": frame["s"], "error": describe(error)}
         self._channel.send(answer)
 
-    async def _on_turn(self, frame):
+    async def _on_turn(self, frame: dict[str, Any]) -> None:
         session = self._sessions[frame["s"]]
         session.turn = turn = Turn()
         turn.task = asyncio.current_task()
@@ -147,7 +153,7 @@ class Worker:
             turn.answered = True
             self._channel.send(turn_frame(frame["s"], body))
 
-    async def _on_close(self, frame):
+    async def _on_close(self, frame: dict[str, Any]) -> None:
         session = self._sessions.pop(frame["s"], None)
         answer = {"ev": "closed", "s": frame["s"], "state": {}}
         try:
@@ -158,7 +164,7 @@ class Worker:
             body = encode({"ev": "closed", "s": frame["s"], "error": describe(error)})
         self._channel.send(body)
 
-    def tick(self, lag):
+    def tick(self, lag: float) -> None:
         """Charge the turns for the time that passed, and cancel those beyond their limit.
 
         The ``lag`` in which the loop stood still is charged to a turn only where it is the only one:
@@ -173,17 +179,18 @@ class Worker:
             turn.charged += min(passed, now - turn.started)
             if turn.timed_out_at is None and turn.charged > self._timeout:
                 turn.timed_out_at, turn.doing = now, session.doing()
-                turn.task.cancel()
+                if turn.task is not None:
+                    turn.task.cancel()
             elif turn.timed_out_at is not None and now - turn.timed_out_at > self._grace and not turn.answered:
                 self._give_up(name, turn)
 
-    def _give_up(self, name, turn):
+    def _give_up(self, name: str, turn: Turn) -> None:
         turn.answered = True
         text = "it was cancelled and goes on all the same"
         error = {"kind": "timeout", "message": text, "traceback": ""}
         self._channel.send({"ev": "turn", "s": name, "error": error, "stuck": True})
 
-    def session_on_stack(self, frame):
+    def session_on_stack(self, frame: FrameType | None) -> str | None:
         """The session whose code is on a stack, as far as its frames tell. Called from the heartbeat's thread."""
         sessions = dict(self._sessions)
         while frame is not None:
@@ -199,17 +206,17 @@ class Worker:
             frame = frame.f_back
         return None
 
-    async def _clean_up(self, loaded):
+    async def _clean_up(self, loaded: Any) -> None:
         for task in list(self._tasks):
             task.cancel()
         with contextlib.suppress(BaseException):
             cleanup = getattr(loaded.cleanup, "aclose", loaded.cleanup)
-            done = cleanup() if callable(cleanup) else None
+            done: Any = cleanup() if callable(cleanup) else None
             if hasattr(done, "__await__"):
                 await done
         with contextlib.suppress(BaseException):
             # Toolsets and plugins are shared by all sessions, so they are closed once, here.
-            if self._factory.last_runner is not None:
+            if self._factory is not None and self._factory.last_runner is not None:
                 await self._factory.last_runner.close()
 
 

@@ -1,11 +1,14 @@
 """Sessions: each with services of its own, run by ADK's Runner, one turn at a time."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import inspect
 import json
 import time
 import warnings
+from typing import Any
 
 from agent_eval_worker_errors import describe, last_lines
 from agent_eval_worker_json import TooLargeError, encode, encode_model
@@ -21,11 +24,11 @@ class OutputLimitError(Exception):
 class Turn:
     """A turn being made: its task, and how much time is charged to it."""
 
-    def __init__(self):
-        self.task = None
+    def __init__(self) -> None:
+        self.task: asyncio.Task[Any] | None = None
         self.started = time.monotonic()
         self.charged = 0.0
-        self.timed_out_at = None
+        self.timed_out_at: float | None = None
         self.doing = ""
         self.answered = False
 
@@ -33,7 +36,7 @@ class Turn:
 class Factory:
     """What all sessions of a worker share: the agent, the plugin class, the limits."""
 
-    def __init__(self, loaded, plugin_class, retry_options, frame_bytes):
+    def __init__(self, loaded: Any, plugin_class: Any, retry_options: Any, frame_bytes: int) -> None:
         from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
         from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
         from google.adk.runners import Runner
@@ -47,9 +50,9 @@ class Factory:
         self.loaded = loaded
         self.content_class = types.Content
         self.frame_bytes = frame_bytes
-        self.last_runner = None
+        self.last_runner: Any = None
 
-    async def open(self, request):
+    async def open(self, request: dict[str, Any]) -> Session:
         """A session as the case asks for it; ``reset_data`` first, where the agent has it."""
         if self.loaded.reset is not None:
             done = self.loaded.reset()
@@ -66,7 +69,7 @@ class Factory:
         )
         return Session(self, runner, plugin, session)
 
-    def _runner(self, app_name, plugin, sessions, artifacts, memory):
+    def _runner(self, app_name: str, plugin: Any, sessions: Any, artifacts: Any, memory: Any) -> Any:
         services = {"session_service": sessions, "artifact_service": artifacts, "memory_service": memory}
         app = self.loaded.app
         if app is not None:
@@ -84,14 +87,14 @@ class Factory:
 class Session:
     """One conversation."""
 
-    def __init__(self, factory, runner, plugin, session):
-        self.turn = None
+    def __init__(self, factory: Factory, runner: Any, plugin: Any, session: Any) -> None:
+        self.turn: Turn | None = None
         self._factory = factory
         self.runner = runner
         self._plugin = plugin
         self._key = {"app_name": session.app_name, "user_id": session.user_id, "session_id": session.id}
 
-    async def make_turn(self, turn, content):
+    async def make_turn(self, turn: Turn, content: dict[str, Any]) -> dict[str, Any]:
         """The turn's frame body: events and what was measured, or an error."""
         self._plugin.record = record = TurnRecord()
         try:
@@ -105,7 +108,7 @@ class Session:
         except BaseException as error:  # noqa: BLE001 - whatever an agent raises is that case's error
             return {"error": describe(error)}
 
-    async def _run(self, turn, content, record):
+    async def _run(self, turn: Turn, content: dict[str, Any], record: TurnRecord) -> dict[str, Any]:
         message = self._factory.content_class.model_validate_json(json.dumps(content))
         message.role = message.role or "user"
         begun, started = time.time(), time.monotonic()
@@ -118,12 +121,10 @@ class Session:
                 wire = _wire(event)
                 size += len(wire)
                 if size > self._factory.frame_bytes:
-                    raise OutputLimitError(
-                        "the turn's events are larger than %d MB" % (self._factory.frame_bytes >> 20)
-                    )
+                    raise OutputLimitError(f"the turn's events are larger than {self._factory.frame_bytes >> 20} MB")
                 events.append(wire)
                 if len(events) > MAX_EVENTS:
-                    raise OutputLimitError("the turn has more than %d events" % MAX_EVENTS)
+                    raise OutputLimitError(f"the turn has more than {MAX_EVENTS} events")
                 if len(events) % 100 == 0:
                     # An agent that yields without ever waiting must not keep the others from running.
                     await asyncio.sleep(0)
@@ -138,18 +139,18 @@ class Session:
             "seconds": [total, model, tool],
         }
 
-    def doing(self):
+    def doing(self) -> str:
         """What the turn waits for: asked before it is cancelled, for then it waits for nothing."""
         found = self._plugin.record.doing()
         return "under way: " + found if found else ""
 
-    async def state(self):
+    async def state(self) -> dict[str, Any]:
         """The session's state after its last turn."""
         session = await self.runner.session_service.get_session(**self._key)
         return dict(session.state) if session is not None else {}
 
 
-def turn_frame(session_id, body):
+def turn_frame(session_id: str, body: dict[str, Any]) -> bytes:
     """The frame of a turn: events are JSON already, so they are joined, not encoded again."""
     if "error" in body:
         return encode({"ev": "turn", "s": session_id, "error": body["error"]})
@@ -157,7 +158,7 @@ def turn_frame(session_id, body):
     return encode(head)[:-1] + b', "events": [' + b",".join(body["events"]) + b"]}"
 
 
-def _wire(event):
+def _wire(event: Any) -> bytes:
     """An event as the other side needs it. ``f``: ADK's own answer to whether it is a final response."""
     parts = [
         encode(
@@ -176,5 +177,5 @@ def _wire(event):
     return b"".join(parts) + b"}"
 
 
-def _error(kind, message, trace):
+def _error(kind: str, message: str, trace: str) -> dict[str, Any]:
     return {"error": {"kind": kind, "message": message, "traceback": trace}}

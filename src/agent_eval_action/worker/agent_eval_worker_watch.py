@@ -1,13 +1,17 @@
 """The heartbeat: a thread that says the process is alive, and shows the stack that blocks the event loop."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import sys
 import threading
 import time
+from collections.abc import Coroutine
+from typing import Any
 
 from agent_eval_worker_errors import stack_of_thread
-
+from agent_eval_worker_pipe import Channel
 
 TICK_S = 0.1
 
@@ -15,18 +19,18 @@ TICK_S = 0.1
 class Watch(threading.Thread):
     """Has the loop tick ten times a second, and reports every ``report_s`` how long it has not."""
 
-    def __init__(self, loop, channel, worker, report_s):
+    def __init__(self, loop: asyncio.AbstractEventLoop, channel: Channel, worker: Any, report_s: float) -> None:
         super().__init__(name="agent-eval-heartbeat", daemon=True)
         self._loop = loop
         self._channel = channel
         self._worker = worker
         self._report_s = report_s
-        self._asked_at = None
-        self._task = None
+        self._asked_at: float | None = None
+        self._task: asyncio.Task[Any] | None = None
         self._since = time.monotonic()
-        self._main = threading.main_thread().ident
+        self._main = threading.main_thread().ident or 0
 
-    def run(self):
+    def run(self) -> None:
         """Until the loop is closed."""
         reported = time.monotonic()
         while not self._loop.is_closed():
@@ -41,7 +45,7 @@ class Watch(threading.Thread):
                 with contextlib.suppress(RuntimeError):
                     self._loop.call_soon_threadsafe(self._tick)
 
-    def _look(self, now):
+    def _look(self, now: float) -> None:
         """Since when the loop has been in one and the same task.
 
         Many tasks that are ready at once run one after the other before the loop ticks again: together
@@ -51,19 +55,19 @@ class Watch(threading.Thread):
         if self._asked_at is None or task is not self._task:
             self._task, self._since = task, now
 
-    def _report(self, lag):
-        frame = {"ev": "beat", "lag": lag}
+    def _report(self, lag: float) -> None:
+        frame: dict[str, Any] = {"ev": "beat", "lag": lag}
         if lag > self._report_s:
             frame["stack"] = stack_of_thread(self._main)
             frame["s"] = self._worker.session_on_stack(sys._current_frames().get(self._main))  # noqa: SLF001
         self._channel.send(frame)
 
-    def _tick(self):
-        lag, self._asked_at = time.monotonic() - self._asked_at, None
-        self._worker.tick(lag)
+    def _tick(self) -> None:
+        asked_at, self._asked_at = self._asked_at or 0.0, None
+        self._worker.tick(time.monotonic() - asked_at)
 
 
-def run_forever(loop, main):
+def run_forever(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:
     """Run ``main`` whatever the agent does to the loop: stop it, or leave it by sys.exit in a task.
 
     SystemExit in a task is stored there and raised out of the loop as well. The loop is still good: the
@@ -78,13 +82,11 @@ def run_forever(loop, main):
             continue
         if not task.done():
             time.sleep(0.01)
-    return task.result()
+    task.result()
 
 
-async def cancelled_only_by(event):
+async def cancelled_only_by(event: asyncio.Event) -> None:
     """Wait for an event; an agent that cancels every task it can find does not end the worker."""
     while not event.is_set():
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await event.wait()
-        except asyncio.CancelledError:
-            continue
