@@ -102,7 +102,7 @@ class _Draft:
 
 def _draft(entry: AgentEntry, values: dict[str, Any], evals_overridden: bool) -> _Draft:
     own = entry.given.get("evals")
-    folder = entry.where.base / Path(entry.path).expanduser() if entry.path else values.get("recording")
+    folder = entry.where.base / entry.path if entry.path else values.get("recording")
     evals = own.value if own and not evals_overridden else ()
     return _Draft(entry, Path(os.path.normpath(folder or entry.where.base)), _without_evals(values), evals)
 
@@ -113,7 +113,7 @@ def _without_evals(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _match(entry: AgentEntry, drafts: Sequence[_Draft]) -> _Draft | None:
     """The configured agent that a flag or input means, by its folder or by its name."""
-    folder = Path(entry.where.base / Path(entry.path or "").expanduser()).resolve()
+    folder = (entry.where.base / (entry.path or "")).resolve()
     by_folder = [draft for draft in drafts if draft.path.resolve() == folder]
     by_name = [draft for draft in drafts if entry.path in (draft.entry.name, draft.path.name)]
     return next(iter(by_folder or by_name), None)

@@ -63,7 +63,7 @@ def _criteria(value: Any, where: Where) -> Path | Mapping[str, Any]:
         return value
     if not isinstance(value, str):
         raise Refused(Flaw("must be a file or a mapping of criteria", value))
-    path = where.base / Path(TEXT.read(value, where)).expanduser()
+    path = where.base / str(TEXT.read(value, where))
     if not path.is_file():
         siblings = [p.name for p in path.parent.glob("*.json")] if path.parent.is_dir() else []
         raise Refused(Flaw("names a criteria file that does not exist", value, hint=did_you_mean(path.name, siblings)))
@@ -91,8 +91,8 @@ def _python(value: Any, where: Where) -> Path:
 
     Links are not followed: a virtual environment's python is one, and where it lies is what makes it that.
     """
-    text = TEXT.read(value, where)
-    path = where.base / Path(text).expanduser()
+    text = str(TEXT.read(value, where))
+    path = where.base / text
     if path.is_dir():
         return path / "bin" / "python"
     if "/" not in text and not path.exists() and (found := shutil.which(text, path=where.search_path or "")):

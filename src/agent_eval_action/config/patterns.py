@@ -17,7 +17,7 @@ _MAGIC = re.compile(r"[*?\[]")
 
 def expand(named: EvalPattern) -> tuple[Path, ...]:
     """The files, sorted. Raises Refused when there is none: a gate that ran nothing must not pass."""
-    path = Path(os.path.normpath(named.where.base / Path(named.pattern).expanduser()))
+    path = Path(os.path.normpath(named.where.base / named.pattern))
     if path.is_file():
         return (path,)
     try:

@@ -94,7 +94,7 @@ TEXT: Final = Kind("text", {"type": "string", "minLength": 1}, _text)
 
 
 def _path(value: Any, where: Where) -> Path:
-    return where.base / Path(_text(value, where)).expanduser()
+    return where.base / _text(value, where)
 
 
 PATH: Final = Kind("path", {"type": "string", "minLength": 1}, _path)
