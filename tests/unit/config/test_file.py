@@ -61,8 +61,8 @@ def test_criteria_written_here_carry_their_lines(workspace):
         ("agents: 3\n", "agent-eval.yaml:1: must be an agent's folder, or a mapping with its path at $.agents (got 3)"),
         ("agents: [{name: x}]\n", "agent-eval.yaml:1: an agent needs a path at $.agents[0]"),
         ("agents: [{path: 3}]\n", "agent-eval.yaml:1: must be text at $.agents[0].path (got 3)"),
-        ("- agent: dice\n", "agent-eval.yaml:1: must be a mapping of keys to values at $ — begin with agent: FOLDER"),
-        ("just words\n", "agent-eval.yaml:1: must be a mapping of keys to values at $ — begin with agent: FOLDER"),
+        ("- agent: dice\n", "agent-eval.yaml:1: must be a mapping of keys to values — begin with agent: FOLDER"),
+        ("just words\n", "agent-eval.yaml:1: must be a mapping of keys to values — begin with agent: FOLDER"),
         ("criteria: missing.json\n", "agent-eval.yaml:1: names a criteria file that does not exist at $.criteria"),
         (
             "gate: {threshold_on: regression}\n",
