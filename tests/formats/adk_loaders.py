@@ -15,8 +15,8 @@ warnings.simplefilter("ignore")
 logging.disable(logging.CRITICAL)
 
 from google.adk.evaluation.agent_evaluator import AgentEvaluator  # noqa: E402 - after the warnings are off
-from google.adk.evaluation.eval_config import EvalConfig  # noqa: E402
-from google.adk.evaluation.local_eval_sets_manager import load_eval_set_from_file  # noqa: E402
+from google.adk.evaluation.eval_config import EvalConfig  # noqa: E402 - likewise
+from google.adk.evaluation.local_eval_sets_manager import load_eval_set_from_file  # noqa: E402 - likewise
 
 # The list of turns is checked against the criteria; this one asks nothing of it.
 LENIENT = EvalConfig(criteria={"safety_v1": 0.5})

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from agent_eval_action.source.files import Unreadable
-from agent_eval_action.source.naming import JsonPath
+from agent_eval_action.source.naming import JsonPath, shorten
 
 MAX_NODES = 200_000
 MAX_DEPTH = 200
@@ -61,7 +61,7 @@ class _Builder:
         line = node.start_mark.line + 1
         self._nodes += 1
         if self._nodes > MAX_NODES:
-            raise Unreadable(self._path, f"grows to more than {MAX_NODES} values through its aliases", line)
+            raise Unreadable(self._path, f"holds more than {MAX_NODES} values, aliases written out", line)
         if id(node) in above:
             raise Unreadable(self._path, "holds an alias that contains itself", line)
         if len(above) > MAX_DEPTH:
@@ -71,7 +71,8 @@ class _Builder:
         if isinstance(node, yaml.SequenceNode) and node.tag == _CORE + "seq":
             return [self.build(item, (*above, id(node))) for item in node.value]
         if node.tag not in _SCALARS:
-            raise Unreadable(self._path, "holds a YAML tag", line, value=str(node.tag), hint="write plain values")
+            shown = shorten(str(node.tag))
+            raise Unreadable(self._path, "holds a YAML tag", line, value=shown, hint="write plain values")
         return self._scalar(node, line)
 
     def _scalar(self, node: yaml.Node, line: int) -> Any:
