@@ -20,6 +20,7 @@ from agent_eval_action.model.baseline import (
     rounded,
     trajectory_digest,
 )
+from agent_eval_action.model.collector import collector_paused
 from agent_eval_action.model.measured import Measured, measured_pairs, modal_trajectory
 from agent_eval_action.model.result import CaseKey, CaseResult, RunResult, RunStatus
 
@@ -54,6 +55,7 @@ def from_result(result: RunResult) -> Baseline:
     return update(None, result).baseline
 
 
+@collector_paused()
 def update(old: Baseline | None, result: RunResult) -> Update:
     """The baseline after ``result``.
 

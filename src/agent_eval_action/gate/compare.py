@@ -19,6 +19,7 @@ from agent_eval_action.model.baseline import (
     kept_key,
     kept_name,
 )
+from agent_eval_action.model.collector import collector_paused
 from agent_eval_action.model.decision import BaselineInfo, ChangeKind, Stat
 from agent_eval_action.model.measured import Measured, measured_pairs, meets
 from agent_eval_action.model.result import CaseKey, CriterionInfo, Goal, RunResult
@@ -88,6 +89,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
 
+@collector_paused()
 def compare(baseline: Baseline | None, result: RunResult, *, path: str = "") -> Comparison:
     """Compare a run with a baseline. ``path`` names the baseline in reports.
 
@@ -175,17 +177,15 @@ def _without_history(
 
 def _change_kind(before: float, current: float, below: bool, info: CriterionInfo) -> ChangeKind:
     """Both sides are held to today's threshold: a threshold that moved is no change of the agent's."""
-    change = differs(before, current)
+    if not differs(before, current):
+        return ChangeKind.STILL_FAILING if below else ChangeKind.SAME
     threshold = info.threshold
-    was_below = (
-        threshold is not None and not meets(before, threshold, info.goal) and (below or differs(before, threshold))
-    )
+    # what the baseline keeps is rounded: at the threshold means that it was met
+    was_below = threshold is not None and not meets(before, threshold, info.goal) and differs(before, threshold)
     if below:
         return ChangeKind.STILL_FAILING if was_below else ChangeKind.NEWLY_FAILING
     if was_below:
         return ChangeKind.FIXED
-    if not change:
-        return ChangeKind.SAME
     return ChangeKind.BETTER if (current > before) == (info.goal == "maximize") else ChangeKind.WORSE
 
 

@@ -17,6 +17,7 @@ from agent_eval_action.gate.sentences import Writer
 from agent_eval_action.gate.unmeasured import error_findings, nothing_measured
 from agent_eval_action.gate.wording import clip, listed
 from agent_eval_action.model.brief import TurnBrief
+from agent_eval_action.model.collector import collector_paused
 from agent_eval_action.model.decision import (
     BaselineTrajectory,
     ChangeKind,
@@ -41,6 +42,7 @@ _TOLD: Final = frozenset(
 )
 
 
+@collector_paused()
 def decide(comparison: Comparison, result: RunResult, policy: Policy) -> Decision:
     """The whole conclusion about ``result``, which ``comparison`` was made of."""
     rules = _rules(comparison, policy)

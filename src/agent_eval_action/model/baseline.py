@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Annotated, Any, Final
 
 from pydantic import Field, model_validator
@@ -20,6 +19,7 @@ DECIMALS: Final = 10
 NAME_LIMIT: Final = 240
 _HEAD: Final = 60
 _ESCAPED: Final = "u007f"
+_LONGEST_ESCAPE: Final = len("\\ud83d\\ude00")
 
 Calls = tuple[CallBrief, ...]
 Trajectory = tuple[Calls, ...]
@@ -31,10 +31,17 @@ ScoreCount = tuple[Finite, Count]
 
 
 def weighted_mean(scores: Sequence[ScoreCount]) -> float:
-    """Mean of scores by their counts, rounded once; a count of a billion costs what a count of one does."""
+    """Mean of scores by their counts: exact, rounded once, the same in any order; a count costs nothing.
+
+    The quotient of two integers is the float nearest to it: five times 0.8 is 0.8, not just below.
+    """
     if len(scores) == 1:
         return scores[0][0]
-    return float(sum(Fraction(score) * count for score, count in scores) / sum(count for _, count in scores))
+    ratios = [(*score.as_integer_ratio(), count) for score, count in scores]
+    # denominators of floats are powers of two, so the largest is a common one
+    common = max(denominator for _, denominator, _ in ratios)
+    total = sum(numerator * (common // denominator) * count for numerator, denominator, count in ratios)
+    return total / (common * sum(count for _, count in scores))
 
 
 def rounded(score: float) -> float:
@@ -131,6 +138,8 @@ class Baseline(Frozen):
 
 def kept_name(name: str) -> str:
     """A name as a baseline keeps it: itself, or its beginning and a digest when it is huge."""
+    if len(name) * _LONGEST_ESCAPE <= NAME_LIMIT - len('""'):
+        return name
     if len(json.dumps(name)) + len(_ESCAPED * name.count("\x7f")) <= NAME_LIMIT:
         return name
     return f"{name[: _HEAD // 2]}… sha256:{_sha256(name)}"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from agent_eval_action.model.baseline import Calls, Trajectory, trajectory_digest
+from agent_eval_action.model.baseline import Calls, Trajectory, trajectory_digest, weighted_mean
 from agent_eval_action.model.result import (
     AttemptSummary,
     CaseKey,
@@ -68,12 +67,8 @@ def meets(score: float, threshold: float, goal: Goal) -> bool:
 
 
 def exact_mean(scores: Sequence[float]) -> float:
-    """The mean, rounded once: the same in any order, and five times 0.8 is 0.8, not just below."""
-    low, high = min(scores), max(scores)
-    if low == high:
-        return low
-    mean = statistics.mean(scores)
-    return min(max(mean, low), high)
+    """The mean, rounded once: the same in any order."""
+    return weighted_mean([(score, 1) for score in scores])
 
 
 def modal_trajectory(attempts: Iterable[AttemptSummary]) -> tuple[Trajectory, int, int] | None:
@@ -81,14 +76,16 @@ def modal_trajectory(attempts: Iterable[AttemptSummary]) -> tuple[Trajectory, in
 
     Ties go to the smaller digest: whatever the order of the attempts, the same one is taken.
     """
+    answered = [attempt for attempt in attempts if attempt.error is None]
+    if len(answered) == 1:
+        return tuple(turn.calls for turn in answered[0].turns), 1, 1
     found: Counter[str] = Counter()
     turns: dict[str, Trajectory] = {}
-    for attempt in attempts:
-        if attempt.error is None:
-            calls: tuple[Calls, ...] = tuple(turn.calls for turn in attempt.turns)
-            digest = trajectory_digest(calls)
-            found[digest] += 1
-            turns[digest] = calls
+    for attempt in answered:
+        calls: tuple[Calls, ...] = tuple(turn.calls for turn in attempt.turns)
+        digest = trajectory_digest(calls)
+        found[digest] += 1
+        turns[digest] = calls
     if not found:
         return None
     digest, seen = min(found.items(), key=lambda item: (-item[1], item[0]))
@@ -149,5 +146,8 @@ def _worst(tally: _Tally, goal: Goal) -> list[tuple[float, str, AttemptSummary]]
 
 def _most_common(texts: Iterable[str]) -> str:
     """The commonest text, ties alphabetically: the order of the attempts must not show."""
-    counted = Counter(texts)
+    all_texts = list(texts)
+    if len(all_texts) == 1:
+        return all_texts[0]
+    counted = Counter(all_texts)
     return min(counted, key=lambda text: (-counted[text], text)) if counted else ""

@@ -39,6 +39,13 @@ def test_the_first_difference_from_the_baseline(then, now, said):
     assert found == said if not said or said.startswith("turn") else said in found
 
 
+def test_a_call_kept_in_short_is_not_taken_for_the_one_that_changed():
+    long = ("save", {"text": "x" * 3_000})
+    before = kept(calls(long, A), calls(B))
+    assert before.turns[0][0].args["text"] != long[1]["text"]
+    assert against_baseline(before, plain(calls(long, A), calls(C))) == ("turn 2 b(x=1) is no longer called")
+
+
 def test_the_first_difference_from_what_is_expected():
     assert against_expected(plain(calls(A)), plain(calls(A))) == ""
     assert against_expected(plain(calls(A), calls(B)), plain(calls(A), calls())) == "turn 2 missing call b(x=1)"

@@ -66,7 +66,7 @@ def test_a_case_passes_by_its_mean_over_the_repeats():
 
 
 def test_equal_scores_have_their_own_value_as_mean():
-    for score in (0.8, 0.1, 0.7, 1 / 3):
+    for score in (0.8, 0.1, 0.7, 1 / 3):  # a sum of three 0.7 is below 2.1
         assert not compared([1.0], [score] * 3, threshold=score).below
         assert compared([1.0], [score] * 3, threshold=score).kind is not K.NEWLY_FAILING
 
@@ -77,7 +77,10 @@ def test_the_threshold_is_met_exactly_as_in_adk():
 
 
 def test_a_baseline_at_its_threshold_met_it_although_it_was_rounded():
-    assert compared([2 / 3], [0.1], threshold=2 / 3).kind is K.NEWLY_FAILING
+    for score in (1 / 3, 2 / 3):
+        assert compared([score], [0.1], threshold=score).kind is K.NEWLY_FAILING
+        assert compared([score], [1.0], threshold=score).kind is K.BETTER
+    assert compared([0.5 - 1e-14], [0.5 - 1e-14], threshold=0.5).kind is K.STILL_FAILING
 
 
 def test_a_moved_threshold_is_no_change_of_the_agents():
