@@ -91,11 +91,11 @@ def views(result: RunResult, decision: Decision) -> list[CaseView]:
     return found
 
 
-def severity(view: CaseView) -> tuple[int, int, float]:
-    """Sort key: what is read first, the deepest fall first. Stable sorting keeps the file's order within."""
+def severity(view: CaseView) -> tuple[bool, float]:
+    """Sort key within a group: what newly fails first, the deepest fall first; else the file's order stays."""
     telling = view.pairs[: view.telling]
     newly = any(pair.blocking and pair.kind is ChangeKind.NEWLY_FAILING for pair in telling)
-    return view.group, not newly, -max((_fall(pair) for pair in telling), default=0.0)
+    return not newly, -max((_fall(pair) for pair in telling), default=0.0)
 
 
 def worst_attempt(case: CaseResult, criterion: str, goal: str) -> AttemptSummary | None:

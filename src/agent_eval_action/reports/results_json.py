@@ -99,17 +99,15 @@ def _line(value: BaseModel) -> str:
 
 
 def _plain(value: Any) -> str:
-    """For what an agent's arguments may hold and JSON cannot: lone surrogates, numbers that are none, odd objects."""
+    """For what JSON cannot hold and an agent may say: lone surrogates (replaced when encoded), numbers that are none."""
     return json.dumps(_mended(value), ensure_ascii=False, default=str)
 
 
 def _mended(value: Any) -> Any:
     if isinstance(value, dict):
-        return {_mended(str(key)): _mended(item) for key, item in value.items()}
+        return {str(key): _mended(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_mended(item) for item in value]
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode() if not value.isascii() else value
     if isinstance(value, float) and value - value != 0:
         return None
     return value
