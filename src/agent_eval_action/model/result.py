@@ -21,6 +21,15 @@ SCHEMA_VERSION = 1
 
 Goal = Literal["maximize", "minimize"]
 
+Purpose = Literal["first", "rerun", "suite", "control"]
+"""Why an attempt was made: the *first* pass over everything; a *rerun* of a suspect; a further pass over
+the whole *suite*; beside or on the base commit's agent, as *control*. Only what is not *first* is fresh
+evidence about a suspect: the first pass chose it.
+"""
+
+ArmName = Literal["head", "base"]
+"""Whose agent made an attempt: this change's, or that of the commit it is merged onto."""
+
 
 class CaseKey(NamedTuple):
     """Names a case in every output. Sorting by it is the stable order of every output."""
@@ -140,7 +149,7 @@ class AttemptKey(NamedTuple):
     eval_set: str
     case: str
     repeat: int
-    arm: str = "head"
+    arm: ArmName = "head"
 
     @property
     def case_key(self) -> CaseKey:
@@ -154,7 +163,8 @@ class Attempt(Frozen):
     eval_set: str
     case: str
     repeat: int
-    arm: str = "head"
+    arm: ArmName = "head"
+    purpose: Purpose = "first"
     case_digest: str
     turns: tuple[Invocation, ...] = ()
     final_session_state: dict[str, Any] | None = None
@@ -173,6 +183,8 @@ class AttemptSummary(Frozen):
     """An attempt without its transcript: what results.json keeps."""
 
     repeat: int
+    arm: ArmName = "head"
+    purpose: Purpose = "first"
     error: AttemptError | None = None
     scores: tuple[CriterionScore, ...] = ()
     turns: tuple[TurnBrief, ...] = ()
@@ -182,13 +194,18 @@ class AttemptSummary(Frozen):
 
 
 class CaseResult(Frozen):
-    """All attempts of one case, and where the case is written down."""
+    """All attempts of one case, and where the case is written down.
+
+    ``attempts`` are this change's, the first pass before what was made again; ``control`` are those of
+    the base commit's agent on the same case, made by the same run.
+    """
 
     case: str
     line: int | None = None
     digest: str
     expected: tuple[TurnBrief, ...] = ()
     attempts: tuple[AttemptSummary, ...] = ()
+    control: tuple[AttemptSummary, ...] = ()
 
 
 class CriterionInfo(Frozen):
@@ -251,18 +268,36 @@ class RunStatus(enum.StrEnum):
 
 
 class Totals(Frozen):
-    """Counts over the run."""
+    """Counts over the run; ``usage`` is of all attempts.
+
+    ``attempts`` are this change's, of which ``extra`` were made after the first pass; ``control`` are
+    those of the base commit's agent.
+    """
 
     cases: int = 0
     attempts: int = 0
+    extra: int = 0
+    control: int = 0
     errors: int = 0
     retries: int = 0
     seconds: float = 0.0
     usage: Usage = Usage()
 
 
+class Base(Frozen):
+    """The base commit's agent as this run met it. ``unavailable`` says in one sentence why it was not run."""
+
+    commit: str | None = None
+    agents: tuple[AgentConditions, ...] = ()
+    unavailable: str = ""
+
+
 class RunResult(Frozen):
-    """results.json."""
+    """results.json.
+
+    ``base`` is None when nothing asked for it; ``cut_short`` says which limit ended the re-runs before
+    everything was decided, "" when none did.
+    """
 
     schema_version: int = SCHEMA_VERSION
     started_at: str
@@ -270,4 +305,6 @@ class RunResult(Frozen):
     conditions: Conditions
     sets: tuple[SetResult, ...] = ()
     totals: Totals = Totals()
+    base: Base | None = None
+    cut_short: str = ""
     decision: Decision | None = None

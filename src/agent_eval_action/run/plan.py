@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.model.evalset import EvalCase
-from agent_eval_action.model.result import AttemptKey, CriterionInfo
+from agent_eval_action.model.result import ArmName, AttemptKey, CaseKey, CriterionInfo, Purpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,13 @@ class PlannedSet:
 
 @dataclass(frozen=True, slots=True)
 class PlannedAttempt:
-    """One repeat of one case."""
+    """One repeat of one case, and what it is made for."""
 
     key: AttemptKey
     case: EvalCase
     digest: str
     planned_set: PlannedSet
+    purpose: Purpose = "first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +60,17 @@ class Plan:
                 for item in planned.cases:
                     key = AttemptKey(planned.agent, planned.key, item.case.eval_id, repeat)
                     yield PlannedAttempt(key, item.case, item.digest, planned)
+
+    def further(
+        self, cases: Mapping[CaseKey, int], count: int, purpose: Purpose, arm: ArmName = "head"
+    ) -> Iterator[PlannedAttempt]:
+        """``count`` more attempts of each of ``cases``, numbered on from its value; a pass over all before the next."""
+        for more in range(count):
+            for planned in self.sets:
+                for item in planned.cases:
+                    key = AttemptKey(planned.agent, planned.key, item.case.eval_id, 0, arm)
+                    start = cases.get(key.case_key)
+                    if start is not None:
+                        yield PlannedAttempt(
+                            key._replace(repeat=start + more), item.case, item.digest, planned, purpose
+                        )

@@ -78,7 +78,7 @@ def assert_harmless(found: Page) -> None:
     assert not ACTIVE.search(found.loose), ACTIVE.search(found.loose)
 
 
-KEPT = {"schema_version", "started_at", "status", "kind", "outcome", "effect", "goal", "created_at"}
+KEPT = {"schema_version", "started_at", "status", "kind", "outcome", "effect", "goal", "created_at", "arm", "purpose"}
 
 
 def spoiled(value: Any, text: str, key: str = "") -> Any:
