@@ -16,6 +16,12 @@ FailOn = Literal["fail", "inconclusive"]
 MAX_DROP: Final = 0.05
 """Allowed drop of a criterion's suite mean when nothing else is configured."""
 
+CONFIDENCE: Final = 0.99
+"""One minus the chance that a harmless change is blocked, over everything a run tests."""
+
+MIN_EFFECT: Final = 0.1
+"""A pair's mean that fell by less blocks nothing, however sure the fall is."""
+
 
 class CriterionPolicy(Frozen):
     """What one criterion is held to.

@@ -1,0 +1,222 @@
+"""Exact tests, intervals and corrections on plain numbers. docs/statistics.md names each with its literature.
+
+Higher is better throughout: a test asks whether the current numbers are *lower* than the reference's.
+scipy and numpy are imported where they are used: a run that needs no statistics does not pay for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+Levels = tuple[tuple[int, int], ...]
+"""Whole-numbered scores with how often each was seen, sorted by score."""
+
+_EXACT_POOL: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Stratum:
+    """One case: its reference scores and its current ones, as whole numbers (passes are 1, failures 0)."""
+
+    reference: Levels
+    current: Levels
+
+    @property
+    def pooled(self) -> Levels:
+        """Both together."""
+        both = Counter(dict(self.reference))
+        for level, times in self.current:
+            both[level] += times
+        return tuple(sorted(both.items()))
+
+
+def levels(scores: Iterable[int]) -> Levels:
+    """Scores counted."""
+    return tuple(sorted(Counter(scores).items()))
+
+
+def passes(passed: int, n: int) -> Levels:
+    """Counts of a yes-or-no score."""
+    return tuple((level, times) for level, times in ((0, n - passed), (1, passed)) if times)
+
+
+def lower_than_reference(strata: Iterable[Stratum]) -> float:
+    """One-sided p: how likely current scores this low are when each case's scores are one and the same lot.
+
+    The exact conditional test stratified by case: within a case every assignment of its scores to
+    reference and current is equally likely, and the sum of the current scores over all cases is
+    compared with its exact distribution. One stratum of passes is Fisher's exact test; several are
+    the exact conditional Cochran–Mantel–Haenszel test; graded scores make it Pitman's permutation test.
+    """
+    informative = []
+    for stratum in strata:
+        pooled = stratum.pooled
+        draws = sum(times for _, times in stratum.current)
+        if len(pooled) > 1 and 0 < draws < sum(times for _, times in pooled):
+            low = pooled[0][0]
+            observed = sum((level - low) * times for level, times in stratum.current)
+            shifted = tuple((level - low, times) for level, times in pooled)
+            informative.append((shifted, draws, observed))
+    if not informative:
+        return 1.0
+    return _tail(informative)
+
+
+def _tail(informative: Sequence[tuple[Levels, int, int]]) -> float:
+    """P(sum ≤ observed) over independent strata; the same whatever their order."""
+    import numpy as np  # noqa: PLC0415 - needed by evidence alone
+
+    total = sum(observed for _, _, observed in informative)
+    kinds = Counter((pool, draws) for pool, draws, _ in informative)
+    sums: Floats = np.ones(1)
+    for (pool, draws), times in sorted(kinds.items()):
+        one = _sums(pool, draws)
+        for _ in range(times):
+            # what lies above the observed sum never comes back below it
+            sums = np.convolve(sums, one)[: total + 1]
+    return min(1.0, float(sums.sum()))
+
+
+@lru_cache(maxsize=20_000)
+def _sums(pool: Levels, draws: int) -> Floats:
+    """Distribution of the sum of ``draws`` scores drawn from the pool without putting back; lowest level is 0."""
+    import numpy as np  # noqa: PLC0415 - needed by evidence alone
+
+    if len(pool) == 2 and pool[1][0] == 1:  # noqa: PLR2004 - failures and passes
+        return _hypergeometric(pool[0][1], pool[1][1], draws)
+    if draws == 1:
+        single: Floats = np.zeros(pool[-1][0] + 1)
+        n = sum(times for _, times in pool)
+        for level, times in pool:
+            single[level] = times / n
+        return single
+    highest = draws * pool[-1][0]
+    ways: Floats = np.zeros((draws + 1, highest + 1))
+    ways[0, 0] = 1.0
+    seen = 0
+    for level, times in pool:
+        for _ in range(times):
+            seen += 1
+            # the running mean instead of raw counts keeps every number within range of a float
+            taken = min(seen, draws)
+            shift = ways[:taken, : highest + 1 - level]
+            ways[1 : taken + 1, level:] = ways[1 : taken + 1, level:] + shift
+        ways /= ways.sum()
+    row: Floats = ways[draws] / ways[draws].sum()
+    return row
+
+
+@lru_cache(maxsize=20_000)
+def _hypergeometric(failures: int, passed: int, draws: int) -> Floats:
+    """Passes among ``draws`` drawn without putting back: its distribution from 0 up."""
+    import numpy as np  # noqa: PLC0415 - needed by evidence alone
+
+    total = math.comb(failures + passed, draws)
+    most = min(draws, passed)
+    return np.array([math.comb(passed, x) * math.comb(failures, draws - x) / total for x in range(most + 1)])
+
+
+def fisher(reference: tuple[int, int], current: tuple[int, int]) -> float:
+    """One-sided Fisher's exact test that the current pass rate is lower. Pairs are (passed, n)."""
+    return lower_than_reference([Stratum(passes(*reference), passes(*current))])
+
+
+def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Holm's step-down adjustment: each below the level keeps the chance of any false one below it."""
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    adjusted = [1.0] * len(p_values)
+    highest = 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = highest
+    return tuple(adjusted)
+
+
+# --- intervals ------------------------------------------------------------------------------------
+
+Interval = tuple[float, float]
+
+
+def wilson(passed: float, n: int, confidence: float = 0.95) -> Interval:
+    """Wilson's score interval of a pass rate."""
+    z = _normal_quantile((1 + confidence) / 2)
+    rate = passed / n
+    middle = (rate + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    low = 0.0 if passed == 0 else max(0.0, middle - half)
+    return low, 1.0 if passed == n else min(1.0, middle + half)
+
+
+def newcombe(reference: tuple[int, int], current: tuple[int, int], confidence: float = 0.95) -> Interval:
+    """Newcombe's hybrid score interval of current minus reference pass rate. Pairs are (passed, n)."""
+    before, now = reference[0] / reference[1], current[0] / current[1]
+    low_before, high_before = wilson(*reference, confidence)
+    low_now, high_now = wilson(*current, confidence)
+    change = now - before
+    low = change - math.hypot(now - low_now, high_before - before)
+    high = change + math.hypot(high_now - now, before - low_before)
+    return max(-1.0, low), min(1.0, high)
+
+
+def welch(reference: Sequence[float], current: Sequence[float], confidence: float = 0.95) -> Interval | None:
+    """Welch's interval of current minus reference mean; None with fewer than two scores on a side."""
+    if min(len(reference), len(current)) < 2:  # noqa: PLR2004 - no variance in one
+        return None
+    change = _mean(current) - _mean(reference)
+    first, second = _variance(reference) / len(reference), _variance(current) / len(current)
+    both = first + second
+    if both == 0:
+        return change, change
+    freedom = both**2 / (first**2 / (len(reference) - 1) + second**2 / (len(current) - 1))
+    half = _t_quantile((1 + confidence) / 2, freedom) * math.sqrt(both)
+    return change - half, change + half
+
+
+def clustered(changes: Sequence[float], confidence: float = 0.95) -> Interval | None:
+    """Student's interval of a mean over cases, one change a case: repeats of a case are one observation."""
+    if len(changes) < 2:  # noqa: PLR2004 - no variance in one
+        return None
+    half = _t_quantile((1 + confidence) / 2, len(changes) - 1) * math.sqrt(_variance(changes) / len(changes))
+    middle = _mean(changes)
+    return middle - half, middle + half
+
+
+def detectable_drop(variances: Sequence[tuple[float, int, int]], alpha: float, power: float = 0.8) -> float | None:
+    """The drop of the suite's mean found with this power, by the normal approximation.
+
+    ``variances``: per case the variance of its scores, reference and current attempts.
+    """
+    if not variances:
+        return None
+    spread = sum(variance * (1 / before + 1 / now) for variance, before, now in variances)
+    return (_normal_quantile(1 - alpha) + _normal_quantile(power)) * math.sqrt(spread) / len(variances)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _variance(values: Sequence[float]) -> float:
+    middle = _mean(values)
+    return math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1)
+
+
+def _normal_quantile(p: float) -> float:
+    return NormalDist().inv_cdf(p)
+
+
+def _t_quantile(p: float, freedom: float) -> float:
+    from scipy.special import stdtrit  # type: ignore[import-untyped]  # noqa: PLC0415 - needed by evidence alone
+
+    return float(stdtrit(freedom, p))
