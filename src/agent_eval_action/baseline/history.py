@@ -1,0 +1,252 @@
+"""Many records into one history: comparable scores pooled pair by pair, and why others are not. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from agent_eval_action.baseline.difference import told
+from agent_eval_action.baseline.run_record import definitions
+from agent_eval_action.model.baseline import (
+    Baseline,
+    CaseRecord,
+    CriterionRecord,
+    kept_digest,
+    kept_key,
+    kept_name,
+)
+from agent_eval_action.model.collector import collector_paused
+from agent_eval_action.model.history import (
+    Accepted,
+    Definition,
+    History,
+    PairHistory,
+    PairName,
+    Record,
+    RecordCase,
+)
+from agent_eval_action.model.measured import meets
+from agent_eval_action.model.result import CaseKey, RunResult
+
+LAST: Final = 20
+"""How many of the newest comparable runs are pooled unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """How cases and criteria are defined now, by the names records keep.
+
+    ``cases``: the case's digest, its simulated user and its criteria's digests by name; ``criteria``:
+    what those digests stand for.
+    """
+
+    cases: Mapping[CaseKey, tuple[str, str, Mapping[str, str]]] = field(default_factory=dict)
+    criteria: Mapping[str, Definition] = field(default_factory=dict)
+
+
+def suite_of(result: RunResult, simulators: Mapping[CaseKey, str] | None = None) -> Suite:
+    """The suite a run had."""
+    users = simulators or {}
+    cases: dict[CaseKey, tuple[str, str, Mapping[str, str]]] = {}
+    for one in result.sets:
+        digests = {kept_name(info.name): kept_digest(info.digest) for info in one.criteria}
+        for case in one.cases:
+            key = CaseKey(one.agent, one.eval_set, case.case)
+            cases[kept_key(key)] = (kept_digest(case.digest), users.get(key, ""), digests)
+    return Suite(cases, definitions(result))
+
+
+def record_of_baseline(baseline: Baseline) -> Record:
+    """A stored baseline as a history of one run: its counts are those of its repeats."""
+    cases = [RecordCase(**{name: getattr(one, name) for name in CaseRecord.model_fields}) for one in baseline.records]
+    return Record(
+        tool_version=baseline.tool_version,
+        created_at=baseline.created_at,
+        commit=baseline.commit,
+        repeats=baseline.repeats,
+        agents=baseline.agents,
+        cases=tuple(cases),
+    )
+
+
+@collector_paused()
+def pool(
+    records: Sequence[Record],
+    suite: Suite | None = None,
+    *,
+    last: int = LAST,
+    source: str = "",
+    notes: Iterable[str] = (),
+) -> History:
+    """The history in ``records``, newest first, as far as it is comparable with ``suite``.
+
+    Without a suite the newest definitions count. Of a pair at most ``last`` comparable runs are pooled, and
+    none from before the run in which an accepted change of it first shows.
+    """
+    if not records:
+        return History(source=source, notes=tuple(notes))
+    runs = tuple(_Run(record, {case.key: case for case in record.cases}) for record in records)
+    pooling = _Pooling(runs, suite or _newest_suite(records), last)
+    pairs = {pair: pooling.pair(pair) for pair in sorted(pooling.names())}
+    newest = records[0]
+    return History(
+        pairs=pairs,
+        cases=dict(pooling.cases(pairs)),
+        records=len(records),
+        commit=newest.commit,
+        created_at=newest.created_at,
+        tool_version=newest.tool_version,
+        repeats=newest.repeats,
+        agents=newest.agents,
+        source=source,
+        notes=tuple(notes),
+    )
+
+
+def age_days(history: History, now: dt.datetime) -> float | None:
+    """Days since the newest record was made; None when it does not say."""
+    try:
+        made = dt.datetime.fromisoformat(history.created_at or "")
+    except ValueError:
+        return None
+    made = made if made.tzinfo else made.replace(tzinfo=dt.UTC)
+    return max(0.0, (now - made).total_seconds() / 86_400)
+
+
+def age_note(history: History, now: dt.datetime, max_age: float) -> str | None:
+    """A warning when the newest record is older than ``max_age`` days."""
+    days = age_days(history, now)
+    if days is None or days <= max_age:
+        return None
+    commit = f" (commit {history.commit[:10]})" if history.commit else ""
+    return f"the baseline is {days:.0f} days old{commit}, older than {max_age:g}: models drift, run main again"
+
+
+def _newest_suite(records: Sequence[Record]) -> Suite:
+    cases: dict[CaseKey, tuple[str, str, Mapping[str, str]]] = {}
+    criteria: dict[str, Definition] = {}
+    for record in records:
+        criteria = {**record.criteria, **criteria}
+        for case in record.cases:
+            digests = {name: one.digest for name, one in case.criteria.items()}
+            digest, user, known = cases.get(case.key, (case.digest, case.simulator, {}))
+            cases[case.key] = (digest, user, {**digests, **known})
+    return Suite(cases, criteria)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A record and its cases by key."""
+
+    record: Record
+    cases: Mapping[CaseKey, RecordCase]
+
+    def one(self, pair: PairName) -> tuple[RecordCase, CriterionRecord] | None:
+        case = self.cases.get(pair[0])
+        found = case.criteria.get(pair[1]) if case else None
+        return (case, found) if case and found else None
+
+    def accepted(self, pair: PairName) -> dict[str, Accepted]:
+        return {entry.id: entry for entry in self.record.accepted if entry.covers(*pair)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Pooling:
+    """Records, newest first, seen from the suite as it is now."""
+
+    runs: tuple[_Run, ...]
+    now: Suite
+    last: int
+
+    def names(self) -> set[PairName]:
+        """The suite's pairs that main knows, and those main still had in its newest run of everything."""
+        known = {(case.key, name) for run in self.runs for case in run.record.cases for name in case.criteria}
+        held = {one.pair for run in self.runs for one in run.record.withheld}
+        current = {(key, name) for key, (_, _, digests) in self.now.cases.items() for name in digests}
+        found = current & (known | held)
+        for run in self.runs:
+            found |= {(case.key, name) for case in run.record.cases for name in case.criteria}
+            found |= known & {one.pair for one in run.record.withheld}
+            if run.record.whole:  # what an older run alone has was removed from main since
+                break
+        return found
+
+    def pair(self, pair: PairName) -> PairHistory:
+        """Its pooled scores, or why there are none."""
+        runs, anew = self._since_accepted(pair)
+        seen = [(run, *found) for run in runs if (found := run.one(pair))]
+        usable = [one for _, case, one in seen if self._comparable(pair, case, one)][: self.last]
+        counts: Counter[float] = Counter()
+        for one in usable:
+            for score, count in one.scores:
+                counts[score] += count
+        return PairHistory(
+            scores=tuple(sorted(counts.items())),
+            by_run=tuple(one.scores for one in usable),
+            incomparable="" if usable else self._why(pair, seen[0] if seen else None, anew),
+            anew=anew.reason if anew else "",
+            record=usable[0] if usable else seen[0][2] if seen else None,
+        )
+
+    def cases(self, pairs: Mapping[PairName, PairHistory]) -> Iterator[tuple[CaseKey, CaseRecord]]:
+        """Each case with its pooled counts, as a stored baseline has it."""
+        by_case: dict[CaseKey, dict[str, PairHistory]] = {}
+        for (key, name), history in pairs.items():
+            if history.record is not None:
+                by_case.setdefault(key, {})[name] = history
+        for key, criteria in by_case.items():
+            found = [run.cases[key] for run in self.runs if key in run.cases]
+            digest = self.now.cases[key][0] if key in self.now.cases else found[0].digest
+            newest = next((case for case in found if case.digest == digest), found[0])
+            plain = {name: getattr(newest, name) for name in CaseRecord.model_fields}
+            pooled = {name: self._pooled(history) for name, history in sorted(criteria.items())}
+            yield key, CaseRecord(**{**plain, "criteria": {name: one for name, one in pooled.items() if one}})
+
+    def _pooled(self, history: PairHistory) -> CriterionRecord | None:
+        record = history.record
+        if record is None or not history.runs:
+            return record
+        definition = self.now.criteria.get(record.digest)
+        passed = None
+        if record.threshold is not None and definition is not None:
+            threshold, goal = record.threshold, definition.goal
+            passed = sum(count for score, count in history.scores if meets(score, threshold, goal))
+        return record.model_copy(
+            update={"n": history.n, "scores": history.scores, "passed": passed, "mean": None}
+            if history.runs > 1
+            else {}
+        )
+
+    def _since_accepted(self, pair: PairName) -> tuple[tuple[_Run, ...], Accepted | None]:
+        """The runs since the newest one that carries an acceptance the run before it did not."""
+        for index, (run, older) in enumerate(pairwise(self.runs)):
+            fresh = run.accepted(pair)
+            for name in fresh.keys() - older.accepted(pair).keys():
+                return self.runs[: index + 1], fresh[name]
+        return self.runs, None
+
+    def _comparable(self, pair: PairName, case: RecordCase, one: CriterionRecord) -> bool:
+        now = self.now.cases.get(pair[0])
+        if now is None:  # the case is gone: what it was is compared with itself
+            return True
+        digest, simulator, digests = now
+        return case.digest == digest and case.simulator == simulator and one.digest == digests.get(pair[1], one.digest)
+
+    def _why(
+        self, pair: PairName, newest: tuple[_Run, RecordCase, CriterionRecord] | None, anew: Accepted | None
+    ) -> str:
+        if newest is None:
+            return f"its change was accepted ({anew.reason})" if anew else "main has no clean scores of it"
+        run, case, one = newest
+        digest, simulator, digests = self.now.cases[pair[0]]
+        since = f"commit {run.record.commit[:10]}" if run.record.commit else "the baseline"
+        if case.digest != digest:
+            return f"the case was edited since {since}"
+        if case.simulator != simulator:
+            return f"simulated user {case.simulator or 'none'} → {simulator or 'none'}"
+        now = digests.get(pair[1], "")
+        return told(run.record.criteria.get(one.digest), self.now.criteria.get(now))

@@ -1,0 +1,22 @@
+"""Every git call: plumbing only, with a repository's own hooks, monitors, filters and programs switched off.
+
+The user's repository is only ever read; what has to be fetched or written is fetched into and pushed from
+a private one (``Scratch``).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from agent_eval_action.git.process import Done, Git
+from agent_eval_action.git.remote import Remote, remote_of
+from agent_eval_action.git.repository import Commit, Entry, Repository
+from agent_eval_action.git.scratch import Pushed, Scratch
+
+__all__ = ["Commit", "Done", "Entry", "Git", "Pushed", "Remote", "Repository", "Scratch", "head_commit", "remote_of"]
+
+
+def head_commit(workspace: Path) -> str | None:
+    """The commit that is checked out, 40 hex digits; None outside a repository or without git."""
+    return Repository(workspace, os.environ).resolve("HEAD")

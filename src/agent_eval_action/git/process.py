@@ -1,0 +1,133 @@
+"""One git process: its environment, its limits, and what it may not do whatever a repository's config asks for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+LOCAL_S: Final = 10.0
+NETWORK_S: Final = 90.0
+MAX_OUTPUT: Final = 512 * 1024 * 1024
+
+# The workspace's .git/config is untrusted: it may name programs to run.
+_OFF: Final = (
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.alternateRefsCommand", ""),
+    ("diff.external", ""),
+    ("protocol.ext.allow", "never"),
+    ("commit.gpgSign", "false"),
+    ("push.gpgSign", "false"),
+    ("log.showSignature", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("core.pager", "cat"),
+    # in a container the repository belongs to another uid
+    ("safe.directory", "*"),
+)
+_NO_PROTOCOL: Final = "none"  # a list of protocols with none in it: also no lazy fetch of a partial clone
+_PROTOCOLS: Final = "file:git:http:https:ssh"
+_NETWORK_ENVIRON: Final = (
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SSH_AUTH_SOCK",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_SSL_CAINFO",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_CONFIG_NOSYSTEM",
+    "XDG_CONFIG_HOME",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CURL_CA_BUNDLE",
+    *(name for word in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for name in (word, word.upper())),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a git process left: its exit code, stdout as bytes, stderr as text."""
+
+    code: int
+    out: bytes = b""
+    err: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended with 0."""
+        return self.code == 0
+
+    @property
+    def text(self) -> str:
+        """Stdout as one stripped text."""
+        return self.out.decode("utf-8", "replace").strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """Runs git in one repository.
+
+    ``network``: may speak with a remote; ``config``: more settings, given by the environment so that no
+    token stands in an argument list, where every user of the machine can read it.
+    """
+
+    folder: Path
+    environ: Mapping[str, str]
+    network: bool = False
+    config: Sequence[tuple[str, str]] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    def __call__(self, *args: str, stdin: bytes = b"", timeout: float | None = None) -> Done:
+        """Run ``git ARGS``; what cannot be started or takes too long is a code of its own, never raised."""
+        program = shutil.which("git", path=self.environ.get("PATH", os.defpath))
+        if program is None:
+            return Done(127, err="git is not installed")
+        try:
+            done = subprocess.run(  # noqa: S603 - argv is ours, no shell
+                [program, "-C", str(self.folder), *args],
+                capture_output=True,
+                check=False,
+                timeout=timeout or (NETWORK_S if self.network else LOCAL_S),
+                env=self._environ(),
+                input=stdin,
+            )
+        except subprocess.TimeoutExpired:
+            return Done(124, err=f"git {args[0]} took too long")
+        except (OSError, ValueError) as error:
+            return Done(126, err=f"git cannot be started: {error}")
+        return Done(done.returncode, done.stdout, self._plain(done.stderr))
+
+    def _environ(self) -> dict[str, str]:
+        given = self.environ
+        own = {
+            "PATH": given.get("PATH", os.defpath),
+            "LC_ALL": "C",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GCM_INTERACTIVE": "never",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_ALLOW_PROTOCOL": _PROTOCOLS if self.network else _NO_PROTOCOL,
+        }
+        if self.network:
+            own |= {name: given[name] for name in _NETWORK_ENVIRON if name in given}
+            own.setdefault("GIT_SSH_COMMAND", "ssh -o BatchMode=yes -o ConnectTimeout=20")
+        settings = (*_OFF, *self.config)
+        own["GIT_CONFIG_COUNT"] = str(len(settings))
+        for number, (key, value) in enumerate(settings):
+            own[f"GIT_CONFIG_KEY_{number}"] = key
+            own[f"GIT_CONFIG_VALUE_{number}"] = value
+        return own
+
+    def _plain(self, raw: bytes) -> str:
+        text = raw[-20_000:].decode("utf-8", "replace")
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text.strip()

@@ -1,0 +1,104 @@
+"""Where a repository is pushed to, and with what right; taken from its configuration as texts, never executed."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+
+from agent_eval_action.git.repository import Repository
+
+_SCP: Final = re.compile(r"[A-Za-z0-9_.@-]+:(?!//)[^\s]+")
+_SCHEMES: Final = frozenset({"https", "http", "ssh", "file", "git"})
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """An address without credentials in it; ``header`` is sent to its host alone."""
+
+    url: str
+    header: str = field(default="", repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    def config(self, name: str) -> tuple[tuple[str, str], ...]:
+        """What tells git of this remote, under ``name``."""
+        settings = [(f"remote.{name}.url", self.url)]
+        if self.header:
+            # no helper must be asked (and no second header sent) where there is a token
+            settings += [("credential.helper", ""), (f"http.{_origin(self.url)}/.extraheader", self.header)]
+        return tuple(settings)
+
+
+def remote_of(repository: Repository, name: str, environ: Mapping[str, str]) -> Remote | None:
+    """The remote ``name`` of a repository; None when it has none that can be used.
+
+    The credential is the checkout's own (actions/checkout leaves a header in the configuration), else the
+    address's, else GITHUB_TOKEN, which goes to GitHub's own host only.
+    """
+    if not _NAME.fullmatch(name):
+        return None
+    raw = (repository.config("--get", f"remote.{name}.url") or "").strip()
+    url, embedded = _without_credentials(_absolute(repository, raw))
+    if not url:
+        return None
+    if not url.startswith(("https://", "http://")):
+        return Remote(url)
+    header = (repository.config("--get-urlmatch", "http.extraheader", url) or "").strip()
+    if not header.lower().startswith("authorization:"):
+        header = _basic(embedded) if embedded else ""
+    if not header and (token := environ.get("GITHUB_TOKEN", "").strip()) and _is_github(url, environ):
+        header = _basic(f"x-access-token:{token}")
+    return Remote(url, header, _secrets(header, embedded))
+
+
+def _absolute(repository: Repository, raw: str) -> str:
+    """An address git can be given from another folder; "" when it is none we use."""
+    if not raw or raw.startswith("-") or any(ord(char) < ord(" ") for char in raw):
+        return ""
+    if "://" in raw:
+        return raw if urlsplit(raw).scheme.lower() in _SCHEMES else ""
+    if "::" in raw.split("/", 1)[0]:  # ext::, fd::, and whatever remote helper is on the PATH
+        return ""
+    if _SCP.fullmatch(raw) and not (repository.folder / raw).exists():
+        return raw
+    return str((repository.folder / raw).resolve())
+
+
+def _without_credentials(url: str) -> tuple[str, str]:
+    """The address and ``user:password``: an address stands in git's own argument lists."""
+    if not url.startswith(("https://", "http://")):
+        return url, ""
+    parts = urlsplit(url)
+    if "@" not in parts.netloc:
+        return url, ""
+    who, _, host = parts.netloc.rpartition("@")
+    user, _, password = who.partition(":")
+    credentials = f"{unquote(user)}:{unquote(password)}" if user or password else ""
+    return urlunsplit(SplitResult(parts.scheme, host, parts.path, parts.query, "")), credentials
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _is_github(url: str, environ: Mapping[str, str]) -> bool:
+    return _origin(url) == _origin(environ.get("GITHUB_SERVER_URL", "").strip() or "https://github.com")
+
+
+def _basic(credentials: str) -> str:
+    return "AUTHORIZATION: basic " + base64.b64encode(credentials.encode()).decode()
+
+
+def _secrets(header: str, embedded: str) -> tuple[str, ...]:
+    words = [header.rpartition(" ")[2], embedded, embedded.partition(":")[2]]
+    if "basic " in header.lower():
+        try:
+            words.append(base64.b64decode(words[0], validate=True).decode().partition(":")[2])
+        except ValueError:
+            words.append("")
+    return tuple(word for word in words if word)
