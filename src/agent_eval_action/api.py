@@ -8,12 +8,10 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from agent_eval_action import __version__, git
-from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
-from agent_eval_action.agents.base import AgentDriver
-from agent_eval_action.agents.recorded import RecordedAgent
 from agent_eval_action.baseline import STORES, Store
 from agent_eval_action.baseline.records import Baseline
 from agent_eval_action.config.agents import AgentSettings
@@ -23,13 +21,21 @@ from agent_eval_action.criteria import warm_up
 from agent_eval_action.errors import Problem
 from agent_eval_action.formats import load_eval_file, parse_selector
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.model.result import AgentConditions, AttemptError, Conditions, RunResult, RunStatus
-from agent_eval_action.pipeline import Limits, Pipeline, Stop
+from agent_eval_action.gate.adaptive import next_step
+from agent_eval_action.gate.evidence import Step
+from agent_eval_action.gate.state import rules_of, scores_of, state_of
+from agent_eval_action.model.result import Conditions, RunResult, RunStatus
+from agent_eval_action.pipeline import Pipeline, Stop
+from agent_eval_action.run.arms import Arm, NoBase
+from agent_eval_action.run.base import BaseCommit, find_base, open_base
 from agent_eval_action.run.collect import Collector
+from agent_eval_action.run.crew import Bounds, Crew
+from agent_eval_action.run.drivers import driver_for, driver_on_base
 from agent_eval_action.run.events import Event, Notice, PhaseStarted
 from agent_eval_action.run.load import Loader, relative
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import Earlier, earlier, forget
+from agent_eval_action.run.spending import Spending, SpendingLimits
 from agent_eval_action.run.transcripts import TranscriptWriter
 
 
@@ -47,7 +53,7 @@ class Context:
 
 
 async def evaluate(settings: Settings, context: Context) -> RunResult:
-    """Run everything the settings name, compare with the baseline, decide.
+    """Run everything the settings name, run again what is in doubt, compare with the baseline, decide.
 
     Writes attempts.jsonl and blobs/ while it runs; the other files are the caller's. Raises the errors
     of ``errors`` for what is wrong before anything was measured.
@@ -56,20 +62,16 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     found = discovered(settings, context.selectors)
     for note in (*context.notes, *found.notes):
         context.emit(Notice(note))
-    run = _Run(settings, context, found)
+    baseline = stored_baseline(settings).read()
+    run = _Run(settings, context, found, baseline)
     try:
         run.start()
         plan, kept = await run.prepare()
-        status = await run.measure(plan, kept)
+        await run.measure(plan, kept)
     finally:
         await run.stop()
-    result = run.collector.result(
-        started_at=started_at,
-        seconds=time.monotonic() - began,
-        status=status,
-        conditions=run.conditions(),
-    )
-    return judged(result, stored_baseline(settings).read(), settings)
+    result = run.result(started_at, time.monotonic() - began)
+    return judged(result, baseline, settings)
 
 
 def discovered(settings: Settings, selectors: Sequence[str]) -> Discovery:
@@ -101,17 +103,24 @@ class _Run:
     settings: Settings
     context: Context
     found: Discovery
-    drivers: dict[str, AgentDriver] = field(default_factory=dict)
-    starts: dict[str, asyncio.Task[AgentConditions | AttemptError]] = field(default_factory=dict)
+    baseline: Baseline | None
+    commit: str | None = None
+    head: Arm = field(init=False)
+    base: BaseCommit | NoBase = field(init=False)
     warm: asyncio.Task[None] = field(init=False)
-    collector: Collector = field(init=False)
+    pipeline: Pipeline = field(init=False)
 
     def start(self) -> None:
         """Begin starting every agent: their imports overlap with reading the eval files."""
-        self.context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in self._agents())))
-        for agent in self._agents():
-            self.drivers[agent.name] = driver_for(agent, self.settings, self.context.environ)
-            self.starts[agent.name] = asyncio.create_task(self.drivers[agent.name].start())
+        settings, environ = self.settings, self.context.environ
+        # read before any agent runs: what it may do to the repository then decides nothing
+        self.commit = git.head_commit(settings.workspace)
+        self.base = find_base(settings, self.baseline.commit if self.baseline else None, environ)
+        agents = self._agents()
+        self.context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in agents)))
+        drivers = {agent.name: driver_for(agent, settings, environ) for agent in agents}
+        recorded = frozenset(agent.name for agent in agents if agent.driver == "recorded")
+        self.head = Arm.begin("head", drivers, fixed=recorded)
         self.warm = asyncio.create_task(asyncio.to_thread(warm_up))
 
     def _agents(self) -> list[AgentSettings]:
@@ -127,40 +136,60 @@ class _Run:
         kept = earlier(settings.resume, settings.out, plan) if settings.resume else Earlier()
         return plan, kept
 
-    async def measure(self, plan: Plan, kept: Earlier) -> RunStatus:
-        """Make and score the attempts."""
+    async def measure(self, plan: Plan, kept: Earlier) -> None:
+        """Make and score the attempts, and those the gate asks for."""
         settings, context = self.settings, self.context
-        limits = Limits(settings.concurrency, settings.retries, settings.max_time)
+        bounds = Bounds(settings.concurrency, settings.retries)
+        limits = SpendingLimits(settings.max_calls, settings.max_tokens)
         with TranscriptWriter(settings.out) as writer:
-            pipeline = Pipeline(plan, self.drivers, self.starts, self.warm, writer, limits, context.emit, context.stop)
-            self.collector = pipeline.collector
-            await pipeline.run(kept)
+            crew = Crew(bounds, self.warm, writer, Collector(plan), Spending(limits), context.emit, kept)
+            self.pipeline = Pipeline(plan, self.head, crew, context.stop, settings.max_time)
+            if context.repeats is None and settings.adaptive:
+                self.pipeline.gate = self._gate
+                self.pipeline.open_base = self._open_base
+            await self.pipeline.run()
         if context.stop.status is RunStatus.COMPLETE:
             forget(settings.out)
-        return context.stop.status
+
+    def _gate(self, *, control: bool) -> Step:
+        """What the pure decision code asks for, over everything measured so far."""
+        result, policy = self.result("", 0.0), self.settings.policy
+        state = state_of(result, scores_of(self.baseline), policy, control=control)
+        return next_step(state, rules_of(policy, result, extra_runs=self.settings.max_extra_runs))
+
+    async def _open_base(self, names: frozenset[str]) -> Arm | NoBase:
+        if isinstance(self.base, NoBase):
+            return self.base
+        agents = [agent for agent in self._agents() if agent.name in names]
+        make = partial(driver_on_base, self.head, self.settings, self.context.environ)
+        return await open_base(self.base, agents, make)
 
     async def stop(self) -> None:
         """End what was started."""
-        for task in self.starts.values():
-            if not task.done():
-                task.cancel()
-        await asyncio.gather(*self.starts.values(), self.warm, return_exceptions=True)
-        await asyncio.gather(*(driver.stop() for driver in self.drivers.values()), return_exceptions=True)
+        await self.head.stop()
+        await asyncio.gather(self.warm, return_exceptions=True)
 
-    def conditions(self) -> Conditions:
+    def result(self, started_at: str, seconds: float) -> RunResult:
+        """The run as far as it came, not decided yet."""
+        pipeline = self.pipeline
+        found = pipeline.crew.collector.result(
+            started_at=started_at, seconds=seconds, status=self.context.stop.status, conditions=self._conditions()
+        )
+        return found.model_copy(update={"base": pipeline.base, "cut_short": pipeline.cut_short})
+
+    def _conditions(self) -> Conditions:
         """Under what conditions the run was made, as far as they are known."""
         settings = self.settings
-        agents = [task.result() for task in self.starts.values() if task.done() and not task.cancelled()]
         return Conditions(
             tool_version=__version__,
             platform=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-            commit=git.head_commit(settings.workspace),
+            commit=self.commit,
             repeats=self.context.repeats or settings.repeats,
             concurrency=settings.concurrency,
             threshold_on=settings.policy.threshold_on,
             selection=(*self.context.selectors, *settings.case),
             arguments=arguments(settings, self.context.selectors),
-            agents=tuple(agent for agent in agents if isinstance(agent, AgentConditions)),
+            agents=self.head.conditions(),
         )
 
 
@@ -173,24 +202,3 @@ def arguments(settings: Settings, selectors: Sequence[str]) -> tuple[str, ...]:
     for pattern in settings.case:
         words += ["--case", pattern]
     return tuple(words)
-
-
-def driver_for(agent: AgentSettings, settings: Settings, environ: Mapping[str, str]) -> AgentDriver:
-    """The driver an agent asks for."""
-    if agent.driver == "recorded" and agent.recording is not None:
-        return RecordedAgent(agent.name, agent.recording)
-    return AdkAgent(
-        AdkAgentOptions(
-            name=agent.name,
-            path=agent.path,
-            python=agent.python,
-            workers=agent.workers,
-            timeout_s=agent.timeout_s,
-            concurrency=settings.concurrency,
-            environ={**environ, **{name: value for name, value in agent.env.items() if value is not None}},
-            env_allow=tuple(agent.env),
-            log_path=settings.out / "logs" / f"{agent.name}.log",
-            cache_dir=settings.cache_dir / "environments",
-            workspace=settings.workspace,
-        )
-    )

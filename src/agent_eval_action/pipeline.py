@@ -1,24 +1,23 @@
-"""The loop: make attempts side by side, score each as it arrives, keep what is finished, stop when told."""
+"""The loop: one pass over everything, then whatever the gate asks for, until it has enough or a limit is met."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from agent_eval_action.agents.base import AgentDriver
-from agent_eval_action.model.result import AgentConditions, Attempt, AttemptError, RunStatus
-from agent_eval_action.run.collect import Collector
-from agent_eval_action.run.events import AttemptFinished, Event, Notice, PhaseStarted, RunPlanned
-from agent_eval_action.run.execute import Executor
+from agent_eval_action.gate.evidence import Enough, RerunSuite, RerunSuspects, RunControl, Step
+from agent_eval_action.model.result import AttemptError, Base, CaseKey, Purpose, RunStatus
+from agent_eval_action.run.arms import Arm, NoBase
+from agent_eval_action.run.crew import Crew
+from agent_eval_action.run.events import MorePlanned, Notice, PhaseStarted, RunPlanned
 from agent_eval_action.run.plan import Plan, PlannedAttempt
-from agent_eval_action.run.resume import Earlier
-from agent_eval_action.run.scoring import score_attempt
-from agent_eval_action.run.transcripts import TranscriptWriter
 
 _STOP_GRACE_S = 2.0
+_PHASES: dict[Purpose, str] = {"rerun": "re-run", "suite": "suite again", "control": "control"}
 
 
 @dataclass
@@ -44,93 +43,180 @@ class Stop:
         return self._event.is_set()
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Bounds of a run. ``max_time`` in seconds from the start of the pipeline; None: no bound."""
+class Gate(Protocol):
+    """What the loop asks after each step: the pure decision code, over what was measured so far."""
 
-    concurrency: int = 32
-    retries: int = 2
-    max_time: float | None = None
+    def __call__(self, *, control: bool) -> Step:
+        """The next step. ``control``: whether the base commit's agent can be run."""
+        ...
+
+
+OpenBase = Callable[[frozenset[str]], Awaitable[Arm | NoBase]]
+"""Makes the base commit's agents of these names run, or says why they cannot."""
 
 
 @dataclass
 class Pipeline:
-    """One run over a plan. ``drivers`` and what their ``start`` will say, by agent name.
+    """One run over a plan. ``max_time`` is in seconds from its start; None: no bound.
 
-    ``scoring_ready`` is done when the criteria's slow imports are: agents need not wait for them.
+    What was measured is in ``crew.collector``; what became of the control in ``base``; ``cut_short`` is
+    the limit that ended the re-runs before everything was decided.
     """
 
     plan: Plan
-    drivers: Mapping[str, AgentDriver]
-    starts: Mapping[str, asyncio.Task[AgentConditions | AttemptError]]
-    scoring_ready: asyncio.Task[None]
-    writer: TranscriptWriter
-    limits: Limits
-    emit: Callable[[Event], None]
+    head: Arm
+    crew: Crew
     stop: Stop
-    collector: Collector = field(init=False)
+    max_time: float | None = None
+    gate: Gate = field(default=lambda *, control: Enough("nothing was asked for"))  # noqa: ARG005 - a Gate
+    open_base: OpenBase | None = None
+    base: Base | None = None
+    cut_short: str = ""
+    _base_arm: Arm | None = None
 
-    def __post_init__(self) -> None:
-        self.collector = Collector(self.plan)
-
-    async def run(self, kept: Earlier) -> float:
-        """Make and score every attempt of the plan. Returns seconds taken; results are in ``collector``."""
+    async def run(self) -> float:
+        """Make and score everything. Returns the seconds it took."""
         began = time.monotonic()
-        attempts = sum(1 for _ in self.plan.attempts())
-        self.emit(PhaseStarted("run", f"{self.plan.cases} cases, {attempts} attempts"))
-        self.emit(RunPlanned(attempts=attempts, cases=self.plan.cases, kept=len(kept)))
-        work = asyncio.create_task(self._work(kept))
+        try:
+            await self._until_stopped(self._work())
+        finally:
+            if self._base_arm is not None:
+                await self._base_arm.stop()
+        return time.monotonic() - began
+
+    async def _until_stopped(self, coroutine: Coroutine[None, None, None]) -> None:
+        work = asyncio.create_task(coroutine)
         stopped = asyncio.create_task(self.stop.wait())
         try:
-            await asyncio.wait({work, stopped}, timeout=self.limits.max_time, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, stopped}, timeout=self.max_time, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                self.stop.request(RunStatus.TIMED_OUT)
-                self.emit(Notice(f"stopping: the run {_WORDS[self.stop.status]}", level="warning"))
+                self._end_early()
         finally:
             await _cancel(stopped)
             await _cancel(work)
-        return time.monotonic() - began
 
-    async def _work(self, kept: Earlier) -> None:
-        """A fixed number of workers over one iterator: memory does not grow with the size of the suite."""
-        slots = asyncio.Semaphore(self.limits.concurrency)
-        executors = {
-            name: Executor(driver, slots, self.limits.retries, self.emit) for name, driver in self.drivers.items()
-        }
-        queue = self.plan.attempts()
-        async with asyncio.TaskGroup() as group:
-            # more workers than sessions: an attempt being scored must not hold a session's place
-            for _ in range(self.limits.concurrency * 2):
-                group.create_task(self._worker(queue, executors, kept))
+    def _end_early(self) -> None:
+        """A first pass cut off leaves cases unmeasured; re-runs cut off leave doubts, which the gate weighs."""
+        if not self.stop.requested and self.crew.collector.complete():
+            self.cut_short = f"max_time of {self.max_time:g} s was reached"
+            self.crew.emit(Notice(f"stopping: {self.cut_short}; the verdict stands on what there is", level="warning"))
+            return
+        self.stop.request(RunStatus.TIMED_OUT)
+        self.crew.emit(Notice(f"stopping: the run {_WORDS[self.stop.status]}", level="warning"))
 
-    async def _worker(self, queue: Iterator[PlannedAttempt], executors: Mapping[str, Executor], kept: Earlier) -> None:
-        for planned in queue:
-            attempt = kept.get(planned.key) or await self._make(planned, executors)
-            await asyncio.shield(self.scoring_ready)
-            scored = await score_attempt(planned, attempt)
-            self.writer.append(scored)
-            self.collector.add(scored)
-            self.emit(AttemptFinished(scored))
+    async def _work(self) -> None:
+        await self._first_pass()
+        control = self.open_base is not None
+        while not self.stop.requested:
+            step = await asyncio.to_thread(self.gate, control=control)
+            if isinstance(step, Enough):
+                self.cut_short = step.reason if step.limited else ""
+                return
+            before = self.crew.collector.scored()
+            if isinstance(step, RunControl):
+                control = await self._control(step)
+            else:
+                await self._again(step)
+            if not self._may_go_on(step, before):
+                return
 
-    async def _make(self, planned: PlannedAttempt, executors: Mapping[str, Executor]) -> Attempt:
-        started = await asyncio.shield(self.starts[planned.key.agent])
-        if not isinstance(started, AttemptError):
-            return await executors[planned.key.agent].make(planned)
-        key = planned.key
-        return Attempt(
-            agent=key.agent,
-            eval_set=key.eval_set,
-            case=key.case,
-            repeat=key.repeat,
-            arm=key.arm,
-            case_digest=planned.digest,
-            error=started,
-        )
+    async def _first_pass(self) -> None:
+        crew, plan = self.crew, self.plan
+        attempts = plan.cases * plan.repeats
+        kept = sum(planned.key in crew.kept for planned in plan.attempts()) if crew.kept else 0
+        crew.emit(PhaseStarted("run", f"{plan.cases} cases, {attempts} attempts"))
+        crew.emit(RunPlanned(attempts=attempts, cases=plan.cases, kept=kept))
+        await crew.make(plan.attempts(), self.head)
+        if not crew.collector.complete():
+            self.cut_short = crew.spending.met()
+            self.stop.request(RunStatus.LIMITED)
+            crew.emit(Notice(f"stopping: {self.cut_short}", level="warning"))
+
+    async def _again(self, step: RerunSuspects | RerunSuite) -> None:
+        purpose: Purpose = "rerun" if isinstance(step, RerunSuspects) else "suite"
+        attempts = [(case, count) for case, count in _by_case(step) if case.agent not in self.head.fixed]
+        planned = self._planned(attempts, purpose, self.head)
+        if not planned:
+            self.cut_short = "a recording cannot be run again"
+            return
+        self._announce(purpose, len(planned), step.why)
+        await self.crew.make(planned, self.head)
+
+    async def _control(self, step: RunControl) -> bool:
+        """Run the base commit's agent. Returns whether it can be asked for again."""
+        wanted = _by_case(step)
+        arm = await self._opened(frozenset(case.agent for case, _ in wanted))
+        if arm is None:
+            return False
+        failed = {name: error for name, error in (await _started(arm)).items() if error is not None}
+        planned = self._planned([item for item in wanted if item[0].agent not in failed], "control", arm)
+        if planned:
+            self._announce("control", len(planned), step.why)
+            await self.crew.make(planned, arm)
+        self.base = Base(commit=arm.commit, agents=arm.conditions())
+        broken = next(iter(failed.values()), None) or self.crew.collector.base_error()
+        if broken is not None:
+            self._no_control(f"the agent of {arm.commit[:10]} could not be run: {broken.message}")
+        return broken is None
+
+    async def _opened(self, agents: frozenset[str]) -> Arm | None:
+        if self._base_arm is None and self.open_base is not None:
+            self.crew.emit(PhaseStarted("control", "starting the base commit's agent"))
+            opened = await self.open_base(agents)
+            if isinstance(opened, NoBase):
+                self.base = Base(commit=opened.commit)
+                self._no_control(opened.reason)
+                return None
+            self._base_arm = opened
+        return self._base_arm
+
+    def _no_control(self, reason: str) -> None:
+        self.base = (self.base or Base()).model_copy(update={"unavailable": reason})
+        self.crew.emit(Notice(f"no control: {reason}; the verdict stands on history", level="warning"))
+
+    def _planned(self, wanted: Iterable[tuple[CaseKey, int]], purpose: Purpose, arm: Arm) -> list[PlannedAttempt]:
+        """The attempts asked for, one of every case before the second of any."""
+        counts = dict(wanted)
+        starts = {case: self.crew.collector.made(case, arm.name) for case in counts}
+        most = max(counts.values(), default=0)
+        return [
+            planned
+            for planned in self.plan.further(starts, most, purpose, arm.name)
+            if planned.key.repeat < starts[planned.key.case_key] + counts[planned.key.case_key]
+        ]
+
+    def _announce(self, purpose: Purpose, attempts: int, why: str) -> None:
+        runs = "1 more run" if attempts == 1 else f"{attempts:,} more runs"
+        self.crew.emit(PhaseStarted(_PHASES[purpose], f"{runs}: {why}"))
+        self.crew.emit(MorePlanned(attempts, purpose, why))
+
+    def _may_go_on(self, step: Step, before: int) -> bool:
+        """Whether asking again can lead anywhere: a step that brought no score would be asked for for ever."""
+        crew = self.crew
+        if self.cut_short:
+            return False
+        if spent := crew.spending.met():
+            self.cut_short = spent
+        elif crew.collector.scored() == before and not isinstance(step, RunControl):
+            self.cut_short = "what was run again could not be measured"
+        if self.cut_short:
+            crew.emit(Notice(f"no more re-runs: {self.cut_short}", level="warning"))
+        return not self.cut_short
+
+
+def _by_case(step: RerunSuspects | RerunSuite | RunControl) -> list[tuple[CaseKey, int]]:
+    return [(case, count) for case, count in step.attempts if isinstance(case, CaseKey)]
+
+
+async def _started(arm: Arm) -> dict[str, AttemptError | None]:
+    said = {name: await asyncio.shield(task) for name, task in arm.starts.items()}
+    return {name: one if isinstance(one, AttemptError) else None for name, one in said.items()}
 
 
 _WORDS = {
     RunStatus.TIMED_OUT: "reached its max_time",
     RunStatus.INTERRUPTED: "was interrupted",
+    RunStatus.LIMITED: "met a limit",
     RunStatus.COMPLETE: "is complete",
 }
 

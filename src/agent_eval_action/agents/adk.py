@@ -68,6 +68,12 @@ class AdkAgent:
             self._preparing = Future()
             threading.Thread(target=self._prepare, args=(self._preparing,), name="agent-start", daemon=True).start()
 
+    @property
+    def python(self) -> Path | None:
+        """The interpreter chosen; None before it is."""
+        done = self._preparing
+        return done.result().environment.python if done and done.done() and not done.exception() else None
+
     async def start(self) -> AgentConditions | AttemptError:
         """Wait until the agent is imported."""
         self.prepare()

@@ -27,6 +27,8 @@ class RecordedAgent:
         try:
             for number, offset, line in lines(self.folder / ATTEMPTS):
                 attempt = parse(self.folder / ATTEMPTS, number, line)
+                if attempt.arm != "head":  # what the base commit's agent answered is not this agent's
+                    continue
                 self._offsets[(attempt.eval_set, attempt.case, attempt.repeat)] = (number, offset)
         except ResultsError as error:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=str(error))

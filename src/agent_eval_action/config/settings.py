@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from agent_eval_action.config.agents import AgentDefaults, AgentSettings, roster
 from agent_eval_action.config.composite import EvalPattern
@@ -44,10 +44,19 @@ class Settings(Frozen):
     concurrency: int = 32
     max_time: float = 2700.0
     retries: int = 2
+    reruns: Literal["auto", "on", "off"] = "auto"
+    max_extra_runs: int | None = None
+    max_calls: int | None = None
+    max_tokens: int | None = None
     case: tuple[str, ...] = ()
     resume: Path | None = None
     fail_on: FailOn = "inconclusive"
     policy: Policy = Policy()
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether what is in doubt is run again."""
+        return self.reruns == "on" or (self.reruns == "auto" and self.repeats == 1)
 
 
 @dataclass(frozen=True, slots=True)

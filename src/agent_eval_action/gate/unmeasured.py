@@ -16,6 +16,7 @@ Effect = Literal["inconclusive", "advisory"]
 _ENDED: Final = {
     RunStatus.TIMED_OUT: "the run reached its max_time",
     RunStatus.INTERRUPTED: "the run was interrupted",
+    RunStatus.LIMITED: "the run met a limit",
 }
 
 
@@ -52,7 +53,8 @@ def nothing_measured(rules: Sequence[Rule]) -> Finding | None:
 def _ended(rules: Sequence[Rule], result: RunResult) -> Finding:
     cases = {pair.key for rule in rules for pair in rule.one.pairs}
     missing = {pair.key for rule in rules for pair in rule.one.pairs if pair.measured and pair.measured.errors}
-    text = f"{_ENDED[result.status]} before everything was measured"
+    ended = result.cut_short or _ENDED[result.status]
+    text = f"{ended} before everything was measured"
     return Finding(
         effect="inconclusive", reason=f"{text}: {count(len(missing), 'case')} of {len(cases):,} not complete"
     )

@@ -50,6 +50,9 @@ FROM_PIP = {
 }
 """uv reads none of pip's variables; where uv's own is absent, pip's stands for it."""
 
+_LOCAL = re.compile(r"\s*(?:-e\b|--editable|-f\b|--find-links|[./~]|[^#]*\bfile:|[^#\s]*\.(?:whl|zip|gz)\b)")
+"""A requirement that is, or may be, a path."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lock:
@@ -92,7 +95,7 @@ def build(lock: Lock, cache_dir: Path, environ: Mapping[str, str], given_up: thr
 def digest(lock: Lock, environ: Mapping[str, str]) -> str:
     """Names an environment by everything that decides what is in it."""
     found = hashlib.sha256()
-    said = [lock.path.name, str(lock.project), sys.platform, platform.machine(), environ.get("UV_PYTHON", "")]
+    said = [lock.path.name, _place(lock), sys.platform, platform.machine(), environ.get("UV_PYTHON", "")]
     for text in said:
         found.update(text.encode() + b"\0")
     names = (
@@ -102,10 +105,18 @@ def digest(lock: Lock, environ: Mapping[str, str]) -> str:
     )
     files = [lock.project / name for name in names if (lock.project / name).is_file()]
     if lock.path.name == "requirements.txt":
-        files += _included(lock.path, set())
+        files += included(lock.path, set())
     for path in files:
         found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return found.hexdigest()[:32]
+
+
+def _place(lock: Lock) -> str:
+    """The project's folder, where what is installed depends on it; requirements from an index do not."""
+    if lock.path.name != "requirements.txt":
+        return str(lock.project)
+    lines = [line for path in included(lock.path, set()) for line in path.read_text("utf-8", "replace").splitlines()]
+    return str(lock.project) if any(_LOCAL.match(line) for line in lines) else ""
 
 
 def install_environ(environ: Mapping[str, str]) -> dict[str, str]:
@@ -196,7 +207,7 @@ def failing_package(text: str) -> str | None:
     return None
 
 
-def _included(path: Path, seen: set[Path]) -> list[Path]:
+def included(path: Path, seen: set[Path]) -> list[Path]:
     """A requirements file and those it includes by -r and -c."""
     if path in seen or not path.is_file():
         return []
@@ -205,5 +216,5 @@ def _included(path: Path, seen: set[Path]) -> list[Path]:
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         found = re.match(r"\s*(?:-r|-c|--requirement|--constraint)[ =]\s*(\S+)", line)
         if found:
-            files += _included((path.parent / found.group(1)).resolve(), seen)
+            files += included((path.parent / found.group(1)).resolve(), seen)
     return files

@@ -157,7 +157,10 @@ class AttemptKey(NamedTuple):
 
 
 class Attempt(Frozen):
-    """One line of attempts.jsonl: everything one repeat of a case did, and its scores."""
+    """One line of attempts.jsonl: everything one repeat of a case did, and its scores.
+
+    ``commit`` is what the agent was of, "" for the checkout itself.
+    """
 
     agent: str
     eval_set: str
@@ -165,6 +168,7 @@ class Attempt(Frozen):
     repeat: int
     arm: ArmName = "head"
     purpose: Purpose = "first"
+    commit: str = ""
     case_digest: str
     turns: tuple[Invocation, ...] = ()
     final_session_state: dict[str, Any] | None = None
@@ -264,6 +268,7 @@ class RunStatus(enum.StrEnum):
 
     COMPLETE = "complete"
     TIMED_OUT = "timed_out"
+    LIMITED = "limited"  # a limit of calls or tokens, met before every case was run once
     INTERRUPTED = "interrupted"
 
 

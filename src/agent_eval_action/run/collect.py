@@ -6,16 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from agent_eval_action.model.result import (
+    ArmName,
     Attempt,
     AttemptError,
-    AttemptKey,
     AttemptSummary,
+    CaseKey,
     CaseResult,
     Conditions,
     CriterionScore,
     ErrorKind,
     RunResult,
     RunStatus,
+    ScoreStatus,
     SetResult,
     Totals,
     Usage,
@@ -39,6 +41,8 @@ def summarise(attempt: Attempt) -> AttemptSummary:
         )
     return AttemptSummary(
         repeat=attempt.repeat,
+        arm=attempt.arm,
+        purpose=attempt.purpose,
         error=error,
         scores=tuple(_bounded(score) for score in attempt.scores),
         turns=tuple(turn_brief(turn) for turn in attempt.turns),
@@ -56,19 +60,49 @@ def _bounded(score: CriterionScore) -> CriterionScore:
 
 @dataclass
 class Collector:
-    """Holds the summaries of what has finished."""
+    """Holds the summaries of what has finished.
+
+    ``extra`` counts what was made beyond the first pass, the control's included.
+    """
 
     plan: Plan
-    summaries: dict[AttemptKey, AttemptSummary] = field(default_factory=dict)
+    extra: int = 0
+    _summaries: dict[tuple[CaseKey, ArmName], dict[int, AttemptSummary]] = field(default_factory=dict)
 
     def add(self, attempt: Attempt) -> None:
         """Keep the summary of a finished attempt."""
-        self.summaries[attempt.key] = summarise(attempt)
+        key = attempt.key
+        self._summaries.setdefault((key.case_key, key.arm), {})[key.repeat] = summarise(attempt)
+        self.extra += attempt.purpose != "first"
+
+    def made(self, case: CaseKey, arm: ArmName = "head") -> int:
+        """The next free repeat of a case: whatever was made so far has a lower one."""
+        first = self.plan.repeats if arm == "head" else 0
+        return max(first, 1 + max(self._summaries.get((case, arm), {}), default=-1))
+
+    def scored(self) -> int:
+        """How many scores there are: a step that brings none changes nothing."""
+        kept = (summary for made in self._summaries.values() for summary in made.values())
+        return sum(score.status is ScoreStatus.SCORED for summary in kept for score in summary.scores)
+
+    def base_error(self) -> AttemptError | None:
+        """Why some attempt of the base commit's agent has no answer."""
+        kept = (made for (_, arm), made in sorted(self._summaries.items()) if arm == "base")
+        return next((one.error for made in kept for one in made.values() if one.error is not None), None)
+
+    def complete(self) -> bool:
+        """Whether the first pass is."""
+        cases = (key for key, _ in self.plan.digests())
+        return all(
+            repeat in self._summaries.get((case, "head"), {}) for case in cases for repeat in range(self.plan.repeats)
+        )
 
     def result(self, *, started_at: str, seconds: float, status: RunStatus, conditions: Conditions) -> RunResult:
-        """The run as far as it came; attempts that were not made are errors of kind ``stopped``."""
+        """The run as far as it came; attempts of the first pass that were not made are errors of kind ``stopped``."""
         sets = tuple(self._set(planned) for planned in self.plan.sets)
-        summaries = [attempt for result in sets for case in result.cases for attempt in case.attempts]
+        cases = [case for result in sets for case in result.cases]
+        head = [attempt for case in cases for attempt in case.attempts]
+        control = [attempt for case in cases for attempt in case.control]
         return RunResult(
             started_at=started_at,
             status=status,
@@ -76,11 +110,13 @@ class Collector:
             sets=sets,
             totals=Totals(
                 cases=self.plan.cases,
-                attempts=len(summaries),
-                errors=sum(attempt.error is not None for attempt in summaries),
-                retries=sum(attempt.tries - 1 for attempt in summaries),
+                attempts=len(head),
+                extra=sum(attempt.purpose != "first" for attempt in head),
+                control=len(control),
+                errors=sum(attempt.error is not None for attempt in head),
+                retries=sum(attempt.tries - 1 for attempt in (*head, *control)),
                 seconds=round(seconds, 3),
-                usage=_total(attempt.usage for attempt in summaries),
+                usage=_total(attempt.usage for attempt in (*head, *control)),
             ),
         )
 
@@ -91,19 +127,22 @@ class Collector:
         )
 
     def _case(self, planned: PlannedSet, item: PlannedCase) -> CaseResult:
-        keys = [AttemptKey(planned.agent, planned.key, item.case.eval_id, n) for n in range(self.plan.repeats)]
+        key = CaseKey(planned.agent, planned.key, item.case.eval_id)
+        head, base = (self._summaries.get((key, arm), {}) for arm in ("head", "base"))
+        repeats = sorted({*range(self.plan.repeats), *head})
         return CaseResult(
             case=item.case.eval_id,
             line=item.case.line,
             digest=item.digest,
             expected=tuple(turn_brief(turn) for turn in item.case.turns),
-            attempts=tuple(self.summaries.get(key) or _not_made(key) for key in keys),
+            attempts=tuple(head.get(repeat) or _not_made(repeat) for repeat in repeats),
+            control=tuple(base[repeat] for repeat in sorted(base)),
         )
 
 
-def _not_made(key: AttemptKey) -> AttemptSummary:
+def _not_made(repeat: int) -> AttemptSummary:
     error = AttemptError(kind=ErrorKind.STOPPED, message="the run ended before this attempt was made")
-    return AttemptSummary(repeat=key.repeat, error=error, tries=1)
+    return AttemptSummary(repeat=repeat, error=error, tries=1)
 
 
 def _total(usages: Iterable[Usage]) -> Usage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from agent_eval_action.model.result import Attempt, AttemptError, AttemptKey
+from agent_eval_action.model.result import Attempt, AttemptError, AttemptKey, Purpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,15 @@ class RunPlanned:
     attempts: int
     cases: int
     kept: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MorePlanned:
+    """Attempts beyond the first pass are about to be made; ``why`` is one sentence."""
+
+    attempts: int
+    purpose: Purpose
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +65,4 @@ class Notice:
     level: Literal["info", "warning"] = "info"
 
 
-Event = PhaseStarted | RunPlanned | AttemptStarted | AttemptRetried | AttemptFinished | Notice
+Event = PhaseStarted | RunPlanned | MorePlanned | AttemptStarted | AttemptRetried | AttemptFinished | Notice

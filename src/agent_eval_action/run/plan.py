@@ -53,6 +53,12 @@ class Plan:
         """How many cases there are over all sets."""
         return sum(len(planned.cases) for planned in self.sets)
 
+    def digests(self) -> Iterator[tuple[CaseKey, str]]:
+        """Every case with the digest of its definition."""
+        for planned in self.sets:
+            for item in planned.cases:
+                yield CaseKey(planned.agent, planned.key, item.case.eval_id), item.digest
+
     def attempts(self) -> Iterator[PlannedAttempt]:
         """Every attempt, a whole pass before the next repeat: a run cut short has seen every case it could."""
         for repeat in range(self.repeats):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_eval_action.errors import ResultsError
-from agent_eval_action.model.result import Attempt, AttemptKey
+from agent_eval_action.model.result import Attempt, AttemptKey, CaseKey
 from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
 from agent_eval_action.run.plan import Plan
 
@@ -15,16 +15,22 @@ _ASIDE = "attempts.previous.jsonl"
 
 @dataclass
 class Earlier:
-    """Attempts of an earlier run that a plan still wants: same case definition, and the agent did answer."""
+    """Attempts of an earlier run that still count: same case definition, and the agent did answer.
 
-    _at: dict[AttemptKey, tuple[Path, int, int]] = field(default_factory=dict)
+    Re-runs and the control's attempts are among them; those of the base are asked for with its commit.
+    """
+
+    _at: dict[tuple[AttemptKey, str], tuple[Path, int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._at)
 
-    def get(self, key: AttemptKey) -> Attempt | None:
+    def __contains__(self, key: AttemptKey) -> bool:
+        return (key, "") in self._at
+
+    def get(self, key: AttemptKey, commit: str = "") -> Attempt | None:
         """The attempt as recorded, or None."""
-        at = self._at.get(key)
+        at = self._at.get((key, commit))
         if at is None:
             return None
         path, number, offset = at
@@ -32,15 +38,15 @@ class Earlier:
             file.seek(offset)
             return parse(path, number, file.readline())
 
-    def add(self, path: Path, wanted: dict[AttemptKey, str]) -> None:
+    def add(self, path: Path, wanted: dict[CaseKey, str]) -> None:
         """Index one file. A line that cannot be read is an attempt to make again."""
         for number, offset, line in lines(path):
             try:
                 attempt = parse(path, number, line)
             except ResultsError:
                 continue
-            if attempt.error is None and wanted.get(attempt.key) == attempt.case_digest:
-                self._at[attempt.key] = (path, number, offset)
+            if attempt.error is None and wanted.get(attempt.key.case_key) == attempt.case_digest:
+                self._at[attempt.key, attempt.commit] = (path, number, offset)
 
 
 def earlier(folder: Path, out: Path, plan: Plan) -> Earlier:
@@ -49,7 +55,7 @@ def earlier(folder: Path, out: Path, plan: Plan) -> Earlier:
     Where it is written to again (``out``), its transcript is moved aside first and removed by
     :func:`forget` when the new run is complete: a crash in between loses nothing.
     """
-    wanted = {planned.key: planned.digest for planned in plan.attempts()}
+    wanted = dict(plan.digests())
     found = Earlier()
     path, aside = folder / ATTEMPTS, folder / _ASIDE
     if not path.exists() and not aside.exists():

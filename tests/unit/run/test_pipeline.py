@@ -21,10 +21,14 @@ from agent_eval_action.model.result import (
     RunStatus,
 )
 from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
-from agent_eval_action.pipeline import Limits, Pipeline, Stop
+from agent_eval_action.pipeline import Pipeline, Stop
+from agent_eval_action.run.arms import Arm
+from agent_eval_action.run.collect import Collector
+from agent_eval_action.run.crew import Bounds, Crew
 from agent_eval_action.run.events import AttemptFinished, AttemptRetried, Event
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import Earlier, earlier, forget
+from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.transcripts import TranscriptWriter
 
 DIED = AttemptError(kind=ErrorKind.DIED, message="killed")
@@ -42,9 +46,10 @@ def kit(scripted: type[Any]) -> Any:
 class Runner:
     """Runs a plan over one scripted driver and keeps what it said."""
 
-    def __init__(self, out: Path, limits: Limits | None = None) -> None:
+    def __init__(self, out: Path, bounds: Bounds | None = None, max_time: float | None = None) -> None:
         self.out = out
-        self.limits = limits or Limits(concurrency=4)
+        self.bounds = bounds or Bounds(concurrency=4)
+        self.max_time = max_time
         self.events: list[Event] = []
         self.stop = Stop()
 
@@ -52,19 +57,12 @@ class Runner:
         async def nothing() -> None:
             pass
 
+        head = Arm.begin("head", {"bot": driver})
         with TranscriptWriter(self.out) as writer:
-            pipeline = Pipeline(
-                plan,
-                {"bot": driver},
-                {"bot": asyncio.create_task(driver.start())},
-                asyncio.create_task(nothing()),
-                writer,
-                self.limits,
-                self.events.append,
-                self.stop,
-            )
-            seconds = await pipeline.run(kept or Earlier())
-        return pipeline.collector.result(
+            ready = asyncio.create_task(nothing())
+            crew = Crew(self.bounds, ready, writer, Collector(plan), Spending(), self.events.append, kept or Earlier())
+            seconds = await Pipeline(plan, head, crew, self.stop, self.max_time).run()
+        return crew.collector.result(
             started_at="now", seconds=seconds, status=self.stop.status, conditions=CONDITIONS
         )
 
@@ -98,7 +96,7 @@ async def test_every_score_is_there_and_totals_add_up(tmp_path: Path, kit: Any) 
 @pytest.mark.parametrize("concurrency", [1, 3])
 async def test_no_more_sessions_at_once_than_asked_for(tmp_path: Path, kit: Any, concurrency: int) -> None:
     driver = kit.Script(lambda *_: "yes", lambda _: 0.005)
-    await Runner(tmp_path, Limits(concurrency))(kit.plan(*(kit.case(f"c{n}") for n in range(9))), driver)
+    await Runner(tmp_path, Bounds(concurrency))(kit.plan(*(kit.case(f"c{n}") for n in range(9))), driver)
     assert driver.most == concurrency
 
 
@@ -117,7 +115,7 @@ async def test_infrastructure_errors_are_tried_again_and_bounded(tmp_path: Path,
         return "yes" if request.key.case == "recovers" and before == 1 else BUSY
 
     driver = kit.Script(answer)
-    runner = Runner(tmp_path, Limits(concurrency=4, retries=1))
+    runner = Runner(tmp_path, Bounds(concurrency=4, retries=1))
     result = await runner(kit.plan(kit.case("recovers"), kit.case("never")), driver)
     recovers, never = (case.attempts[0] for case in result.sets[0].cases)
     assert (recovers.error, recovers.tries) == (None, 2)
@@ -132,7 +130,7 @@ async def test_a_session_whose_worker_died_runs_alone_and_the_culprit_dies_alone
         return DIED if request.key.case == "culprit" or not request.alone else "yes"
 
     driver = kit.Script(answer)
-    result = await Runner(tmp_path, Limits(retries=5))(kit.plan(kit.case("culprit"), kit.case("victim")), driver)
+    result = await Runner(tmp_path, Bounds(retries=5))(kit.plan(kit.case("culprit"), kit.case("victim")), driver)
     culprit, victim = (case.attempts[0] for case in result.sets[0].cases)
     assert culprit.error is not None
     assert culprit.error.kind is ErrorKind.DIED
@@ -145,7 +143,7 @@ async def test_max_time_ends_the_run_with_everything_finished_written(tmp_path: 
     def delay(request: SessionRequest) -> float:
         return 0.0 if request.key.case == "quick" else 60.0
 
-    runner = Runner(tmp_path, Limits(concurrency=4, max_time=0.3))
+    runner = Runner(tmp_path, Bounds(concurrency=4), 0.3)
     result = await runner(kit.plan(kit.case("quick"), kit.case("slow")), kit.Script(lambda *_: "yes", delay))
     quick, slow = (case.attempts[0] for case in result.sets[0].cases)
     assert result.status is RunStatus.TIMED_OUT

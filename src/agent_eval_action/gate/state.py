@@ -1,0 +1,75 @@
+"""From a run and its history to the plain numbers the loop and the verdict are decided on. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from agent_eval_action.config.policy import Policy
+from agent_eval_action.gate.evidence import CriterionRule, GateState, Limits, PairEvidence, Rules
+from agent_eval_action.model.baseline import Baseline, CaseRecord, ScoreCount, kept_digest, kept_key, kept_name
+from agent_eval_action.model.measured import Measured, measured_pairs
+from agent_eval_action.model.result import AttemptSummary, CaseKey, RunResult, ScoreStatus
+
+Scores = Callable[[Measured], tuple[ScoreCount, ...]]
+"""The comparable scores main has of a pair; () where there are none."""
+
+
+def state_of(result: RunResult, history: Scores, policy: Policy, *, control: bool, closed: bool = False) -> GateState:
+    """Everything measured so far. ``control``: whether the base commit's agent can be run."""
+    return GateState(
+        pairs=tuple(_pair(pair, history(pair), policy) for pair in measured_pairs(result)),
+        control=control,
+        extra=result.totals.extra + result.totals.control,
+        closed=closed,
+    )
+
+
+def rules_of(policy: Policy, result: RunResult, *, extra_runs: int | None = None, adaptive: bool = True) -> Rules:
+    """The policy as the loop reads it."""
+    goals = {info.name: info.goal for one in result.sets for info in one.criteria}
+    own = {name: policy.for_criterion(name, goal) for name, goal in goals.items()}
+    return Rules(
+        criteria={name: CriterionRule(rule.max_drop, rule.max_rise) for name, rule in own.items()},
+        limits=Limits(extra_runs),
+        adaptive=adaptive,
+    )
+
+
+def scores_of(baseline: Baseline | None) -> Scores:
+    """The history a stored baseline is."""
+    known: Mapping[CaseKey, CaseRecord] = {record.key: record for record in baseline.records} if baseline else {}
+
+    def scores(pair: Measured) -> tuple[ScoreCount, ...]:
+        record = known.get(kept_key(pair.key))
+        if record is None or record.digest != kept_digest(pair.case.digest):
+            return ()
+        old = record.criteria.get(kept_name(pair.info.name))
+        return old.scores if old is not None and old.digest == kept_digest(pair.info.digest) else ()
+
+    return scores
+
+
+def _pair(pair: Measured, history: tuple[ScoreCount, ...], policy: Policy) -> PairEvidence:
+    info = pair.info
+    first = [one for one in pair.case.attempts if one.purpose == "first"]
+    fresh = [one for one in pair.case.attempts if one.purpose != "first"]
+    before = tuple(_scores(first, info.name))
+    return PairEvidence(
+        case=pair.key,
+        criterion=info.name,
+        history=history,
+        attempts=(*before, *_scores(fresh, info.name)),
+        first=max(1, len(before)),
+        control=tuple(_scores(pair.case.control, info.name)),
+        goal=info.goal,
+        threshold=info.threshold,
+        blocking=policy.for_criterion(info.name, info.goal).mode == "blocking",
+        errors=pair.errors,
+    )
+
+
+def _scores(attempts: Iterable[AttemptSummary], criterion: str) -> Iterable[float]:
+    for attempt in attempts:
+        for score in attempt.scores:
+            if score.criterion == criterion and score.status is ScoreStatus.SCORED and score.score is not None:
+                yield score.score

@@ -1,0 +1,112 @@
+"""The files of a commit, and which commit a change is merged onto."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from agent_eval_action.git.process import Git
+from agent_eval_action.git.repository import Repository, is_sha
+from agent_eval_action.git.scratch import blobs
+
+_LINK: Final = "120000"
+_PROGRAM: Final = "100755"
+_LIST_S: Final = 60.0
+_AT_ONCE: Final = 32 << 20  # bytes of files in memory
+
+
+def base_commit(repository: Repository, known: str | None = None, target: str | None = None) -> str | None:
+    """The commit this change is merged onto; None where git does not say. It need not be in the clone.
+
+    Parent 1 of a merge commit; else where the checkout left the target branch (``target``, or the
+    remote's default); on that branch itself ``known``, the commit a baseline was made of, if it is behind.
+    """
+    head = repository.resolve("HEAD")
+    commit = repository.commit(head) if head else None
+    if head is None or commit is None:
+        return None
+    if len(commit.parents) > 1:
+        return commit.parents[0]
+    names = (target,) if target else ("HEAD", "main", "master")
+    places = [f"refs/remotes/origin/{name}" for name in names] + [f"refs/heads/{name}" for name in names]
+    forks = (repository.merge_base(head, place) for place in places if place != "refs/heads/HEAD")
+    fork = next((found for found in forks if found), None)
+    if fork and fork != head:
+        return fork
+    if known and is_sha(known) and repository.merge_base(known, head) == known:
+        return known
+    return commit.parents[0] if commit.parents else None
+
+
+def folder_in_repository(repository: Repository) -> str:
+    """Where the folder lies in its repository: "" at the top, else like ``examples/dice``."""
+    return repository.git("rev-parse", "--show-prefix").text.rstrip("/")
+
+
+def export_tree(git: Git, commit: str, target: Path, given_up: threading.Event | None = None) -> None:
+    """Write every file of a commit into the folder ``target``, byte for byte as committed.
+
+    Neither index nor worktrees of the repository are touched, and no filter that its configuration names
+    is run (files of Git LFS stay pointers); submodules are left out. ``given_up`` ends it early. Raises
+    OSError or ValueError saying what could not be written.
+    """
+    # links last: no file is ever written through one
+    files = sorted(_files(git, commit), key=lambda file: file.mode == _LINK)
+    for some in _in_lots(files):
+        contents = blobs(git, [file.oid for file in some])
+        for file in some:
+            if given_up is not None and given_up.is_set():
+                return
+            if file.oid not in contents:
+                raise OSError(f"git has no content for {file.path}")
+            _write(target, file, contents[file.oid])
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    mode: str
+    oid: str
+    size: int
+    path: str
+
+
+def _files(git: Git, commit: str) -> Iterator[_File]:
+    done = git("ls-tree", "-r", "-z", "-l", "--full-tree", commit, timeout=_LIST_S)
+    if not done.ok:
+        raise OSError(done.err or f"git cannot list the files of {commit[:10]}")
+    for line in done.out.split(b"\0"):
+        about, _, path = line.partition(b"\t")
+        fields = about.split()
+        if len(fields) == 4 and fields[1] == b"blob":  # noqa: PLR2004 - mode, type, object, size
+            yield _File(fields[0].decode(), fields[2].decode(), int(fields[3]), os.fsdecode(path))
+
+
+def _in_lots(files: Sequence[_File]) -> Iterator[list[_File]]:
+    lot: list[_File] = []
+    size = 0
+    for file in files:
+        if lot and size + file.size > _AT_ONCE:
+            yield lot
+            lot, size = [], 0
+        lot.append(file)
+        size += file.size
+    if lot:
+        yield lot
+
+
+def _write(target: Path, file: _File, data: bytes) -> None:
+    parts = file.path.split("/")
+    if {"", ".", "..", ".git"} & {part.lower() for part in parts}:
+        raise ValueError(f"the commit holds a file no checkout would have: {file.path!r}")
+    path = target.joinpath(*parts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if file.mode == _LINK:
+        path.symlink_to(os.fsdecode(data))
+        return
+    path.write_bytes(data)
+    if file.mode == _PROGRAM:
+        path.chmod(0o755)

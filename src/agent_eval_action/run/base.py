@@ -1,0 +1,170 @@
+"""The base commit's agent: its files out of git in a folder of their own, its environment as configured there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_eval_action.agents.base import AgentDriver
+from agent_eval_action.config.agents import AgentSettings, may_hold_agent
+from agent_eval_action.config.settings import Settings, resolve
+from agent_eval_action.errors import AgentEvalError
+from agent_eval_action.git import Git, Repository
+from agent_eval_action.git.tree import base_commit, export_tree, folder_in_repository
+from agent_eval_action.run.arms import Arm, NoBase
+
+_FOLDERS = 8  # runs of one workspace at the same time that each control against the same commit
+_DOTENV = ".env"
+
+MakeDriver = Callable[[AgentSettings, Path], AgentDriver]
+"""A driver of an agent whose workspace is the given folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseCommit:
+    """Which commit the control runs, and where it was found. Its files are not read before they are needed."""
+
+    commit: str
+    inner: str
+    git: Git
+    settings: Settings
+
+
+def find_base(settings: Settings, known: str | None, environ: Mapping[str, str]) -> BaseCommit | NoBase:
+    """The commit to control against. ``known``: the one the history says."""
+    repository = Repository(settings.workspace, environ)
+    commit = base_commit(repository, known, environ.get("GITHUB_BASE_REF") or None)
+    if commit is None:
+        inside = repository.resolve("HEAD") is not None
+        return NoBase("git names no commit this one is merged onto" if inside else "this is no git repository")
+    if repository.commit(commit) is None:
+        return NoBase(f"the base commit {commit[:10]} is not in this clone (actions/checkout: fetch-depth: 2)", commit)
+    return BaseCommit(commit, folder_in_repository(repository), repository.git, settings)
+
+
+async def open_base(base: BaseCommit, agents: list[AgentSettings], make: MakeDriver) -> Arm | NoBase:
+    """Write the commit's files and begin to start these agents of it. The arm's ``release`` removes the files."""
+    given_up = threading.Event()
+    writing = asyncio.get_running_loop().run_in_executor(None, _written, base, given_up)
+    try:
+        tree = await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        given_up.set()
+        writing.add_done_callback(_release)
+        raise
+    except (OSError, ValueError) as error:
+        return NoBase(f"the files of the base commit {base.commit[:10]} cannot be read: {error}", base.commit)
+    try:
+        found = [_as_on_base(agent, base, tree.workspace) for agent in agents]
+        missing = next((one for one in found if isinstance(one, NoBase)), None)
+        if missing is not None:
+            tree.release()
+            return missing
+        drivers = {one.name: make(one, tree.workspace) for one in found if isinstance(one, AgentSettings)}
+        return Arm.begin("base", drivers, commit=base.commit, release=tree.release)
+    except BaseException:
+        tree.release()
+        raise
+
+
+@dataclass
+class _Tree:
+    """A folder of files that nobody else uses: the lock ends with this process, however it ends."""
+
+    folder: Path
+    workspace: Path
+    lock: int
+
+    def release(self) -> None:
+        """Remove the files; safe to call twice."""
+        if self.lock < 0:
+            return
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os.close(self.lock)
+        self.lock = -1
+
+
+def _release(writing: asyncio.Future[_Tree]) -> None:
+    with contextlib.suppress(OSError, ValueError, asyncio.CancelledError):
+        writing.result().release()
+
+
+def _written(base: BaseCommit, given_up: threading.Event) -> _Tree:
+    tree = _claimed(base)
+    try:
+        export_tree(base.git, base.commit, tree.folder, given_up)
+        tree.workspace.mkdir(parents=True, exist_ok=True)
+    except BaseException:
+        tree.release()
+        raise
+    return tree
+
+
+def _claimed(base: BaseCommit) -> _Tree:
+    """An empty folder, the same one for the same commit: environments built for it are found again."""
+    place = (base.settings.cache_dir / "base").resolve()
+    place.mkdir(parents=True, exist_ok=True)
+    for number in range(_FOLDERS):
+        name = base.commit[:12] + (f"-{number}" if number else "")
+        lock = os.open(place / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            continue
+        folder = place / name
+        shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+        folder.mkdir()
+        return _Tree(folder, folder / base.inner if base.inner else folder, lock)
+    raise OSError(f"{_FOLDERS} other runs use its files in {place}")
+
+
+def _as_on_base(agent: AgentSettings, base: BaseCommit, there: Path) -> AgentSettings | NoBase:
+    """The agent in the base's tree, with what the base's own configuration lets it see."""
+    here, short = base.settings.workspace, base.commit[:10]
+    if agent.driver != "adk":
+        return NoBase(f"the agent {agent.name} is a recording, of which there is none on the base", base.commit)
+    if not agent.path.is_relative_to(here):
+        return NoBase(f"the agent {agent.name} lies outside the workspace", base.commit)
+    place = agent.path.relative_to(here)
+    path = (there / place).resolve()
+    if not path.is_relative_to(there.resolve()) or not path.is_dir() or not may_hold_agent(path):
+        return NoBase(f"the base commit {short} has no agent in {place.as_posix()}", base.commit)
+    try:
+        before, now = (_written_env(base.settings, root, place, agent.name) for root in (there, here))
+    except AgentEvalError as error:
+        return NoBase(f"the configuration of the base commit {short} cannot be used: {error.message}", base.commit)
+    _carry_dotenv(here, there, place)
+    # what a flag or an input says holds for both; what the file says is part of the change
+    env = before if agent.env == now else agent.env
+    return agent.model_copy(update={"path": path, "env": env})
+
+
+def _written_env(settings: Settings, root: Path, place: Path, name: str) -> dict[str, str | None]:
+    """The agent's ``env`` as the configuration file of a tree has it."""
+    flags: dict[str, str] = {}
+    if settings.config is not None and settings.config.is_relative_to(settings.workspace):
+        file = root / settings.config.relative_to(settings.workspace)
+        if not file.is_file():
+            return {}
+        flags["config"] = str(file)
+    found = resolve(flags=flags, environ={"GITHUB_WORKSPACE": str(root)}, cwd=root).settings
+    mine = [one for one in found.agents if one.path.resolve() == (root / place).resolve()]
+    chosen = next((one for one in mine if one.name == name), mine[0] if mine else found.agent_defaults)
+    return chosen.env
+
+
+def _carry_dotenv(here: Path, there: Path, place: Path) -> None:
+    """The .env files an agent loads are seldom in git: without them the base's agent would have no credentials."""
+    for folder in (place, *place.parents):
+        source, target = here / folder / _DOTENV, there / folder / _DOTENV
+        if source.is_file() and target.parent.is_dir() and not os.path.lexists(target):
+            with contextlib.suppress(OSError):
+                shutil.copyfile(source, target)

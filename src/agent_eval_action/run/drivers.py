@@ -1,0 +1,57 @@
+"""Which driver an agent asks for, and the one its counterpart on the base commit is run with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
+from agent_eval_action.agents.base import AgentDriver
+from agent_eval_action.agents.recorded import RecordedAgent
+from agent_eval_action.config.agents import AgentSettings
+from agent_eval_action.config.settings import Settings
+from agent_eval_action.interpreter.shared import Place, not_shared
+from agent_eval_action.run.arms import Arm
+
+
+def driver_for(agent: AgentSettings, settings: Settings, environ: Mapping[str, str]) -> AgentDriver:
+    """The driver an agent asks for."""
+    if agent.driver == "recorded" and agent.recording is not None:
+        return RecordedAgent(agent.name, agent.recording)
+    return AdkAgent(_options(agent, settings, environ))
+
+
+def driver_on_base(
+    head: Arm, settings: Settings, environ: Mapping[str, str], agent: AgentSettings, workspace: Path
+) -> AgentDriver:
+    """The driver of an agent as the base commit has it, in the tree ``workspace``.
+
+    It runs in the environment of this change's agent where both need the same packages and none of this
+    change's code is installed there; else in one of its own.
+    """
+    options = _options(agent, settings, environ)
+    mine = head.drivers.get(agent.name)
+    python = mine.python if isinstance(mine, AdkAgent) else None
+    there = Place(agent.path.resolve(), workspace.resolve())
+    here = Place(settings.workspace.resolve() / there.folder.relative_to(there.workspace), settings.workspace.resolve())
+    if python is not None and not_shared(python, here, there, environ):
+        python = None
+    log = options.log_path.with_name(f"{agent.name}.base.log")
+    return AdkAgent(replace(options, python=python, workspace=workspace, log_path=log))
+
+
+def _options(agent: AgentSettings, settings: Settings, environ: Mapping[str, str]) -> AdkAgentOptions:
+    return AdkAgentOptions(
+        name=agent.name,
+        path=agent.path,
+        python=agent.python,
+        workers=agent.workers,
+        timeout_s=agent.timeout_s,
+        concurrency=settings.concurrency,
+        environ={**environ, **{name: value for name, value in agent.env.items() if value is not None}},
+        env_allow=tuple(agent.env),
+        log_path=settings.out / "logs" / f"{agent.name}.log",
+        cache_dir=settings.cache_dir / "environments",
+        workspace=settings.workspace,
+    )
