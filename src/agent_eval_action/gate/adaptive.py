@@ -1,8 +1,8 @@
-"""What to run next, given everything measured so far: suspects again, the control, the suite again, or nothing. Pure."""
+"""What to run next, given what was measured: suspects again, the control, the suite again, or nothing. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from agent_eval_action.gate.assess import (
@@ -13,6 +13,7 @@ from agent_eval_action.gate.assess import (
     CriterionEvidence,
     Status,
     assess,
+    spent,
 )
 from agent_eval_action.gate.evidence import (
     Attempts,
@@ -30,9 +31,11 @@ from agent_eval_action.gate.wording import count
 
 IN_DOUBT: Final = 0.2
 """Suspects whose first fresh runs are this unlikely by chance are run more."""
-SUITE_IN_DOUBT: Final = 0.3
+SUITE_IN_DOUBT: Final = (0.4, 0.12, 0.08, 0.05, 0.03)
+"""Up to which p the suite is passed again after each pass: a real drop becomes clearer with each."""
+STILL_IN_DOUBT: Final = 0.05
 WORTH_CONTROL: Final = 0.05
-CONTROL_RUNS: Final = 8
+CONTROL_RUNS: Final = 10
 
 
 def next_step(state: GateState, rules: Rules) -> Step:
@@ -51,9 +54,16 @@ def next_step(state: GateState, rules: Rules) -> Step:
 
 
 def _steps(criteria: tuple[CriterionEvidence, ...]) -> Iterable[Step]:
-    if suspects := _suspects(criteria):
+    """What could be done, most needed first: what is plain after the first look is not run to the last."""
+    if suspects := _suspects(criteria, _first_look):
         yield suspects
-    if control := _control(criteria):
+    if control := _control(criteria, _plain):
+        yield control
+    if any(one.confirmed for one in criteria):
+        yield Enough("a regression is confirmed")
+    if suspects := _suspects(criteria, _target):
+        yield suspects
+    if control := _control(criteria, _doubtful):
         yield control
     if any(one.confirmed for one in criteria):
         yield Enough("a regression is confirmed")
@@ -61,11 +71,14 @@ def _steps(criteria: tuple[CriterionEvidence, ...]) -> Iterable[Step]:
         yield suite
 
 
-def _suspects(criteria: Iterable[CriterionEvidence]) -> RerunSuspects | None:
+Target = Callable[[CriterionEvidence, PairEvidence], int]
+
+
+def _suspects(criteria: Iterable[CriterionEvidence], target: Target) -> RerunSuspects | None:
     wanted: dict[Key, int] = {}
     for one in criteria:
         for pair in one.suspects:
-            more = _target(one, pair) - (len(pair.attempts) - pair.first)
+            more = target(one, pair) - (len(pair.attempts) - pair.first)
             if more > 0 and not pair.errors:
                 wanted[pair.case] = max(wanted.get(pair.case, 0), more)
     if not wanted:
@@ -73,41 +86,43 @@ def _suspects(criteria: Iterable[CriterionEvidence]) -> RerunSuspects | None:
     return RerunSuspects(_in_order(wanted), f"{count(len(wanted), 'case')} did worse than on main")
 
 
+def _first_look(one: CriterionEvidence, pair: PairEvidence) -> int:
+    """Fresh runs every suspect gets."""
+    if one.stable and (one.runs(pair) < STABLE_RUNS or one.agrees(pair) or one.recovered(pair)):
+        return STABLE_RUNS
+    return FRESH_LOOKS[0][0]
+
+
 def _target(one: CriterionEvidence, pair: PairEvidence) -> int:
-    """Fresh runs a suspect should have by now."""
-    made = len(pair.attempts) - pair.first
-    if one.stable:
-        if made < STABLE_RUNS or one.agrees(pair) or one.recovered(pair):
-            return STABLE_RUNS
-        return FRESH_LOOKS[-1][0]
-    first, last = FRESH_LOOKS[0][0], FRESH_LOOKS[-1][0]
-    if one.runs < first:
-        return first
-    if one.runs >= last or not _in_doubt(one) or _strong(one):
-        return one.runs
-    return last
+    """Fresh runs a suspect should have: to the next look while it is in doubt."""
+    made, first, last = one.runs(pair), FRESH_LOOKS[0][0], FRESH_LOOKS[-1][0]
+    if made < first or made >= last or _settled(one, pair):
+        return made
+    doubt = IN_DOUBT if made == first else STILL_IN_DOUBT
+    together = made == first and one.together(control=False).p <= IN_DOUBT
+    if not together and one.raw(pair, control=True) > doubt:
+        return made
+    return next(runs for runs, _ in FRESH_LOOKS if runs > made)
 
 
-def _in_doubt(one: CriterionEvidence) -> bool:
-    return one.together(False).p <= IN_DOUBT or any(one.raw(pair, False) <= IN_DOUBT for pair in one.suspects)
+def _settled(one: CriterionEvidence, pair: PairEvidence) -> bool:
+    """Whether a suspect is sure enough: as it stands, or, before its control, as it would stand were that as history."""
+    if pair.control or not one.control:
+        return any(test.pair is pair and test.status in {Status.CONFIRMED, Status.ON_MAIN} for test in one.tests)
+    return one.raw(pair, control=False) / spent(one.runs(pair)) * len(one.suspects) <= one.alpha * SINGLE
 
 
-def _strong(one: CriterionEvidence) -> bool:
-    """Whether the first look is enough: as it stands, or as it would stand if the control agreed with history."""
-    if one.controlled:
-        return one.confirmed
-    level = one.alpha * SINGLE * one.spent
-    return min(one.adjusted(False), default=1.0) <= level
+Worth = Callable[[CriterionEvidence], Iterable[PairEvidence]]
 
 
-def _control(criteria: Iterable[CriterionEvidence]) -> RunControl | None:
+def _control(criteria: Iterable[CriterionEvidence], worth: Worth) -> RunControl | None:
     wanted: dict[Key, int] = {}
     for one in criteria:
         if not one.control:
             continue
-        for pair in one.suspects if _worth_control(one) else ():
+        for pair in worth(one):
             if not pair.control:
-                wanted[pair.case] = STABLE_RUNS if one.stable and one.agrees(pair) else CONTROL_RUNS
+                wanted[pair.case] = STABLE_RUNS if one.agrees(pair) else CONTROL_RUNS
         if not one.confirmed and _suite_worth_control(one):
             for pair in one.whole:
                 if len(pair.control) < one.passes:
@@ -117,12 +132,15 @@ def _control(criteria: Iterable[CriterionEvidence]) -> RunControl | None:
     return RunControl(_in_order(wanted), f"is {count(len(wanted), 'case')} as bad on main?")
 
 
-def _worth_control(one: CriterionEvidence) -> bool:
-    if any(one.agrees(pair) for pair in one.suspects):
-        return True
-    if not one.runs or (one.runs < FRESH_LOOKS[-1][0] and not _strong(one)):
-        return False
-    return one.together(False).p <= WORTH_CONTROL or any(one.raw(pair, False) <= WORTH_CONTROL for pair in one.suspects)
+def _plain(one: CriterionEvidence) -> Iterable[PairEvidence]:
+    """Suspects that are as good as confirmed."""
+    return (pair for pair in one.suspects if one.agrees(pair) or (one.runs(pair) and _settled(one, pair)))
+
+
+def _doubtful(one: CriterionEvidence) -> Iterable[PairEvidence]:
+    """Suspects that may be: the control says whether their history was lucky, or short."""
+    together = one.together(control=False).p <= WORTH_CONTROL
+    return (pair for pair in one.suspects if together or one.raw(pair, control=False) <= WORTH_CONTROL)
 
 
 def _suite_worth_control(one: CriterionEvidence) -> bool:
@@ -140,7 +158,7 @@ def _suite(criteria: Iterable[CriterionEvidence]) -> RerunSuite | None:
         if one.stable or not one.limited or not one.passes or one.passes - first + 1 >= len(SUITE_LOOKS):
             continue
         test = one.suite(one.passes, one.suite_controlled)
-        if test.p > SUITE_IN_DOUBT:
+        if test.p > SUITE_IN_DOUBT[one.passes - first]:
             continue
         doubtful = doubtful or one.criterion
         for pair in one.whole:

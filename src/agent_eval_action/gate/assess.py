@@ -16,11 +16,11 @@ from agent_eval_action.gate.grid import Grid, known, mean
 from agent_eval_action.model.measured import meets
 from agent_eval_action.stats import Levels, Stratum, holm, lower_than_reference
 
-FRESH_LOOKS: Final = ((6, 0.3), (12, 0.7))
+FRESH_LOOKS: Final = ((5, 0.2), (10, 0.3), (20, 0.5))
 """Fresh runs of every suspect at each look, and the part of the error spent there."""
-SUITE_LOOKS: Final = (0.15, 0.2, 0.3, 0.35)
+SUITE_LOOKS: Final = (0.1, 0.1, 0.15, 0.15, 0.2, 0.3)
 """The part of the suite's error spent at each pass."""
-SINGLE, TOGETHER, SUITE = 0.4, 0.3, 0.3
+SINGLE, TOGETHER, SUITE = 0.3, 0.3, 0.4
 """How a criterion's error is split over its three tests."""
 STABLE_REPEATS: Final = 30
 STABLE_RUNS: Final = 3
@@ -131,22 +131,15 @@ class CriterionEvidence:
         fell = before - now > 1e-9 * max(1.0, abs(before))
         return fell and limit is not None and meets(before, limit, pair.goal) and not meets(now, limit, pair.goal)
 
+    def runs(self, pair: PairEvidence) -> int:
+        """Fresh runs of a suspect that count: down to the last look it reached."""
+        made = len(pair.attempts) - pair.first
+        return next((runs for runs, _ in reversed(FRESH_LOOKS) if runs <= made), made)
+
     @cached_property
-    def runs(self) -> int:
-        """Fresh runs every suspect has, down to the last look reached: one design for all of them."""
-        counts = [len(pair.attempts) - pair.first for pair in self.suspects if not pair.errors]
-        made = min(counts, default=0)
-        reached = [runs for runs, _ in FRESH_LOOKS if runs <= made]
-        return reached[-1] if reached else made
-
-    @property
-    def spent(self) -> float:
-        """The part of the error that may be spent at this look."""
-        return next((part for runs, part in reversed(FRESH_LOOKS) if runs <= self.runs), FRESH_LOOKS[0][1])
-
-    def fresh(self, pair: PairEvidence) -> tuple[float, ...]:
-        """The runs that are evidence about a suspect."""
-        return pair.attempts[pair.first : pair.first + self.runs]
+    def common(self) -> int:
+        """Fresh runs every suspect has, which is what they are tested together on: one design for all of them."""
+        return min((self.runs(pair) for pair in self.suspects if not pair.errors), default=0)
 
     def agrees(self, pair: PairEvidence) -> bool:
         """In a stable suite: whether three more runs were all as much worse as the first."""
@@ -160,7 +153,7 @@ class CriterionEvidence:
         past = known(pair.history).mean
         return self.stable and len(again) == STABLE_RUNS and not any(self.large(pair, past, score) for score in again)
 
-    def stratum(self, pair: PairEvidence, control: bool) -> Stratum:
+    def stratum(self, pair: PairEvidence, runs: int, control: bool) -> Stratum:
         """A suspect's reference and fresh runs.
 
         A graded suspect was chosen for being lower than its history, which says that the history is a
@@ -170,49 +163,67 @@ class CriterionEvidence:
         """
         floor = None if self.grid.binary else self._floor(pair)
         reference = self._reference(pair, control)
-        current = self.grid.levels(self.fresh(pair))
+        current = self.grid.levels(fresh(pair, runs))
         if floor is None:
             return Stratum(reference, current)
         return Stratum(_raised((*reference, (floor, pair.first)), floor), _raised(current, floor))
 
     def _floor(self, pair: PairEvidence) -> int:
         past = known(pair.history)
-        return self.grid.level(past.low - max(self.rules.min_effect, past.high - past.low))
+        return self.grid.level(past.low - max(self.rules.min_effect, past.high - past.low, 2 * self._spread))
+
+    @cached_property
+    def _spread(self) -> float:
+        """How far a pair's history usually reaches: a short one of its own says little about that."""
+        ranges = [one.high - one.low for one in (known(pair.history) for pair in self.pairs)]
+        return sum(ranges) / len(ranges)
 
     def _reference(self, pair: PairEvidence, control: bool) -> Levels:
         past = self.grid.counted(pair.history)
         if not control or not pair.control:
             return past
         now = self.grid.levels(pair.control)
-        return now if drifted(past, now) else _raised((*past, *now), None)
+        return now if self.moved(pair) else _raised((*past, *now), None)
+
+    def moved(self, pair: PairEvidence) -> bool:
+        """Whether main itself is surely worse than its history says, and by half of what the change seems to have done."""
+        if not pair.control:
+            return False
+        past, now = known(pair.history).mean, mean(pair.control)
+        runs = pair.attempts[pair.first :] or pair.attempts
+        if self.grid.minimize:
+            explained = now - past >= (mean(runs) - past) / 2
+        else:
+            explained = past - now >= (past - mean(runs)) / 2
+        return explained and drifted(self.grid.counted(pair.history), self.grid.levels(pair.control))
 
     def reference_mean(self, pair: PairEvidence, control: bool) -> float:
         """What a suspect's fresh runs are held against."""
         past = known(pair.history)
         if not control or not pair.control:
             return past.mean
-        if drifted(self.grid.counted(pair.history), self.grid.levels(pair.control)):
+        if self.moved(pair):
             return mean(pair.control)
         both = past.mean * past.n + mean(pair.control) * len(pair.control)
         return both / (past.n + len(pair.control))
 
     def raw(self, pair: PairEvidence, control: bool) -> float:
-        """A suspect's own p, not adjusted."""
-        if not self.fresh(pair):
-            return 1.0
-        return lower_than_reference([self.stratum(pair, control)])
+        """A suspect's own p, over all looks it may have: not adjusted for there being other suspects."""
+        runs = self.runs(pair)
+        return lower_than_reference([self.stratum(pair, runs, control)]) if runs else 1.0
 
     def adjusted(self, control: bool) -> tuple[float, ...]:
-        """The suspects' p, Holm's way."""
-        return holm([self.raw(pair, control) for pair in self.suspects])
+        """The suspects' p, corrected for the looks and, Holm's way, for each other."""
+        return holm([min(1.0, self.raw(pair, control) / spent(self.runs(pair))) for pair in self.suspects])
 
     def together(self, control: bool) -> TogetherTest:
         """All suspects in one exact test stratified by case."""
-        level = self.alpha * TOGETHER * self.spent
-        if not self.suspects or not self.runs:
+        runs = self.common
+        level = self.alpha * TOGETHER * spent(runs)
+        if not runs:
             return TogetherTest(1.0, 0.0, level)
-        p = lower_than_reference([self.stratum(pair, control) for pair in self.suspects])
-        drops = [self.reference_mean(pair, control) - mean(self.fresh(pair)) for pair in self.suspects]
+        p = lower_than_reference([self.stratum(pair, runs, control) for pair in self.suspects])
+        drops = [self.reference_mean(pair, control) - mean(fresh(pair, runs)) for pair in self.suspects]
         drop = sum(drops) / len(drops)
         return TogetherTest(p, drop, level, p <= level and drop >= self.rules.min_effect / 2)
 
@@ -224,32 +235,34 @@ class CriterionEvidence:
     @cached_property
     def tests(self) -> tuple[SuspectTest, ...]:
         """Every suspect with what became of it, as far as the runs go."""
-        adjusted = self.adjusted(self.controlled) if self.runs else (1.0,) * len(self.suspects)
-        level = self.alpha * SINGLE * self.spent
         found = []
-        for pair, p in zip(self.suspects, adjusted, strict=True):
-            before, fresh = self.reference_mean(pair, self.controlled), self.fresh(pair)
-            status = self._status(pair, p <= level)
-            found.append(SuspectTest(pair, fresh, p, before - mean(fresh) if fresh else 0.0, status))
+        for pair, p in zip(self.suspects, self.adjusted(control=True), strict=True):
+            runs = fresh(pair, self.runs(pair))
+            drop = self.reference_mean(pair, control=True) - mean(runs) if runs else 0.0
+            found.append(SuspectTest(pair, runs, p, drop, self._status(pair, p <= self.alpha * SINGLE)))
         return tuple(found)
 
     def _status(self, pair: PairEvidence, sure: bool) -> Status:
-        if self.agrees(pair):
-            if not pair.control:
-                return Status.OPEN if self.control else Status.CONFIRMED
-            worst = max(pair.attempts[pair.first : pair.first + STABLE_RUNS])
-            if not any(self.large(pair, score, worst) for score in pair.control):
-                return Status.ON_MAIN
-            if all(self.large(pair, score, worst) for score in pair.control):
-                return Status.CONFIRMED
-        fresh = self.fresh(pair)
-        if not fresh:
+        if self.agrees(pair) and (status := self._stable_status(pair)):
+            return status
+        runs = self.runs(pair)
+        if not runs:
             return Status.OPEN
-        if sure and self.large(pair, self.reference_mean(pair, self.controlled), mean(fresh)):
-            return Status.CONFIRMED if self.controlled or not self.control else Status.OPEN
-        if pair.control and drifted(self.grid.counted(pair.history), self.grid.levels(pair.control)):
+        if sure and self.large(pair, self.reference_mean(pair, control=True), mean(fresh(pair, runs))):
+            return Status.CONFIRMED if pair.control or not self.control else Status.OPEN
+        if self.moved(pair):
             return Status.ON_MAIN
-        return Status.CLEARED if self.recovered(pair) or self.runs >= FRESH_LOOKS[0][0] else Status.OPEN
+        return Status.CLEARED if self.recovered(pair) or runs >= FRESH_LOOKS[0][0] else Status.OPEN
+
+    def _stable_status(self, pair: PairEvidence) -> Status | None:
+        """What three agreeing runs say, given the control; None where the control itself is of two minds."""
+        if not pair.control:
+            return Status.OPEN if self.control else Status.CONFIRMED
+        worst = max(pair.attempts[pair.first : pair.first + STABLE_RUNS])
+        better = [self.large(pair, score, worst) for score in pair.control]
+        if not any(better):
+            return Status.ON_MAIN
+        return Status.CONFIRMED if all(better) else None
 
     # --- the suite --------------------------------------------------------------------------------
 
@@ -310,9 +323,19 @@ class CriterionEvidence:
         """Whether anything of this criterion blocks."""
         if any(test.status is Status.CONFIRMED for test in self.tests):
             return True
-        if (self.controlled or not self.control) and self.together(self.controlled).confirmed:
+        if (self.controlled or not self.control) and self.together(control=True).confirmed:
             return True
         return self.suite_test is not None and self.suite_test.confirmed
+
+
+def fresh(pair: PairEvidence, runs: int) -> tuple[float, ...]:
+    """The first runs of a suspect that are evidence about it."""
+    return pair.attempts[pair.first : pair.first + runs]
+
+
+def spent(runs: int) -> float:
+    """The part of the error that belongs to the look at so many fresh runs."""
+    return next((part for least, part in reversed(FRESH_LOOKS) if least <= runs), FRESH_LOOKS[0][1])
 
 
 def drifted(past: Levels, now: Levels) -> bool:

@@ -60,13 +60,13 @@ class GateState:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``extra_runs``: attempts beyond the first pass, over the whole run; None: five suites' worth and 100."""
+    """``extra_runs``: attempts beyond the first pass, over the whole run; None: ten suites' worth and 100."""
 
     extra_runs: int | None = None
 
     def of(self, cases: int) -> int:
         """The limit for a run of so many cases."""
-        return 5 * cases + 100 if self.extra_runs is None else self.extra_runs
+        return 10 * cases + 100 if self.extra_runs is None else self.extra_runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,181 @@
+"""Runs of agents with known pass rates or scores, decided by the gate's own functions: how often it is right.
+
+``benchmarks/gate_fidelity.py`` measures the gate with it, ``agent-eval simulate`` a team's policy on its history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from agent_eval_action.gate.adaptive import next_step
+from agent_eval_action.gate.assess import assess
+from agent_eval_action.gate.evidence import Enough, GateState, PairEvidence, Rules, RunControl
+from agent_eval_action.model.baseline import ScoreCount
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+CORRELATION: Final = 0.6
+_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """How one case comes out: a pass rate (``sd`` None), or normal scores clipped to 0 and 1."""
+
+    mean: float
+    sd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedCase:
+    """One case under main (``base``) and under the change (``head``)."""
+
+    base: Agent
+    head: Agent
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite with its history.
+
+    ``flip``: how often a judge takes a pass for a failure and the other way round (a graded score for one
+    minus it). ``criteria`` are correlated over each attempt of a case; the change is in the first
+    ``changed`` of them (None: in all).
+    """
+
+    cases: tuple[SimulatedCase, ...]
+    history: int = 10
+    criteria: int = 1
+    changed: int | None = None
+    flip: float = 0.0
+    correlation: float = CORRELATION
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One simulated run. ``runs``: attempts of either arm over the number of cases."""
+
+    blocked: bool
+    inconclusive: bool
+    runs: float
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One run's luck: scores by case, criterion and attempt, of main's records, of the change, of the control."""
+
+    history: Floats
+    head: Floats
+    base: Floats
+
+
+class Sampler:
+    """Draws runs of one suite from one seed."""
+
+    def __init__(self, suite: Suite, seed: int) -> None:
+        import numpy as np  # noqa: PLC0415 - needed by simulations alone
+
+        self.suite, self._random = suite, np.random.default_rng(seed)
+        changed = suite.criteria if suite.changed is None else suite.changed
+        columns = [True] * changed + [False] * (suite.criteria - changed)
+        self._base = [[case.base for _ in columns] for case in suite.cases]
+        self._head = [[case.head if new else case.base for new in columns] for case in suite.cases]
+
+    def draw(self, attempts: int) -> Drawn:
+        """One run, with so many attempts of each arm to take from."""
+        return Drawn(
+            self._scores(self._base, self.suite.history),
+            self._scores(self._head, attempts),
+            self._scores(self._base, attempts),
+        )
+
+    def more(self, drawn: Drawn) -> Drawn:
+        """The same run with as many attempts again."""
+        import numpy as np  # noqa: PLC0415 - needed by simulations alone
+
+        count = drawn.head.shape[2]
+        head = np.concatenate([drawn.head, self._scores(self._head, count)], axis=2)
+        return Drawn(drawn.history, head, np.concatenate([drawn.base, self._scores(self._base, count)], axis=2))
+
+    def _scores(self, agents: Sequence[Sequence[Agent]], attempts: int) -> Floats:
+        import numpy as np  # noqa: PLC0415 - needed by simulations alone
+        from scipy.special import ndtri  # type: ignore[import-untyped]  # noqa: PLC0415 - needed by simulations alone
+
+        shape = (len(agents), self.suite.criteria, attempts)
+        latent = self._random.standard_normal(shape)
+        if self.suite.criteria > 1:
+            shared = self._random.standard_normal((shape[0], 1, attempts))
+            latent = self.suite.correlation**0.5 * shared + (1 - self.suite.correlation) ** 0.5 * latent
+        mean = np.array([[agent.mean for agent in row] for row in agents])[:, :, None]
+        sd = np.array([[np.nan if agent.sd is None else agent.sd for agent in row] for row in agents])[:, :, None]
+        graded = np.clip(mean + np.nan_to_num(sd) * latent, 0.0, 1.0).round(4)
+        scores: Floats = np.where(np.isnan(sd), (latent < ndtri(mean)).astype(float), graded)
+        if self.suite.flip:
+            scores = np.where(self._random.random(shape) < self.suite.flip, 1 - scores, scores)
+        return scores
+
+
+@lru_cache(maxsize=50_000)
+def _pooled(scores: tuple[float, ...]) -> tuple[ScoreCount, ...]:
+    return tuple((score, scores.count(score)) for score in sorted(set(scores)))
+
+
+class SimulatedRun:
+    """One run as the pipeline makes it: a first pass, then whatever the gate asks for."""
+
+    def __init__(self, sampler: Sampler, drawn: Drawn, rules: Rules, *, control: bool = True, first: int = 1) -> None:
+        self._sampler, self._drawn, self._rules, self._control = sampler, drawn, rules, control
+        cases, criteria, _ = drawn.history.shape
+        self._made = [first] * cases
+        self._controls = [0] * cases
+        history, head = drawn.history.tolist(), drawn.head[:, :, :first].tolist()
+        self._criteria = criteria
+        self._pairs = [
+            PairEvidence(case, f"c{n}", _pooled(tuple(history[case][n])), tuple(head[case][n]), first)
+            for case in range(cases)
+            for n in range(criteria)
+        ]
+        self._extra = 0
+
+    @property
+    def state(self) -> GateState:
+        """What was measured so far."""
+        return GateState(tuple(self._pairs), self._control, self._extra)
+
+    def finish(self) -> Outcome:
+        """Run until the gate has enough, and decide."""
+        while not isinstance(step := next_step(self.state, self._rules), Enough):
+            made = self._controls if isinstance(step, RunControl) else self._made
+            for case, more in step.attempts:
+                if not isinstance(case, int):
+                    raise TypeError(case)
+                made[case] += more
+                self._extra += more
+                self._renew(case)
+        blocked = assess(self.state, self._rules).blocked
+        runs = (sum(self._made) + sum(self._controls)) / len(self._made)
+        return Outcome(blocked, step.limited and not blocked, runs)
+
+    def _renew(self, case: int) -> None:
+        while max(self._made[case], self._controls[case]) > self._drawn.head.shape[2]:
+            self._drawn = self._sampler.more(self._drawn)
+        for n in range(self._criteria):
+            at = case * self._criteria + n
+            self._pairs[at] = replace(
+                self._pairs[at],
+                attempts=tuple(self._drawn.head[case, n, : self._made[case]].tolist()),
+                control=tuple(self._drawn.base[case, n, : self._controls[case]].tolist()),
+            )
+
+
+def simulate(suite: Suite, rules: Rules, runs: int, seed: int, *, control: bool = True) -> Iterable[Outcome]:
+    """So many runs of a suite, each with a history of its own."""
+    sampler = Sampler(suite, seed)
+    for _ in range(runs):
+        yield SimulatedRun(sampler, sampler.draw(_AT_ONCE), rules, control=control).finish()
