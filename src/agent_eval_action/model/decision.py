@@ -125,7 +125,10 @@ class BaselineTrajectory(Frozen):
 
 
 class Decision(Frozen):
-    """The whole conclusion; reports render this and nothing else decides."""
+    """The whole conclusion; reports render this and nothing else decides.
+
+    ``weakenings`` are what the change does to the gate itself; those that block are in ``findings`` too.
+    """
 
     outcome: Outcome
     reason: str
@@ -135,3 +138,4 @@ class Decision(Frozen):
     baseline: BaselineInfo | None = None
     baseline_trajectories: tuple[BaselineTrajectory, ...] = ()
     notes: tuple[str, ...] = ()
+    weakenings: tuple[Finding, ...] = ()

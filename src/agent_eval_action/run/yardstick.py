@@ -1,0 +1,130 @@
+"""What a checkout measures its agents by: cases with what they expect, criteria, rules.
+
+Two of them side by side say what a change does to the gate itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from agent_eval_action.config.policy import FailOn, Policy
+from agent_eval_action.model.brief import CallBrief
+from agent_eval_action.model.evalset import EvalCase, Invocation, Rubric
+from agent_eval_action.model.history import Accepted
+from agent_eval_action.model.result import CaseKey, CriterionInfo, RunResult
+from agent_eval_action.run.brief import call_brief
+from agent_eval_action.run.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedTurn:
+    """What one turn asks and expects. ``asked`` names what the user says; ``response`` is "" without a reference."""
+
+    asked: str
+    calls: tuple[CallBrief, ...] = ()
+    response: str = ""
+    rubrics: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredCase:
+    """One case. ``turns`` is None where only the digest is known; ``setting`` names everything beside the turns."""
+
+    key: CaseKey
+    digest: str
+    turns: tuple[ExpectedTurn, ...] | None = None
+    rubrics: frozenset[str] = frozenset()
+    setting: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSet:
+    """One eval set against one agent. ``path`` is relative to the workspace."""
+
+    agent: str
+    eval_set: str
+    path: str
+    criteria: tuple[CriterionInfo, ...] = ()
+    cases: tuple[MeasuredCase, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Yardstick:
+    """Everything a run is held to. ``policy`` None: not known, so nothing is said of it; ``policy_file`` names it."""
+
+    sets: tuple[MeasuredSet, ...] = ()
+    policy: Policy | None = None
+    policy_file: str = "agent-eval.yaml"
+    fail_on: FailOn = "inconclusive"
+    repeats: int = 1
+    accepted: tuple[Accepted, ...] = field(default=())
+
+
+def sets_of_plan(plan: Plan) -> tuple[MeasuredSet, ...]:
+    """The sets of a plan over everything, with what every case expects."""
+    return tuple(
+        MeasuredSet(
+            agent=one.agent,
+            eval_set=one.key,
+            path=one.path,
+            criteria=one.infos,
+            cases=tuple(
+                _case(CaseKey(one.agent, one.key, item.case.eval_id), item.case, item.digest) for item in one.cases
+            ),
+        )
+        for one in plan.sets
+    )
+
+
+def sets_of_result(result: RunResult) -> tuple[MeasuredSet, ...]:
+    """The sets of a finished run, as far as results.json keeps what was expected."""
+    return tuple(
+        MeasuredSet(
+            agent=one.agent,
+            eval_set=one.eval_set,
+            path=one.path,
+            criteria=one.criteria,
+            cases=tuple(
+                MeasuredCase(
+                    key=CaseKey(one.agent, one.eval_set, case.case),
+                    digest=case.digest,
+                    turns=tuple(ExpectedTurn(turn.user, turn.calls, turn.response) for turn in case.expected) or None,
+                )
+                for case in one.cases
+            ),
+        )
+        for one in result.sets
+    )
+
+
+def _case(key: CaseKey, case: EvalCase, digest: str) -> MeasuredCase:
+    beside = case.model_dump(
+        include={"conversation_scenario", "session_input", "final_session_state"}, exclude_none=True
+    )
+    return MeasuredCase(
+        key=key,
+        digest=digest,
+        turns=tuple(map(_turn, case.turns)),
+        rubrics=_rubrics(case.rubrics or ()),
+        setting=_named(repr(sorted(beside.items()))),
+    )
+
+
+def _turn(turn: Invocation) -> ExpectedTurn:
+    asked = turn.user_content.model_dump(exclude_none=True, exclude={"role"})
+    return ExpectedTurn(
+        asked=_named(repr(asked)),
+        calls=tuple(map(call_brief, turn.tool_calls())),
+        response=turn.response_text,
+        rubrics=_rubrics(turn.rubrics or ()),
+    )
+
+
+def _rubrics(rubrics: Iterable[Rubric]) -> frozenset[str]:
+    return frozenset(one.rubric_content.text_property or one.rubric_id for one in rubrics)
+
+
+def _named(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
