@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
+from agent_eval_action.baseline.branch import BranchStore
 from agent_eval_action.baseline.file import FileStore
+from agent_eval_action.baseline.lookup import Found, Lookup
+from agent_eval_action.baseline.place import Place, Written
 from agent_eval_action.baseline.table import show
-from agent_eval_action.model.baseline import Baseline
+from agent_eval_action.model.history import Record
 
-__all__ = ["STORES", "Store", "show"]
+__all__ = ["STORES", "Found", "Lookup", "Place", "Store", "Written", "show"]
 
 
 class Store(Protocol):
-    """A place a baseline lies in."""
+    """A place records of main lie in."""
 
-    def read(self) -> Baseline | None:
-        """The baseline, or None when there is none. Raises ResultsError when what is there is no baseline."""
+    @property
+    def name(self) -> str:
+        """As reports show it."""
         ...
 
-    def write(self, baseline: Baseline) -> None:
-        """Replace the baseline. Raises OutputError."""
+    def records(self, lookup: Lookup) -> Found:
+        """The records to compare a run with. Raises ResultsError when a file the user keeps is no baseline."""
+        ...
+
+    def add(self, record: Record) -> Written:
+        """Keep one run of main. What went wrong is said, not raised: the verdict stands without it."""
         ...
 
 
-STORES: Final[dict[str, type[FileStore]]] = {"file": FileStore}
-"""By the name in ``baseline.store``. A store is made with a path and the workspace."""
+STORES: Final[dict[str, Callable[[Place], Store]]] = {"file": FileStore.at, "branch": BranchStore.at}
+"""By the name in ``baseline.store``."""

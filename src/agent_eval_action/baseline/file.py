@@ -11,9 +11,13 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from agent_eval_action.baseline.history import record_of_baseline
 from agent_eval_action.baseline.layout import text
+from agent_eval_action.baseline.lookup import Found, Lookup
+from agent_eval_action.baseline.place import Place, Written
 from agent_eval_action.errors import OutputError, Problem, ResultsError
 from agent_eval_action.model.baseline import BASELINE_VERSION, Baseline
+from agent_eval_action.model.history import Record
 from agent_eval_action.source import Source, shorten
 from agent_eval_action.source.files import MAX_JSON_BYTES, Unreadable, read_bytes
 
@@ -36,6 +40,26 @@ class FileStore:
 
     path: Path
     workspace: Path | None = None
+
+    @classmethod
+    def at(cls, place: Place) -> FileStore:
+        """The file a place names."""
+        return cls(place.file, place.workspace)
+
+    @property
+    def name(self) -> str:
+        """As reports show it."""
+        inside = self.workspace is not None and self.path.is_relative_to(self.workspace)
+        return (self.path.relative_to(self.workspace) if inside and self.workspace else self.path).as_posix()
+
+    def records(self, lookup: Lookup) -> Found:  # noqa: ARG002 - the file is of the checkout: it has one answer
+        """Its counts as a history of one run. Raises ResultsError when the file is no baseline."""
+        baseline = self.read()
+        return Found((record_of_baseline(baseline),) if baseline and baseline.records else ())
+
+    def add(self, record: Record) -> Written:  # noqa: ARG002 - a committed file is not written behind one's back
+        """Nothing: this store is written by `agent-eval baseline update` and a commit."""
+        return Written(False, f"{self.name} is written by `agent-eval baseline update` alone")
 
     def read(self) -> Baseline | None:
         """The baseline, or None when there is no file. Raises ResultsError when it is none."""

@@ -78,6 +78,7 @@ def pool(
     records: Sequence[Record],
     suite: Suite | None = None,
     *,
+    accepts: Sequence[Accepted] = (),
     last: int = LAST,
     source: str = "",
     notes: Iterable[str] = (),
@@ -85,12 +86,13 @@ def pool(
     """The history in ``records``, newest first, as far as it is comparable with ``suite``.
 
     Without a suite the newest definitions count. Of a pair at most ``last`` comparable runs are pooled, and
-    none from before the run in which an accepted change of it first shows.
+    none from before the run in which an accepted change of it first shows. ``accepts`` are accepted changes
+    that no run shows yet: the history of their pairs is empty.
     """
     if not records:
         return History(source=source, notes=tuple(notes))
     runs = tuple(_Run(record, {case.key: case for case in record.cases}) for record in records)
-    pooling = _Pooling(runs, suite or _newest_suite(records), last)
+    pooling = _Pooling(runs, suite or _newest_suite(records), last, tuple(accepts))
     pairs = {pair: pooling.pair(pair) for pair in sorted(pooling.names())}
     newest = records[0]
     return History(
@@ -161,6 +163,7 @@ class _Pooling:
     runs: tuple[_Run, ...]
     now: Suite
     last: int
+    accepts: tuple[Accepted, ...] = ()
 
     def names(self) -> set[PairName]:
         """The suite's pairs that main knows, and those main still had in its newest run of everything."""
@@ -223,6 +226,8 @@ class _Pooling:
 
     def _since_accepted(self, pair: PairName) -> tuple[tuple[_Run, ...], Accepted | None]:
         """The runs since the newest one that carries an acceptance the run before it did not."""
+        if waiting := next((entry for entry in self.accepts if entry.covers(*pair)), None):
+            return (), waiting
         for index, (run, older) in enumerate(pairwise(self.runs)):
             fresh = run.accepted(pair)
             for name in fresh.keys() - older.accepted(pair).keys():

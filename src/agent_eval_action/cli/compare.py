@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action import api
-from agent_eval_action.baseline import STORES
+from agent_eval_action.baseline.file import FileStore
 from agent_eval_action.baseline.records import Baseline, from_result
 from agent_eval_action.cli import files, summary
 from agent_eval_action.cli.session import console, exit_code, settings_for
@@ -29,7 +29,7 @@ def _baseline(path: Path) -> Baseline:
     """A stored baseline, or the results of another run."""
     if path.is_dir() or path.name == files.RESULTS:
         return from_result(results_json.read(in_folder(path)))
-    found = STORES["file"](path).read()
+    found = FileStore(path).read()
     if found is None:
         raise ResultsError(f"there is no baseline at {path}", hint="make one: agent-eval baseline update")
     return found

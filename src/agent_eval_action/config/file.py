@@ -18,7 +18,7 @@ from agent_eval_action.source import JsonPath, Source, did_you_mean
 
 FILE_OPTIONS: Final = tuple(option for option in OPTIONS if option.key is not None)
 _KEYS: Final[Mapping[str, Option]] = {option.key: option for option in FILE_OPTIONS if option.key is not None}
-_SECTIONS: Final = tuple(dict.fromkeys(key.partition(".")[0] for key in _KEYS if "." in key))
+SECTIONS: Final = tuple(dict.fromkeys(key.partition(".")[0] for key in _KEYS if "." in key))
 _AGENT_KEYS: Final[Mapping[str, Option]] = {option.name: option for option in AGENT_OPTIONS}
 
 
@@ -55,9 +55,11 @@ class _Reader:
                     self.option(option, value, here, self.layer.given)
             elif not at and key == "agents":
                 self.agents(value, here)
-            elif not at and key in _SECTIONS:
+            elif not at and key in SECTIONS:
                 if isinstance(value, Mapping):
                     self.section(value, here)
+                elif f"{key}.path" in _KEYS:  # `baseline: FILE` is short for its path
+                    self.option(_KEYS[f"{key}.path"], value, here, self.layer.given)
                 else:
                     self.flaw(Flaw("must be a mapping", value), here)
             else:

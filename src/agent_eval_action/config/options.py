@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from agent_eval_action.config.composite import CRITERIA, ENV, EVALS, MAX_DROP, MAX_RISE, PYTHON, RULES, THRESHOLD_ON
-from agent_eval_action.config.values import DURATION, PATH, TEXTS, Kind, choice, integer
+from agent_eval_action.config.values import BRANCH, DURATION, PATH, TEXTS, Kind, choice, integer
 
 Scope = Literal["run", "agent", "command"]
 
@@ -135,10 +135,55 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "baseline",
         PATH,
         "The stored baseline this run is compared with.",
-        "baseline",
+        "baseline.path",
         default=".agent-eval/baseline.json",
         shown="`.agent-eval/baseline.json`",
         metavar="FILE",
+    ),
+    Option(
+        "baseline_store",
+        choice("auto", "file", "branch"),
+        "Where scores of main are kept: a committed file, or a branch of the remote with a record per run of main.",
+        "baseline.store",
+        default="auto",
+        metavar="auto|file|branch",
+        shown="`auto`: the file where there is one, else on GitHub the branch",
+    ),
+    Option(
+        "baseline_branch",
+        BRANCH,
+        "The branch that holds the records.",
+        "baseline.branch",
+        default="agent-eval-data",
+        shown="`agent-eval-data`",
+        metavar="NAME",
+    ),
+    Option(
+        "baseline_remote",
+        BRANCH,
+        "The remote that branch is on.",
+        "baseline.remote",
+        default="origin",
+        shown="`origin`",
+        metavar="NAME",
+    ),
+    Option(
+        "baseline_runs",
+        integer(1, 1000),
+        "How many of the newest comparable runs of main are pooled.",
+        "baseline.runs",
+        default=20,
+        shown="`20`",
+        metavar="N",
+    ),
+    Option(
+        "baseline_max_age",
+        integer(1, 3650),
+        "Age in days from which a baseline is warned about.",
+        "baseline.max_age",
+        default=30,
+        shown="`30`",
+        metavar="DAYS",
     ),
     Option(
         "out",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from agent_eval_action.config.file import AGENT_KEYS, FILE_OPTIONS
+from agent_eval_action.config.file import AGENT_KEYS, FILE_OPTIONS, SECTIONS
 from agent_eval_action.config.options import AGENT_OPTIONS, BY_NAME, Option
 from agent_eval_action.config.values import TEXT, or_list
 
@@ -20,6 +20,9 @@ def agent_eval_schema() -> dict[str, Any]:
         for name in section:
             target = target.setdefault(name, _section())["properties"]
         target[key] = _property(option)
+    for name in SECTIONS:
+        if short := properties[name]["properties"].get("path"):
+            properties[name] = {"anyOf": [short, properties[name]]}
     agents = or_list({"anyOf": [dict(TEXT.schema), {"$ref": "#/$defs/agent"}]})
     sentence = "An agent's folder, or a mapping with its path and what is its own; or a list of agents."
     properties |= {"agent": {**agents, "description": sentence}, "agents": {**agents, "description": sentence}}

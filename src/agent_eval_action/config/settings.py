@@ -38,6 +38,11 @@ class Settings(Frozen):
     agent_defaults: AgentDefaults = AgentDefaults()
     evals: tuple[EvalPattern, ...] = ()
     baseline: Path
+    baseline_store: Literal["auto", "file", "branch"] = "auto"
+    baseline_branch: str = "agent-eval-data"
+    baseline_remote: str = "origin"
+    baseline_runs: int = 20
+    baseline_max_age: int = 30
     out: Path
     cache_dir: Path
     repeats: int = 1

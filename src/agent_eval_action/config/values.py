@@ -100,6 +100,19 @@ def _path(value: Any, where: Where) -> Path:
 PATH: Final = Kind("path", {"type": "string", "minLength": 1}, _path)
 
 
+_BRANCH: Final = r"(?!.*(\.\.|//|@\{|\.lock(/|$)|/\.))[A-Za-z0-9_][A-Za-z0-9_./-]{0,199}(?<![./])"
+
+
+def _branch(value: Any, where: Where) -> str:
+    name = _text(value, where)
+    if not re.fullmatch(_BRANCH, name, re.ASCII):
+        raise Refused(Flaw("must be a name git takes: letters, digits, - _ . /", value))
+    return name
+
+
+BRANCH: Final = Kind("name", {"type": "string", "pattern": f"^{_BRANCH}$"}, _branch)
+
+
 def _boolean(value: Any, where: Where) -> bool:
     if where.text and isinstance(value, str) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"

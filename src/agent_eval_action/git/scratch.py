@@ -74,6 +74,11 @@ class Scratch:
         """As ``Repository.first_parents``, of what was fetched."""
         return ancestors(self.git, sha, bound)
 
+    def merge_base(self, one: str, other: str) -> str | None:
+        """The best common ancestor in what was fetched."""
+        out = self.git("merge-base", one, other).text
+        return out if is_sha(out) else None
+
     def entries(self, tree: str, path: str = "") -> tuple[Entry, ...]:
         """Entries of a tree."""
         return entries(self.git, tree, path)

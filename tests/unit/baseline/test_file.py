@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agent_eval_action.baseline import STORES
+from agent_eval_action.baseline import STORES, Lookup, Place
 from agent_eval_action.baseline.file import read, write
 from agent_eval_action.baseline.layout import text
 from agent_eval_action.baseline.records import from_result
@@ -52,8 +52,9 @@ def line_of(found):
 
 
 def test_what_is_written_is_read_back(path, workspace):
-    store = STORES["file"](path, workspace)
+    store = STORES["file"](Place(workspace, path))
     assert store.read() is None
+    assert store.records(Lookup()).records == ()
     store.write(BASELINE)
     assert store.read() == BASELINE
     assert path.read_text() == text(BASELINE)
