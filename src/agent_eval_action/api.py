@@ -7,12 +7,12 @@ import datetime as dt
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from agent_eval_action import __version__, git
-from agent_eval_action.baseline import STORES, Store
+from agent_eval_action.baseline.file import FileStore
 from agent_eval_action.baseline.records import Baseline
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.discovery import Discovery, discover
@@ -22,8 +22,9 @@ from agent_eval_action.errors import Problem
 from agent_eval_action.formats import load_eval_file, parse_selector
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.adaptive import next_step
-from agent_eval_action.gate.evidence import Step
+from agent_eval_action.gate.evidence import Enough, Step
 from agent_eval_action.gate.state import rules_of, scores_of, state_of
+from agent_eval_action.gate.why import told
 from agent_eval_action.model.result import Conditions, RunResult, RunStatus
 from agent_eval_action.pipeline import Pipeline, Stop
 from agent_eval_action.run.arms import Arm, NoBase
@@ -85,9 +86,9 @@ def discovered(settings: Settings, selectors: Sequence[str]) -> Discovery:
     return discover(settings, [(s.path, s.case_ids) for s in chosen], app_names)
 
 
-def stored_baseline(settings: Settings) -> Store:
-    """The store the settings name."""
-    return STORES["file"](settings.baseline, settings.workspace)
+def stored_baseline(settings: Settings) -> FileStore:
+    """The committed file."""
+    return FileStore(settings.baseline, settings.workspace)
 
 
 def judged(result: RunResult, baseline: Baseline | None, settings: Settings, path: Path | None = None) -> RunResult:
@@ -155,7 +156,8 @@ class _Run:
         """What the pure decision code asks for, over everything measured so far."""
         result, policy = self.result("", 0.0), self.settings.policy
         state = state_of(result, scores_of(self.baseline), policy, control=control)
-        return next_step(state, rules_of(policy, result, extra_runs=self.settings.max_extra_runs))
+        step = next_step(state, rules_of(policy, result, extra_runs=self.settings.max_extra_runs))
+        return step if isinstance(step, Enough) else replace(step, why=told(step, state))
 
     async def _open_base(self, names: frozenset[str]) -> Arm | NoBase:
         if isinstance(self.base, NoBase):

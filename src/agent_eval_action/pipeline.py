@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from agent_eval_action.gate.evidence import Enough, RerunSuite, RerunSuspects, RunControl, Step
 from agent_eval_action.model.result import AttemptError, Base, CaseKey, Purpose, RunStatus
@@ -17,7 +17,7 @@ from agent_eval_action.run.events import MorePlanned, Notice, PhaseStarted, RunP
 from agent_eval_action.run.plan import Plan, PlannedAttempt
 
 _STOP_GRACE_S = 2.0
-_PHASES: dict[Purpose, str] = {"rerun": "re-run", "suite": "suite again", "control": "control"}
+_PHASES: Final[dict[Purpose, str]] = {"rerun": "re-running", "suite": "the suite again", "control": "control"}
 
 
 @dataclass
@@ -186,8 +186,7 @@ class Pipeline:
         ]
 
     def _announce(self, purpose: Purpose, attempts: int, why: str) -> None:
-        runs = "1 more run" if attempts == 1 else f"{attempts:,} more runs"
-        self.crew.emit(PhaseStarted(_PHASES[purpose], f"{runs}: {why}"))
+        self.crew.emit(PhaseStarted(_PHASES[purpose], why))
         self.crew.emit(MorePlanned(attempts, purpose, why))
 
     def _may_go_on(self, step: Step, before: int) -> bool:

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from agent_eval_action.cli.text import terminal
-from agent_eval_action.model.result import Attempt
+from agent_eval_action.model.result import Attempt, Purpose
 from agent_eval_action.run.events import (
     AttemptFinished,
     AttemptRetried,
     AttemptStarted,
     Event,
+    MorePlanned,
     Notice,
     PhaseStarted,
     RunPlanned,
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 
 _PLAIN_EVERY_S = 15.0
 _PROBLEMS_SHOWN = 20
+_DOING: Final[dict[Purpose, str]] = {
+    "first": "",
+    "rerun": "re-running",
+    "suite": "the suite again",
+    "control": "control",
+}
 
 
 class Display(AbstractContextManager["Display"], Protocol):
@@ -48,12 +55,16 @@ class Counts:
     failed: int = 0
     errors: int = 0
     tokens: int = 0
+    phase: str = ""
     began: float = field(default_factory=time.monotonic)
 
     def take(self, event: Event) -> None:
         """Count one event."""
         if isinstance(event, RunPlanned):
             self.planned, self.kept = event.attempts, event.kept
+        elif isinstance(event, MorePlanned):
+            self.planned += event.attempts
+            self.phase = _DOING[event.purpose]
         elif isinstance(event, AttemptStarted):
             self.running += 1
         elif isinstance(event, AttemptRetried):
@@ -62,12 +73,17 @@ class Counts:
             self.running = max(0, self.running - 1)
             self.done += 1
             self.errors += event.attempt.error is not None
-            self.failed += event.attempt.error is None and bool(_below(event.attempt))
+            self.failed += event.attempt.purpose == "first" and bool(_below(event.attempt))
             self.tokens += event.attempt.usage.total_tokens or 0
 
     def __str__(self) -> str:
         elapsed = int(time.monotonic() - self.began)
-        parts = [f"{self.done}/{self.planned} attempts", f"{self.running} running", f"{self.failed} below threshold"]
+        doing = f"{self.phase}: " if self.phase else ""
+        parts = [
+            f"{doing}{self.done}/{self.planned} attempts",
+            f"{self.running} running",
+            f"{self.failed} below threshold",
+        ]
         if self.errors:
             parts.append(f"{self.errors} errors")
         if self.kept:
@@ -78,6 +94,8 @@ class Counts:
 
 
 def _below(attempt: Attempt) -> list[str]:
+    if attempt.error is not None:
+        return []
     return [score.criterion for score in attempt.scores if score.passed is False]
 
 
@@ -88,7 +106,8 @@ def _problem(attempt: Attempt) -> str | None:
     for score in attempt.scores:
         if score.status == "error":
             return f"error  {name} › {score.criterion}: {terminal(score.reason, 200)}"
-        if score.passed is False:
+        # what was run again for being below is expected there: the verdict says what came of it
+        if score.passed is False and attempt.purpose == "first":
             return f"below  {name} › {score.criterion} = {score.score:.2f}: {terminal(score.reason, 200)}"
     return None
 
@@ -165,6 +184,8 @@ class LiveDisplay:
         self.counts.take(event)
         if isinstance(event, Notice):
             self.console.print(terminal(event.text), markup=False, style="yellow" if event.level == "warning" else None)
+        elif isinstance(event, PhaseStarted) and self.counts.planned:  # why more is run than was planned
+            self.console.print(f"{event.name}: {terminal(event.detail)}", markup=False, style="cyan")
         elif isinstance(event, AttemptFinished) and (problem := _problem(event.attempt)):
             self.console.print(problem, markup=False, highlight=False, style="red", no_wrap=True, overflow="ellipsis")
         if self._bar is not None and self._task is not None:

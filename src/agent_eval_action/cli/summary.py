@@ -56,7 +56,7 @@ def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]]
 
 def _metrics(result: RunResult, decision: Decision) -> str:
     totals = result.totals
-    parts = [fmt.plural(totals.cases, "case"), fmt.plural(totals.attempts, "attempt")]
+    parts = [fmt.plural(totals.cases, "case"), fmt.attempts(totals)]
     if totals.errors:
         parts.append(fmt.plural(totals.errors, "error"))
     if totals.usage.total_tokens is not None:

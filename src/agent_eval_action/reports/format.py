@@ -6,6 +6,7 @@ import re
 from typing import Literal
 
 from agent_eval_action.model.decision import ChangeKind, CriterionChange, Outcome, PairChange
+from agent_eval_action.model.result import Totals
 
 Unit = Literal["score", "tokens", "calls", "seconds", "usd"]
 
@@ -80,6 +81,14 @@ def count(value: int | None) -> str:
     if value is None:
         return NONE
     return f"{value:,}".replace("-", MINUS) if abs(value) < _HUGE else f"over {_HUGE:,}"
+
+
+def attempts(totals: Totals) -> str:
+    """How many attempts were made and what for: "62 attempts: 50 + 12 re-runs, 6 control"."""
+    said = plural(totals.attempts, "attempt")
+    if totals.extra:
+        said += f": {count(totals.attempts - totals.extra)} + {plural(totals.extra, 're-run')}"
+    return f"{said}, {count(totals.control)} control" if totals.control else said
 
 
 def plural(value: int, noun: str, many: str | None = None) -> str:

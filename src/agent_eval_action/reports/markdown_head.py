@@ -77,6 +77,8 @@ def metrics(result: RunResult, decision: Decision, cases: list[CaseView]) -> str
         missing = totals.usage.calls_without_usage
         parts.append(f"{'at least ' if missing else ''}{fmt.count(totals.usage.total_tokens)} tokens")
     parts += [fmt.duration(totals.seconds), fmt.plural(result.conditions.repeats, "repeat")]
+    if totals.extra or totals.control:
+        parts.append(fmt.attempts(totals))
     parts.append(_baseline(decision.baseline, result.started_at))
     return " · ".join(parts)
 

@@ -16,7 +16,7 @@ from agent_eval_action.agents.base import AgentDriver
 from agent_eval_action.config.agents import AgentSettings, may_hold_agent
 from agent_eval_action.config.settings import Settings, resolve
 from agent_eval_action.errors import AgentEvalError
-from agent_eval_action.git import Git, Repository
+from agent_eval_action.git import Git, Remote, Repository, Scratch, remote_of
 from agent_eval_action.git.tree import base_commit, export_tree, folder_in_repository
 from agent_eval_action.run.arms import Arm, NoBase
 
@@ -29,24 +29,35 @@ MakeDriver = Callable[[AgentSettings, Path], AgentDriver]
 
 @dataclass(frozen=True, slots=True)
 class BaseCommit:
-    """Which commit the control runs, and where it was found. Its files are not read before they are needed."""
+    """Which commit the control runs, and where it lies. Its files are not read before they are needed.
+
+    ``remote`` is asked for a commit that the clone lacks; ``inner`` is the workspace's place in it.
+    """
 
     commit: str
     inner: str
     git: Git
     settings: Settings
+    remote: Remote | None = None
 
 
 def find_base(settings: Settings, known: str | None, environ: Mapping[str, str]) -> BaseCommit | NoBase:
     """The commit to control against. ``known``: the one the history says."""
     repository = Repository(settings.workspace, environ)
-    commit = base_commit(repository, known, environ.get("GITHUB_BASE_REF") or None)
+    commit = base_commit(repository, environ, known)
     if commit is None:
         inside = repository.resolve("HEAD") is not None
         return NoBase("git names no commit this one is merged onto" if inside else "this is no git repository")
+    remote = None
     if repository.commit(commit) is None:
-        return NoBase(f"the base commit {commit[:10]} is not in this clone (actions/checkout: fetch-depth: 2)", commit)
-    return BaseCommit(commit, folder_in_repository(repository), repository.git, settings)
+        remote = remote_of(repository, "origin", environ)
+        if remote is None:
+            return NoBase(_absent(commit), commit)
+    return BaseCommit(commit, folder_in_repository(repository), repository.git, settings, remote)
+
+
+def _absent(commit: str) -> str:
+    return f"the base commit {commit[:10]} is not in this clone (actions/checkout: fetch-depth: 2)"
 
 
 async def open_base(base: BaseCommit, agents: list[AgentSettings], make: MakeDriver) -> Arm | NoBase:
@@ -60,14 +71,16 @@ async def open_base(base: BaseCommit, agents: list[AgentSettings], make: MakeDri
         writing.add_done_callback(_release)
         raise
     except (OSError, ValueError) as error:
-        return NoBase(f"the files of the base commit {base.commit[:10]} cannot be read: {error}", base.commit)
+        return NoBase(f"the files of the base commit {base.commit[:10]} cannot be had: {error}", base.commit)
     try:
         found = [_as_on_base(agent, base, tree.workspace) for agent in agents]
         missing = next((one for one in found if isinstance(one, NoBase)), None)
         if missing is not None:
             tree.release()
             return missing
-        drivers = {one.name: make(one, tree.workspace) for one in found if isinstance(one, AgentSettings)}
+        agents = [one for one in found if isinstance(one, AgentSettings)]
+        made = await asyncio.gather(*(asyncio.to_thread(make, one, tree.workspace) for one in agents))
+        drivers = {one.name: driver for one, driver in zip(agents, made, strict=True)}
         return Arm.begin("base", drivers, commit=base.commit, release=tree.release)
     except BaseException:
         tree.release()
@@ -99,12 +112,22 @@ def _release(writing: asyncio.Future[_Tree]) -> None:
 def _written(base: BaseCommit, given_up: threading.Event) -> _Tree:
     tree = _claimed(base)
     try:
-        export_tree(base.git, base.commit, tree.folder, given_up)
+        with contextlib.ExitStack() as stack:
+            git = base.git
+            if base.remote is not None:  # into a repository of our own: the user's is not written to
+                git = _fetched(stack.enter_context(Scratch.open(base.remote, git.environ)), base.commit)
+            export_tree(git, base.commit, tree.folder, given_up)
         tree.workspace.mkdir(parents=True, exist_ok=True)
     except BaseException:
         tree.release()
         raise
     return tree
+
+
+def _fetched(scratch: Scratch, commit: str) -> Git:
+    if scratch.fetch(commit, depth=1).sha is None:
+        raise OSError(f"{_absent(commit)}, and cannot be fetched")
+    return scratch.git
 
 
 def _claimed(base: BaseCommit) -> _Tree:
