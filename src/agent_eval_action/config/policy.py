@@ -10,7 +10,7 @@ from agent_eval_action.model.base import Frozen
 from agent_eval_action.model.result import Goal
 
 Mode = Literal["blocking", "advisory", "off"]
-ThresholdOn = Literal["case", "suite", "off"]
+ThresholdOn = Literal["regression", "case", "suite", "off"]
 FailOn = Literal["fail", "inconclusive"]
 
 MAX_DROP: Final = 0.05
@@ -27,28 +27,44 @@ class CriterionPolicy(Frozen):
     """What one criterion is held to.
 
     ``mode``: *advisory* findings are shown and never block; *off* is not judged at all.
-    ``threshold_on``: every *case* meets the threshold (ADK's rule), only the *suite*'s mean, or neither.
-    ``max_drop``: allowed drop of the suite mean on the criterion's own scale; ``max_rise``: allowed rise
-    of a lower-is-better suite mean as a fraction of the baseline (0.1 = a tenth more). None = no limit.
+    ``threshold_on``: with *regression* a case below its threshold blocks when it is confirmed worse than
+    main, and without comparable history always; with *case* always (ADK's rule); or only the *suite*'s
+    mean counts, or neither. ``max_drop``: allowed drop of the suite mean on the criterion's own scale;
+    ``max_rise``: allowed rise of a lower-is-better suite mean as a fraction of the baseline (0.1 = a tenth
+    more). None = no limit. A change is held against either only where it is more than chance.
     """
 
     mode: Mode = "blocking"
-    threshold_on: ThresholdOn = "case"
+    threshold_on: ThresholdOn = "regression"
     max_drop: float | None = Field(default=MAX_DROP, ge=0, allow_inf_nan=False)
     max_rise: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
+
+_WEAKNESS: Final[tuple[Mode, ...]] = ("blocking", "advisory", "off")
 
 ADVISORY: Final = frozenset({"invocation_duration_v1"})
 """Seconds vary with the machine and the model's load, so they advise unless told to block."""
 
 
 class Policy(Frozen):
-    """The rules for every criterion, and whole rules for those that have their own."""
+    """The rules for every criterion, and whole rules for those that have their own.
 
-    threshold_on: ThresholdOn = "case"
+    ``confidence``: one minus the chance that a harmless change is blocked, over everything a run tests.
+    ``min_effect``: the least drop of a pair's mean that blocks. ``sets``: modes of eval sets by name.
+    """
+
+    threshold_on: ThresholdOn = "regression"
     max_drop: float | None = Field(default=MAX_DROP, ge=0, allow_inf_nan=False)
     max_rise: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    confidence: float = Field(default=CONFIDENCE, gt=0, lt=1)
+    min_effect: float = Field(default=MIN_EFFECT, ge=0, le=1)
     criteria: dict[str, CriterionPolicy] = Field(default_factory=dict)
+    sets: dict[str, Mode] = Field(default_factory=dict)
+
+    def mode_of(self, name: str, goal: Goal, eval_set: str) -> Mode:
+        """The weaker of what a criterion and an eval set are held to."""
+        modes = (self.for_criterion(name, goal).mode, self.sets.get(eval_set, "blocking"))
+        return max(modes, key=_WEAKNESS.index)
 
     def for_criterion(self, name: str, goal: Goal) -> CriterionPolicy:
         """The rules of one criterion; the limit of the other direction is None."""

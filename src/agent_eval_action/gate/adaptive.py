@@ -13,7 +13,6 @@ from agent_eval_action.gate.assess import (
     CriterionEvidence,
     Status,
     assess,
-    spent,
 )
 from agent_eval_action.gate.evidence import (
     Attempts,
@@ -99,17 +98,17 @@ def _target(one: CriterionEvidence, pair: PairEvidence) -> int:
     if made < first or made >= last or _settled(one, pair):
         return made
     doubt = IN_DOUBT if made == first else STILL_IN_DOUBT
-    together = made == first and one.together(control=False).p <= IN_DOUBT
-    if not together and one.raw(pair, control=True) > doubt:
+    together = made == first and one.together(control=False).p <= IN_DOUBT * one.share
+    if not together and one.raw(pair, control=True) > doubt * one.share:
         return made
     return next(runs for runs, _ in FRESH_LOOKS if runs > made)
 
 
 def _settled(one: CriterionEvidence, pair: PairEvidence) -> bool:
-    """Whether a suspect is sure enough: as it stands, or, before its control, as it would stand were that as history."""
+    """Whether a suspect is sure enough; before its control, as it would stand were that as history is."""
     if pair.control or not one.control:
         return any(test.pair is pair and test.status in {Status.CONFIRMED, Status.ON_MAIN} for test in one.tests)
-    return one.raw(pair, control=False) / spent(one.runs(pair)) * len(one.suspects) <= one.alpha * SINGLE
+    return one.raw(pair, control=False) / one.spent(pair) * len(one.suspects) <= one.alpha * SINGLE
 
 
 Worth = Callable[[CriterionEvidence], Iterable[PairEvidence]]
@@ -158,7 +157,7 @@ def _suite(criteria: Iterable[CriterionEvidence]) -> RerunSuite | None:
         if one.stable or not one.limited or not one.passes or one.passes - first + 1 >= len(SUITE_LOOKS):
             continue
         test = one.suite(one.passes, one.suite_controlled)
-        if test.p > SUITE_IN_DOUBT[one.passes - first]:
+        if test.p > SUITE_IN_DOUBT[one.passes - first] * one.share:
             continue
         doubtful = doubtful or one.criterion
         for pair in one.whole:

@@ -98,6 +98,11 @@ class CriterionEvidence:
     def __post_init__(self) -> None:
         object.__setattr__(self, "grid", Grid.of(self.pairs, self.pairs[0].goal))
 
+    @property
+    def share(self) -> float:
+        """The part of the run's error, and of its doubts, that is this criterion's."""
+        return self.alpha / (1 - self.rules.confidence)
+
     # --- suspects ---------------------------------------------------------------------------------
 
     @cached_property
@@ -109,7 +114,7 @@ class CriterionEvidence:
     @cached_property
     def suspects(self) -> tuple[PairEvidence, ...]:
         """Pairs worse than their own history in the first pass, chosen by that pass alone."""
-        if self.grid.minimize or not self.rules.adaptive:
+        if self.grid.minimize:
             return ()
         return tuple(pair for pair in self.pairs if self._suspect(pair))
 
@@ -118,7 +123,7 @@ class CriterionEvidence:
         now = mean(pair.attempts[: pair.first])
         if not self.large(pair, past.mean, now):
             return False
-        if self.grid.binary or self.stable:
+        if self.grid.binary or self.stable or not self.rules.adaptive:
             return True
         as_low = sum(times for score, times in pair.history if score <= now)
         return as_low < past.n / 10
@@ -131,27 +136,41 @@ class CriterionEvidence:
         fell = before - now > 1e-9 * max(1.0, abs(before))
         return fell and limit is not None and meets(before, limit, pair.goal) and not meets(now, limit, pair.goal)
 
+    def evidence(self, pair: PairEvidence) -> tuple[float, ...]:
+        """The attempts that are evidence: what chose a suspect is none, and with fixed repeats nothing chose it."""
+        return pair.attempts[pair.first :] if self.rules.adaptive else pair.attempts
+
+    def fresh(self, pair: PairEvidence, runs: int) -> tuple[float, ...]:
+        """The first so many of them."""
+        return self.evidence(pair)[:runs]
+
     def runs(self, pair: PairEvidence) -> int:
-        """Fresh runs of a suspect that count: down to the last look it reached."""
-        made = len(pair.attempts) - pair.first
+        """Runs of a suspect that count: down to the last look it reached."""
+        made = len(self.evidence(pair))
+        if not self.rules.adaptive:
+            return made
         return next((runs for runs, _ in reversed(FRESH_LOOKS) if runs <= made), made)
 
     @cached_property
     def common(self) -> int:
         """Fresh runs every suspect has, which is what they are tested together on: one design for all of them."""
+        if not self.rules.adaptive:
+            return 0
         return min((self.runs(pair) for pair in self.suspects if not pair.errors), default=0)
 
     def agrees(self, pair: PairEvidence) -> bool:
         """In a stable suite: whether three more runs were all as much worse as the first."""
-        again = pair.attempts[pair.first : pair.first + STABLE_RUNS]
-        past = known(pair.history).mean
+        again, past = self.fresh(pair, STABLE_RUNS), known(pair.history).mean
         return self.stable and len(again) == STABLE_RUNS and all(self.large(pair, past, score) for score in again)
 
     def recovered(self, pair: PairEvidence) -> bool:
         """In a stable suite: whether three more runs were all as on main."""
-        again = pair.attempts[pair.first : pair.first + STABLE_RUNS]
-        past = known(pair.history).mean
+        again, past = self.fresh(pair, STABLE_RUNS), known(pair.history).mean
         return self.stable and len(again) == STABLE_RUNS and not any(self.large(pair, past, score) for score in again)
+
+    def spent(self, pair: PairEvidence) -> float:
+        """The part of the error that belongs to a suspect's look."""
+        return _spent(self.runs(pair)) if self.rules.adaptive else 1.0
 
     def stratum(self, pair: PairEvidence, runs: int, control: bool) -> Stratum:
         """A suspect's reference and fresh runs.
@@ -161,9 +180,9 @@ class CriterionEvidence:
         the choice says nothing; a value no better than it keeps the test on the safe side, and a worse
         first score from helping.
         """
-        floor = None if self.grid.binary else self._floor(pair)
+        floor = None if self.grid.binary or not self.rules.adaptive else self._floor(pair)
         reference = self._reference(pair, control)
-        current = self.grid.levels(fresh(pair, runs))
+        current = self.grid.levels(self.fresh(pair, runs))
         if floor is None:
             return Stratum(reference, current)
         return Stratum(_raised((*reference, (floor, pair.first)), floor), _raised(current, floor))
@@ -186,11 +205,11 @@ class CriterionEvidence:
         return now if self.moved(pair) else _raised((*past, *now), None)
 
     def moved(self, pair: PairEvidence) -> bool:
-        """Whether main itself is surely worse than its history says, and by half of what the change seems to have done."""
+        """Whether main itself is surely worse than its history, by half of what the change seems to do."""
         if not pair.control:
             return False
         past, now = known(pair.history).mean, mean(pair.control)
-        runs = pair.attempts[pair.first :] or pair.attempts
+        runs = self.evidence(pair) or pair.attempts
         if self.grid.minimize:
             explained = now - past >= (mean(runs) - past) / 2
         else:
@@ -213,17 +232,22 @@ class CriterionEvidence:
         return lower_than_reference([self.stratum(pair, runs, control)]) if runs else 1.0
 
     def adjusted(self, control: bool) -> tuple[float, ...]:
-        """The suspects' p, corrected for the looks and, Holm's way, for each other."""
-        return holm([min(1.0, self.raw(pair, control) / spent(self.runs(pair))) for pair in self.suspects])
+        """The suspects' p, corrected for the looks and, Holm's way, for each other.
+
+        With fixed repeats the same attempts choose and judge, so every pair counts as tested.
+        """
+        own = [min(1.0, self.raw(pair, control) / self.spent(pair)) for pair in self.suspects]
+        unseen = 0 if self.rules.adaptive else len(self.pairs) - len(own)
+        return holm([*own, *[1.0] * unseen])[: len(own)]
 
     def together(self, control: bool) -> TogetherTest:
         """All suspects in one exact test stratified by case."""
         runs = self.common
-        level = self.alpha * TOGETHER * spent(runs)
+        level = self.alpha * TOGETHER * _spent(runs)
         if not runs:
             return TogetherTest(1.0, 0.0, level)
         p = lower_than_reference([self.stratum(pair, runs, control) for pair in self.suspects])
-        drops = [self.reference_mean(pair, control) - mean(fresh(pair, runs)) for pair in self.suspects]
+        drops = [self.reference_mean(pair, control) - mean(self.fresh(pair, runs)) for pair in self.suspects]
         drop = sum(drops) / len(drops)
         return TogetherTest(p, drop, level, p <= level and drop >= self.rules.min_effect / 2)
 
@@ -237,7 +261,7 @@ class CriterionEvidence:
         """Every suspect with what became of it, as far as the runs go."""
         found = []
         for pair, p in zip(self.suspects, self.adjusted(control=True), strict=True):
-            runs = fresh(pair, self.runs(pair))
+            runs = self.fresh(pair, self.runs(pair))
             drop = self.reference_mean(pair, control=True) - mean(runs) if runs else 0.0
             found.append(SuspectTest(pair, runs, p, drop, self._status(pair, p <= self.alpha * SINGLE)))
         return tuple(found)
@@ -248,17 +272,21 @@ class CriterionEvidence:
         runs = self.runs(pair)
         if not runs:
             return Status.OPEN
-        if sure and self.large(pair, self.reference_mean(pair, control=True), mean(fresh(pair, runs))):
+        if sure and self.large(pair, self.reference_mean(pair, control=True), mean(self.fresh(pair, runs))):
             return Status.CONFIRMED if pair.control or not self.control else Status.OPEN
         if self.moved(pair):
             return Status.ON_MAIN
-        return Status.CLEARED if self.recovered(pair) or runs >= FRESH_LOOKS[0][0] else Status.OPEN
+        return (
+            Status.CLEARED
+            if self.recovered(pair) or runs >= FRESH_LOOKS[0][0] or not self.rules.adaptive
+            else Status.OPEN
+        )
 
     def _stable_status(self, pair: PairEvidence) -> Status | None:
         """What three agreeing runs say, given the control; None where the control itself is of two minds."""
         if not pair.control:
             return Status.OPEN if self.control else Status.CONFIRMED
-        worst = max(pair.attempts[pair.first : pair.first + STABLE_RUNS])
+        worst = max(self.fresh(pair, STABLE_RUNS))
         better = [self.large(pair, score, worst) for score in pair.control]
         if not any(better):
             return Status.ON_MAIN
@@ -328,13 +356,7 @@ class CriterionEvidence:
         return self.suite_test is not None and self.suite_test.confirmed
 
 
-def fresh(pair: PairEvidence, runs: int) -> tuple[float, ...]:
-    """The first runs of a suspect that are evidence about it."""
-    return pair.attempts[pair.first : pair.first + runs]
-
-
-def spent(runs: int) -> float:
-    """The part of the error that belongs to the look at so many fresh runs."""
+def _spent(runs: int) -> float:
     return next((part for least, part in reversed(FRESH_LOOKS) if least <= runs), FRESH_LOOKS[0][1])
 
 

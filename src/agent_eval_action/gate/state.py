@@ -29,6 +29,8 @@ def rules_of(policy: Policy, result: RunResult, *, extra_runs: int | None = None
     goals = {info.name: info.goal for one in result.sets for info in one.criteria}
     own = {name: policy.for_criterion(name, goal) for name, goal in goals.items()}
     return Rules(
+        confidence=policy.confidence,
+        min_effect=policy.min_effect,
         criteria={name: CriterionRule(rule.max_drop, rule.max_rise) for name, rule in own.items()},
         limits=Limits(extra_runs),
         adaptive=adaptive,
@@ -63,7 +65,7 @@ def _pair(pair: Measured, history: tuple[ScoreCount, ...], policy: Policy) -> Pa
         control=tuple(_scores(pair.case.control, info.name)),
         goal=info.goal,
         threshold=info.threshold,
-        blocking=policy.for_criterion(info.name, info.goal).mode == "blocking",
+        blocking=policy.mode_of(info.name, info.goal, pair.key.eval_set) == "blocking",
         errors=pair.errors,
     )
 
