@@ -62,9 +62,7 @@ class Runner:
             ready = asyncio.create_task(nothing())
             crew = Crew(self.bounds, ready, writer, Collector(plan), Spending(), self.events.append, kept or Earlier())
             seconds = await Pipeline(plan, head, crew, self.stop, self.max_time).run()
-        return crew.collector.result(
-            started_at="now", seconds=seconds, status=self.stop.status, conditions=CONDITIONS
-        )
+        return crew.collector.result(started_at="now", seconds=seconds, status=self.stop.status, conditions=CONDITIONS)
 
 
 async def test_results_are_in_the_order_of_the_plan_whatever_finished_first(tmp_path: Path, kit: Any) -> None:

@@ -1,0 +1,319 @@
+"""The loop after the first pass: what the gate asks for is made, marked, counted and bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_eval_action.agents.base import SessionRequest
+from agent_eval_action.gate.evidence import Enough, RerunSuite, RerunSuspects, RunControl, Step
+from agent_eval_action.model.result import (
+    AgentConditions,
+    AttemptError,
+    CaseKey,
+    Conditions,
+    ErrorKind,
+    RunResult,
+    RunStatus,
+    Usage,
+)
+from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
+from agent_eval_action.pipeline import Pipeline, Stop
+from agent_eval_action.run import execute
+from agent_eval_action.run.arms import Arm, NoBase
+from agent_eval_action.run.collect import Collector
+from agent_eval_action.run.crew import Bounds, Crew
+from agent_eval_action.run.events import Event, MorePlanned, Notice
+from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.resume import Earlier, earlier
+from agent_eval_action.run.spending import Spending, SpendingLimits
+from agent_eval_action.run.transcripts import TranscriptWriter
+
+BASE = "b" * 40
+BROKEN = AttemptError(kind=ErrorKind.EXCEPTION, message="ValueError: no")
+
+
+def key(case: str) -> CaseKey:
+    return CaseKey("bot", "set", case)
+
+
+@dataclass
+class Asked:
+    """A gate that asks for these steps in turn and keeps what it was told."""
+
+    steps: list[Step]
+    control: list[bool] = field(default_factory=list)
+    forever: bool = False
+
+    def __call__(self, *, control: bool) -> Step:
+        self.control.append(control)
+        if self.forever:
+            return self.steps[0]
+        return self.steps.pop(0) if self.steps else Enough("all said")
+
+
+class Loop:
+    """Runs a plan of scripted drivers through the loop."""
+
+    def __init__(self, out: Path, gate: Asked) -> None:
+        self.out, self.gate = out, gate
+        self.events: list[Event] = []
+        self.stop = Stop()
+        self.limits = SpendingLimits()
+        self.max_time: float | None = None
+        self.base: Callable[[frozenset[str]], Arm | NoBase] | None = None
+        self.fixed: frozenset[str] = frozenset()
+        self.pipeline: Pipeline | None = None
+
+    async def __call__(self, plan: Plan, driver: Any, kept: Earlier | None = None) -> RunResult:
+        async def nothing() -> None:
+            pass
+
+        async def opened(agents: frozenset[str]) -> Arm | NoBase:
+            assert self.base is not None
+            return self.base(agents)
+
+        head = Arm.begin("head", {"bot": driver}, fixed=self.fixed)
+        with TranscriptWriter(self.out) as writer:
+            ready, spending = asyncio.create_task(nothing()), Spending(self.limits)
+            crew = Crew(Bounds(4), ready, writer, Collector(plan), spending, self.events.append, kept or Earlier())
+            self.pipeline = Pipeline(plan, head, crew, self.stop, self.max_time)
+            self.pipeline.gate = self.gate
+            self.pipeline.open_base = opened if self.base else None
+            await self.pipeline.run()
+        result = crew.collector.result(
+            started_at="now", seconds=0, status=self.stop.status, conditions=Conditions(tool_version="test")
+        )
+        return result.model_copy(update={"base": self.pipeline.base, "cut_short": self.pipeline.cut_short})
+
+    def written(self) -> list[tuple[str, int, str, str]]:
+        found = [parse(self.out / ATTEMPTS, n, line) for n, _, line in lines(self.out / ATTEMPTS)]
+        return sorted((one.case, one.repeat, one.arm, one.purpose) for one in found)
+
+    def notices(self) -> list[str]:
+        return [event.text for event in self.events if isinstance(event, Notice)]
+
+
+@pytest.fixture
+def kit(scripted: type[Any]) -> Any:
+    """Everything of this folder's conftest."""
+    return sys.modules[scripted.__module__]
+
+
+def attempts(result: RunResult, case: int = 0) -> list[tuple[int, str]]:
+    return [(attempt.repeat, attempt.purpose) for attempt in result.sets[0].cases[case].attempts]
+
+
+async def test_what_the_gate_asks_for_is_made_and_marked_apart_from_the_first_pass(tmp_path: Path, kit: Any) -> None:
+    asked = Asked(
+        [
+            RerunSuspects(((key("a"), 2),), "a fell"),
+            RerunSuite(((key("a"), 1), (key("b"), 2)), "in doubt"),
+        ]
+    )
+    loop = Loop(tmp_path, asked)
+    driver = kit.Script(lambda *_: "yes")
+    result = await loop(kit.plan(kit.case("a"), kit.case("b")), driver)
+    assert attempts(result) == [(0, "first"), (1, "rerun"), (2, "rerun"), (3, "suite")]
+    assert attempts(result, 1) == [(0, "first"), (1, "suite"), (2, "suite")]
+    assert (result.totals.attempts, result.totals.extra, result.totals.control) == (7, 5, 0)
+    assert len(loop.written()) == len(driver.opened) == 7
+    more = [(event.attempts, event.purpose, event.why) for event in loop.events if isinstance(event, MorePlanned)]
+    assert more == [(2, "rerun", "a fell"), (3, "suite", "in doubt")]
+    assert all(attempt.scores for case in result.sets[0].cases for attempt in case.attempts)
+
+
+async def test_repeats_of_the_first_pass_are_numbered_before_what_is_run_again(tmp_path: Path, kit: Any) -> None:
+    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 1),), "a fell")]))
+    result = await loop(kit.plan(kit.case("a"), repeats=3), kit.Script(lambda *_: "yes"))
+    assert attempts(result) == [(0, "first"), (1, "first"), (2, "first"), (3, "rerun")]
+
+
+async def test_nothing_asked_for_is_nothing_run(tmp_path: Path, kit: Any) -> None:
+    driver = kit.Script(lambda *_: "yes")
+    result = await Loop(tmp_path, Asked([]))(kit.plan(kit.case("a")), driver)
+    assert (len(driver.opened), result.totals.extra, result.cut_short, result.base) == (1, 0, "", None)
+
+
+async def test_several_suspects_take_turns(tmp_path: Path, kit: Any) -> None:
+    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 3), (key("b"), 3)), "fell")]))
+    driver = kit.Script(lambda *_: "yes")
+    await loop(kit.plan(kit.case("a"), kit.case("b")), driver)
+    assert [request.key.repeat for request in driver.opened] == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+async def test_the_control_runs_on_drivers_of_its_own_and_is_kept_apart(tmp_path: Path, kit: Any) -> None:
+    released: list[bool] = []
+    base = kit.Script(lambda *_: "base says")
+    head = kit.Script(lambda *_: "yes")
+    asked = Asked([RunControl(((key("a"), 2),), "as bad on main?")])
+    loop = Loop(tmp_path, asked)
+    loop.base = lambda agents: Arm.begin(
+        "base", dict.fromkeys(agents, base), commit=BASE, release=lambda: released.append(True)
+    )
+    result = await loop(kit.plan(kit.case("a"), kit.case("b")), head)
+    case = result.sets[0].cases[0]
+    assert [(one.repeat, one.arm, one.purpose) for one in case.control] == [
+        (0, "base", "control"),
+        (1, "base", "control"),
+    ]
+    assert case.control[0].turns[0].response == "base says"
+    assert attempts(result) == [(0, "first")]
+    assert (result.totals.attempts, result.totals.control) == (2, 2)
+    assert result.base is not None
+    assert (result.base.commit, result.base.unavailable) == (BASE, "")
+    assert asked.control == [True, True]
+    assert released == [True]
+    assert (len(head.opened), len(base.opened)) == (2, 2)
+
+
+async def test_no_base_is_said_and_the_control_not_asked_for_again(tmp_path: Path, kit: Any) -> None:
+    asked = Asked([RunControl(((key("a"), 2),), "as bad on main?")])
+    loop = Loop(tmp_path, asked)
+    loop.base = lambda _: NoBase("the base commit is not in this clone", BASE)
+    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
+    assert asked.control == [True, False]
+    assert result.base is not None
+    assert result.base.unavailable == "the base commit is not in this clone"
+    assert loop.notices() == [
+        "no control: the base commit is not in this clone; the verdict stands on history",
+    ]
+
+
+@pytest.mark.parametrize("breaks", ["start", "answer"])
+async def test_a_base_agent_that_cannot_be_run_is_said_and_is_no_evidence(
+    tmp_path: Path, kit: Any, breaks: str
+) -> None:
+    class Broken(kit.Script):  # type: ignore[misc]
+        async def start(self) -> AgentConditions | AttemptError:
+            return BROKEN if breaks == "start" else await super().start()
+
+    asked = Asked([RunControl(((key("a"), 2),), "as bad on main?")])
+    loop = Loop(tmp_path, asked)
+    loop.base = lambda _: Arm.begin("base", {"bot": Broken(lambda *_: BROKEN)}, commit=BASE)
+    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
+    assert asked.control == [True, False]
+    assert result.base is not None
+    assert result.base.unavailable == "the agent of bbbbbbbbbb could not be run: ValueError: no"
+    assert all(attempt.error is not None for attempt in result.sets[0].cases[0].control)
+
+
+async def test_a_gate_that_never_has_enough_is_not_asked_for_ever(tmp_path: Path, kit: Any) -> None:
+    def answer(request: SessionRequest, _: int) -> str | AttemptError:
+        return "yes" if request.key.repeat == 0 else BROKEN
+
+    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 1),), "fell")], forever=True))
+    result = await loop(kit.plan(kit.case("a")), kit.Script(answer))
+    assert result.cut_short == "what was run again could not be measured"
+    assert len(loop.gate.control) == 1
+    assert result.status is RunStatus.COMPLETE
+
+
+async def test_a_limit_of_the_gate_is_said(tmp_path: Path, kit: Any) -> None:
+    loop = Loop(tmp_path, Asked([Enough("the limit of extra runs is reached", limited=True)]))
+    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
+    assert result.cut_short == "the limit of extra runs is reached"
+
+
+async def test_a_recording_is_not_run_again(tmp_path: Path, kit: Any) -> None:
+    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 1),), "fell")]))
+    loop.fixed = frozenset({"bot"})
+    driver = kit.Script(lambda *_: "yes")
+    result = await loop(kit.plan(kit.case("a")), driver)
+    assert (len(driver.opened), result.cut_short) == (1, "a recording cannot be run again")
+
+
+def costly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt costs ten tokens in one model call."""
+    monkeypatch.setattr(execute, "usage_of", lambda _: Usage(model_calls=1, total_tokens=10))
+
+
+@pytest.mark.parametrize("limits", [SpendingLimits(calls=3), SpendingLimits(tokens=30)])
+async def test_a_budget_met_while_running_again_leaves_the_rest_undone(
+    tmp_path: Path, kit: Any, monkeypatch: pytest.MonkeyPatch, limits: SpendingLimits
+) -> None:
+    costly(monkeypatch)
+    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 50),), "fell")], forever=True))
+    loop.limits = limits
+    result = await loop(kit.plan(kit.case("a"), kit.case("b")), kit.Script(lambda *_: "yes", lambda _: 0.005))
+    assert result.status is RunStatus.COMPLETE
+    assert "was reached" in result.cut_short
+    # those that were begun before the limit was met are finished
+    assert 1 <= result.totals.extra <= 1 + 8
+
+
+async def test_a_budget_met_in_the_first_pass_makes_the_run_incomplete(
+    tmp_path: Path, kit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costly(monkeypatch)
+    asked = Asked([RerunSuspects(((key("c0"), 1),), "fell")])
+    loop = Loop(tmp_path, asked)
+    loop.limits = SpendingLimits(calls=1)
+    cases = [kit.case(f"c{n}") for n in range(40)]
+    result = await loop(kit.plan(*cases), kit.Script(lambda *_: "yes", lambda _: 0.005))
+    assert result.status is RunStatus.LIMITED
+    assert result.cut_short == "the limit of 1 model calls was reached"
+    assert asked.control == []
+    kinds = {attempt.error.kind for case in result.sets[0].cases for attempt in case.attempts if attempt.error}
+    assert kinds == {ErrorKind.STOPPED}
+
+
+async def test_max_time_in_the_re_runs_leaves_a_complete_run(tmp_path: Path, kit: Any) -> None:
+    def delay(request: SessionRequest) -> float:
+        return 60.0 if request.key.repeat else 0.0
+
+    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 2),), "fell")]))
+    loop.max_time = 0.4
+    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", delay))
+    assert (result.status, result.cut_short) == (RunStatus.COMPLETE, "max_time of 0.4 s was reached")
+    assert attempts(result) == [(0, "first")]
+
+
+@pytest.mark.parametrize("arm", ["head", "base"])
+async def test_a_stop_in_the_middle_keeps_what_is_finished_and_gives_everything_back(
+    tmp_path: Path, kit: Any, arm: str
+) -> None:
+    released: list[bool] = []
+
+    def delay(request: SessionRequest) -> float:
+        later = request.key.repeat >= (2 if arm == "head" else 1)
+        return 60.0 if later and request.key.arm == arm else 0.0
+
+    steps: list[Step] = [RerunSuspects(((key("a"), 2),), "fell"), RunControl(((key("a"), 2),), "on main?")]
+    loop = Loop(tmp_path, Asked(steps if arm == "head" else steps[1:]))
+    base = kit.Script(lambda *_: "yes", delay)
+    loop.base = lambda _: Arm.begin("base", {"bot": base}, commit=BASE, release=lambda: released.append(True))
+    asyncio.get_running_loop().call_later(0.3, loop.stop.request, RunStatus.INTERRUPTED)
+    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", delay))
+    assert result.status is RunStatus.INTERRUPTED
+    done = [("a", 0, "head", "first"), ("a", 1, "head", "rerun")]
+    assert loop.written() == (done if arm == "head" else [("a", 0, "base", "control"), ("a", 0, "head", "first")])
+    assert released == ([] if arm == "head" else [True])
+
+
+async def test_resume_keeps_re_runs_and_the_control_of_the_same_base(tmp_path: Path, kit: Any) -> None:
+    plan = kit.plan(kit.case("a"))
+
+    def steps() -> Asked:
+        return Asked([RerunSuspects(((key("a"), 2),), "fell"), RunControl(((key("a"), 1),), "on main?")])
+
+    def base(commit: str, driver: Any) -> Callable[[frozenset[str]], Arm | NoBase]:
+        return lambda _: Arm.begin("base", {"bot": driver}, commit=commit)
+
+    first = Loop(tmp_path, steps())
+    first.base = base(BASE, kit.Script(lambda *_: "yes"))
+    await first(plan, kit.Script(lambda *_: "yes"))
+    for commit, made in ((BASE, 0), ("c" * 40, 1)):
+        again = Loop(tmp_path, steps())
+        head, other = kit.Script(lambda *_: "yes"), kit.Script(lambda *_: "yes")
+        again.base = base(commit, other)
+        result = await again(plan, head, earlier(tmp_path, tmp_path, plan))
+        assert (len(head.opened), len(other.opened)) == (0, made)
+        assert (result.totals.extra, result.totals.control) == (2, 1)
+        assert attempts(result) == [(0, "first"), (1, "rerun"), (2, "rerun")]
