@@ -160,12 +160,7 @@ ENV: Final = Kind(
     _env,
 )
 
-THRESHOLD_ON: Final = choice(
-    "case",
-    "suite",
-    "off",
-    later={"regression": "it needs the statistical gate; use case (ADK's rule), suite or off"},
-)
+THRESHOLD_ON: Final = choice("regression", "case", "suite", "off")
 MODE: Final = choice("blocking", "advisory", "off")
 MAX_DROP: Final = amount(percent=False)
 MAX_RISE: Final = amount(percent=True)
@@ -176,6 +171,32 @@ RULE_KINDS: Final[Mapping[str, Kind]] = {
     "max_drop": MAX_DROP,
     "max_rise": MAX_RISE,
 }
+
+
+def _sets(value: Any, where: Where) -> dict[str, str]:
+    """Modes of eval sets: ``smoke: advisory``, or ``smoke=advisory`` per line as flags and inputs write it."""
+    entries: Any = value
+    if where.text:
+        items = [part for one in items_of(value, where) for part in items_of(one, where)]
+        split = [str(item).rpartition("=") for item in items]
+        if bad := next((item for item, (name, _, _) in zip(items, split, strict=True) if not name), None):
+            raise Refused(Flaw("must be like smoke=advisory", bad))
+        entries = {name.strip(): mode.strip() for name, _, mode in split}
+    if not isinstance(entries, Mapping):
+        raise Refused(Flaw("must map eval sets to a mode", value))
+    modes: dict[str, str] = {}
+    flaws: list[Flaw] = []
+    for name, mode in entries.items():
+        try:
+            modes[str(name)] = MODE.read(mode, where)
+        except Refused as refused:
+            flaws += _inside(refused, str(name))
+    if flaws:
+        raise Refused(*flaws)
+    return modes
+
+
+SETS: Final = Kind("mapping", {"type": "object", "additionalProperties": dict(MODE.schema)}, _sets)
 
 
 def _rules(value: Any, where: Where) -> dict[str, dict[str, Any]]:

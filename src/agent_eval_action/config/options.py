@@ -9,8 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from agent_eval_action.config.composite import CRITERIA, ENV, EVALS, MAX_DROP, MAX_RISE, PYTHON, RULES, THRESHOLD_ON
-from agent_eval_action.config.values import BRANCH, DURATION, PATH, TEXTS, Kind, choice, integer
+from agent_eval_action.config.composite import (
+    CRITERIA,
+    ENV,
+    EVALS,
+    MAX_DROP,
+    MAX_RISE,
+    PYTHON,
+    RULES,
+    SETS,
+    THRESHOLD_ON,
+)
+from agent_eval_action.config.values import BRANCH, DURATION, PATH, TEXTS, Kind, choice, fraction, integer
 
 Scope = Literal["run", "agent", "command"]
 
@@ -303,11 +313,30 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         "threshold_on",
         THRESHOLD_ON,
-        "What must meet a threshold: every case (ADK's rule), the suite's mean, or nothing.",
+        "What must meet a threshold: a case confirmed worse than main, or without history (regression), "
+        "every case (ADK's rule), the suite's mean, or nothing.",
         "gate.threshold_on",
-        default="case",
-        metavar="case|suite|off",
-        shown="`case`",
+        default="regression",
+        metavar="regression|case|suite|off",
+        shown="`regression`",
+    ),
+    Option(
+        "confidence",
+        fraction(0.5, 0.9999),
+        "How sure the gate must be over everything it tests: 0.99 lets one harmless change in a hundred be blocked.",
+        "gate.confidence",
+        default=0.99,
+        shown="`0.99`",
+        metavar="NUMBER",
+    ),
+    Option(
+        "min_effect",
+        fraction(0, 1),
+        "The least drop of a case's mean that blocks, however sure it is.",
+        "gate.min_effect",
+        default=0.1,
+        shown="`0.1`",
+        metavar="NUMBER",
     ),
     Option(
         "max_drop",
@@ -334,6 +363,16 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default={},
         shown="the rules above",
         metavar="CRITERION.RULE=VALUE",
+        repeatable=True,
+    ),
+    Option(
+        "gate_sets",
+        SETS,
+        "Modes of single eval sets: blocking, advisory (shown, never blocking) or off (not judged).",
+        "gate.sets",
+        default={},
+        shown="every set blocks",
+        metavar="SET=MODE",
         repeatable=True,
     ),
 )

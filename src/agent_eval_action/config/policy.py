@@ -56,7 +56,7 @@ class Policy(Frozen):
     threshold_on: ThresholdOn = "regression"
     max_drop: float | None = Field(default=MAX_DROP, ge=0, allow_inf_nan=False)
     max_rise: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    confidence: float = Field(default=CONFIDENCE, gt=0, lt=1)
+    confidence: float = Field(default=CONFIDENCE, ge=0.5, le=0.9999)
     min_effect: float = Field(default=MIN_EFFECT, ge=0, le=1)
     criteria: dict[str, CriterionPolicy] = Field(default_factory=dict)
     sets: dict[str, Mode] = Field(default_factory=dict)

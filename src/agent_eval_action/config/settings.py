@@ -127,7 +127,8 @@ def resolve(*, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) 
 
 
 _PLACED = ("baseline", "out", "cache_dir")
-_ELSEWHERE = ("config", "agent", "threshold_on", "max_drop", "max_rise", "gate_criteria")
+_PLAIN_RULES = ("threshold_on", "max_drop", "max_rise", "confidence", "min_effect")
+_ELSEWHERE = ("config", "agent", *_PLAIN_RULES, "gate_criteria", "gate_sets")
 
 
 def _plain_values(given: Mapping[str, Given], workspace: Path) -> dict[str, Any]:
@@ -139,12 +140,12 @@ def _plain_values(given: Mapping[str, Given], workspace: Path) -> dict[str, Any]
 
 def _policy(given: Mapping[str, Given], layers: tuple[Layer, ...]) -> Policy:
     """The general rules, and over them the rules of single criteria, which layers change rule by rule."""
-    names = ("threshold_on", "max_drop", "max_rise")
-    policy = Policy(**{name: given[name].value for name in names if name in given})
+    policy = Policy(**{name: given[name].value for name in _PLAIN_RULES if name in given})
+    sets = {name: mode for layer in layers if (own := layer.given.get("gate_sets")) for name, mode in own.value.items()}
     rules: dict[str, dict[str, Any]] = {}
     for layer in layers:
         own = layer.given.get("gate_criteria")
         for criterion, changes in own.value.items() if own else ():
             rules.setdefault(criterion, {}).update(changes)
     criteria = {name: policy.inherited(name).model_copy(update=rules[name]) for name in sorted(rules)}
-    return policy.model_copy(update={"criteria": criteria})
+    return policy.model_copy(update={"criteria": criteria, "sets": dict(sorted(sets.items()))})

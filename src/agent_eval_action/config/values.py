@@ -124,15 +124,13 @@ def _boolean(value: Any, where: Where) -> bool:
 BOOLEAN: Final = Kind("true or false", {"type": "boolean"}, _boolean)
 
 
-def choice(*choices: str, later: Mapping[str, str] | None = None) -> Kind:
-    """One of a few words. ``later`` are words that will mean something, each with what to do until then."""
+def choice(*choices: str) -> Kind:
+    """One of a few words."""
 
     def read(value: Any, where: Where) -> str:
         word = value.strip().lower() if where.text and isinstance(value, str) else value
         if isinstance(word, str) and word in choices:
             return word
-        if isinstance(word, str) and later and word in later:
-            raise Refused(Flaw(f"is not available yet: {later[word]}", value))
         hint = did_you_mean(word, choices) if isinstance(word, str) else None
         raise Refused(Flaw(f"must be one of {', '.join(choices)}", value, hint=hint))
 
@@ -208,6 +206,18 @@ def amount(*, percent: bool) -> Kind:
 
     schema = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": pattern}, {"type": "null"}]}
     return Kind("number" + (" or percent" if percent else ""), schema, read)
+
+
+def fraction(least: float, most: float) -> Kind:
+    """A number between two others, ends included."""
+
+    def read(value: Any, where: Where) -> float:
+        number = _number_of_text(value) if where.text else value
+        if isinstance(number, bool) or not isinstance(number, int | float) or not least <= number <= most:
+            raise Refused(Flaw(f"must be a number from {least:g} to {most:g}", value))
+        return float(number)
+
+    return Kind("number", {"type": "number", "minimum": least, "maximum": most}, read)
 
 
 def items_of(value: Any, where: Where) -> list[Any]:

@@ -347,11 +347,16 @@ class CriterionEvidence:
         return self.suite(self.passes, self.suite_controlled)
 
     @cached_property
+    def together_confirmed(self) -> bool:
+        """Whether the suspects together are worse, after their control where there is one."""
+        return (self.controlled or not self.control) and self.together(control=True).confirmed
+
+    @cached_property
     def confirmed(self) -> bool:
         """Whether anything of this criterion blocks."""
         if any(test.status is Status.CONFIRMED for test in self.tests):
             return True
-        if (self.controlled or not self.control) and self.together(control=True).confirmed:
+        if self.together_confirmed:
             return True
         return self.suite_test is not None and self.suite_test.confirmed
 

@@ -14,6 +14,7 @@ from agent_eval_action.model.baseline import (
     Baseline,
     CaseRecord,
     CriterionRecord,
+    ScoreCount,
     TrajectoryRecord,
     kept_digest,
     kept_key,
@@ -29,6 +30,7 @@ TOLERANCE = 1e-9
 
 NO_BASELINE = "there is no baseline"
 NO_CASE = "the case is gone"
+NEW_CASE = "the case is new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class ComparedPair:
 
     ``below``: its mean over the repeats misses the threshold (of a removed pair: some attempt missed it).
     ``incomparable`` says in words why there is nothing to compare with; "" when there is.
-    ``measured`` is None exactly for removed pairs.
+    ``measured`` is None exactly for removed pairs. ``history``: the baseline's scores where they are comparable.
     """
 
     key: CaseKey
@@ -52,6 +54,7 @@ class ComparedPair:
     below: bool = False
     incomparable: str = ""
     old_threshold: float | None = None
+    history: tuple[ScoreCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ def compare(baseline: Baseline | None, result: RunResult, *, path: str = "") -> 
     )
     return Comparison(
         pairs=tuple(pairs),
-        criteria=_criteria(pairs),
+        criteria=criteria_of(pairs),
         removed=_removed(known, result),
         baseline=_info(baseline, path) if baseline and known else None,
         own_thresholds=frozenset(
@@ -154,6 +157,7 @@ def _compare_pair(pair: Measured, record: CaseRecord | None, any_baseline: bool)
         below=below,
         incomparable=why_not,
         old_threshold=old.threshold if old and not why_not else info.threshold,
+        history=old.scores if old and comparable else (),
     )
 
 
@@ -164,7 +168,7 @@ def _without_history(
     if not any_baseline:
         return ChangeKind.PASSING, NO_BASELINE
     if record is None:
-        return ChangeKind.NEW, "the case is new"
+        return ChangeKind.NEW, NEW_CASE
     if record.digest != kept_digest(pair.case.digest):
         return ChangeKind.CHANGED, "the case was edited since the baseline"
     if old is None:
@@ -203,7 +207,8 @@ def _current_stat(pair: Measured) -> Stat | None:
     return Stat(n=len(pair.scores), mean=mean, passed=pair.passed, low=pair.scores[0], high=pair.scores[-1])
 
 
-def _criteria(pairs: Iterable[ComparedPair]) -> tuple[ComparedCriterion, ...]:
+def criteria_of(pairs: Iterable[ComparedPair]) -> tuple[ComparedCriterion, ...]:
+    """Means per criterion over these pairs, sorted by name."""
     by_name: dict[str, list[ComparedPair]] = {}
     for pair in pairs:
         by_name.setdefault(pair.criterion, []).append(pair)

@@ -9,13 +9,15 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from agent_eval_action.config.policy import Policy
-from agent_eval_action.gate.compare import ComparedPair, Comparison
+from agent_eval_action.gate.assess import Status, SuspectTest
+from agent_eval_action.gate.compare import ComparedPair, Comparison, criteria_of
 from agent_eval_action.gate.headline import headline
 from agent_eval_action.gate.notes import pair_notes
 from agent_eval_action.gate.rules import Rule, pair_findings, row, suite_findings
 from agent_eval_action.gate.sentences import Writer
 from agent_eval_action.gate.unmeasured import error_findings, nothing_measured
-from agent_eval_action.gate.wording import clip, listed
+from agent_eval_action.gate.weigh import Weighed, smallest_drop, weigh
+from agent_eval_action.gate.wording import clip, count, listed, number
 from agent_eval_action.model.brief import TurnBrief
 from agent_eval_action.model.collector import collector_paused
 from agent_eval_action.model.decision import (
@@ -25,10 +27,15 @@ from agent_eval_action.model.decision import (
     Finding,
     Outcome,
     PairChange,
+    Stat,
 )
+from agent_eval_action.model.measured import exact_mean, meets
 from agent_eval_action.model.result import RunResult
 
 _EFFECTS: Final = {"blocks": 0, "inconclusive": 1, "advisory": 2}
+_MOVED: Final = frozenset(
+    {ChangeKind.BETTER, ChangeKind.WORSE, ChangeKind.NEWLY_FAILING, ChangeKind.FIXED, ChangeKind.STILL_FAILING}
+)
 _TOLD: Final = frozenset(
     {
         ChangeKind.WORSE,
@@ -45,7 +52,8 @@ _TOLD: Final = frozenset(
 @collector_paused()
 def decide(comparison: Comparison, result: RunResult, policy: Policy) -> Decision:
     """The whole conclusion about ``result``, which ``comparison`` was made of."""
-    rules = _rules(comparison, policy)
+    weighed = weigh(comparison, result, policy)
+    rules = _rules(comparison, policy, weighed)
     judged = [rule for rule in rules if rule.policy.mode != "off"]
     pairs = [pair for rule in judged for pair in rule.one.pairs]
     writer = Writer.of((pair.key for pair in (*pairs, *comparison.removed)), comparison.trajectories)
@@ -66,18 +74,26 @@ def decide(comparison: Comparison, result: RunResult, policy: Policy) -> Decisio
         pairs=tuple(_pairs(judged, comparison.removed, writer)),
         baseline=comparison.baseline,
         baseline_trajectories=tuple(_trajectories(comparison, judged)),
-        notes=(*_policy_notes(comparison, rules), *comparison.notes, *pair_notes(comparison)),
+        notes=(
+            *_policy_notes(comparison, rules),
+            *_evidence_notes(judged, weighed),
+            *comparison.notes,
+            *pair_notes(comparison),
+        ),
     )
 
 
-def _rules(comparison: Comparison, policy: Policy) -> list[Rule]:
-    rules = [(one, policy.for_criterion(one.criterion, one.goal)) for one in comparison.criteria]
+def _rules(comparison: Comparison, policy: Policy, weighed: Weighed) -> list[Rule]:
+    criteria = comparison.criteria
+    if "off" in policy.sets.values():
+        criteria = criteria_of(pair for pair in comparison.pairs if policy.sets.get(pair.key.eval_set) != "off")
+    rules = [(one, policy.for_criterion(one.criterion, one.goal)) for one in criteria]
     own = any(
         one.criterion in comparison.own_thresholds and rule.mode != "off" and rule.threshold_on != "off"
         for one, rule in rules
     )
     collecting = comparison.baseline is None and not own
-    return [Rule(one, rule, collecting) for one, rule in rules]
+    return [Rule(one, rule, collecting, weighed, policy.sets) for one, rule in rules]
 
 
 def _outcome(findings: Iterable[Finding], collecting: bool) -> Outcome:
@@ -102,25 +118,49 @@ def _order(finding: Finding) -> tuple[int, bool, str, str, str, str]:
 
 
 def _pairs(rules: Iterable[Rule], removed: Iterable[ComparedPair], writer: Writer) -> list[PairChange]:
-    found = [_pair(pair, rule.blocks(pair), writer) for rule in rules for pair in rule.one.pairs]
-    found += [_pair(pair, False, writer) for pair in removed]
+    found = [_pair(pair, rule, writer) for rule in rules for pair in rule.one.pairs]
+    found += [_pair(pair, None, writer) for pair in removed]
     return sorted(found, key=lambda pair: (pair.agent, pair.eval_set, pair.case, pair.criterion))
 
 
-def _pair(pair: ComparedPair, blocking: bool, writer: Writer) -> PairChange:
+def _pair(pair: ComparedPair, rule: Rule | None, writer: Writer) -> PairChange:
+    test = rule.weighed.test(pair) if rule else None
     return PairChange(
         **pair.key._asdict(),
         criterion=pair.criterion,
         goal=pair.goal,
         threshold=pair.threshold,
-        kind=pair.kind,
+        kind=_kind(pair, test),
         baseline=pair.baseline,
         current=pair.current,
         errors=pair.measured.errors if pair.measured else 0,
         change=pair.change,
-        blocking=blocking,
-        reason=writer.pair(pair),
+        interval=rule.weighed.interval(pair) if rule and pair.kind in _MOVED else None,
+        fresh=_stat(test.fresh, pair) if test else None,
+        control=_stat(test.pair.control, pair) if test else None,
+        blocking=rule.blocks(pair) if rule else False,
+        reason=writer.evidence(pair, test) if test else writer.pair(pair),
     )
+
+
+def _kind(pair: ComparedPair, test: SuspectTest | None) -> ChangeKind:
+    """Cleared and as bad on main are no changes of the agent's; a confirmed one is, whatever its mean says."""
+    if test is None or pair.kind is ChangeKind.ERROR:
+        return pair.kind
+    if test.status is Status.CLEARED:
+        return ChangeKind.FLAKY
+    if test.status is Status.ON_MAIN:
+        return ChangeKind.ON_MAIN
+    if test.status is Status.CONFIRMED and pair.kind not in {ChangeKind.NEWLY_FAILING, ChangeKind.STILL_FAILING}:
+        return ChangeKind.WORSE
+    return pair.kind
+
+
+def _stat(scores: Sequence[float], pair: ComparedPair) -> Stat | None:
+    if not scores:
+        return None
+    passed = None if pair.threshold is None else sum(meets(score, pair.threshold, pair.goal) for score in scores)
+    return Stat(n=len(scores), mean=exact_mean(scores), passed=passed, low=min(scores), high=max(scores))
 
 
 def _trajectories(comparison: Comparison, rules: Iterable[Rule]) -> Iterable[BaselineTrajectory]:
@@ -145,6 +185,22 @@ def _policy_notes(comparison: Comparison, rules: Sequence[Rule]) -> Iterable[str
     ]
     if limitless:
         yield f"nothing can block on {_names(limitless)}: no threshold counts and no max_drop is set"
+
+
+def _evidence_notes(rules: Iterable[Rule], weighed: Weighed) -> Iterable[str]:
+    """What this run could have seen, and what was run again and cleared."""
+    cleared = sorted(key for key, test in weighed.tests.items() if test.status is Status.CLEARED)
+    if cleared:
+        names = listed((f"`{clip(key.case, 60)} › {clip(name, 60)}`" for key, name in cleared), 5)
+        yield f"flaky: {count(len(cleared), 'score')} worse than on main at first, not when run again: {names}"
+    for rule in rules:
+        found = weighed.criteria.get(rule.one.criterion)
+        if rule.gating and found and (drop := smallest_drop(found)) is not None:
+            yield (
+                f"`{clip(rule.one.criterion, 60)}`: the smallest drop of the mean this run would have found "
+                f"(4 times out of 5) is {number(drop)}, with {count(found.passes, 'run')} of "
+                f"{count(len(found.whole), 'case')}"
+            )
 
 
 def _names(criteria: Iterable[str]) -> str:

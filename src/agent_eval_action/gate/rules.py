@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from agent_eval_action.config.policy import CriterionPolicy
-from agent_eval_action.gate.compare import TOLERANCE, ComparedCriterion, ComparedPair, mean_of
+from agent_eval_action.config.policy import CriterionPolicy, Mode
+from agent_eval_action.gate.assess import CriterionEvidence, Status, SuspectTest
+from agent_eval_action.gate.compare import NEW_CASE, TOLERANCE, ComparedCriterion, ComparedPair, mean_of
 from agent_eval_action.gate.sentences import Writer
+from agent_eval_action.gate.weigh import Weighed, smallest_drop, suite_interval
 from agent_eval_action.gate.wording import clip, count, listed, number, numbers
 from agent_eval_action.model.decision import ChangeKind, CriterionChange, Finding
 from agent_eval_action.model.measured import meets
 
-Status = Literal["pass", "fail", "error", "advisory", "not_applicable"]
+RowStatus = Literal["pass", "fail", "error", "advisory", "not_applicable"]
 MOST: Final = "; most of it: "
 _WORST_SHOWN: Final = 3
+_NOTHING: Final = Weighed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,8 @@ class Rule:
     one: ComparedCriterion
     policy: CriterionPolicy
     collecting: bool = False
+    weighed: Weighed = _NOTHING
+    sets: Mapping[str, Mode] = field(default_factory=dict)
 
     @property
     def gating(self) -> bool:
@@ -36,29 +41,54 @@ class Rule:
     def has_limit(self) -> bool:
         """Whether there is anything to miss."""
         thresholds = self.policy.threshold_on != "off" and any(p.threshold is not None for p in self.one.pairs)
-        return thresholds or self.policy.max_drop is not None or self.policy.max_rise is not None
+        compared = self.one.goal == "maximize" and self.one.compared > 0
+        return thresholds or compared or self.policy.max_drop is not None or self.policy.max_rise is not None
 
     @property
     def effect(self) -> Literal["blocks", "advisory"]:
         """What missing a limit does."""
         return "blocks" if self.gating and not self.collecting else "advisory"
 
+    def effect_of(self, pair: ComparedPair) -> Literal["blocks", "advisory"]:
+        """The same for one pair: a case that main has not yet, or of an advisory set, blocks nothing."""
+        if pair.incomparable == NEW_CASE or self.sets.get(pair.key.eval_set) == "advisory":
+            return "advisory"
+        return self.effect
+
+    def held(self, pair: ComparedPair) -> bool:
+        """Whether missing its threshold is held against this pair whatever main does."""
+        if self.policy.threshold_on == "case":
+            return True
+        return self.policy.threshold_on == "regression" and bool(pair.incomparable)
+
     def blocks(self, pair: ComparedPair) -> bool:
         """Whether this pair alone makes the run fail."""
-        return pair.below and self.policy.threshold_on == "case" and self.effect == "blocks"
+        if self.weighed.status(pair) is Status.CONFIRMED:
+            return self.effect == "blocks"
+        return pair.below and self.held(pair) and self.effect_of(pair) == "blocks"
 
 
 def pair_findings(rule: Rule, writer: Writer) -> Iterable[Finding]:
-    """A finding per pair below its threshold, where thresholds are held per case or the pair was better before."""
+    """A finding per pair that is confirmed worse, undecided, as bad on main, or below a threshold that counts."""
     if rule.policy.mode == "off":
         return
     for pair in rule.one.pairs:
-        if not pair.below:
-            continue
-        if rule.policy.threshold_on == "case":
-            yield _finding(pair, rule.effect, writer.pair(pair))
-        elif pair.kind is ChangeKind.NEWLY_FAILING:
+        test = rule.weighed.test(pair)
+        if test and test.status is not Status.CLEARED:
+            yield _tested(rule, pair, test, writer)
+        elif pair.below and rule.held(pair):
+            yield _finding(pair, rule.effect_of(pair), writer.pair(pair))
+        elif test is None and pair.kind is ChangeKind.NEWLY_FAILING:
             yield _finding(pair, "advisory", writer.pair(pair))
+
+
+def _tested(rule: Rule, pair: ComparedPair, test: SuspectTest, writer: Writer) -> Finding:
+    reason = writer.evidence(pair, test)
+    if test.status is Status.OPEN and rule.weighed.cut_short and rule.effect == "blocks":
+        return _finding(pair, "inconclusive", f"{reason}; {clip(rule.weighed.cut_short, 200)}")
+    if test.status is Status.CONFIRMED or (pair.below and rule.policy.threshold_on == "case"):
+        return _finding(pair, rule.effect, reason)
+    return _finding(pair, "advisory", reason)
 
 
 def suite_findings(rule: Rule, writer: Writer) -> Iterable[Finding]:
@@ -66,16 +96,49 @@ def suite_findings(rule: Rule, writer: Writer) -> Iterable[Finding]:
     reasons = []
     if rule.policy.threshold_on == "suite":
         reasons += list(_suite_thresholds(rule.one))
-    if (moved := _moved_too_far(rule, writer)) is not None:
-        reasons.append(moved)
     for reason in reasons:
         yield Finding(effect=rule.effect, reason=reason, criterion=rule.one.criterion)
+    yield from _evidence_findings(rule, writer)
+
+
+def _evidence_findings(rule: Rule, writer: Writer) -> Iterable[Finding]:
+    """The suite's mean and all suspects together: what is more than chance blocks, what may be chance advises."""
+    name, found = rule.one.criterion, rule.weighed.criteria.get(rule.one.criterion)
+    suite = found.suite_test if found else None
+    sure = suite is not None and suite.confirmed
+    if (moved := _moved_too_far(rule, writer)) is not None or (sure and suite):
+        chance = "" if sure else _chance(suite.p if suite else None)
+        yield Finding(
+            effect=rule.effect if sure else "advisory", reason=f"{moved or _fell(rule)}{chance}", criterion=name
+        )
+    if found and found.together_confirmed and not any(test.status is Status.CONFIRMED for test in found.tests):
+        yield Finding(effect=rule.effect, reason=_together(found), criterion=name)
+
+
+def _chance(p: float | None) -> str:
+    return "; too few runs to tell it from chance" if p is None else f"; this may be chance (p = {p:.2g})"
+
+
+def _fell(rule: Rule) -> str:
+    found = rule.weighed.criteria[rule.one.criterion]
+    drop = found.suite_test.drop if found.suite_test else 0.0
+    return f"`{clip(rule.one.criterion, 80)}` got worse by {number(drop)} over {count(len(found.whole), 'case')}"
+
+
+def _together(found: CriterionEvidence) -> str:
+    test = found.together(control=True)
+    runs = found.common * len(found.suspects)
+    return (
+        f"`{clip(found.criterion, 80)}`: {count(len(found.suspects), 'case')} did worse than on main in the first pass "
+        f"and again in {count(runs, 'fresh run')}, by {number(test.drop)} on average (p = {test.p:.2g})"
+    )
 
 
 def row(rule: Rule, findings: Iterable[Finding]) -> CriterionChange:
     """The criterion's line in the table. ``findings`` are those of this criterion."""
     one = rule.one
     own = list(findings)
+    found = rule.weighed.criteria.get(one.criterion)
     scored = [pair for pair in one.pairs if pair.current is not None]
     held = [pair for pair in scored if pair.threshold is not None]
     thresholds = {pair.threshold for pair in one.pairs}
@@ -88,6 +151,9 @@ def row(rule: Rule, findings: Iterable[Finding]) -> CriterionChange:
         baseline=one.baseline,
         paired=one.paired,
         change=one.change,
+        interval=suite_interval(found) if found else None,
+        detectable=smallest_drop(found) if found else None,
+        flaky=sum(rule.weighed.status(pair) is Status.CLEARED for pair in one.pairs),
         pairs=len(one.pairs),
         compared=one.compared,
         passing=sum(not pair.below for pair in held),
@@ -106,7 +172,7 @@ def limit_words(policy: CriterionPolicy) -> str:
     return f"max rise {policy.max_rise * 100:g} %" if policy.max_rise is not None else ""
 
 
-def _status(rule: Rule, own: list[Finding], scored: list[ComparedPair], errors: int) -> Status:
+def _status(rule: Rule, own: list[Finding], scored: list[ComparedPair], errors: int) -> RowStatus:
     if not scored and not errors:
         return "not_applicable"
     if any(finding.effect == "blocks" for finding in own):
@@ -190,7 +256,7 @@ def _from_to(pair: ComparedPair) -> str:
     return f" ({then} → {now})"
 
 
-def _finding(pair: ComparedPair, effect: Literal["blocks", "advisory"], reason: str) -> Finding:
+def _finding(pair: ComparedPair, effect: Literal["blocks", "inconclusive", "advisory"], reason: str) -> Finding:
     return Finding(
         effect=effect,
         reason=reason,

@@ -38,6 +38,8 @@ class ChangeKind(enum.StrEnum):
     CHANGED = "changed"  # case or criterion definition differs: not comparable
     ERROR = "error"  # no score
     NOT_APPLICABLE = "not_applicable"
+    FLAKY = "flaky"  # worse in the first pass, and cleared by the runs after it
+    ON_MAIN = "on_main"  # worse than its history, and as bad on the base commit's agent
 
 
 class Stat(Frozen):
@@ -51,7 +53,11 @@ class Stat(Frozen):
 
 
 class PairChange(Frozen):
-    """A pair, then and now. ``reason`` is one line for a person."""
+    """A pair, then and now. ``reason`` is one line for a person.
+
+    ``interval``: the change with 95 % confidence. ``fresh`` are the runs made to confirm a suspect or clear
+    it, ``control`` those of the base commit's agent; None where there were none.
+    """
 
     agent: str
     eval_set: str
@@ -64,6 +70,9 @@ class PairChange(Frozen):
     current: Stat | None = None
     errors: int = 0
     change: float | None = None
+    interval: tuple[float, float] | None = None
+    fresh: Stat | None = None
+    control: Stat | None = None
     blocking: bool = False
     reason: str = ""
 
@@ -72,7 +81,9 @@ class CriterionChange(Frozen):
     """A criterion over all cases: the row of the report's table.
 
     ``baseline``, ``paired`` and ``change`` are means over the pairs both runs have comparable;
-    ``current`` is the mean over all scored pairs of this run.
+    ``current`` is the mean over all scored pairs of this run. ``interval``: the change with 95 %
+    confidence, clustered by case. ``detectable``: the smallest drop of the mean this run would have found
+    four times out of five. ``flaky``: pairs that were worse at first and cleared by more runs.
     """
 
     criterion: str
@@ -82,6 +93,9 @@ class CriterionChange(Frozen):
     baseline: float | None = None
     paired: float | None = None
     change: float | None = None
+    interval: tuple[float, float] | None = None
+    detectable: float | None = None
+    flaky: int = 0
     pairs: int = 0
     compared: int = 0
     passing: int = 0

@@ -40,6 +40,8 @@ KIND_LABELS: dict[ChangeKind, str] = {
     ChangeKind.CHANGED: "changed definition",
     ChangeKind.ERROR: "error",
     ChangeKind.NOT_APPLICABLE: "not applicable",
+    ChangeKind.FLAKY: "flaky",
+    ChangeKind.ON_MAIN: "already broken on main",
 }
 
 OUTCOME_LABELS: dict[Outcome, str] = {

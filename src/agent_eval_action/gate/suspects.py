@@ -1,0 +1,53 @@
+"""What became of a suspect, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from agent_eval_action.gate.assess import Status, SuspectTest
+from agent_eval_action.gate.evidence import PairEvidence
+from agent_eval_action.gate.grid import known, mean
+from agent_eval_action.gate.weigh import interval_of
+from agent_eval_action.gate.wording import number, numbers
+from agent_eval_action.model.baseline import ScoreCount
+
+_AFTER: Final = {
+    Status.CONFIRMED: "",
+    Status.CLEARED: ": flaky, not worse than on main",
+    Status.OPEN: ": not run often enough to tell it from chance",
+}
+
+
+def suspect_words(test: SuspectTest) -> str:
+    """``passed 14 of 14 times on main and 0 of 6 here``, or the means where scores are graded."""
+    pair = test.pair
+    # what chose a suspect is said only where nothing better is known
+    scores = test.fresh or pair.attempts
+    here = "here" if test.fresh else "in the first pass here"
+    interval = interval_of(pair, scores)
+    spread = f" (change {number(interval[0])} to {number(interval[1])}, 95 %)" if interval and test.fresh else ""
+    if _plain(pair):
+        then, now = _times(pair.history), _times([(score, 1) for score in scores])
+        words = f"passed {then} times on main and {now} {here}"
+        control = f"; the base commit's agent passed {_times([(s, 1) for s in pair.control])} just now"
+    else:
+        past = known(pair.history)
+        then, now = numbers(past.mean, mean(scores))
+        words = f"was {then} over {past.n} runs of main and {now} over {len(scores)} {here}"
+        control = f"; the base commit's agent had {number(mean(pair.control))} just now" if pair.control else ""
+    if not pair.control:
+        control = ""
+    if test.status is Status.ON_MAIN:
+        return f"{words}{control}: already broken on main"
+    return f"{words}{spread}{control}{_AFTER[test.status]}"
+
+
+def _plain(pair: PairEvidence) -> bool:
+    seen = (*(score for score, _ in pair.history), *pair.attempts, *pair.control)
+    return all(score in {0.0, 1.0} for score in seen)
+
+
+def _times(scores: Sequence[ScoreCount]) -> str:
+    passed = sum(times for score, times in scores if score == 1.0)
+    return f"{passed} of {sum(times for _, times in scores)}"
