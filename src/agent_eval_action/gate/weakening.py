@@ -6,7 +6,7 @@ What only became stricter is no weakening; what became something else is, for ma
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from agent_eval_action.gate.loosened import case_edit, criterion_loosened

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -55,15 +55,26 @@ def folder_in_repository(repository: Repository) -> str:
     return repository.git("rev-parse", "--show-prefix").text.rstrip("/")
 
 
-def export_tree(git: Git, commit: str, target: Path, given_up: threading.Event | None = None) -> None:
+def export_tree(
+    git: Git,
+    commit: str,
+    target: Path,
+    given_up: threading.Event | None = None,
+    wanted: Callable[[str, int], bool] | None = None,
+) -> None:
     """Write every file of a commit into the folder ``target``, byte for byte as committed.
 
     Neither index nor worktrees of the repository are touched, and no filter that its configuration names
-    is run (files of Git LFS stay pointers); submodules are left out. ``given_up`` ends it early. Raises
-    OSError or ValueError saying what could not be written.
+    is run (files of Git LFS stay pointers); submodules are left out. ``given_up`` ends it early. With ``wanted``
+    (a path in the repository and its size) the files it does not want are made empty. Raises OSError or
+    ValueError saying what could not be written.
     """
     # links last: no file is ever written through one
     files = sorted(_files(git, commit), key=lambda file: file.mode == _LINK)
+    if wanted is not None:
+        for file in [file for file in files if file.mode != _LINK and not wanted(file.path, file.size)]:
+            _write(target, file, b"")
+        files = [file for file in files if file.mode == _LINK or wanted(file.path, file.size)]
     for some in _in_lots(files):
         contents = blobs(git, [file.oid for file in some])
         for file in some:
