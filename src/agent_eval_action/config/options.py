@@ -311,6 +311,15 @@ OPTIONS: Final[tuple[Option, ...]] = (
         shown="`inconclusive`",
     ),
     Option(
+        "on_weakened",
+        choice("warn", "fail"),
+        "What becomes of a change that loosens what the agent is measured by: it is shown first, or it is blocked.",
+        "gate.on_weakened",
+        default="warn",
+        metavar="warn|fail",
+        shown="`warn`",
+    ),
+    Option(
         "threshold_on",
         THRESHOLD_ON,
         "What must meet a threshold: a case confirmed worse than main, or without history (regression), "

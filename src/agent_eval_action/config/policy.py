@@ -12,6 +12,7 @@ from agent_eval_action.model.result import Goal
 Mode = Literal["blocking", "advisory", "off"]
 ThresholdOn = Literal["regression", "case", "suite", "off"]
 FailOn = Literal["fail", "inconclusive"]
+OnWeakened = Literal["warn", "fail"]
 
 MAX_DROP: Final = 0.05
 """Allowed drop of a criterion's suite mean when nothing else is configured."""
@@ -51,6 +52,7 @@ class Policy(Frozen):
 
     ``confidence``: one minus the chance that a harmless change is blocked, over everything a run tests.
     ``min_effect``: the least drop of a pair's mean that blocks. ``sets``: modes of eval sets by name.
+    ``on_weakened``: whether a change that loosens what agents are measured by is shown only, or blocked.
     """
 
     threshold_on: ThresholdOn = "regression"
@@ -60,6 +62,7 @@ class Policy(Frozen):
     min_effect: float = Field(default=MIN_EFFECT, ge=0, le=1)
     criteria: dict[str, CriterionPolicy] = Field(default_factory=dict)
     sets: dict[str, Mode] = Field(default_factory=dict)
+    on_weakened: OnWeakened = "warn"
 
     def mode_of(self, name: str, goal: Goal, eval_set: str) -> Mode:
         """The weaker of what a criterion and an eval set are held to."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from agent_eval_action.config.policy import Policy
@@ -34,7 +34,7 @@ def weaker_rules(base: Yardstick, head: Yardstick) -> Iterator[Finding]:
     if text := looser("fail_on", base.fail_on, head.fail_on):
         yield _said(f"{text}{where}")
     for name in _WHOLE:
-        if text := looser(name, getattr(base.policy, name, None), getattr(head.policy, name, None)):
+        if text := looser(name, getattr(base.policy, name), getattr(head.policy, name)):
             yield _said(f"{text}{where}")
     told: dict[str, list[str]] = {}
     for name, goal in _criteria(base, head).items():
@@ -69,17 +69,10 @@ def _criteria(*both: Yardstick) -> dict[str, Goal]:
 
 
 def _eval_sets(old: Policy, new: Policy, where: str) -> Iterator[Finding]:
-    """Modes of whole eval sets, where the policy has them: a pattern or name to its mode."""
-    before, after = (_modes(policy) for policy in (old, new))
-    for name in sorted(before.keys() | after.keys()):
-        if text := looser("mode", before.get(name, "blocking"), after.get(name, "blocking")):
+    """Modes of whole eval sets."""
+    for name in sorted(old.sets.keys() | new.sets.keys()):
+        if text := looser("mode", old.sets.get(name, "blocking"), new.sets.get(name, "blocking")):
             yield _said(f"{text} for the eval set `{clip(name, 80)}`{where}")
-
-
-def _modes(policy: Policy) -> Mapping[str, str]:
-    found = getattr(policy, "eval_sets", None)
-    entries: Iterable[tuple[Any, Any]] = found.items() if isinstance(found, Mapping) else ()
-    return {str(name): str(getattr(rule, "mode", rule)) for name, rule in entries}
 
 
 def _shown(value: Any) -> str:
