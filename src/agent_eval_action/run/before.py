@@ -18,6 +18,7 @@ from agent_eval_action.model.history import Accepted
 from agent_eval_action.run.arms import NoBase
 from agent_eval_action.run.base import BaseCommit, find_base
 from agent_eval_action.run.load import Loader, relative
+from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.yardstick import MeasuredSet, Yardstick, sets_of_plan
 
 MERGING: Final = frozenset({"pull_request", "pull_request_target", "merge_group"})
@@ -60,10 +61,13 @@ class Before:
     notes: tuple[str, ...] = ()
 
 
-def yardstick(settings: Settings, invocation: Invocation) -> Yardstick:
-    """What a checkout is measured by, whatever part of it this run was narrowed to. Raises what loading raises."""
+def yardstick(settings: Settings, invocation: Invocation, plan: Plan | None = None) -> Yardstick:
+    """What a checkout is measured by, whatever part of it this run was narrowed to. Raises what loading raises.
+
+    ``plan``: of all of it, where there is one already.
+    """
     return Yardstick(
-        sets=_sets(settings, invocation.discover),
+        sets=sets_of_plan(plan) if plan else _sets(settings, invocation.discover),
         policy=settings.policy,
         policy_file=relative(settings.config, settings.workspace) if settings.config else "agent-eval.yaml",
         fail_on=settings.fail_on,
