@@ -1,0 +1,164 @@
+"""What a run makes beyond its first pass, by ADK's own Runner, on a repository with a base and a head."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SUITE = 13
+ONE = "players_own_die"  # rolls a d12, as one other case does
+MINE = '    if sides == 12 and tool_context.state.get("own_die"):\n'
+BREAK = MINE + '        return {"error": "no such die"}\n'
+MARKER = 'pathlib.Path(os.environ["DICE_MARKER"])'
+SETTLED = 60
+
+
+def pairs(ended: Any, case: str) -> list[dict[str, Any]]:
+    return [pair for pair in ended.results["decision"]["pairs"] if pair["case"] == case]
+
+
+def test_nothing_changed_nothing_is_run_again(dice: Any) -> None:
+    dice.branch()
+    (dice.folder / "README.md").write_text("another word\n")
+    dice.commit("a harmless change")
+    ended = dice.run()
+    assert ended.code == 0, ended.said
+    assert ended.counts() == (SUITE, 0, 0)
+    assert "re-running" not in ended.said
+    assert dice.trees() == []
+
+
+@pytest.fixture
+def broken(dice: Any) -> Any:
+    dice.branch()
+    dice.change(BREAK)
+    dice.commit("break one case")
+    return dice
+
+
+def test_one_broken_case_blocks_after_three_more_runs_of_it_and_its_control(broken: Any) -> None:
+    before = broken.fingerprint()
+    ended = broken.run()
+    assert broken.fingerprint() == before
+    assert ended.code == 1, ended.said
+    assert ended.extra() == {ONE: 3}
+    controlled = {case["case"] for one in ended.results["sets"] for case in one["cases"] if case.get("control")}
+    assert controlled == {ONE}
+    scores = [score["score"] for one in ended.case(ONE)["control"] for score in one["scores"]]
+    assert set(scores) == {1.0}, "the base's agent is not broken"
+    assert ended.results["base"]["commit"] == broken.git("rev-parse", "main")
+    assert f"of {ONE} fell from 1.00 to 0." in ended.said or f"of {ONE} fell from 5/5 to 0/1" in ended.said
+    assert broken.trees() == []
+    assert broken.git("worktree", "list").count("\n") == 0
+
+
+def test_what_is_as_broken_on_main_does_not_block(dice: Any) -> None:
+    dice.change(BREAK)
+    dice.commit("main breaks")
+    dice.branch()
+    (dice.folder / "README.md").write_text("another word\n")
+    dice.commit("a harmless change")
+    ended = dice.run()
+    assert ended.case(ONE)["control"], ended.said
+    assert "unavailable" not in ended.results["base"] or not ended.results["base"]["unavailable"]
+    assert ended.code == 0, ended.said
+    assert "main" in str(pairs(ended, ONE))
+
+
+def test_a_case_that_recovers_is_shown_as_flaky_and_passes(dice: Any) -> None:
+    dice.branch()
+    fall = f'        {MARKER}.touch()\n        return {{"error": "the die fell off the table"}}\n'
+    dice.change(MINE.replace(":\n", f" and not {MARKER}.exists():\n") + fall)
+    dice.commit("flaky")
+    ended = dice.run()
+    assert ended.extra() == {ONE: 3}, ended.said
+    assert ended.counts()[2] == 0, "what recovered needs no control"
+    assert ended.code == 0, ended.said
+    assert "flaky" in {pair["kind"] for pair in pairs(ended, ONE)}
+
+
+def test_the_limit_of_extra_runs_holds_and_is_said(broken: Any) -> None:
+    ended = broken.run("--max-extra-runs", "2")
+    assert ended.counts() == (SUITE, 0, 0), ended.said
+    assert "limit" in ended.results["cut_short"]
+
+
+@pytest.mark.parametrize("where", ["re-running", "control"])
+def test_an_interrupt_writes_everything_and_leaves_nothing_behind(dice: Any, where: str) -> None:
+    asleep = MINE.replace(":\n", f" and {MARKER}.exists():\n") + "        await asyncio.sleep(600)\n"
+    wrong = MINE + f'        {MARKER}.touch()\n        return {{"error": "no such die"}}\n'
+    if where == "control":  # the base's agent hangs once this change's was asked
+        dice.change(asleep)
+        dice.commit("main sleeps when the marker is there")
+    dice.branch()
+    if where == "control":
+        dice.git("checkout", "-q", "main~1", "--", "dice_agent")
+    dice.change(wrong if where == "control" else asleep + wrong)
+    dice.commit("wrong")
+    before = dice.fingerprint()
+    process = dice.start()
+    said: list[str] = []
+    assert process.stderr is not None
+    for line in process.stderr:
+        said.append(line)
+        if line.startswith(f"{where}: ") and "starting" not in line:
+            break
+    process.send_signal(signal.SIGINT)
+    said.append(process.communicate(timeout=SETTLED)[1])
+    assert process.returncode == 130, "".join(said)
+    assert json.loads((dice.out / "results.json").read_text())["status"] == "interrupted"
+    assert (dice.out / "attempts.jsonl").read_text().count("\n") >= SUITE
+    assert (dice.out / "comment.md").exists()
+    assert dice.trees() == []
+    assert dice.fingerprint() == before
+
+
+def test_a_base_whose_environment_cannot_be_built_leaves_the_verdict_to_history(dice: Any) -> None:
+    for name in ("requirements.txt", "requirements.in"):
+        (dice.folder / name).unlink()
+    (dice.folder / "requirements.txt").write_text("no-such-package-of-this-test==1.0\n")
+    dice.commit("main asks for what there is not")
+    dice.branch()
+    (dice.folder / "requirements.txt").write_text("google-adk\n")
+    dice.change(BREAK)
+    dice.commit("break one case")
+    dice.environ["UV_OFFLINE"] = "1"
+    ended = dice.run()
+    assert ended.code == 1, ended.said
+    assert ended.counts() == (SUITE + 3, 3, 0)
+    assert "no control: the agent of" in ended.said
+    assert "could not be run: uv could not build the agent's environment" in ended.results["base"]["unavailable"]
+    assert dice.trees() == []
+
+
+def clone(dice: Any, target: Path) -> None:
+    dice.git("checkout", "-q", "main")
+    dice.git("merge", "-q", "--no-ff", "-m", "merge", "change")
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{dice.folder}", str(target)], check=True)
+
+
+def test_a_shallow_clone_fetches_the_base_into_a_place_of_its_own(broken: Any, tmp_path: Path) -> None:
+    base = broken.git("rev-parse", "main")
+    clone(broken, tmp_path / "shallow")
+    shallow = type(broken)(tmp_path / "shallow", broken.python, {"GITHUB_REF": "refs/pull/7/merge"})
+    before = shallow.fingerprint()
+    ended = shallow.run()
+    assert ended.code == 1, ended.said
+    assert ended.results["base"]["commit"] == base
+    assert ended.case(ONE)["control"], ended.said
+    assert shallow.fingerprint() == before
+
+
+def test_a_shallow_clone_whose_remote_is_gone_says_so_and_stands_on_history(broken: Any, tmp_path: Path) -> None:
+    clone(broken, tmp_path / "shallow")
+    broken.folder.rename(tmp_path / "gone")
+    shallow = type(broken)(tmp_path / "shallow", broken.python, {"GITHUB_REF": "refs/pull/7/merge"})
+    ended = shallow.run()
+    assert ended.code == 1, ended.said
+    assert "is not in this clone (actions/checkout: fetch-depth: 2)" in ended.results["base"]["unavailable"]
+    assert ended.counts() == (SUITE + 3, 3, 0)

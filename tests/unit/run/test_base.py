@@ -1,0 +1,300 @@
+"""The base commit's agent out of a real repository: which commit, which files, whose environment."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_eval_action.config.agents import AgentSettings
+from agent_eval_action.config.settings import Settings, resolve
+from agent_eval_action.git import Repository
+from agent_eval_action.git.tree import base_commit, export_tree
+from agent_eval_action.interpreter.shared import Place, not_shared
+from agent_eval_action.model.result import AgentConditions, AttemptError
+from agent_eval_action.run.arms import Arm, NoBase
+from agent_eval_action.run.base import BaseCommit, find_base, open_base
+
+GIT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"} | {
+    f"GIT_{role}_{what}": "a@b.c" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+}
+
+
+class Repo:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.git("init", "-q", "-b", "main")
+
+    def git(self, *args: str) -> str:
+        argv = ["git", *args]
+        return subprocess.run(argv, cwd=self.folder, env=GIT, capture_output=True, text=True, check=True).stdout.strip()
+
+    def commit(self, **files: str) -> str:
+        for name, text in files.items():
+            path = self.folder / name.replace("__", "/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", "x")
+        return self.git("rev-parse", "HEAD")
+
+    def base(self, known: str | None = None, **environ: str) -> str | None:
+        return base_commit(Repository(self.folder, os.environ), environ, known)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return Repo(tmp_path / "repo")
+
+
+def test_a_branch_is_held_against_where_it_left_main(repo: Repo) -> None:
+    fork = repo.commit(a="1")
+    repo.git("checkout", "-q", "-b", "change")
+    repo.commit(a="2")
+    repo.commit(a="3")
+    assert repo.base() == fork
+    repo.git("checkout", "-q", "main")
+    tip = repo.commit(b="1")
+    repo.git("checkout", "-q", "change")
+    assert repo.base() == fork
+    repo.git("merge", "-q", "main", "-m", "main into the branch")
+    assert repo.base() == tip, "its first parent is a commit of the change itself"
+
+
+def test_githubs_merge_commit_is_held_against_its_first_parent(repo: Repo, tmp_path: Path) -> None:
+    repo.commit(a="1")
+    repo.git("checkout", "-q", "-b", "change")
+    repo.commit(a="2")
+    repo.git("checkout", "-q", "main")
+    tip = repo.commit(b="1")
+    repo.git("merge", "-q", "--no-ff", "change", "-m", "merge")
+    merge = repo.git("rev-parse", "HEAD")
+    shallow = Repo(tmp_path / "shallow")
+    shallow.git("fetch", "-q", "--depth=1", f"file://{repo.folder}", merge)
+    shallow.git("checkout", "-q", merge)
+    assert shallow.base(GITHUB_REF="refs/pull/3/merge", GITHUB_BASE_REF="main") == tip
+    assert shallow.base(GITHUB_REF="refs/heads/x") is None, "a guess would be a commit of the change"
+
+
+def test_on_main_it_is_the_commit_of_the_baseline_else_the_one_before(repo: Repo) -> None:
+    first = repo.commit(a="1")
+    second = repo.commit(a="2")
+    repo.commit(a="3")
+    assert repo.base() == second
+    assert repo.base(first) == first
+    assert repo.base("f" * 40) == second
+    assert Repo(repo.folder.parent / "empty").base() is None
+
+
+def test_files_are_written_as_committed_and_no_filter_runs(repo: Repo, tmp_path: Path) -> None:
+    (repo.folder / "deep").mkdir()
+    (repo.folder / "deep" / "link").symlink_to("../a")
+    (repo.folder / "run.sh").write_text("#!/bin/sh\n")
+    (repo.folder / "run.sh").chmod(0o755)
+    commit = repo.commit(a="one\r\n", **{".gitattributes": "* filter=evil text eol=crlf\n"})
+    repo.git("config", "filter.evil.smudge", f"touch {tmp_path}/ran")
+    (repo.folder / ".git" / "info").mkdir(exist_ok=True)
+    before = {path: path.stat().st_mtime_ns for path in (repo.folder / ".git").rglob("*")}
+    target = tmp_path / "out"
+    target.mkdir()
+    export_tree(Repository(repo.folder, os.environ).git, commit, target)
+    found = sorted(path.relative_to(target).as_posix() for path in target.rglob("*") if not path.is_dir())
+    assert found == [".gitattributes", "a", "deep/link", "run.sh"]
+    assert (target / "a").read_bytes() == b"one\n", "as committed: git made one line end of two"
+    assert os.access(target / "run.sh", os.X_OK)
+    assert (target / "deep" / "link").readlink() == Path("../a")
+    assert not (tmp_path / "ran").exists()
+    assert {path: path.stat().st_mtime_ns for path in (repo.folder / ".git").rglob("*")} == before
+
+
+def test_a_tree_no_checkout_would_have_is_refused(repo: Repo, tmp_path: Path) -> None:
+    blob = subprocess.run(
+        ["git", "hash-object", "-w", "--stdin"], cwd=repo.folder, env=GIT, input=b"x", capture_output=True, check=True
+    ).stdout.decode().strip()  # fmt: skip
+    inner = _tree(repo, f"100644 blob {blob}\tconfig\n")
+    tree = _tree(repo, f"040000 tree {inner}\t.GIT\n")
+    commit = repo.git("commit-tree", tree, "-m", "x")
+    with pytest.raises(ValueError, match="no checkout would have"):
+        export_tree(Repository(repo.folder, os.environ).git, commit, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def _tree(repo: Repo, lines: str) -> str:
+    argv = ["git", "mktree", "--missing"]
+    done = subprocess.run(argv, cwd=repo.folder, env=GIT, input=lines, text=True, capture_output=True, check=True)
+    return done.stdout.strip()
+
+
+def test_giving_up_ends_the_writing(repo: Repo, tmp_path: Path) -> None:
+    commit = repo.commit(a="1")
+    given_up = threading.Event()
+    given_up.set()
+    (tmp_path / "out").mkdir()
+    export_tree(Repository(repo.folder, os.environ).git, commit, tmp_path / "out", given_up)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+class Silent:
+    """A driver that says nothing; what it was made with is what is looked at."""
+
+    async def start(self) -> AgentConditions | AttemptError:
+        return AgentConditions(agent="bot", path="bot")
+
+    async def stop(self) -> None:
+        pass
+
+
+def settings_of(folder: Path, **environ: str) -> Settings:
+    return resolve(flags={}, environ={"GITHUB_WORKSPACE": str(folder), **environ}, cwd=folder).settings
+
+
+def only(settings: Settings) -> AgentSettings:
+    return settings.agents[0]
+
+
+@pytest.fixture
+def changed(repo: Repo) -> Repo:
+    """A branch whose configuration and agent differ from main's."""
+    repo.commit(
+        bot__agent="",
+        **{"bot__agent.py": "root_agent = 1\n", "agent-eval.yaml": "agent: {path: bot, env: {MODEL: old}}\n"},
+    )
+    repo.git("checkout", "-q", "-b", "change")
+    repo.commit(**{"bot__agent.py": "root_agent = 2\n", "agent-eval.yaml": "agent: {path: bot, env: {MODEL: new}}\n"})
+    return repo
+
+
+async def opened(repo: Repo, made: list[Any], **environ: str) -> Arm | NoBase:
+    settings = settings_of(repo.folder, **environ)
+    found = find_base(settings, None, os.environ)
+    if isinstance(found, NoBase):
+        return found
+
+    def make(agent: AgentSettings, workspace: Path) -> Any:
+        made.append((agent, workspace, (agent.path / "agent.py").read_text()))
+        return Silent()
+
+    return await open_base(found, list(settings.agents), make)
+
+
+async def test_the_bases_agent_is_its_own_files_with_its_own_variables(changed: Repo) -> None:
+    (changed.folder / "bot" / ".env").write_text("KEY=secret\n")
+    made: list[Any] = []
+    arm = await opened(changed, made)
+    assert isinstance(arm, Arm)
+    ((agent, workspace, text),) = made
+    assert text == "root_agent = 1\n"
+    assert agent.env == {"MODEL": "old"}, "what the change lets its agent see is part of the change"
+    assert (agent.path / ".env").read_text() == "KEY=secret\n"
+    assert arm.commit == changed.git("rev-parse", "main")
+    await arm.stop()
+    assert not workspace.exists()
+    assert changed.git("status", "--porcelain", "--untracked-files=no") == ""
+
+
+async def test_variables_of_a_flag_hold_for_both(changed: Repo) -> None:
+    made: list[Any] = []
+    arm = await opened(changed, made, INPUT_ENV="MODEL=flag")
+    assert isinstance(arm, Arm)
+    assert made[0][0].env == {"MODEL": "flag"}
+    await arm.stop()
+
+
+async def test_an_agent_the_base_does_not_have_is_said(repo: Repo) -> None:
+    repo.commit(a="1")
+    repo.git("checkout", "-q", "-b", "change")
+    repo.commit(**{"bot__agent.py": "", "agent-eval.yaml": "agent: bot\n"})
+    said = await opened(repo, [])
+    assert isinstance(said, NoBase)
+    assert said.reason == f"the base commit {repo.git('rev-parse', 'main')[:10]} has no agent in bot"
+    assert [path for path in (repo.folder / ".agent-eval" / "cache" / "base").iterdir() if path.is_dir()] == []
+
+
+async def test_an_agent_folder_that_is_a_link_out_of_the_tree_is_none(repo: Repo, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "agent.py").write_text("")
+    (repo.folder / "bot").symlink_to(outside)
+    repo.commit(**{"agent-eval.yaml": "agent: bot\n"})
+    repo.git("checkout", "-q", "-b", "change")
+    (repo.folder / "bot").unlink()
+    repo.commit(**{"bot__agent.py": ""})
+    assert isinstance(await opened(repo, []), NoBase)
+
+
+async def test_two_runs_at_once_have_trees_of_their_own(changed: Repo) -> None:
+    made: list[Any] = []
+    arms = await asyncio.gather(opened(changed, made), opened(changed, made))
+    assert len({workspace for _, workspace, _ in made}) == 2
+    for arm in arms:
+        assert isinstance(arm, Arm)
+        await arm.stop()
+
+
+def test_what_a_killed_run_left_is_used_anew(changed: Repo) -> None:
+    found = find_base(settings_of(changed.folder), None, os.environ)
+    assert isinstance(found, BaseCommit)
+    left = changed.folder / ".agent-eval" / "cache" / "base" / found.commit[:12]
+    left.mkdir(parents=True)
+    (left / "stale.py").write_text("")
+
+    async def go() -> None:
+        made: list[Any] = []
+        arm = await opened(changed, made)
+        assert isinstance(arm, Arm)
+        assert made[0][1] == left
+        assert not (left / "stale.py").exists()
+        await arm.stop()
+
+    asyncio.run(go())
+
+
+def test_outside_of_git_there_is_no_base(tmp_path: Path) -> None:
+    (tmp_path / "bot").mkdir()
+    (tmp_path / "bot" / "agent.py").write_text("")
+    (tmp_path / "agent-eval.yaml").write_text("agent: bot\n")
+    said = find_base(settings_of(tmp_path), None, os.environ)
+    assert isinstance(said, NoBase)
+    assert said.reason == "this is no git repository"
+
+
+def places(tmp_path: Path, ours: str, theirs: str) -> tuple[Place, Place]:
+    found = []
+    for name, text in (("ours", ours), ("theirs", theirs)):
+        folder = tmp_path / name / "bot"
+        folder.mkdir(parents=True)
+        (tmp_path / name / "requirements.txt").write_text(text)
+        found.append(Place(folder, tmp_path / name))
+    return found[0], found[1]
+
+
+def test_an_environment_is_shared_where_both_need_the_same(tmp_path: Path) -> None:
+    assert not_shared(Path(sys.executable), *places(tmp_path, "a==1\n", "a==1\n"), os.environ) == ""
+
+
+def test_an_environment_is_not_shared_where_the_packages_differ(tmp_path: Path) -> None:
+    why = not_shared(Path(sys.executable), *places(tmp_path, "a==1\n", "a==2\n"), os.environ)
+    assert why == "they need other packages"
+
+
+def test_an_environment_with_this_trees_own_code_in_it_is_not_shared(tmp_path: Path) -> None:
+    ours, theirs = places(tmp_path, "", "")
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    (site,) = (venv / "lib").glob("python*/site-packages")
+    assert not_shared(venv / "bin" / "python", ours, theirs, os.environ) == ""
+    (site / "ours.pth").write_text(f"{ours.workspace}/src\n")
+    assert not_shared(venv / "bin" / "python", ours, theirs, os.environ) == "ours.pth of this tree is installed in it"
+    (site / "ours.pth").unlink()
+    info = site / "shop-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shop\nVersion: 1.0\n")
+    (info / "direct_url.json").write_text('{"url": "file://' + str(ours.workspace) + '", "dir_info": {}}')
+    assert not_shared(venv / "bin" / "python", ours, theirs, os.environ) == "shop of this tree is installed in it"
