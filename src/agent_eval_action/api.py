@@ -12,7 +12,10 @@ from functools import partial
 from pathlib import Path
 
 from agent_eval_action import __version__, git
+from agent_eval_action.baseline.accept import Names
+from agent_eval_action.baseline.event import event_of
 from agent_eval_action.baseline.file import FileStore
+from agent_eval_action.baseline.mainline import Mainline, open_mainline
 from agent_eval_action.baseline.records import Baseline
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.discovery import Discovery, discover
@@ -63,7 +66,11 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     found = discovered(settings, context.selectors)
     for note in (*context.notes, *found.notes):
         context.emit(Notice(note))
-    baseline = stored_baseline(settings).read()
+    main = await asyncio.to_thread(mainline, settings, context.environ)
+    history = main.history()
+    for note in history.notes:
+        context.emit(Notice(note, level="warning"))
+    baseline = history.as_baseline()
     run = _Run(settings, context, found, baseline)
     try:
         run.start()
@@ -72,7 +79,11 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     finally:
         await run.stop()
     result = run.result(started_at, time.monotonic() - began)
-    return judged(result, baseline, settings)
+    decided = judged(result, baseline, settings, Path(history.source))
+    written = await asyncio.to_thread(main.add, decided)
+    if written.stored or (main.event.name and main.store_kind == "branch"):
+        context.emit(Notice(written.note))
+    return decided
 
 
 def discovered(settings: Settings, selectors: Sequence[str]) -> Discovery:
@@ -84,6 +95,22 @@ def discovered(settings: Settings, selectors: Sequence[str]) -> Discovery:
 
     chosen = [parse_selector(text, exists=Path.exists) for text in selectors]
     return discover(settings, [(s.path, s.case_ids) for s in chosen], app_names)
+
+
+def mainline(settings: Settings, environ: Mapping[str, str]) -> Mainline:
+    """What main has scored, as a run of this checkout compares with it."""
+    return open_mainline(settings, environ, event_of(environ))
+
+
+def accept_names(settings: Settings) -> Names:
+    """What there is to accept: the names of the suite as its files have it."""
+    plan = Loader(settings.workspace).plan(discovered(settings, ()), 1)
+    return Names(
+        case={case.case.eval_id for one in plan.sets for case in one.cases},
+        criterion={info.name for one in plan.sets for info in one.infos},
+        agent={one.agent for one in plan.sets},
+        eval_set={one.key for one in plan.sets},
+    )
 
 
 def stored_baseline(settings: Settings) -> FileStore:

@@ -25,9 +25,11 @@ class Mainline:
     """The records of main that a run is compared with, and the place its own goes to."""
 
     store: Store
+    store_kind: str
     event: Event
     head: Commit | None
     found: Found
+    how: str
     entries: tuple[Entry, ...]
     last: int
     max_age: int
@@ -50,7 +52,7 @@ class Mainline:
         worse: Sequence[tuple[CaseKey, str]] | None = None,
         simulators: Mapping[CaseKey, str] | None = None,
     ) -> Written:
-        """Record a run of main that says something. ``worse``: the pairs found regressed; None: what the decision says."""
+        """Record a run of main that says something. ``worse``: the pairs found regressed; None: as decided."""
         head = self.head.sha if self.head else None
         if why := why_not_written(self.event, result, head):
             return Written(False, why)
@@ -74,9 +76,11 @@ def open_mainline(settings: Settings, environ: Mapping[str, str], event: Event) 
     lookup = look_up(repository, event, remote, remote_name=place.remote, limit=2 * settings.baseline_runs)
     return Mainline(
         store=store,
+        store_kind=name,
         event=event,
         head=repository.commit(head) if head else None,
         found=store.records(lookup),
+        how=lookup.how,
         entries=read(settings.workspace / ACCEPT, workspace=settings.workspace),
         last=settings.baseline_runs,
         max_age=settings.baseline_max_age,

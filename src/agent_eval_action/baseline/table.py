@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from agent_eval_action.model.baseline import Baseline, CaseRecord, CriterionRecord
+from agent_eval_action.model.history import Record
 from agent_eval_action.model.trajectory_text import format_call
 
 _CALLS_SHOWN = 4
@@ -25,6 +27,24 @@ class Row(NamedTuple):
 def show(baseline: Baseline) -> tuple[Row, ...]:
     """Every pair, in the order of the file."""
     return tuple(row for record in baseline.records for row in _rows(record))
+
+
+def records_table(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
+    """A row per run of main: commit, when, cases, attempts, what was withheld and accepted, the version."""
+    for record in records:
+        attempts = max((one.n for case in record.cases for one in case.criteria.values()), default=0)
+        regressed = sum(one.why == "regressed" for one in record.withheld)
+        unmeasured = len(record.withheld) - regressed
+        held = [f"{regressed} regressed"] * bool(regressed) + [f"{unmeasured} unmeasured"] * bool(unmeasured)
+        yield (
+            (record.commit or "–")[:10],
+            record.created_at,
+            f"{len(record.cases):,}" + ("" if record.whole else " (some)"),
+            f"{attempts} a case",
+            ", ".join(held) or "–",
+            ", ".join(one.case for one in record.accepted) or "–",
+            record.tool_version,
+        )
 
 
 def _rows(record: CaseRecord) -> list[Row]:

@@ -18,10 +18,23 @@ app = typer.Typer(
     rich_markup_mode=None,  # drawing boxes costs more than everything else --help does
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-baseline_app = typer.Typer(help="Make and show the stored baseline.", no_args_is_help=True, rich_markup_mode=None)
+baseline_app = typer.Typer(
+    help="What main has scored: make, show, list, accept.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(baseline_app, name="baseline")
 
-GATE_OPTIONS = ("config", "out", "fail_on", "threshold_on", "max_drop", "max_rise", "gate_criteria")
+GATE_OPTIONS = (
+    "config",
+    "out",
+    "fail_on",
+    "threshold_on",
+    "confidence",
+    "min_effect",
+    "max_drop",
+    "max_rise",
+    "gate_criteria",
+    "gate_sets",
+)
 
 EvalSets = Annotated[
     list[str] | None,
@@ -117,3 +130,28 @@ def baseline_show(
     from agent_eval_action.cli.baseline import show_command
 
     raise typer.Exit(show_command(path, config))
+
+
+@baseline_app.command("history")
+def baseline_history(
+    config: Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")] = None,
+) -> None:
+    """List the runs of main that this checkout is compared with."""
+    from agent_eval_action.cli.baseline import history_command
+
+    raise typer.Exit(history_command(config))
+
+
+@baseline_app.command("accept")
+def baseline_accept(
+    case: Annotated[str, typer.Argument(metavar="CASE", help="The case's id.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why the change is meant.")],
+    criterion: Annotated[
+        str | None, typer.Argument(metavar="CRITERION", help="The criterion; none: all of them.")
+    ] = None,
+    config: Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")] = None,
+) -> None:
+    """Accept an intended change in .agent-eval/accept.yaml: commit it with the change."""
+    from agent_eval_action.cli.baseline import accept_command
+
+    raise typer.Exit(accept_command(case, criterion, reason, config))

@@ -1,23 +1,28 @@
-"""``agent-eval baseline update`` and ``show``."""
+"""``agent-eval baseline update``, ``show``, ``history`` and ``accept``."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agent_eval_action import api
-from agent_eval_action.baseline import STORES, show
+from agent_eval_action.baseline import accept, show
+from agent_eval_action.baseline.accept import ACCEPT
+from agent_eval_action.baseline.file import FileStore
 from agent_eval_action.baseline.records import Update, update
+from agent_eval_action.baseline.table import records_table
 from agent_eval_action.cli import files
 from agent_eval_action.cli.compare import in_folder
 from agent_eval_action.cli.session import Session, console, settings_for
 from agent_eval_action.cli.text import terminal
-from agent_eval_action.errors import ExitCode, ResultsError
+from agent_eval_action.errors import ExitCode, ResultsError, UsageError
 from agent_eval_action.model.result import RunResult, RunStatus
 from agent_eval_action.reports import format as fmt
 from agent_eval_action.reports import results_json
 from agent_eval_action.run.load import relative
+from agent_eval_action.source import did_you_mean
 
 _REPEATS = 5  # one run of a noisy case says little about it; five cost little and are made rarely
 _NAMES_SHOWN = 8
@@ -27,6 +32,8 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
     """Make a run (or take one) and store it."""
     resolved = settings_for(flags)
     settings, out = resolved.settings, console()
+    if settings.baseline_store == "branch":
+        raise UsageError("the branch store is written by runs of main alone", hint="let CI run on the main branch")
     store = api.stored_baseline(settings)
     before = store.read()
     if results is not None:
@@ -69,14 +76,18 @@ def _some(names: Sequence[str]) -> str:
 
 
 def show_command(path: Path | None, config: str | None) -> ExitCode:
-    """Print the baseline as a table on stdout."""
+    """Print what a run is compared with as a table on stdout: the pooled history, or one file."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     settings = settings_for({"config": config} if config else {}).settings
-    found = (STORES["file"](path) if path else api.stored_baseline(settings)).read()
-    shown = path or Path(relative(settings.baseline, settings.workspace))
+    if path is not None:
+        found, shown = FileStore(path).read(), str(path)
+    else:
+        history = api.mainline(settings, os.environ).history()
+        found, shown = history.as_baseline(), history.source
+        _say(history.notes)
     if found is None:
         raise ResultsError(f"there is no baseline at {shown}", hint="make one: agent-eval baseline update")
     table = Table("Agent", "Set", "Case", "Criterion", "Passed", "Mean", "Tool calls", box=None, pad_edge=False)
@@ -87,3 +98,51 @@ def show_command(path: Path | None, config: str | None) -> ExitCode:
     out.print(f"{shown}{commit}, made {found.created_at}", markup=False, highlight=False)
     out.print(table)
     return ExitCode.PASS
+
+
+def history_command(config: str | None) -> ExitCode:
+    """Print the records a run of this checkout is compared with, newest first, on stdout."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    settings = settings_for({"config": config} if config else {}).settings
+    main = api.mainline(settings, os.environ)
+    history = main.history()
+    _say(history.notes)
+    if not main.found.records:
+        raise ResultsError(f"there are no records at {main.store.name}", hint="they are made by runs of main")
+    table = Table("Commit", "Made", "Cases", "Attempts", "Withheld", "Accepted", "agent-eval", box=None, pad_edge=False)
+    for row in records_table(main.found.records):
+        table.add_row(*(Text(terminal(cell, 80)) for cell in row))
+    out = Console(width=None if Console().is_terminal else 200)
+    pairs = fmt.plural(sum(bool(one.runs) for one in history.pairs.values()), "pair")
+    size = fmt.plural(len(main.found.records), "run")
+    out.print(f"{main.store.name}: {size} of main at or before {main.how}; {pairs} comparable", markup=False)
+    out.print(table)
+    return ExitCode.PASS
+
+
+def accept_command(case: str, criterion: str | None, reason: str, config: str | None) -> ExitCode:
+    """Add an intended change to accept.yaml."""
+    settings = settings_for({"config": config} if config else {}).settings
+    names = api.accept_names(settings)
+    entry = {"case": case, "reason": reason.strip(), **({"criterion": criterion} if criterion else {})}
+    if not entry["reason"]:
+        raise UsageError("an accepted change needs a reason", hint='--reason "why the change is meant"')
+    for word, value, known in (("case", case, names.case), ("criterion", criterion, names.criterion)):
+        if value is not None and value not in known:
+            raise UsageError(f"there is no {word} {value!r}", hint=did_you_mean(value, known))
+    path = settings.workspace / ACCEPT
+    accept.append(path, entry, workspace=settings.workspace)
+    what = f"{case} › {criterion}" if criterion else case
+    said = (
+        f"{relative(path, settings.workspace)}: {what} is accepted; commit it with the change. Its history starts anew"
+    )
+    console().print(terminal(f"{said} at the merge."), markup=False, soft_wrap=True)
+    return ExitCode.PASS
+
+
+def _say(notes: Sequence[str]) -> None:
+    for note in notes:
+        console().print(terminal(f"note: {note}"), markup=False, soft_wrap=True)

@@ -1,0 +1,29 @@
+"""Records of main in few words, and a store over a checkout."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from pathlib import Path
+from typing import Any
+
+from agent_eval_action.baseline.branch import BranchStore
+from agent_eval_action.baseline.run_record import record_of
+from agent_eval_action.git import Commit, remote_of
+from agent_eval_action.model.history import Record
+from support.repositories import environ, repository
+from support.results import run, simple
+
+_NUMBERS = itertools.count()
+
+
+def record(commit: str, *scores: float, at: int | None = None, **given: Any) -> Record:
+    """A run of one case, ``a``; each one made is a minute younger than the one before."""
+    made = record_of(run(simple("a", *(scores or (1.0,)))), Commit(commit, (), at))
+    moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(minutes=next(_NUMBERS))
+    return made.model_copy(update={"created_at": moment.isoformat(timespec="seconds"), **given})
+
+
+def store_at(path: Path, branch: str = "agent-eval-data", keep: int = 100, **env: str) -> BranchStore:
+    own = repository(path, **env)
+    return BranchStore(own, remote_of(own, "origin", environ(**env)), branch, keep=keep)
