@@ -16,7 +16,7 @@ def run_command(selectors: Sequence[str], flags: Mapping[str, Any]) -> ExitCode:
     settings = resolved.settings
     files.clear(settings.out)
     out = console()
-    result = Session(resolved, out, tuple(selectors)).evaluate()
+    result = Session(resolved, out, tuple(selectors), flags=flags).evaluate()
     written = files.write(result, settings)
     summary.show(out, result, written)
-    return exit_code(result, settings.fail_on)
+    return exit_code(result, result.conditions.fail_on or settings.fail_on)

@@ -55,6 +55,7 @@ class Session:
     console: Console
     selectors: tuple[str, ...] = ()
     repeats: int | None = None
+    flags: Mapping[str, Any] = field(default_factory=dict)
     _signals: int = field(default=0)
 
     def evaluate(self) -> RunResult:
@@ -75,6 +76,8 @@ class Session:
                 warnings=self.resolved.warnings,
                 selectors=self.selectors,
                 repeats=self.repeats,
+                flags=self.flags,
+                cwd=Path.cwd(),
             )
             return await api.evaluate(self.resolved.settings, context)
 

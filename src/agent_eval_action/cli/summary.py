@@ -45,7 +45,10 @@ def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]]
     console.print()
     if decision.criteria:
         _table(console, decision)
-    _findings(console, decision.findings)
+    if decision.weakenings:
+        console.print(Text("  this change weakens the gate:", style="bold yellow"))
+        _findings(console, decision.weakenings)
+    _findings(console, [one for one in decision.findings if one not in decision.weakenings])
     for note in decision.notes:
         console.print(Text(f"  {terminal(note)}", style="dim"))
     if written:

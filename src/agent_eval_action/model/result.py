@@ -258,6 +258,7 @@ class Conditions(Frozen):
     repeats: int = 1
     concurrency: int = 32
     threshold_on: str = "case"
+    fail_on: str = ""  # the rule in force, which may be the base's; "": not recorded
     selection: tuple[str, ...] = ()  # what narrowed the run (EVALSET arguments, --case); empty: the whole suite
     arguments: tuple[str, ...] = ()  # what `agent-eval run` needs to make this run again
     agents: tuple[AgentConditions, ...] = ()

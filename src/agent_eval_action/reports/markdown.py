@@ -44,7 +44,7 @@ def markdown(report: ReportInput, budget: int | None = None) -> str:
     in_order = views(report.result, decision)
     cases = sorted(in_order, key=severity)
     verdict = head.alert(decision, cases)
-    top = [report.marker, verdict, head.metrics(report.result, decision, cases)]
+    top = [report.marker, verdict, head.weakenings(decision), head.metrics(report.result, decision, cases)]
     table = head.criteria_table(decision)
     around = [*top, table, head.notes(decision), foot(report)]
     left = room - _size(around)

@@ -52,6 +52,7 @@ _VERDICTS: Final = {
 _EFFECTS: Final = {"blocks": "❌", "inconclusive": "⚠️", "advisory": "🔸"}
 _FINDINGS = 10
 _NOTES = 12
+_WEAKENINGS = 15
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
@@ -97,9 +98,22 @@ def criteria_table(decision: Decision) -> str:
     return "\n".join(rows)
 
 
+def weakenings(decision: Decision) -> str:
+    """What the change does to its own judge: whoever reads anything below has to know it."""
+    found = decision.weakenings
+    if not found:
+        return ""
+    lines = [f"**This change weakens the gate** ({fmt.plural(len(found), 'way')}):", ""]
+    lines += [f"- {_EFFECTS[one.effect]} {text(one.reason, 700)}" for one in found[:_WEAKENINGS]]
+    if len(found) > _WEAKENINGS:
+        lines.append(f"- … and {fmt.count(len(found) - _WEAKENINGS)} more in results.json")
+    return "\n".join(lines)
+
+
 def notes(decision: Decision) -> str:
     """Findings about the whole run, and what the reader has to know beside."""
-    found = [f for f in decision.findings if f.case is None and f.reason not in ("", decision.reason)]
+    told = {decision.reason, "", *(one.reason for one in decision.weakenings)}
+    found = [f for f in decision.findings if f.case is None and f.reason not in told]
     lines = [f"- {_EFFECTS[finding.effect]} {text(finding.reason, 700)}" for finding in found[:_FINDINGS]]
     if len(found) > _FINDINGS:
         lines.append(f"- … and {fmt.count(len(found) - _FINDINGS)} more")
