@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from agent_eval_action import __version__, git
 from agent_eval_action.baseline.accept import Names
@@ -17,6 +18,7 @@ from agent_eval_action.baseline.event import event_of
 from agent_eval_action.baseline.file import FileStore
 from agent_eval_action.baseline.mainline import Mainline, open_mainline
 from agent_eval_action.baseline.records import Baseline
+from agent_eval_action.change import Change, look
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.discovery import Discovery, discover
 from agent_eval_action.config.settings import Settings
@@ -54,6 +56,8 @@ class Context:
     warnings: tuple[Problem, ...] = ()
     selectors: tuple[str, ...] = ()
     repeats: int | None = None  # over the settings' (a baseline is made with more)
+    flags: Mapping[str, Any] = field(default_factory=dict)  # as typed: the same words are read on the base
+    cwd: Path | None = None
 
 
 async def evaluate(settings: Settings, context: Context) -> RunResult:
@@ -63,8 +67,10 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     of ``errors`` for what is wrong before anything was measured.
     """
     began, started_at = time.monotonic(), dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    change = await asyncio.to_thread(change_of, settings, context)
+    settings = change.settings
     found = discovered(settings, context.selectors)
-    for note in (*context.notes, *found.notes):
+    for note in (*context.notes, *found.notes, *change.notes):
         context.emit(Notice(note))
     main = await asyncio.to_thread(mainline, settings, context.environ)
     history = main.history()
@@ -79,11 +85,18 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     finally:
         await run.stop()
     result = run.result(started_at, time.monotonic() - began)
-    decided = judged(result, baseline, settings, Path(history.source))
+    whole = None if context.selectors or settings.case else plan
+    decided = change.judged(judged(result, baseline, settings, Path(history.source)), whole)
     written = await asyncio.to_thread(main.add, decided)
     if written.stored or (main.event.name and main.store_kind == "branch"):
         context.emit(Notice(written.note))
     return decided
+
+
+def change_of(settings: Settings, context: Context) -> Change:
+    """The change under test beside what it is made to, read out of git before any agent runs."""
+    everything = partial(discovered, selectors=())
+    return look(settings, context.flags, context.environ, context.cwd or settings.start, everything)
 
 
 def discovered(settings: Settings, selectors: Sequence[str]) -> Discovery:
@@ -216,6 +229,7 @@ class _Run:
             repeats=self.context.repeats or settings.repeats,
             concurrency=settings.concurrency,
             threshold_on=settings.policy.threshold_on,
+            fail_on=settings.fail_on,
             selection=(*self.context.selectors, *settings.case),
             arguments=arguments(settings, self.context.selectors),
             agents=self.head.conditions(),
