@@ -176,9 +176,10 @@ def welch(reference: Sequence[float], current: Sequence[float], confidence: floa
     change = _mean(current) - _mean(reference)
     first, second = _variance(reference) / len(reference), _variance(current) / len(current)
     both = first + second
-    if both == 0:
+    small = first**2 / (len(reference) - 1) + second**2 / (len(current) - 1)
+    if small == 0:  # no variance, or less than a float can square
         return change, change
-    freedom = both**2 / (first**2 / (len(reference) - 1) + second**2 / (len(current) - 1))
+    freedom = both**2 / small
     half = _t_quantile((1 + confidence) / 2, freedom) * math.sqrt(both)
     return change - half, change + half
 

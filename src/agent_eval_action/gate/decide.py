@@ -13,7 +13,7 @@ from agent_eval_action.gate.assess import Status, SuspectTest
 from agent_eval_action.gate.compare import ComparedPair, Comparison, criteria_of
 from agent_eval_action.gate.headline import headline
 from agent_eval_action.gate.notes import pair_notes
-from agent_eval_action.gate.rules import Rule, pair_findings, row, suite_findings
+from agent_eval_action.gate.rules import Rule, pair_findings, pair_reason, row, suite_findings
 from agent_eval_action.gate.sentences import Writer
 from agent_eval_action.gate.unmeasured import error_findings, nothing_measured
 from agent_eval_action.gate.weigh import Weighed, smallest_drop, weigh
@@ -76,9 +76,9 @@ def decide(comparison: Comparison, result: RunResult, policy: Policy) -> Decisio
         baseline_trajectories=tuple(_trajectories(comparison, judged)),
         notes=(
             *_policy_notes(comparison, rules),
-            *_evidence_notes(judged, weighed),
             *comparison.notes,
             *pair_notes(comparison),
+            *_evidence_notes(judged, weighed),
         ),
     )
 
@@ -139,7 +139,7 @@ def _pair(pair: ComparedPair, rule: Rule | None, writer: Writer) -> PairChange:
         fresh=_stat(test.fresh, pair) if test else None,
         control=_stat(test.pair.control, pair) if test else None,
         blocking=rule.blocks(pair) if rule else False,
-        reason=writer.evidence(pair, test) if test else writer.pair(pair),
+        reason=pair_reason(rule, pair, writer) if rule else writer.pair(pair),
     )
 
 
@@ -196,11 +196,14 @@ def _evidence_notes(rules: Iterable[Rule], weighed: Weighed) -> Iterable[str]:
     for rule in rules:
         found = weighed.criteria.get(rule.one.criterion)
         if rule.gating and found and (drop := smallest_drop(found)) is not None:
-            yield (
-                f"`{clip(rule.one.criterion, 60)}`: the smallest drop of the mean this run would have found "
-                f"(4 times out of 5) is {number(drop)}, with {count(found.passes, 'run')} of "
-                f"{count(len(found.whole), 'case')}"
-            )
+            name, made = f"`{clip(rule.one.criterion, 60)}`", count(len(found.whole), "case")
+            if rule.one.baseline is not None and drop > rule.one.baseline:
+                yield f"{name}: {count(found.passes, 'run')} of {made} cannot show a drop of the mean"
+            else:
+                yield (
+                    f"{name}: the smallest drop of the mean this run would have found (4 times out of 5) is "
+                    f"{number(drop)}, with {count(found.passes, 'run')} of {made}"
+                )
 
 
 def _names(criteria: Iterable[str]) -> str:

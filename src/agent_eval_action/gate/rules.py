@@ -83,12 +83,22 @@ def pair_findings(rule: Rule, writer: Writer) -> Iterable[Finding]:
 
 
 def _tested(rule: Rule, pair: ComparedPair, test: SuspectTest, writer: Writer) -> Finding:
-    reason = writer.evidence(pair, test)
+    reason = pair_reason(rule, pair, writer)
     if test.status is Status.OPEN and rule.weighed.cut_short and rule.effect == "blocks":
         return _finding(pair, "inconclusive", f"{reason}; {clip(rule.weighed.cut_short, 200)}")
     if test.status is Status.CONFIRMED or (pair.below and rule.policy.threshold_on == "case"):
         return _finding(pair, rule.effect, reason)
     return _finding(pair, "advisory", reason)
+
+
+def pair_reason(rule: Rule, pair: ComparedPair, writer: Writer) -> str:
+    """The sentence of a pair: of its evidence where there is any."""
+    test = rule.weighed.test(pair)
+    if test is None:
+        return writer.pair(pair)
+    if test.status is Status.OPEN and pair.below and rule.policy.threshold_on == "case":
+        return writer.pair(pair)
+    return writer.evidence(pair, test)
 
 
 def suite_findings(rule: Rule, writer: Writer) -> Iterable[Finding]:

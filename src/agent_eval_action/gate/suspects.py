@@ -9,7 +9,7 @@ from agent_eval_action.gate.assess import Status, SuspectTest
 from agent_eval_action.gate.evidence import PairEvidence
 from agent_eval_action.gate.grid import known, mean
 from agent_eval_action.gate.weigh import interval_of
-from agent_eval_action.gate.wording import number, numbers
+from agent_eval_action.gate.wording import count, number, numbers
 from agent_eval_action.model.baseline import ScoreCount
 
 _AFTER: Final = {
@@ -34,7 +34,7 @@ def suspect_words(test: SuspectTest) -> str:
     else:
         past = known(pair.history)
         then, now = numbers(past.mean, mean(scores))
-        words = f"was {then} over {past.n} runs of main and {now} over {len(scores)} {here}"
+        words = f"was {then} over {count(past.n, 'run')} of main and {now} over {len(scores)} {here}"
         control = f"; the base commit's agent had {number(mean(pair.control))} just now" if pair.control else ""
     if not pair.control:
         control = ""

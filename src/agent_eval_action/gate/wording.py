@@ -22,7 +22,7 @@ def number(value: float) -> str:
     """A score for reading: two decimals, more where two would hide what there is, none for whole tens and up."""
     if abs(value) >= _LARGE:
         return f"{value:.4g}"
-    text = f"{value:,.2f}"
+    text = f"{value + 0.0:,.2f}"
     if value and not text.strip("-0."):
         return f"{value:.3g}"
     return text.removesuffix(".00") if abs(value) >= _TENS else text

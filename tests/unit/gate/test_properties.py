@@ -27,13 +27,13 @@ LIMIT = st.none() | st.floats(0, 1)
 RULE = st.builds(
     CriterionPolicy,
     mode=st.sampled_from(["blocking", "blocking", "advisory", "off"]),
-    threshold_on=st.sampled_from(["case", "suite", "off"]),
+    threshold_on=st.sampled_from(["regression", "case", "suite", "off"]),
     max_drop=LIMIT,
     max_rise=LIMIT,
 )
 POLICY = st.builds(
     Policy,
-    threshold_on=st.sampled_from(["case", "suite", "off"]),
+    threshold_on=st.sampled_from(["regression", "case", "suite", "off"]),
     max_drop=LIMIT,
     max_rise=LIMIT,
     criteria=st.dictionaries(NO_SCORE, RULE),
