@@ -123,10 +123,16 @@ class CriterionEvidence:
         now = mean(pair.attempts[: pair.first])
         if not self.large(pair, past.mean, now):
             return False
-        if self.grid.binary or self.stable or not self.rules.adaptive:
+        if self.plain(pair) or self.stable or not self.rules.adaptive:
             return True
         as_low = sum(times for score, times in pair.history if score <= now)
         return as_low < past.n / 10
+
+    def plain(self, pair: PairEvidence) -> bool:
+        """Whether a pair only passes or fails: then a failure is a failure, however lucky its history."""
+        if self.grid.binary:
+            return True
+        return all(score in {0.0, 1.0} for score, _ in pair.history) and _yes_or_no(pair.attempts[: pair.first])
 
     def large(self, pair: PairEvidence, before: float, now: float) -> bool:
         """Whether a fall is large enough to block: by the least effect, or below a threshold it met."""
@@ -180,7 +186,7 @@ class CriterionEvidence:
         the choice says nothing; a value no better than it keeps the test on the safe side, and a worse
         first score from helping.
         """
-        floor = None if self.grid.binary or not self.rules.adaptive else self._floor(pair)
+        floor = None if self.plain(pair) or not self.rules.adaptive else self._floor(pair)
         reference = self._reference(pair, control)
         current = self.grid.levels(self.fresh(pair, runs))
         if floor is None:
@@ -359,6 +365,10 @@ class CriterionEvidence:
         if self.together_confirmed:
             return True
         return self.suite_test is not None and self.suite_test.confirmed
+
+
+def _yes_or_no(scores: Sequence[float]) -> bool:
+    return all(score in {0.0, 1.0} for score in scores)
 
 
 def _spent(runs: int) -> float:
