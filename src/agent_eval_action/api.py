@@ -18,6 +18,7 @@ from agent_eval_action.baseline.event import event_of
 from agent_eval_action.baseline.file import FileStore
 from agent_eval_action.baseline.mainline import Mainline, open_mainline
 from agent_eval_action.baseline.records import Baseline
+from agent_eval_action.baseline.rerun import PASSES, baseline_of, without_control
 from agent_eval_action.change import Change, look
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.discovery import Discovery, discover
@@ -76,7 +77,7 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     history = main.history()
     for note in history.notes:
         context.emit(Notice(note, level="warning"))
-    baseline = history.as_baseline()
+    baseline = None if settings.baseline_store == "rerun" else history.as_baseline()
     run = _Run(settings, context, found, baseline)
     try:
         run.start()
@@ -86,7 +87,10 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
         await run.stop()
     result = run.result(started_at, time.monotonic() - began)
     whole = None if context.selectors or settings.case else plan
-    decided = change.judged(judged(result, baseline, settings, Path(history.source)), whole)
+    held, against = held_against(result, baseline, settings)
+    source = Path(history.source) if against is baseline else Path("the base commit, run beside")
+    decision = judged(held, against, settings, source).decision
+    decided = change.judged(result.model_copy(update={"decision": decision}), whole)
     written = await asyncio.to_thread(main.add, decided)
     if written.stored or (main.event.name and main.store_kind == "branch"):
         context.emit(Notice(written.note))
@@ -124,6 +128,13 @@ def accept_names(settings: Settings) -> Names:
         agent={one.agent for one in plan.sets},
         eval_set={one.key for one in plan.sets},
     )
+
+
+def held_against(result: RunResult, baseline: Baseline | None, settings: Settings) -> tuple[RunResult, Baseline | None]:
+    """The run and what it is compared with: what is stored, or what the base commit's agent scored beside it."""
+    if settings.baseline_store != "rerun":
+        return result, baseline
+    return without_control(result), baseline_of(result)
 
 
 def stored_baseline(settings: Settings) -> FileStore:
@@ -188,14 +199,18 @@ class _Run:
             if context.repeats is None and settings.adaptive:
                 self.pipeline.gate = self._gate
                 self.pipeline.open_base = self._open_base
+            if settings.baseline_store == "rerun" and context.repeats is None:
+                self.pipeline.open_base = self._open_base
+                self.pipeline.base_passes = max(PASSES, settings.repeats)
             await self.pipeline.run()
         if context.stop.status is RunStatus.COMPLETE:
             forget(settings.out)
 
     def _gate(self, *, control: bool) -> Step:
         """What the pure decision code asks for, over everything measured so far."""
-        result, policy = self.result("", 0.0), self.settings.policy
-        state = state_of(result, scores_of(self.baseline), policy, control=control)
+        policy = self.settings.policy
+        result, baseline = held_against(self.result("", 0.0), self.baseline, self.settings)
+        state = state_of(result, scores_of(baseline), policy, control=control)
         step = next_step(state, rules_of(policy, result, extra_runs=self.settings.max_extra_runs))
         return step if isinstance(step, Enough) else replace(step, why=told(step, state))
 

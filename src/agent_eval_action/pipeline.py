@@ -59,6 +59,9 @@ OpenBase = Callable[[frozenset[str]], Awaitable[Arm | NoBase]]
 class Pipeline:
     """One run over a plan. ``max_time`` is in seconds from its start; None: no bound.
 
+    ``base_passes``: how often the base commit's agent runs everything beside the first pass, in the place
+    of a stored history.
+
     What was measured is in ``crew.collector``; what became of the control in ``base``; ``cut_short`` is
     the limit that ended the re-runs before everything was decided.
     """
@@ -70,9 +73,11 @@ class Pipeline:
     max_time: float | None = None
     gate: Gate = field(default=lambda *, control: Enough("nothing was asked for"))  # noqa: ARG005 - a Gate
     open_base: OpenBase | None = None
+    base_passes: int = 0
     base: Base | None = None
     cut_short: str = ""
     _base_arm: Arm | None = None
+    _passed: bool = False
 
     async def run(self) -> float:
         """Make and score everything. Returns the seconds it took."""
@@ -97,7 +102,7 @@ class Pipeline:
 
     def _end_early(self) -> None:
         """A first pass cut off leaves cases unmeasured; re-runs cut off leave doubts, which the gate weighs."""
-        if not self.stop.requested and self.crew.collector.complete():
+        if not self.stop.requested and self._passed:
             self.cut_short = f"max_time of {self.max_time:g} s was reached"
             self.crew.emit(Notice(f"stopping: {self.cut_short}; the verdict stands on what there is", level="warning"))
             return
@@ -105,8 +110,12 @@ class Pipeline:
         self.crew.emit(Notice(f"stopping: the run {_WORDS[self.stop.status]}", level="warning"))
 
     async def _work(self) -> None:
-        await self._first_pass()
-        control = self.open_base is not None
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._first_pass())
+            if self.base_passes:
+                group.create_task(self._whole_base())
+        self._passed = True
+        control = self.open_base is not None and not self.base_passes
         while not self.stop.requested:
             step = await asyncio.to_thread(self.gate, control=control)
             if isinstance(step, Enough):
@@ -142,16 +151,23 @@ class Pipeline:
         self._announce(purpose, len(planned), step.why)
         await self.crew.make(planned, self.head)
 
+    async def _whole_base(self) -> None:
+        """Everything on the base commit's agent: measured now, under the conditions of this run."""
+        cases = dict.fromkeys((case for case, _ in self.plan.digests()), self.base_passes)
+        await self._on_base(list(cases.items()), "the base commit's agent runs everything, as the baseline")
+
     async def _control(self, step: RunControl) -> bool:
-        """Run the base commit's agent. Returns whether it can be asked for again."""
-        wanted = _by_case(step)
+        """Run the base commit's agent on suspects. Returns whether it can be asked for again."""
+        return await self._on_base(_by_case(step), step.why)
+
+    async def _on_base(self, wanted: list[tuple[CaseKey, int]], why: str) -> bool:
         arm = await self._opened(frozenset(case.agent for case, _ in wanted))
         if arm is None:
             return False
         failed = {name: error for name, error in (await _started(arm)).items() if error is not None}
         planned = self._planned([item for item in wanted if item[0].agent not in failed], "control", arm)
         if planned:
-            self._announce("control", len(planned), step.why)
+            self._announce("control", len(planned), why)
             await self.crew.make(planned, arm)
         self.base = Base(commit=arm.commit, agents=arm.conditions())
         broken = next(iter(failed.values()), None) or self.crew.collector.base_error()
@@ -172,7 +188,8 @@ class Pipeline:
 
     def _no_control(self, reason: str) -> None:
         self.base = (self.base or Base()).model_copy(update={"unavailable": reason})
-        self.crew.emit(Notice(f"no control: {reason}; the verdict stands on history", level="warning"))
+        rest = "it has no baseline" if self.base_passes else "the verdict stands on history"
+        self.crew.emit(Notice(f"no control: {reason}; {rest}", level="warning"))
 
     def _planned(self, wanted: Iterable[tuple[CaseKey, int]], purpose: Purpose, arm: Arm) -> list[PlannedAttempt]:
         """The attempts asked for, one of every case before the second of any."""

@@ -101,6 +101,8 @@ def place_of(settings: Settings, environ: Mapping[str, str]) -> Place:
 
 def store_name(settings: Settings, environ: Mapping[str, str]) -> str:
     """Which store is meant: the one named; else the file where one is kept; else on GitHub the branch."""
+    if settings.baseline_store == "rerun":  # nothing is kept: the file store is never written by a run
+        return "file"
     if settings.baseline_store != "auto":
         return settings.baseline_store
     if _exists(settings.baseline) or environ.get("GITHUB_ACTIONS") != "true":

@@ -152,11 +152,12 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         "baseline_store",
-        choice("auto", "file", "branch"),
-        "Where scores of main are kept: a committed file, or a branch of the remote with a record per run of main.",
+        choice("auto", "file", "branch", "rerun"),
+        "Where scores of main are kept: a committed file, or a branch of the remote with a record per run of main; "
+        "rerun keeps none: the base commit's agent runs everything beside the change's.",
         "baseline.store",
         default="auto",
-        metavar="auto|file|branch",
+        metavar="auto|file|branch|rerun",
         shown="`auto`: the file where there is one, else on GitHub the branch",
     ),
     Option(

@@ -38,7 +38,7 @@ class Settings(Frozen):
     agent_defaults: AgentDefaults = AgentDefaults()
     evals: tuple[EvalPattern, ...] = ()
     baseline: Path
-    baseline_store: Literal["auto", "file", "branch"] = "auto"
+    baseline_store: Literal["auto", "file", "branch", "rerun"] = "auto"
     baseline_branch: str = "agent-eval-data"
     baseline_remote: str = "origin"
     baseline_runs: int = 20

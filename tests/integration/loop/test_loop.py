@@ -162,3 +162,14 @@ def test_a_shallow_clone_whose_remote_is_gone_says_so_and_stands_on_history(brok
     assert ended.code == 1, ended.said
     assert "is not in this clone (actions/checkout: fetch-depth: 2)" in ended.results["base"]["unavailable"]
     assert ended.counts() == (SUITE + 3, 3, 0)
+
+
+def test_the_whole_base_can_be_run_in_the_place_of_a_stored_history(broken: Any) -> None:
+    (broken.folder / ".agent-eval" / "baseline.json").unlink()
+    ended = broken.run("--baseline-store", "rerun")
+    assert ended.code == 1, ended.said
+    assert ended.extra() == {ONE: 3}
+    assert ended.counts() == (SUITE + 3, 3, 5 * SUITE)
+    assert ended.results["decision"]["baseline"]["commit"] == broken.git("rev-parse", "main")
+    assert [f["case"] for f in ended.results["decision"]["findings"] if f["effect"] == "blocks"] == [ONE]
+    assert broken.trees() == []
