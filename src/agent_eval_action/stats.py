@@ -59,18 +59,21 @@ def lower_than_reference(strata: Iterable[Stratum]) -> float:
     compared with its exact distribution. One stratum of passes is Fisher's exact test; several are
     the exact conditional Cochran–Mantel–Haenszel test; graded scores make it Pitman's permutation test.
     """
-    informative = []
-    for stratum in strata:
-        pooled = stratum.pooled
-        draws = sum(times for _, times in stratum.current)
-        if len(pooled) > 1 and 0 < draws < sum(times for _, times in pooled):
-            low = pooled[0][0]
-            observed = sum((level - low) * times for level, times in stratum.current)
-            shifted = tuple((level - low, times) for level, times in pooled)
-            informative.append((shifted, draws, observed))
+    informative = [one for stratum in strata if (one := _informative(stratum.reference, stratum.current))]
     if not informative:
         return 1.0
     return _tail(informative)
+
+
+@lru_cache(maxsize=50_000)
+def _informative(reference: Levels, current: Levels) -> tuple[Levels, int, int] | None:
+    """A stratum's pool from its lowest level, how many are drawn, their sum; None where all scores are one."""
+    pooled = Stratum(reference, current).pooled
+    draws = sum(times for _, times in current)
+    if len(pooled) < 2 or not 0 < draws < sum(times for _, times in pooled):  # noqa: PLR2004 - two scores that differ
+        return None
+    low = pooled[0][0]
+    return tuple((level - low, times) for level, times in pooled), draws, sum((x - low) * times for x, times in current)
 
 
 def _tail(informative: Sequence[tuple[Levels, int, int]]) -> float:

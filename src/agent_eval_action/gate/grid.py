@@ -12,7 +12,7 @@ from typing import Final
 from agent_eval_action.gate.evidence import PairEvidence
 from agent_eval_action.model.baseline import ScoreCount, weighted_mean
 from agent_eval_action.model.result import Goal
-from agent_eval_action.stats import Levels, levels
+from agent_eval_action.stats import Levels, levels, passes
 
 STEPS: Final = 50
 _BEYOND: Final = 2 * STEPS
@@ -82,18 +82,26 @@ class Grid:
         """A score's level."""
         return min(self.high, max(self.low, self.bare(score)))
 
-    def counted(self, history: Iterable[ScoreCount]) -> Levels:
+    def counted(self, history: tuple[ScoreCount, ...]) -> Levels:
         """The levels of a history."""
-        found: Counter[int] = Counter()
-        for score, times in history:
-            found[self.level(score)] += times
-        return tuple(sorted(found.items()))
+        return _counted(self, history)
 
     def levels(self, scores: Sequence[float]) -> Levels:
         """The levels of some attempts."""
         if len(scores) == 1:
             return ((self.level(scores[0]), 1),)
+        if self.binary:
+            passed = round(sum(scores))
+            return passes(passed, len(scores))
         return levels(self.level(score) for score in scores)
+
+
+@lru_cache(maxsize=50_000)
+def _counted(grid: Grid, history: tuple[ScoreCount, ...]) -> Levels:
+    found: Counter[int] = Counter()
+    for score, times in history:
+        found[grid.level(score)] += times
+    return tuple(sorted(found.items()))
 
 
 def _binary(pairs: Iterable[PairEvidence]) -> bool:

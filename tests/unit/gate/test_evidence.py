@@ -1,0 +1,243 @@
+"""What is confirmed, cleared, as bad on main, or left open; and what the loop asks for on the way."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_eval_action.gate.adaptive import next_step
+from agent_eval_action.gate.assess import Status, assess
+from agent_eval_action.gate.evidence import (
+    CriterionRule,
+    Enough,
+    GateState,
+    Limits,
+    PairEvidence,
+    RerunSuite,
+    RerunSuspects,
+    Rules,
+    RunControl,
+)
+from agent_eval_action.gate.simulate import Agent, Sampler, SimulatedCase, SimulatedRun, Suite, simulate
+
+RULES = Rules()
+MANY = settings(max_examples=60, deadline=None)
+
+
+def passed(n, times):
+    return tuple((score, count) for score, count in ((0.0, times - n), (1.0, n)) if count)
+
+
+def pair(case, history, *attempts, **fields):
+    return PairEvidence(case, "quality", history, tuple(map(float, attempts)), **fields)
+
+
+def noisy(*others):
+    """Nineteen cases of which one failed now and then, and these."""
+    rest = [pair(n, passed(10, 10), 1) for n in range(1, 19)]
+    return (*others, *rest, pair(19, passed(8, 10), 1))
+
+
+def status(state, rules=RULES):
+    (one,) = assess(state, rules).criteria
+    return {test.pair.case: test.status for test in one.tests}
+
+
+def test_what_got_worse_in_the_first_pass_is_run_again_and_nothing_else():
+    step = next_step(GateState(noisy(pair(0, passed(10, 10), 0))), RULES)
+    assert step == RerunSuspects(((0, 5),), step.why)
+
+
+def test_nothing_worse_needs_nothing():
+    assert isinstance(next_step(GateState(noisy(pair(0, passed(10, 10), 1))), RULES), Enough)
+
+
+def test_the_choice_is_no_evidence():
+    chosen = GateState(noisy(pair(0, passed(10, 10), 0, first=1)))
+    assert status(chosen) == {0: Status.OPEN}
+    assert not assess(chosen, RULES).blocked
+
+
+def test_a_suspect_that_fails_again_goes_to_the_control_and_then_blocks():
+    again = pair(0, passed(10, 10), 0, *[0] * 5)
+    step = next_step(GateState(noisy(again), control=True), RULES)
+    assert isinstance(step, RunControl)
+    assert step.attempts == ((0, 10),)
+    controlled = pair(0, passed(10, 10), 0, *[0] * 5, control=(1.0,) * 10)
+    state = GateState(noisy(controlled), control=True)
+    assert status(state) == {0: Status.CONFIRMED}
+    assert next_step(state, RULES) == Enough("a regression is confirmed")
+
+
+def test_without_a_control_the_verdict_stands_on_history():
+    assert status(GateState(noisy(pair(0, passed(10, 10), 0, *[0] * 5)))) == {0: Status.CONFIRMED}
+
+
+def test_as_bad_on_the_base_commit_is_not_held_against_the_change():
+    drifted = pair(0, passed(10, 10), 0, *[0] * 20, control=(0.0,) * 10)
+    state = GateState(noisy(drifted), control=True)
+    assert status(state) == {0: Status.ON_MAIN}
+    assert not assess(state, RULES).blocked
+
+
+def test_a_suspect_that_passes_again_is_cleared():
+    state = GateState(noisy(pair(0, passed(9, 10), 0, 1, 1, 1, 1, 1)))
+    assert status(state) == {0: Status.CLEARED}
+    assert not isinstance(next_step(state, RULES), RerunSuspects | RunControl)
+
+
+def test_a_case_that_is_run_again_is_run_once_for_all_its_criteria():
+    two = [PairEvidence(0, name, passed(9, 10), (0.0,)) for name in ("words", "tools")]
+    rest = [PairEvidence(n, name, passed(9, 10), (1.0,)) for n in range(1, 9) for name in ("words", "tools")]
+    step = next_step(GateState((*two, *rest)), RULES)
+    assert isinstance(step, RerunSuspects)
+    assert step.attempts == ((0, 5),)
+
+
+def test_a_limit_of_extra_runs_ends_the_loop_aloud():
+    step = next_step(GateState(noisy(pair(0, passed(10, 10), 0)), extra=3), Rules(limits=Limits(7)))
+    assert isinstance(step, Enough)
+    assert step.limited
+
+
+def test_the_whole_suite_is_passed_again_only_for_the_cases_that_need_it():
+    cases = [pair(n, passed(9, 10), *([0, 1, 1, 1, 1, 1] if n < 3 else [1])) for n in range(20)]
+    step = next_step(GateState(tuple(cases)), RULES)
+    assert isinstance(step, RerunSuite)
+    assert dict(step.attempts) == dict.fromkeys(range(3, 20), 1)
+
+
+def test_advisory_pairs_are_not_tested():
+    state = GateState(noisy(pair(0, passed(10, 10), 0, blocking=False)))
+    assert isinstance(next_step(state, RULES), Enough)
+
+
+def test_lower_is_better_is_held_by_its_mean():
+    rows = [PairEvidence(n, "tokens", ((100.0, 5), (110.0, 5)), (150.0,), goal="minimize") for n in range(12)]
+    rules = Rules(criteria={"tokens": CriterionRule(None, 0.1)})
+    assert assess(GateState(tuple(rows)), rules).blocked
+    assert not assess(GateState(tuple(rows)), Rules(criteria={"tokens": CriterionRule(None, 0.6)})).blocked
+    fewer = [PairEvidence(n, "tokens", ((100.0, 5), (110.0, 5)), (50.0,), goal="minimize") for n in range(12)]
+    assert not assess(GateState(tuple(fewer)), rules).blocked
+
+
+# --- a suite that never differs -------------------------------------------------------------------
+
+
+def stable(*others):
+    return (*others, *[pair(n, passed(5, 5), 1) for n in range(1, 10)])
+
+
+def test_a_deterministic_break_takes_three_runs_and_three_of_the_control():
+    suite = Suite((SimulatedCase(Agent(1.0), Agent(0.0)), *[SimulatedCase(Agent(1.0), Agent(1.0))] * 9), history=5)
+    for outcome in simulate(suite, RULES, 20, 1):
+        assert outcome.blocked
+        assert outcome.runs == (10 + 3 + 3) / 10
+
+
+def test_an_unchanged_deterministic_agent_takes_no_extra_run():
+    suite = Suite((SimulatedCase(Agent(1.0), Agent(1.0)),) * 10, history=5)
+    assert all(not outcome.blocked and outcome.runs == 1 for outcome in simulate(suite, RULES, 20, 1))
+
+
+def test_three_that_agree_block_with_a_history_too_short_for_a_test():
+    broken = stable(pair(0, passed(1, 1), 0, 0, 0, 0))
+    assert status(GateState(broken)) == {0: Status.CONFIRMED}
+    mixed = stable(pair(0, passed(1, 1), 0, 0, 1, 0))
+    assert status(GateState(mixed)) == {0: Status.OPEN}
+
+
+def test_a_control_that_breaks_too_says_main_is_broken():
+    broken = stable(pair(0, passed(5, 5), 0, 0, 0, 0, control=(0.0,) * 3))
+    assert status(GateState(broken, control=True)) == {0: Status.ON_MAIN}
+
+
+# --- what holds for every state -------------------------------------------------------------------
+
+HISTORY = st.integers(1, 12).flatmap(lambda n: st.integers(0, n).map(lambda k: passed(k, n)))
+BINARY = st.sampled_from([0.0, 1.0])
+ATTEMPTS = st.lists(BINARY, min_size=1, max_size=22)
+PAIRS = st.lists(st.tuples(HISTORY, ATTEMPTS, st.lists(BINARY, max_size=6)), min_size=1, max_size=6)
+
+
+def made(rows):
+    return tuple(
+        PairEvidence(n, "quality", before, tuple(scores), control=tuple(control))
+        for n, (before, scores, control) in enumerate(rows)
+    )
+
+
+@MANY
+@given(PAIRS, st.booleans(), st.randoms(use_true_random=False))
+def test_the_order_of_pairs_and_of_fresh_runs_within_a_look_does_not_matter(rows, control, shuffler):
+    pairs = made(rows)
+    mixed = [
+        PairEvidence(
+            one.case,
+            one.criterion,
+            one.history,
+            (one.attempts[0], *shuffler.sample(one.attempts[1:6], len(one.attempts[1:6])), *one.attempts[6:]),
+            control=tuple(shuffler.sample(one.control, len(one.control))),
+        )
+        for one in shuffler.sample(pairs, len(pairs))
+    ]
+    rules = Rules(criteria={"quality": CriterionRule(None)})  # the suite's passes are in the order they were made
+    before, after = GateState(pairs, control=control), GateState(tuple(mixed), control=control)
+    assert status_of_all(before, rules) == status_of_all(after, rules)
+    assert next_step(before, rules) == next_step(after, rules)
+
+
+def status_of_all(state, rules):
+    return [[(test.pair.case, test.status, test.p) for test in one.tests] for one in assess(state, rules).criteria]
+
+
+@MANY
+@given(PAIRS, st.data())
+def test_a_failure_more_never_unblocks(rows, data):
+    pairs = made([(before, scores, []) for before, scores, _ in rows])
+    n = data.draw(st.integers(0, len(pairs) - 1))
+    one = pairs[n]
+    at = data.draw(st.integers(0, len(one.attempts) - 1))
+    worse = PairEvidence(one.case, one.criterion, one.history, (*one.attempts[:at], 0.0, *one.attempts[at + 1 :]))
+    spoilt = (*pairs[:n], worse, *pairs[n + 1 :])
+    if at > 0:  # the first pass only chooses: what it chooses more is one more to correct for
+        assert assess(GateState(spoilt), RULES).blocked >= assess(GateState(pairs), RULES).blocked
+
+
+# --- calibration ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sd", [None, 0.1])
+def test_a_suspects_p_is_conservative_though_it_was_chosen(sd):
+    """Nothing changed: among the suspects, p at or below a level must be at most that share."""
+    cases = tuple(SimulatedCase(Agent(mean, sd), Agent(mean, sd)) for mean in (0.95, 0.9, 0.8, 0.8, 0.7, 0.6))
+    sampler = Sampler(Suite(cases, history=4), seed=3)
+    found = []
+    for _ in range(500):
+        drawn = sampler.draw(16)
+        run = SimulatedRun(sampler, drawn, RULES)
+        (one,) = assess(run.state, RULES).criteria
+        again = tuple(
+            PairEvidence(p.case, p.criterion, p.history, tuple(drawn.head[p.case, 0, :6].tolist())) for p in one.pairs
+        )
+        (tested,) = assess(GateState(again), RULES).criteria
+        found += [tested.raw(suspect, control=False) for suspect in tested.suspects]
+    assert len(found) > 300
+    for level in (0.02, 0.1, 0.3):
+        share = sum(p <= level for p in found) / len(found)
+        assert share <= level + 3 * (level * (1 - level) / len(found)) ** 0.5
+
+
+def test_a_harmless_change_is_hardly_ever_blocked_and_a_break_nearly_always_found():
+    rates = [0.95] * 10 + [0.8] * 10
+    chance = random.Random(5)  # noqa: S311 - a simulation
+    same = tuple(SimulatedCase(Agent(rate), Agent(rate)) for rate in rates)
+    broken = (SimulatedCase(Agent(0.95), Agent(0.0)), *same[1:])
+    harmless = list(simulate(Suite(same, history=10), RULES, 150, chance.randrange(999)))
+    found = list(simulate(Suite(broken, history=10), RULES, 60, chance.randrange(999)))
+    assert sum(outcome.blocked for outcome in harmless) <= 2
+    assert sum(outcome.runs for outcome in harmless) / 150 < 2.5
+    assert sum(outcome.blocked for outcome in found) >= 58
