@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import subprocess
 from collections.abc import Mapping
@@ -49,6 +50,7 @@ class Origin:
         self.path = root / "origin.git"
         self.seed = root / "seed"
         self.clock = 1_760_000_000
+        self._numbers = itertools.count()
         run_git(root, "init", "--quiet", "--bare", "--initial-branch=main", str(self.path))
         run_git(root, "init", "--quiet", "--initial-branch=main", str(self.seed))
         run_git(self.seed, "remote", "add", "origin", self.url)
@@ -79,7 +81,7 @@ class Origin:
 
     def clone(self, name: str, *options: str, ref: str | None = None) -> Path:
         """A checkout; of one ref as actions/checkout makes it when ``ref`` is given."""
-        path = self.root / name
+        path = self.root / f"{name}-{next(self._numbers)}"
         if ref is None:
             run_git(self.root, "clone", "--quiet", *options, self.url, str(path))
             return path

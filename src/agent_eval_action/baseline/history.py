@@ -137,7 +137,12 @@ def _newest_suite(records: Sequence[Record]) -> Suite:
             digests = {name: one.digest for name, one in case.criteria.items()}
             digest, user, known = cases.get(case.key, (case.digest, case.simulator, {}))
             cases[case.key] = (digest, user, {**digests, **known})
-    return Suite(cases, criteria)
+    there: set[CaseKey] = set()
+    for record in records:
+        there |= {case.key for case in record.cases} | {one.pair[0] for one in record.withheld}
+        if record.whole:  # what an older run alone has was removed from main since
+            break
+    return Suite({key: value for key, value in cases.items() if key in there}, criteria)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +179,7 @@ class _Pooling:
         for run in self.runs:
             found |= {(case.key, name) for case in run.record.cases for name in case.criteria}
             found |= known & {one.pair for one in run.record.withheld}
-            if run.record.whole:  # what an older run alone has was removed from main since
+            if run.record.whole:
                 break
         return found
 

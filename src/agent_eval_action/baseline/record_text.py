@@ -24,7 +24,8 @@ def text(record: Record) -> bytes:
     head = {"schema_version": record.schema_version, **head}
     lines = [_json(case.model_dump(mode="json", exclude_defaults=True)) for case in record.cases]
     body = ",\n".join(lines)
-    return f'{_json(head)[:-1]},"cases":[\n{body}\n]}}\n'.encode()
+    # half a surrogate pair, which an agent may well say, is no UTF-8 and no JSON that pydantic reads
+    return f'{_json(head)[:-1]},"cases":[\n{body}\n]}}\n'.encode("utf-8", "replace")
 
 
 def parse(data: bytes) -> Record | str:
@@ -77,4 +78,4 @@ def _stamp(moment: dt.datetime) -> str:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,113 @@
+"""Which runs become records, and what of them is withheld."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from agent_eval_action.baseline.event import event_of
+from agent_eval_action.baseline.lookup import Event
+from agent_eval_action.baseline.writing import regressed, why_not_written
+from agent_eval_action.model.decision import ChangeKind, Decision, Outcome, PairChange
+from agent_eval_action.model.result import CaseKey, RunStatus
+from support.results import run, simple
+
+HEAD, OTHER = "a" * 40, "b" * 40
+PUSH = Event("push", "refs/heads/main", "main", sha=HEAD)
+
+
+def result(outcome=Outcome.PASS, status=RunStatus.COMPLETE):
+    made = run(simple("a", 1.0))
+    decision = Decision(outcome=outcome, reason="") if outcome else None
+    return made.model_copy(update={"decision": decision, "status": status})
+
+
+@pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.FAIL, Outcome.COLLECTING])
+def test_a_run_of_main_is_recorded_whatever_it_found(outcome):
+    assert why_not_written(PUSH, result(outcome), HEAD) is None
+
+
+@pytest.mark.parametrize("name", ["schedule", "workflow_dispatch"])
+def test_so_are_runs_of_main_that_nobody_pushed(name):
+    assert why_not_written(dataclasses.replace(PUSH, name=name), result(), HEAD) is None
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        (Event(), "in CI"),
+        (dataclasses.replace(PUSH, name="pull_request"), "not merged"),
+        (dataclasses.replace(PUSH, name="pull_request_target"), "not merged"),
+        (dataclasses.replace(PUSH, name="merge_group"), "not merged"),
+        (dataclasses.replace(PUSH, fork=True), "not merged"),
+        (dataclasses.replace(PUSH, name="issue_comment"), "issue_comment"),
+        (dataclasses.replace(PUSH, name="workflow_run"), "workflow_run"),
+        (dataclasses.replace(PUSH, ref="refs/heads/feature"), "refs/heads/feature"),
+        (dataclasses.replace(PUSH, ref="refs/tags/main"), "refs/tags/main"),
+        (dataclasses.replace(PUSH, default_branch=""), "no default branch"),
+        (dataclasses.replace(PUSH, sha=OTHER), "not the one this run is of"),
+    ],
+)
+def test_other_runs_are_not(event, why):
+    assert why in why_not_written(event, result(), HEAD)
+
+
+def test_an_inconclusive_unfinished_or_undecided_run_is_not():
+    assert "inconclusive" in why_not_written(PUSH, result(Outcome.INCONCLUSIVE), HEAD)
+    assert "inconclusive" in why_not_written(PUSH, result(None), HEAD)
+    assert "not complete" in why_not_written(PUSH, result(status=RunStatus.TIMED_OUT), HEAD)
+    assert why_not_written(PUSH, result(), None)
+
+
+def test_only_pairs_found_worse_are_withheld():
+    def pair(case, kind, blocking):
+        return PairChange(agent="bot", eval_set="set", case=case, criterion="q", kind=kind, blocking=blocking)
+
+    pairs = (
+        pair("worse", ChangeKind.WORSE, True),
+        pair("newly", ChangeKind.NEWLY_FAILING, True),
+        pair("noise", ChangeKind.WORSE, False),
+        pair("always", ChangeKind.STILL_FAILING, True),
+        pair("new", ChangeKind.FAILING, True),
+    )
+    decision = Decision(outcome=Outcome.FAIL, reason="", pairs=pairs)
+    assert regressed(decision) == ((CaseKey("bot", "set", "worse"), "q"), (CaseKey("bot", "set", "newly"), "q"))
+
+
+def github(tmp_path, name, payload, **more):
+    path = tmp_path / "event.json"
+    path.write_text(payload if isinstance(payload, str) else json.dumps(payload))
+    return {"GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": name, "GITHUB_EVENT_PATH": str(path), **more}
+
+
+def pull(head_repo):
+    return {
+        "repository": {"default_branch": "trunk"},
+        "pull_request": {"base": {"sha": HEAD, "repo": {"id": 1}}, "head": {"sha": OTHER, "repo": head_repo}},
+    }
+
+
+@pytest.mark.parametrize(("head_repo", "fork"), [({"id": 1}, False), ({"id": 2}, True), (None, True)])
+def test_a_pull_request(tmp_path, head_repo, fork):
+    event = event_of(github(tmp_path, "pull_request", pull(head_repo), GITHUB_BASE_REF="trunk"))
+    assert event == Event("pull_request", "", "trunk", "trunk", HEAD, OTHER, fork=fork)
+
+
+def test_a_merge_queue(tmp_path):
+    group = {"base_sha": HEAD, "head_sha": OTHER, "base_ref": "refs/heads/main"}
+    event = event_of(github(tmp_path, "merge_group", {"merge_group": group}))
+    assert (event.base_sha, event.head_sha, event.base_ref, event.is_change) == (HEAD, OTHER, "main", True)
+
+
+@pytest.mark.parametrize(
+    "payload", ["", "[", "[]", '"x"', '{"pull_request": 7}', '{"repository": {"default_branch": 1}}']
+)
+def test_an_event_that_makes_no_sense_says_nothing(tmp_path, payload):
+    event = event_of(github(tmp_path, "push", payload, GITHUB_SHA="--upload-pack=x"))
+    assert (event.default_branch, event.base_sha, event.sha) == ("", None, None)
+
+
+def test_outside_of_actions_there_is_no_event(tmp_path):
+    assert event_of({**github(tmp_path, "push", {}), "GITHUB_ACTIONS": ""}) == Event()
