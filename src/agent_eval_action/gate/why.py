@@ -37,14 +37,12 @@ def _drop(pair: PairEvidence) -> float:
 
 def _fell(pair: PairEvidence) -> str:
     name = pair.case.case if isinstance(pair.case, CaseKey) else str(pair.case)
-    limit = pair.threshold
-    moved = "rose" if pair.goal == "minimize" else "fell"
-    if limit is None:
-        before, now = f"{weighted_mean(pair.history):.2f}", f"{exact_mean(pair.attempts):.2f}"
-    else:
+    before, now = f"{weighted_mean(pair.history):.2f}", f"{exact_mean(pair.attempts):.2f}"
+    if (limit := pair.threshold) is not None:
+        runs = sum(times for _, times in pair.history)
         past = sum(times for score, times in pair.history if meets(score, limit, pair.goal))
         met = sum(meets(score, limit, pair.goal) for score in pair.attempts)
-        before, now = f"{past}/{sum(times for _, times in pair.history)}", f"{met}/{len(pair.attempts)}"
-        if before == now:  # a lower score on the same side of the threshold
-            before, now = f"{weighted_mean(pair.history):.2f}", f"{exact_mean(pair.attempts):.2f}"
+        if past * len(pair.attempts) != met * runs:  # else the scores moved on one side of the threshold
+            before, now = f"{past}/{runs}", f"{met}/{len(pair.attempts)}"
+    moved = "rose" if pair.goal == "minimize" else "fell"
     return f"{pair.criterion} of {name} {moved} from {before} to {now}"

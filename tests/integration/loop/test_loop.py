@@ -13,7 +13,7 @@ import pytest
 SUITE = 13
 ONE = "players_own_die"  # rolls a d12, as one other case does
 MINE = '    if sides == 12 and tool_context.state.get("own_die"):\n'
-BREAK = MINE + '        return {"error": "no such die"}\n'
+BREAK = MINE + '        print("broken by the change")\n        return {"error": "no such die"}\n'
 MARKER = 'pathlib.Path(os.environ["DICE_MARKER"])'
 SETTLED = 60
 
@@ -53,6 +53,9 @@ def test_one_broken_case_blocks_after_three_more_runs_of_it_and_its_control(brok
     assert set(scores) == {1.0}, "the base's agent is not broken"
     assert ended.results["base"]["commit"] == broken.git("rev-parse", "main")
     assert f"of {ONE} fell from 1.00 to 0." in ended.said or f"of {ONE} fell from 5/5 to 0/1" in ended.said
+    assert "broken by the change" in (broken.out / "logs" / "dice_agent.log").read_text()
+    base_log = broken.out / "logs" / "dice_agent.base.log"
+    assert not base_log.exists() or "broken by the change" not in base_log.read_text()
     assert broken.trees() == []
     assert broken.git("worktree", "list").count("\n") == 0
 

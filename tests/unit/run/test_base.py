@@ -16,6 +16,7 @@ from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.settings import Settings, resolve
 from agent_eval_action.git import Repository
 from agent_eval_action.git.tree import base_commit, export_tree
+from agent_eval_action.interpreter.build import Lock, digest
 from agent_eval_action.interpreter.shared import Place, not_shared
 from agent_eval_action.model.result import AgentConditions, AttemptError
 from agent_eval_action.run.arms import Arm, NoBase
@@ -298,3 +299,13 @@ def test_an_environment_with_this_trees_own_code_in_it_is_not_shared(tmp_path: P
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shop\nVersion: 1.0\n")
     (info / "direct_url.json").write_text('{"url": "file://' + str(ours.workspace) + '", "dir_info": {}}')
     assert not_shared(venv / "bin" / "python", ours, theirs, os.environ) == "shop of this tree is installed in it"
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [("a==1\n", True), ("a==1 \\\n    --hash=sha256:00\n", True), ("-e .\n", False), ("./wheels/a.whl\n", False)],
+)
+def test_requirements_of_an_index_are_built_once_for_both_trees(tmp_path: Path, text: str, same: bool) -> None:
+    ours, theirs = places(tmp_path, text, text)
+    digests = {digest(Lock(one.workspace / "requirements.txt"), {}) for one in (ours, theirs)}
+    assert (len(digests) == 1) is same

@@ -190,7 +190,7 @@ async def test_no_base_is_said_and_the_control_not_asked_for_again(tmp_path: Pat
 async def test_a_base_agent_that_cannot_be_run_is_said_and_is_no_evidence(
     tmp_path: Path, kit: Any, breaks: str
 ) -> None:
-    class Broken(kit.Script):  # type: ignore[misc]
+    class Broken(kit.Script):  # type: ignore[misc] # a class of a fixture
         async def start(self) -> AgentConditions | AttemptError:
             return BROKEN if breaks == "start" else await super().start()
 

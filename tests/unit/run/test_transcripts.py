@@ -83,6 +83,19 @@ async def test_a_recording_answers_as_it_did_and_says_what_it_lacks(tmp_path: Pa
     assert "differs from the case's" in changed.message
 
 
+async def test_a_recording_answers_as_this_changes_agent_did_and_not_as_the_bases(tmp_path: Path) -> None:
+    with TranscriptWriter(tmp_path) as writer:
+        writer.append(attempt(Part(text="ours")))
+        writer.append(attempt(Part(text="the base's"), arm="base", purpose="control"))
+    driver = RecordedAgent("bot", tmp_path)
+    await driver.start()
+    session = await driver.open(SessionRequest("app", "user", key=AttemptKey("bot", "set", "a", 0)))
+    assert not isinstance(session, AttemptError)
+    turn = await session.turn(HELLO)
+    assert isinstance(turn, TurnDone)
+    assert turn.invocation.response_text == "ours"
+
+
 async def test_a_recording_that_is_not_there_is_an_error_of_the_agent(tmp_path: Path) -> None:
     started = await RecordedAgent("bot", tmp_path / "nowhere").start()
     assert isinstance(started, AttemptError)

@@ -1,0 +1,86 @@
+"""What a person reads while a run is at it: what is run again, why, and how much of it is done."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_eval_action.cli.progress import PlainDisplay
+from agent_eval_action.gate.evidence import Enough, GateState, PairEvidence, RerunSuite, RerunSuspects, RunControl
+from agent_eval_action.gate.why import told
+from agent_eval_action.model.result import Attempt, CaseKey, CriterionScore, Purpose, ScoreStatus, Totals
+from agent_eval_action.reports import format as fmt
+from agent_eval_action.run.events import AttemptFinished, MorePlanned, PhaseStarted, RunPlanned
+
+
+def key(name: str) -> CaseKey:
+    return CaseKey("bot", "set", name)
+
+
+BOOK = PairEvidence(key("book_flight"), "tool_trajectory_avg_score", ((1.0, 14),), (0.0,), threshold=1.0)
+SLOW = PairEvidence(key("slow"), "token_usage_v1", ((100.0, 5),), (140.0,), goal="minimize")
+NEAR = PairEvidence(key("near"), "response_match_score", ((0.95, 5),), (0.85,), threshold=0.8)
+
+
+def test_a_suspect_is_named_with_what_it_did_on_main_and_here() -> None:
+    step = RerunSuspects(((key("book_flight"), 4), (key("b"), 4), (key("c"), 4)), "3 cases did worse")
+    said = told(step, GateState((NEAR, BOOK)))
+    assert said == (
+        "3 suspects, 4 more runs each: tool_trajectory_avg_score of book_flight fell from 14/14 to 0/1, and 2 others"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pair", "words"),
+    [
+        (NEAR, "1 case, 1 more run each: response_match_score of near fell from 0.95 to 0.85"),
+        (SLOW, "1 case, 1 more run each: token_usage_v1 of slow rose from 100.00 to 140.00"),
+    ],
+)
+def test_scores_are_said_where_counts_would_not_tell(pair: PairEvidence, words: str) -> None:
+    assert told(RunControl(((pair.case, 1),), "on main?"), GateState((pair,))) == words
+
+
+def test_the_suite_again_says_the_gates_own_reason() -> None:
+    step = RerunSuite(((key("a"), 1), (key("b"), 2)), "the drop of x is in doubt")
+    assert told(step, GateState((BOOK,))) == "2 cases, 1 to 2 more runs each: the drop of x is in doubt"
+    assert told(Enough("nothing is in doubt"), GateState(())) == "nothing is in doubt"
+
+
+def finished(purpose: Purpose) -> AttemptFinished:
+    score = CriterionScore(criterion="x", status=ScoreStatus.SCORED, score=0.0, passed=False, reason="wrong")
+    return AttemptFinished(
+        Attempt(agent="bot", eval_set="set", case="a", repeat=0, purpose=purpose, case_digest="d", scores=(score,))
+    )
+
+
+def test_a_log_says_each_phase_and_does_not_repeat_what_is_below() -> None:
+    lines: list[str] = []
+    display = PlainDisplay(lines.append)
+    display(PhaseStarted("run", "1 cases, 1 attempts"))
+    display(RunPlanned(attempts=1, cases=1))
+    display(finished("first"))
+    display(PhaseStarted("re-running", "1 suspect"))
+    display(MorePlanned(2, "rerun", "1 suspect"))
+    display(finished("rerun"))
+    display(finished("rerun"))
+    kept = [line.rpartition(", ")[0] if "attempts," in line else line for line in lines]
+    assert kept == [
+        "run: 1 cases, 1 attempts",
+        "  below  set › a › x = 0.00: wrong",
+        "  1/1 attempts, 0 running, 1 below threshold",
+        "re-running: 1 suspect",
+        "  re-running: 3/3 attempts, 0 running, 1 below threshold",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("totals", "words"),
+    [
+        (Totals(attempts=50), "50 attempts"),
+        (Totals(attempts=62, extra=12, control=6), "62 attempts: 50 + 12 re-runs, 6 control"),
+        (Totals(attempts=51, extra=1), "51 attempts: 50 + 1 re-run"),
+        (Totals(attempts=50, control=250), "50 attempts, 250 control"),
+    ],
+)
+def test_attempts_are_counted_by_what_they_were_made_for(totals: Totals, words: str) -> None:
+    assert fmt.attempts(totals) == words
