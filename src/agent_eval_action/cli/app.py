@@ -27,6 +27,7 @@ GATE_OPTIONS = (
     "config",
     "out",
     "fail_on",
+    "on_weakened",
     "threshold_on",
     "confidence",
     "min_effect",
@@ -83,13 +84,13 @@ def validate(
 @with_options(only=GATE_OPTIONS)
 def compare(
     flags: dict[str, Any],
-    baseline: Annotated[Path, typer.Argument(metavar="BASELINE", help="A baseline file, or results of another run.")],
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="results.json, or the folder it is in.")],
+    base: Annotated[Path, typer.Argument(metavar="BASE", help="A baseline, results, or google-adk's result files.")],
+    head: Annotated[Path, typer.Argument(metavar="HEAD", help="The same of the change: a file, folder or pattern.")],
 ) -> None:
     """Compare and decide without running anything."""
     from agent_eval_action.cli.compare import compare_command
 
-    raise typer.Exit(compare_command(baseline, results, flags))
+    raise typer.Exit(compare_command(base, head, flags))
 
 
 @app.command()

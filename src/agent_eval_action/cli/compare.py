@@ -3,38 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from agent_eval_action import api
-from agent_eval_action.baseline.file import FileStore
-from agent_eval_action.baseline.records import Baseline, from_result
 from agent_eval_action.cli import files, summary
 from agent_eval_action.cli.session import console, exit_code, settings_for
-from agent_eval_action.errors import ExitCode, ResultsError
-from agent_eval_action.reports import results_json
+from agent_eval_action.cli.side import Side, read_side
+from agent_eval_action.errors import ExitCode
+from agent_eval_action.gate.weakening import weakenings, with_weakenings
+from agent_eval_action.model.result import RunResult
+from agent_eval_action.run.yardstick import Yardstick, sets_of_result
 
 
-def compare_command(baseline: Path, results: Path, flags: Mapping[str, Any]) -> ExitCode:
-    """Decide ``results`` against ``baseline``; reports are written when ``--out`` is given."""
+def compare_command(base: Path, head: Path, flags: Mapping[str, Any]) -> ExitCode:
+    """Decide ``head`` against ``base`` without running anything; reports are written when ``--out`` is given."""
     settings = settings_for(flags).settings
-    result = results_json.read(in_folder(results))
-    decided = api.judged(result, _baseline(baseline), settings, baseline)
+    one, other = read_side(base), read_side(head)
+    one, other = one.named_like(other), other.named_like(one)
+    decided = api.judged(other.result, one.as_baseline(), settings, base)
+    decided = _with_changes(decided, one, other, settings.policy.on_weakened)
     written = files.write(decided, settings) if flags.get("out") else []
     summary.show(console(), decided, written)
     return exit_code(decided, settings.fail_on)
 
 
-def _baseline(path: Path) -> Baseline:
-    """A stored baseline, or the results of another run."""
-    if path.is_dir() or path.name == files.RESULTS:
-        return from_result(results_json.read(in_folder(path)))
-    found = FileStore(path).read()
-    if found is None:
-        raise ResultsError(f"there is no baseline at {path}", hint="make one: agent-eval baseline update")
-    return found
-
-
 def in_folder(path: Path) -> Path:
     """results.json itself, or the one in a folder."""
     return path / files.RESULTS if path.is_dir() else path
+
+
+def _with_changes(decided: RunResult, one: Side, other: Side, on_weakened: str) -> RunResult:
+    """What was measured on one side and is not on the other is said, as it is of a change under test."""
+    if decided.decision is None:
+        return decided
+    before, after = _measured(one), _measured(other)
+    if decided.conditions.selection:  # narrowed on purpose
+        run = {case.key for item in after.sets for case in item.cases}
+        kept = [replace(item, cases=tuple(c for c in item.cases if c.key in run)) for item in before.sets]
+        before = Yardstick(tuple(kept))
+    decision = with_weakenings(decided.decision, weakenings(before, after), on_weakened)
+    notes = tuple(dict.fromkeys((*one.notes, *other.notes, *decision.notes)))
+    return decided.model_copy(update={"decision": decision.model_copy(update={"notes": notes})})
+
+
+def _measured(side: Side) -> Yardstick:
+    """What a side was measured by; of google-adk's not what it counts unasked (its INFORMATIONAL metrics)."""
+    sets = sets_of_result(side.result)
+    if side.foreign:
+        asked = [tuple(info for info in one.criteria if info.threshold is not None) for one in sets]
+        sets = tuple(replace(one, criteria=infos) for one, infos in zip(sets, asked, strict=True))
+    return Yardstick(sets)

@@ -1,0 +1,83 @@
+"""A stored baseline as the run it could be of: one attempt for every score it counts, without a transcript."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+
+from agent_eval_action.model.baseline import Baseline, CaseRecord, CriterionRecord
+from agent_eval_action.model.brief import TurnBrief
+from agent_eval_action.model.measured import meets
+from agent_eval_action.model.result import (
+    AttemptSummary,
+    CaseResult,
+    Conditions,
+    CriterionInfo,
+    CriterionScore,
+    Goal,
+    RunResult,
+    ScoreStatus,
+    SetResult,
+    Totals,
+)
+
+
+def result_of(baseline: Baseline, goals: Mapping[str, Goal]) -> RunResult:
+    """The run. ``goals``: of criteria whose lower scores are better; a baseline does not keep them."""
+    records = sorted(baseline.records, key=lambda record: record.key)
+    sets = tuple(
+        _set(agent, name, list(cases), goals)
+        for (agent, name), cases in groupby(records, key=lambda record: (record.agent, record.eval_set))
+    )
+    cases = [case for one in sets for case in one.cases]
+    return RunResult(
+        started_at=baseline.created_at,
+        conditions=Conditions(tool_version=baseline.tool_version, commit=baseline.commit, repeats=baseline.repeats),
+        sets=sets,
+        totals=Totals(cases=len(cases), attempts=sum(len(case.attempts) for case in cases)),
+    )
+
+
+def _set(agent: str, name: str, records: list[CaseRecord], goals: Mapping[str, Goal]) -> SetResult:
+    infos: dict[str, CriterionInfo] = {}
+    for record in records:
+        for criterion, one in record.criteria.items():
+            goal = goals.get(criterion, "maximize")
+            info = CriterionInfo(
+                name=criterion, goal=goal, threshold=one.threshold, digest=one.digest, source="the baseline"
+            )
+            infos.setdefault(criterion, info)
+    cases = tuple(_case(record, infos) for record in records)
+    return SetResult(agent=agent, eval_set=name, path=name, criteria=tuple(infos.values()), cases=cases)
+
+
+def _case(record: CaseRecord, infos: Mapping[str, CriterionInfo]) -> CaseResult:
+    scores = {name: list(_scores(one)) for name, one in record.criteria.items()}
+    turns = tuple(TurnBrief(calls=calls) for calls in record.trajectory.turns) if record.trajectory else ()
+    count = max(map(len, scores.values()), default=0)
+    return CaseResult(
+        case=record.case,
+        digest=record.digest,
+        attempts=tuple(
+            AttemptSummary(
+                repeat=number,
+                turns=turns,
+                scores=tuple(_score(infos[name], found, number) for name, found in scores.items()),
+            )
+            for number in range(count)
+        ),
+    )
+
+
+def _scores(record: CriterionRecord) -> Iterator[float]:
+    for score, count in record.scores:
+        yield from [score] * count
+
+
+def _score(info: CriterionInfo, found: list[float], number: int) -> CriterionScore:
+    if number >= len(found):
+        return CriterionScore(
+            criterion=info.name, status=ScoreStatus.NOT_APPLICABLE, reason="the baseline has fewer scores of it"
+        )
+    passed = None if info.threshold is None else meets(found[number], info.threshold, info.goal)
+    return CriterionScore(criterion=info.name, status=ScoreStatus.SCORED, score=found[number], passed=passed)

@@ -1,0 +1,169 @@
+"""google-adk's own results, ``*.evalset_result.json``: what ``adk eval`` leaves in ``.adk/eval_history``.
+
+google-adk 2.13 writes an object; 1.10 wrote the same object as one JSON string (``local_eval_set_results_manager.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ConfigDict, ValidationError
+
+from agent_eval_action.errors import ResultsError
+from agent_eval_action.model.base import AdkModel
+from agent_eval_action.model.evalset import Content, IntermediateData, Invocation
+from agent_eval_action.source import Source, shorten
+
+SUFFIX: Final = ".evalset_result.json"
+
+PASSED: Final = 1
+FAILED: Final = 2
+NOT_EVALUATED: Final = 3
+INFORMATIONAL: Final = 4  # 2.13: a score without a threshold
+STATUS: Final = {PASSED: "PASSED", FAILED: "FAILED", NOT_EVALUATED: "NOT_EVALUATED", INFORMATIONAL: "INFORMATIONAL"}
+
+_HINT: Final = "adk eval writes it to .adk/eval_history of the agent's folder"
+
+
+class _Lenient(AdkModel):
+    """What another tool wrote and may add to."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class AdkMetric(_Lenient):
+    """One metric of a case or of a turn. ``criterion`` are its options (2.13), ``judge_model_options`` were (1.10)."""
+
+    metric_name: str
+    threshold: float | None = None
+    criterion: dict[str, Any] | None = None
+    judge_model_options: dict[str, Any] | None = None
+    score: float | None = None
+    eval_status: int = NOT_EVALUATED
+
+    @property
+    def scored(self) -> bool:
+        """Whether there is a score that somebody gave: NOT_EVALUATED never is one, whatever number stands there."""
+        return (
+            self.eval_status in {PASSED, FAILED, INFORMATIONAL} and self.score is not None and math.isfinite(self.score)
+        )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Everything of the metric that is configured."""
+        options = dict(self.criterion or {})
+        if self.judge_model_options is not None:
+            options.setdefault("judge_model_options", self.judge_model_options)
+        if self.threshold is not None:
+            options.setdefault("threshold", self.threshold)
+        return {name: value for name, value in options.items() if value is not None}
+
+
+class AdkTurn(_Lenient):
+    """One turn: what the agent did, what was expected, its metrics. Invocations are read one by one."""
+
+    actual_invocation: dict[str, Any]
+    expected_invocation: dict[str, Any] | None = None
+    eval_metric_results: tuple[AdkMetric, ...] = ()
+
+    @property
+    def actual(self) -> Invocation:
+        """What the agent did."""
+        return _invocation(self.actual_invocation)
+
+    @property
+    def expected(self) -> Invocation | None:
+        """What it should have done."""
+        return _invocation(self.expected_invocation) if self.expected_invocation is not None else None
+
+
+class _Session(_Lenient):
+    app_name: str = ""
+
+
+class AdkCase(_Lenient):
+    """One case as it was run once."""
+
+    eval_id: str
+    final_eval_status: int = NOT_EVALUATED
+    overall_eval_metric_results: tuple[AdkMetric, ...] = ()
+    eval_metric_result_per_invocation: tuple[AdkTurn, ...] = ()
+    session_details: _Session | None = None
+
+
+class AdkResults(_Lenient):
+    """One file: one run of one eval set. ``creation_timestamp`` is in seconds since 1970."""
+
+    eval_set_result_id: str = ""
+    eval_set_id: str
+    eval_case_results: tuple[AdkCase, ...] = ()
+    creation_timestamp: float = 0.0
+
+    @property
+    def app(self) -> str:
+        """The agent: as its session has it, else what stands before the set in the result's id."""
+        for case in self.eval_case_results:
+            if case.session_details is not None and case.session_details.app_name:
+                return case.session_details.app_name
+        return self.eval_set_result_id.partition(f"_{self.eval_set_id}_")[0] or "agent"
+
+
+def recognises(value: Any) -> bool:
+    """By shape: an object with cases' results, or a string, which is what google-adk 1.10 wrapped it in."""
+    if isinstance(value, str):
+        return value.lstrip().startswith("{")
+    return isinstance(value, dict) and bool({"eval_case_results", "evalCaseResults"} & value.keys())
+
+
+def read_results(path: Path) -> AdkResults:
+    """Read one file. Raises ResultsError for whatever is not one."""
+    source = Source.read(path, workspace=None, error=ResultsError)
+    if isinstance(source.value, str) and recognises(source.value):
+        source = Source.parse(source.value, path=path, error=ResultsError)
+    if not isinstance(source.value, dict) or not recognises(source.value):
+        raise ResultsError(f"{path} holds no results of google-adk", hint=_HINT)
+    try:
+        found = AdkResults.model_validate(source.value)
+        for case in found.eval_case_results:
+            for turn in case.eval_metric_result_per_invocation:
+                _ = turn.actual, turn.expected
+    except (ValidationError, RecursionError) as error:
+        raise ResultsError(
+            f"{path} holds no results of google-adk that can be read: {_said(error)}", hint=_HINT
+        ) from None
+    if not found.eval_case_results:
+        raise ResultsError(f"{path} holds no case: nothing was measured", hint=_HINT)
+    return found
+
+
+def _invocation(value: dict[str, Any]) -> Invocation:
+    """The turn without what later versions may add and what we do not compare."""
+    kept = {name: item for name, item in _known(value, Invocation).items() if name not in {"app_details", "rubrics"}}
+    for name in ("user_content", "final_response"):
+        if isinstance(kept.get(name), dict):
+            kept[name] = _known(kept[name], Content)
+    data = kept.get("intermediate_data")
+    if isinstance(data, dict) and not {"invocation_events", "invocationEvents"} & data.keys():
+        kept["intermediate_data"] = _known(data, IntermediateData)
+    return Invocation.model_validate(kept)
+
+
+def _known(value: dict[str, Any], model: type[AdkModel]) -> dict[str, Any]:
+    """The fields a model has, by its own names; nulls are absent."""
+    found: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        item = value.get(name, value.get(field.alias or name))
+        if item is not None:
+            found[name] = item
+    return found
+
+
+def _said(error: ValidationError | RecursionError) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    first = error.errors(include_url=False, include_context=False)[0]
+    where = ".".join(str(step)[:60] for step in first["loc"])
+    got = "" if first["type"] == "missing" else f" (got {shorten(first['input'])})"
+    return f"{where}: {first['msg']}{got}"
