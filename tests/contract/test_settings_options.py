@@ -33,9 +33,10 @@ def test_an_option_is_said_in_one_sentence(option):
 def test_settings_have_a_field_for_every_option_and_none_besides():
     own = {"workspace", "start", "config", "agents", "agent_defaults", "policy"}
     held = {option.name for option in OPTIONS if option.scope != "agent"} - {"agent"} | {"evals"}
-    policy = {"threshold_on", "max_drop", "max_rise", "gate_criteria"}
+    plain = {"threshold_on", "confidence", "min_effect", "max_drop", "max_rise", "on_weakened"}
+    policy = {*plain, "gate_criteria", "gate_sets"}
     assert set(Settings.model_fields) - own == held - policy - {"config"}
-    assert set(Policy.model_fields) == policy - {"gate_criteria"} | {"criteria"}
+    assert set(Policy.model_fields) == {*plain, "criteria", "sets"}
     assert set(CriterionPolicy.model_fields) == set(RULE_KINDS)
     assert set(AgentDefaults.model_fields) == {option.name for option in AGENT_OPTIONS} - {"evals"}
 

@@ -11,7 +11,6 @@ from agent_eval_action.gate.assess import (
     STABLE_RUNS,
     SUITE_LOOKS,
     CriterionEvidence,
-    Status,
     assess,
 )
 from agent_eval_action.gate.evidence import (
@@ -26,6 +25,7 @@ from agent_eval_action.gate.evidence import (
     RunControl,
     Step,
 )
+from agent_eval_action.gate.tested import Status
 from agent_eval_action.gate.wording import count
 
 IN_DOUBT: Final = 0.2

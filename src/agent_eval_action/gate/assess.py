@@ -5,7 +5,6 @@ docs/statistics.md says why each number is what it is; benchmarks/gate_fidelity.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +12,7 @@ from typing import Final
 
 from agent_eval_action.gate.evidence import CriterionRule, GateState, PairEvidence, Rules
 from agent_eval_action.gate.grid import Grid, known, mean
+from agent_eval_action.gate.tested import Status, SuiteTest, SuspectTest, TogetherTest
 from agent_eval_action.model.measured import meets
 from agent_eval_action.stats import Levels, Stratum, holm, lower_than_reference
 
@@ -26,49 +26,6 @@ STABLE_REPEATS: Final = 30
 STABLE_RUNS: Final = 3
 DRIFTED: Final = 0.05
 """A control this surely below history shows that main is no longer what its history says."""
-
-
-class Status(enum.StrEnum):
-    """What became of a suspect."""
-
-    CONFIRMED = "confirmed"
-    CLEARED = "cleared"  # worse in the first pass only as chance allows
-    ON_MAIN = "on_main"  # as bad on the base commit's agent
-    OPEN = "open"  # not run again often enough to tell
-
-
-@dataclass(frozen=True, slots=True)
-class SuspectTest:
-    """One suspect. ``p`` is adjusted over the criterion's suspects; ``drop`` is reference minus fresh mean."""
-
-    pair: PairEvidence
-    fresh: tuple[float, ...]
-    p: float
-    drop: float
-    status: Status
-
-
-@dataclass(frozen=True, slots=True)
-class SuiteTest:
-    """A criterion over its pairs. ``drop`` is on the criterion's scale, in the bad direction positive."""
-
-    passes: int
-    p: float
-    drop: float
-    level: float
-    beyond: bool
-    confirmed: bool = False
-    on_main: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TogetherTest:
-    """All suspects of a criterion at once."""
-
-    p: float
-    drop: float
-    level: float
-    confirmed: bool = False
 
 
 @dataclass(frozen=True)

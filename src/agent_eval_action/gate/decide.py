@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from agent_eval_action.config.policy import Policy
-from agent_eval_action.gate.assess import Status, SuspectTest
 from agent_eval_action.gate.compare import ComparedPair, Comparison, criteria_of
 from agent_eval_action.gate.headline import headline
 from agent_eval_action.gate.notes import pair_notes
 from agent_eval_action.gate.rules import Rule, pair_findings, pair_reason, row, suite_findings
 from agent_eval_action.gate.sentences import Writer
+from agent_eval_action.gate.tested import Status, SuspectTest
 from agent_eval_action.gate.unmeasured import error_findings, nothing_measured
 from agent_eval_action.gate.weigh import Weighed, smallest_drop, weigh
 from agent_eval_action.gate.wording import clip, count, listed, number

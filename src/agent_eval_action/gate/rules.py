@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from agent_eval_action.config.policy import CriterionPolicy, Mode
-from agent_eval_action.gate.assess import CriterionEvidence, Status, SuspectTest
+from agent_eval_action.gate.assess import CriterionEvidence
 from agent_eval_action.gate.compare import NEW_CASE, TOLERANCE, ComparedCriterion, ComparedPair, mean_of
 from agent_eval_action.gate.sentences import Writer
+from agent_eval_action.gate.tested import Status, SuspectTest
 from agent_eval_action.gate.weigh import Weighed, smallest_drop, suite_interval
 from agent_eval_action.gate.wording import clip, count, listed, number, numbers
 from agent_eval_action.model.decision import ChangeKind, CriterionChange, Finding

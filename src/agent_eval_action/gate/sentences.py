@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent_eval_action.gate.assess import Status, SuspectTest
 from agent_eval_action.gate.calls import call_detail
 from agent_eval_action.gate.compare import ComparedPair
 from agent_eval_action.gate.suspects import suspect_words
+from agent_eval_action.gate.tested import Status, SuspectTest
 from agent_eval_action.gate.wording import SENTENCE, clip, number, numbers
 from agent_eval_action.model.baseline import TrajectoryRecord
 from agent_eval_action.model.decision import ChangeKind

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agent_eval_action.config.policy import Policy
-from agent_eval_action.gate.assess import CriterionEvidence, Status, SuspectTest, assess
+from agent_eval_action.gate.assess import CriterionEvidence, assess
 from agent_eval_action.gate.compare import ComparedPair, Comparison
 from agent_eval_action.gate.evidence import PairEvidence
 from agent_eval_action.gate.grid import known, mean
 from agent_eval_action.gate.state import rules_of, state_of
+from agent_eval_action.gate.tested import Status, SuspectTest
 from agent_eval_action.model.measured import Measured
 from agent_eval_action.model.result import CaseKey, RunResult
 from agent_eval_action.stats import Interval, clustered, detectable_drop, newcombe, welch

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.config.composite import CRITERIA, ENV, EVALS, PYTHON, RULES, THRESHOLD_ON
+from agent_eval_action.config.composite import CRITERIA, ENV, EVALS, PYTHON, RULES, SETS, THRESHOLD_ON
 from agent_eval_action.config.values import Refused, Where
 
 
@@ -117,5 +117,13 @@ def test_every_wrong_rule_is_named_with_its_place():
     ]
 
 
-def test_the_statistical_gate_is_refused_by_name():
-    assert flaws(THRESHOLD_ON, "regression", where())[0][1].startswith("is not available yet")
+def test_a_threshold_may_count_for_regressions_alone():
+    assert THRESHOLD_ON.read("regression", where()) == "regression"
+
+
+def test_modes_of_sets_are_a_mapping_or_lines():
+    assert SETS.read({"smoke": "advisory"}, where()) == {"smoke": "advisory"}
+    assert SETS.read("smoke=advisory\nslow=off", where(text=True)) == {"smoke": "advisory", "slow": "off"}
+    assert flaws(SETS, {"smoke": "quiet"}, where())[0][0] == ("smoke",)
+    assert "must be like smoke=advisory" in flaws(SETS, "smoke", where(text=True))[0][1]
+    assert "must map eval sets to a mode" in flaws(SETS, [1], where())[0][1]

@@ -65,8 +65,8 @@ def test_criteria_written_here_carry_their_lines(workspace):
         ("just words\n", "agent-eval.yaml:1: must be a mapping of keys to values — begin with agent: FOLDER"),
         ("criteria: missing.json\n", "agent-eval.yaml:1: names a criteria file that does not exist at $.criteria"),
         (
-            "gate: {threshold_on: regression}\n",
-            "agent-eval.yaml:1: is not available yet: it needs the statistical gate",
+            "gate: {confidence: 1}\n",
+            "agent-eval.yaml:1: must be a number from 0.5 to 0.9999 at $.gate.confidence (got 1)",
         ),
     ],
 )

@@ -17,6 +17,7 @@ from agent_eval_action.config.values import (
     Where,
     amount,
     choice,
+    fraction,
     integer,
     items_of,
 )
@@ -111,9 +112,11 @@ def test_a_choice_names_the_nearest_word():
     assert refusal(kind, False, YAML).message == "must be one of blocking, advisory, off"
 
 
-def test_a_word_of_a_later_version_says_so():
-    kind = choice("case", later={"regression": "use case"})
-    assert refusal(kind, "regression", YAML).message == "is not available yet: use case"
+@pytest.mark.parametrize("value", [0.4, 1.0, "0.99", True, None, float("nan")])
+def test_a_fraction_is_a_number_between_its_ends(value):
+    kind = fraction(0.5, 0.9999)
+    assert kind.read(0.99, YAML) == 0.99
+    assert refusal(kind, value, YAML).message == "must be a number from 0.5 to 0.9999"
 
 
 def test_booleans_are_booleans_in_yaml_and_words_in_text():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_eval_action.gate.adaptive import next_step
-from agent_eval_action.gate.assess import Status, assess
+from agent_eval_action.gate.assess import assess
 from agent_eval_action.gate.evidence import (
     CriterionRule,
     Enough,
@@ -22,6 +22,7 @@ from agent_eval_action.gate.evidence import (
     RunControl,
 )
 from agent_eval_action.gate.simulate import Agent, Sampler, SimulatedCase, SimulatedRun, Suite, simulate
+from agent_eval_action.gate.tested import Status
 
 RULES = Rules()
 MANY = settings(max_examples=60, deadline=None)
