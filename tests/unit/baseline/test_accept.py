@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from agent_eval_action.baseline.accept import Names, added, append, parse, pending, read, unknown
@@ -133,3 +136,9 @@ def test_a_file_in_another_style_is_not_guessed_at(path, tmp_path):
     with pytest.raises(ConfigError, match="plain list"):
         append(path, {"case": "b", "reason": "r"}, workspace=tmp_path)
     assert path.read_text() == '[{"case": "a", "reason": "r"}]'
+
+
+def test_the_example_of_the_page_is_what_the_command_would_read():
+    page = (Path(__file__).resolve().parents[3] / "docs" / "baseline.md").read_text()
+    (block,) = re.findall(r"^```yml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert [entry.accepted.case for entry in parse(block)] == ["book_flight"]

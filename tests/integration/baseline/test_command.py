@@ -1,0 +1,130 @@
+"""The command with the branch store, in the checkouts and environments of a repository's CI."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.repositories import fingerprint, run_git
+
+COMMAND = str(Path(sys.executable).with_name("agent-eval"))
+DATA = "refs/heads/agent-eval-data"
+CASES = {"a": "you rolled 5", "b": "hello there"}
+
+
+def turn(answer: str, key: str) -> dict:
+    content = {"user_content": {"role": "user", "parts": [{"text": "roll"}]}}
+    return content | {key: {"role": "model", "parts": [{"text": answer}]}}
+
+
+def write_repository(folder: Path, answers: dict[str, str]) -> None:
+    """A repository whose agent is a recording."""
+    (folder / "bot").mkdir(exist_ok=True)
+    (folder / "bot" / "agent.py").write_text("root_agent = None\n")
+    (folder / ".gitignore").write_text(".agent-eval/*\n!.agent-eval/accept.yaml\n")
+    (folder / "agent-eval.yaml").write_text("agent: bot\nevals: s.evalset.json\nrecording: recording\n")
+    (folder / "test_config.json").write_text('{"criteria": {"response_match_score": 0.1}}')
+    cases = [{"eval_id": name, "conversation": [turn(answer, "final_response")]} for name, answer in CASES.items()]
+    (folder / "s.evalset.json").write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases}))
+    (folder / "recording").mkdir(exist_ok=True)
+    lines = [
+        {"agent": "bot", "eval_set": "s", "case": name, "repeat": 0, "case_digest": "x"}
+        | {"turns": [turn(answer, "final_response")]}
+        for name, answer in answers.items()
+    ]
+    (folder / "recording" / "attempts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def agent_eval(work: Path, *args: str, **github: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("INPUT_", "GITHUB_", "GIT_"))}
+    return subprocess.run(
+        [COMMAND, *args], cwd=work, env=clean | github, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def github(tmp_path: Path, work: Path, name: str, payload: dict, **more: str) -> dict[str, str]:
+    path = tmp_path / f"{name}.json"
+    path.write_text(json.dumps({"repository": {"default_branch": "main"}, **payload}))
+    given = {"GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": name, "GITHUB_EVENT_PATH": str(path)}
+    return given | {"GITHUB_WORKSPACE": str(work), "GITHUB_SHA": run_git(work, "rev-parse", "HEAD")} | more
+
+
+@pytest.fixture
+def shas(origin):
+    """Main, and a pull request that makes case ``a`` worse, merged onto it."""
+    write_repository(origin.seed, CASES)
+    main = origin.commit("main")
+    write_repository(origin.seed, {**CASES, "a": "I would rather not"})
+    head = origin.commit("worse", branch="feature")
+    run_git(origin.seed, "checkout", "--quiet", "--detach", main)
+    merge = origin.merge(main, head, "refs/pull/7/merge")
+    return main, head, merge
+
+
+def test_main_records_and_a_pull_request_is_compared_with_it(origin, shas, tmp_path):
+    main, head, _ = shas
+    work = origin.clone("main", "--depth=1", ref="refs/heads/main")
+    git_before = fingerprint(work / ".git")
+    done = agent_eval(work, "run", **github(tmp_path, work, "push", {}, GITHUB_REF="refs/heads/main"))
+    assert done.returncode == 0, done.stderr
+    assert "one record added to agent-eval-data of origin" in done.stderr
+    assert fingerprint(work / ".git") == git_before
+    assert run_git(origin.path, "rev-list", "--count", DATA) == "1"
+
+    pull = {"pull_request": {"base": {"sha": main, "repo": {"id": 1}}, "head": {"sha": head, "repo": {"id": 1}}}}
+    work = origin.clone("pull", "--depth=1", ref="refs/pull/7/merge")
+    env = github(tmp_path, work, "pull_request", pull, GITHUB_REF="refs/pull/7/merge", GITHUB_BASE_REF="main")
+    done = agent_eval(work, "run", **env)
+    assert done.returncode != 0, done.stderr
+    assert "not merged is never recorded" in done.stderr
+    decision = json.loads((work / ".agent-eval/out/results.json").read_text())["decision"]
+    assert decision["baseline"]["commit"] == main
+    assert decision["baseline"]["path"] == "branch agent-eval-data"
+    worse = {pair["case"]: pair["change"] for pair in decision["pairs"]}
+    assert worse["a"] < 0
+    assert worse["b"] == 0
+    assert run_git(origin.path, "rev-list", "--count", DATA) == "1"
+
+    listed = agent_eval(work, "baseline", "history", **env)
+    assert listed.returncode == 0, listed.stderr
+    assert main[:10] in listed.stdout
+    assert "1 run of main at or before the merge commit's first parent" in listed.stdout
+
+    missed = agent_eval(work, "baseline", "accept", "aa", "--reason", "x", **env)
+    assert missed.returncode == 2
+    assert "there is no case 'aa'" in missed.stderr
+    accepted = agent_eval(work, "baseline", "accept", "a", "response_match_score", "--reason", "it may refuse", **env)
+    assert accepted.returncode == 0, accepted.stderr
+    assert (
+        (work / ".agent-eval" / "accept.yaml")
+        .read_text()
+        .endswith('- case: "a"\n  criterion: "response_match_score"\n  reason: "it may refuse"\n')
+    )
+    shown = agent_eval(work, "baseline", "show", **env)
+    rows = [line.split()[2] for line in shown.stdout.splitlines() if line.startswith("bot ")]
+    assert rows == ["b"], "the accepted pair has no history any more"
+
+
+@pytest.mark.usefixtures("shas")
+def test_a_wrong_accept_file_stops_the_run_with_its_line(origin):
+    work = origin.clone("laptop")
+    (work / ".agent-eval").mkdir()
+    (work / ".agent-eval" / "accept.yaml").write_text("- case: a\n  reasn: x\n")
+    done = agent_eval(work, "run")
+    assert done.returncode == 2
+    assert "accept.yaml:2" in done.stderr
+    assert "did you mean `reason`?" in done.stderr
+
+
+@pytest.mark.usefixtures("shas")
+def test_outside_of_github_the_file_is_the_store(origin):
+    work = origin.clone("laptop")
+    done = agent_eval(work, "run")
+    assert done.returncode == 0, done.stderr
+    assert "agent-eval-data" not in done.stderr
+    assert agent_eval(work, "baseline", "update", "--baseline-store", "branch").returncode == 2

@@ -1,0 +1,59 @@
+"""Which store is meant, and what each is made with."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_eval_action.baseline import STORES, Lookup, Place
+from agent_eval_action.baseline.mainline import store_name
+from agent_eval_action.baseline.run_record import record_of
+from agent_eval_action.config.settings import Settings
+from support.repositories import environ, run_git
+from support.results import run, simple
+
+GITHUB = environ(GITHUB_ACTIONS="true")
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    run_git(tmp_path, "init", "--quiet")
+    run_git(tmp_path, "remote", "add", "origin", "https://example.com/org/repo")
+    return tmp_path
+
+
+def settings(folder, store="auto"):
+    return Settings(
+        workspace=folder,
+        start=folder,
+        baseline=folder / "baseline.json",
+        out=folder / "out",
+        cache_dir=folder / "cache",
+        baseline_store=store,
+    )
+
+
+def test_on_github_it_is_the_branch_and_elsewhere_the_file(checkout):
+    assert store_name(settings(checkout), GITHUB) == "branch"
+    assert store_name(settings(checkout), environ()) == "file"
+    assert store_name(settings(checkout, "branch"), environ()) == "branch"
+    assert store_name(settings(checkout, "file"), GITHUB) == "file"
+
+
+def test_a_committed_baseline_is_what_it_was_committed_for(checkout):
+    (checkout / "baseline.json").write_text("{}")
+    assert store_name(settings(checkout), GITHUB) == "file"
+
+
+def test_without_a_remote_there_is_no_branch_to_keep_anything_on(checkout):
+    run_git(checkout, "remote", "remove", "origin")
+    assert store_name(settings(checkout), GITHUB) == "file"
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_a_store_with_nothing_in_it_says_no_more_than_that(tmp_path, name):
+    store = STORES[name](Place(tmp_path, tmp_path / "baseline.json", environ=environ()))
+    assert store.records(Lookup()).records == ()
+    written = store.add(record_of(run(simple("a", 1.0))))
+    assert not written.stored
+    assert written.note
+    assert list(tmp_path.iterdir()) == []
