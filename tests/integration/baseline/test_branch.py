@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,7 +55,8 @@ def test_twenty_writers_at_once_lose_nothing(origin):
         "sys.exit(any([os.wait()[1] for _ in shas]))\n"
     )
     shas = [f"{number:040x}" for number in range(20)]
-    env = {**environ(), "PYTHONPATH": str(ROOT / "tests")}
+    places = [str(ROOT / "tests"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    env = {**environ(), "PYTHONPATH": os.pathsep.join(place for place in places if place)}
     argv = [sys.executable, "-c", script, str(work), *shas]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
@@ -298,9 +300,23 @@ def test_nothing_a_hostile_configuration_names_is_run(origin, tmp_path):
     own = repository(work)
     head = own.resolve("HEAD")
     assert own.commit(head) is not None
-    assert own.commit("d" * 40) is None  # a promised object must not be fetched through the traps
     assert own.first_parents(head, 10)
     assert not sprung.exists(), sprung.read_text()
+
+
+def test_an_object_a_partial_clone_lacks_is_not_fetched_by_the_program_its_configuration_names(origin, tmp_path):
+    origin.commit("one")
+    work = origin.clone("work")
+    sprung = tmp_path / "sprung"
+    for key, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.uploadpack": f"touch {sprung}; false",
+    }.items():
+        run_git(work, "config", key, value)
+    assert repository(work).commit("d" * 40) is None
+    assert not sprung.exists()
 
 
 @pytest.mark.parametrize(
