@@ -77,8 +77,7 @@ class Collector:
 
     def made(self, case: CaseKey, arm: ArmName = "head") -> int:
         """The next free repeat of a case: whatever was made so far has a lower one."""
-        first = self.plan.repeats if arm == "head" else 0
-        return max(first, 1 + max(self._summaries.get((case, arm), {}), default=-1))
+        return 1 + max(self._summaries.get((case, arm), {}), default=-1)
 
     def scored(self) -> int:
         """How many scores there are: a step that brings none changes nothing."""
