@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action import __version__, git
-from agent_eval_action.baseline.accept import Names
+from agent_eval_action.baseline.accept import Names, unknown
 from agent_eval_action.baseline.event import event_of
 from agent_eval_action.baseline.file import FileStore
 from agent_eval_action.baseline.mainline import Mainline, open_mainline
@@ -82,6 +82,8 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     try:
         run.start()
         plan, kept = await run.prepare()
+        for problem in () if context.selectors or settings.case else unknown(main.entries, names_of(plan)):
+            context.emit(Notice(str(problem), level="warning"))
         await run.measure(plan, kept)
     finally:
         await run.stop()
@@ -121,7 +123,11 @@ def mainline(settings: Settings, environ: Mapping[str, str]) -> Mainline:
 
 def accept_names(settings: Settings) -> Names:
     """What there is to accept: the names of the suite as its files have it."""
-    plan = Loader(settings.workspace).plan(discovered(settings, ()), 1)
+    return names_of(Loader(settings.workspace).plan(discovered(settings, ()), 1))
+
+
+def names_of(plan: Plan) -> Names:
+    """What an entry of accept.yaml can name."""
     return Names(
         case={case.case.eval_id for one in plan.sets for case in one.cases},
         criterion={info.name for one in plan.sets for info in one.infos},

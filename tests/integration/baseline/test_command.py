@@ -119,6 +119,11 @@ def test_a_wrong_accept_file_stops_the_run_with_its_line(origin):
     assert done.returncode == 2
     assert "accept.yaml:2" in done.stderr
     assert "did you mean `reason`?" in done.stderr
+    (work / ".agent-eval" / "accept.yaml").write_text("- case: smalltalkk\n  reason: x\n- case: a\n  reason: y\n")
+    done = agent_eval(work, "run")
+    assert done.returncode == 0, done.stderr
+    assert "accept.yaml:1: accepts a change of nothing: there is no case 'smalltalkk'" in done.stderr
+    assert "accept.yaml:3" not in done.stderr
 
 
 @pytest.mark.usefixtures("shas")
