@@ -227,7 +227,9 @@ async def test_an_agent_folder_that_is_a_link_out_of_the_tree_is_none(repo: Repo
     repo.git("checkout", "-q", "-b", "change")
     (repo.folder / "bot").unlink()
     repo.commit(**{"bot__agent.py": ""})
-    assert isinstance(await opened(repo, []), NoBase)
+    said = await opened(repo, [])
+    assert isinstance(said, NoBase)
+    assert said.reason.endswith("has no agent in bot")
 
 
 async def test_two_runs_at_once_have_trees_of_their_own(changed: Repo) -> None:
