@@ -153,7 +153,7 @@ def _suite(criteria: Iterable[CriterionEvidence]) -> RerunSuite | None:
     wanted: dict[Key, int] = {}
     doubtful = ""
     for one in criteria:
-        first = max((pair.first for pair in one.whole), default=1)
+        first = one.first
         if one.stable or not one.limited or not one.passes or one.passes - first + 1 >= len(SUITE_LOOKS):
             continue
         test = one.suite(one.passes, one.suite_controlled)
@@ -161,7 +161,7 @@ def _suite(criteria: Iterable[CriterionEvidence]) -> RerunSuite | None:
             continue
         doubtful = doubtful or one.criterion
         for pair in one.whole:
-            more = one.passes + 1 - len(pair.attempts)
+            more = one.passes + 1 - first + pair.first - len(pair.attempts)
             if more > 0:
                 wanted[pair.case] = max(wanted.get(pair.case, 0), more)
     return RerunSuite(_in_order(wanted), f"the drop of {doubtful} is in doubt") if wanted else None

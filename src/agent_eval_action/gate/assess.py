@@ -268,25 +268,34 @@ class CriterionEvidence:
         return tuple(pair for pair in self.pairs if not pair.errors and len(pair.attempts) >= pair.first)
 
     @cached_property
+    def first(self) -> int:
+        """Attempts of the first pass."""
+        return max((pair.first for pair in self.whole), default=1)
+
+    @cached_property
     def passes(self) -> int:
         """Attempts every case has. What suspects have beyond does not count: they would be too well known."""
-        return min((len(pair.attempts) for pair in self.whole), default=0)
+        again = min((len(pair.attempts) - pair.first for pair in self.whole), default=-self.first)
+        return self.first + again
+
+    def passed(self, pair: PairEvidence, passes: int) -> tuple[float, ...]:
+        """A pair's attempts in so many passes, the first of which may be several."""
+        return pair.attempts[: pair.first + passes - self.first]
 
     def suite(self, passes: int, control: bool = False) -> SuiteTest:
         """The suite's mean over so many passes, paired and stratified by case."""
-        first = max((pair.first for pair in self.whole), default=1)
-        look = min(passes - first, len(SUITE_LOOKS) - 1)
+        look = min(passes - self.first, len(SUITE_LOOKS) - 1)
         spent = SUITE_LOOKS[look] if self.rules.adaptive else 1.0
         level = self.alpha * SUITE * spent
         control = control and all(pair.control for pair in self.whole)
-        now = sum(mean(pair.attempts[:passes]) for pair in self.whole) / len(self.whole)
+        now = sum(mean(self.passed(pair, passes)) for pair in self.whole) / len(self.whole)
         before = sum(self.reference_mean(pair, control) for pair in self.whole) / len(self.whole)
         drop = now - before if self.grid.minimize else before - now
         beyond = self._beyond(before, drop)
         if drop <= 0:
             return SuiteTest(passes, 1.0, drop, level, False)
         p = lower_than_reference(
-            Stratum(self._reference(pair, control), self.grid.levels(pair.attempts[:passes])) for pair in self.whole
+            Stratum(self._reference(pair, control), self.grid.levels(self.passed(pair, passes))) for pair in self.whole
         )
         sure = beyond and p <= level
         return SuiteTest(passes, p, drop, level, beyond, sure and (control or not self.control))

@@ -85,10 +85,13 @@ def pair_findings(rule: Rule, writer: Writer) -> Iterable[Finding]:
 
 def _tested(rule: Rule, pair: ComparedPair, test: SuspectTest, writer: Writer) -> Finding:
     reason = pair_reason(rule, pair, writer)
-    if test.status is Status.OPEN and rule.weighed.cut_short and rule.effect == "blocks":
-        return _finding(pair, "inconclusive", f"{reason}; {clip(rule.weighed.cut_short, 200)}")
     if test.status is Status.CONFIRMED or (pair.below and rule.policy.threshold_on == "case"):
         return _finding(pair, rule.effect, reason)
+    missed = pair.below and rule.policy.threshold_on == "regression"
+    if test.status is Status.OPEN and rule.effect == "blocks" and (missed or rule.weighed.cut_short):
+        # below a threshold main met, and not run again: neither a regression nor a pass
+        why = f"; {clip(rule.weighed.cut_short, 200)}" if rule.weighed.cut_short else ""
+        return _finding(pair, "inconclusive", f"{reason}{why}")
     return _finding(pair, "advisory", reason)
 
 

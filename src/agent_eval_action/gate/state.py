@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate.evidence import CriterionRule, GateState, Limits, PairEvidence, Rules
 from agent_eval_action.model.baseline import Baseline, CaseRecord, ScoreCount, kept_digest, kept_key, kept_name
-from agent_eval_action.model.measured import Measured, measured_pairs
+from agent_eval_action.model.measured import Measured, measured_pairs, unbilled
 from agent_eval_action.model.result import AttemptSummary, CaseKey, RunResult, ScoreStatus
 
 Scores = Callable[[Measured], tuple[ScoreCount, ...]]
@@ -72,6 +72,8 @@ def _pair(pair: Measured, history: tuple[ScoreCount, ...], policy: Policy) -> Pa
 
 def _scores(attempts: Iterable[AttemptSummary], criterion: str) -> Iterable[float]:
     for attempt in attempts:
+        if unbilled(attempt):
+            continue
         for score in attempt.scores:
             if score.criterion == criterion and score.status is ScoreStatus.SCORED and score.score is not None:
                 yield score.score

@@ -79,7 +79,7 @@ def interval_of(pair: PairEvidence, current: tuple[float, ...]) -> Interval | No
 
 def suite_interval(one: CriterionEvidence) -> Interval | None:
     """The change of a criterion's mean, 95 %: over cases, whose repeats are one observation."""
-    changes = [mean(pair.attempts[: one.passes]) - known(pair.history).mean for pair in one.whole]
+    changes = [mean(one.passed(pair, one.passes)) - known(pair.history).mean for pair in one.whole]
     return clustered(changes) if one.passes else None
 
 
@@ -87,7 +87,7 @@ def smallest_drop(one: CriterionEvidence) -> float | None:
     """The fall of the suite's mean this run would have found four times out of five; None where none is looked for."""
     if one.suite_test is None or one.grid.minimize:
         return None
-    sizes = [(_variance(pair), known(pair.history).n, one.passes) for pair in one.whole]
+    sizes = [(_variance(pair), known(pair.history).n, len(one.passed(pair, one.passes))) for pair in one.whole]
     found = detectable_drop(sizes, one.suite_test.level)
     return None if found is None else max(found, one.rule.max_drop or 0.0)
 

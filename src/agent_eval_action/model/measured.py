@@ -92,6 +92,14 @@ def modal_trajectory(attempts: Iterable[AttemptSummary]) -> tuple[Trajectory, in
     return turns[digest], seen, found.total()
 
 
+def unbilled(attempt: AttemptSummary) -> bool:
+    """Whether nothing came back at all: no call, no text, and no token billed. That is no answer of the agent's."""
+    usage = attempt.usage
+    billed = usage.total_tokens or usage.input_tokens or usage.output_tokens
+    silent = all(not turn.calls and not turn.response for turn in attempt.turns)
+    return bool(attempt.turns) and silent and usage.model_calls > 0 and not billed
+
+
 @dataclass(slots=True)
 class _Tally:
     """What the attempts of one case have on one criterion."""
@@ -103,6 +111,8 @@ class _Tally:
     def add(self, attempt: AttemptSummary, score: CriterionScore | None) -> None:
         if attempt.error is not None:
             self.errors.append(f"{attempt.error.kind.value}: {attempt.error.message}")
+        elif unbilled(attempt):
+            self.errors.append("the agent answered nothing and called no tool, and no token was billed")
         elif score is None:
             self.errors.append("the criterion gave no score")
         elif score.status is ScoreStatus.NOT_APPLICABLE:

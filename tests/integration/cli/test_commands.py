@@ -116,7 +116,10 @@ def test_pass_writes_every_file_and_outputs(repo: Repo) -> None:
 def test_regression_is_blocked_and_named(repo: Repo) -> None:
     assert repo("baseline", "update").returncode == 0
     repo.answers(("a", "you rolled 5", [WRONG_ROLL]), ("b", "hello there", []))
-    done = repo("run")
+    undecided = repo("run")  # a recording cannot be run again
+    assert undecided.returncode == 3, undecided.stderr
+    assert "not run often enough to tell it from chance" in " ".join(undecided.stderr.split())
+    done = repo("run", "--threshold-on", "case")
     assert done.returncode == 1, done.stderr
     assert "roll_die(sides=17)" in done.stderr
     assert "roll_die(sides=16)" in done.stderr
@@ -185,7 +188,8 @@ def test_compare_and_report_from_files_alone(repo: Repo) -> None:
     repo.answers(("a", "you rolled 5", [WRONG_ROLL]), ("b", "hello there", []))
     assert repo("run", "--out", "bad").returncode == 1
     (repo.root / "recording/attempts.jsonl").unlink()
-    done = repo("compare", "good", "bad/results.json", "--out", "both")
+    assert repo("compare", "good", "bad/results.json").returncode == 3  # one run of either side
+    done = repo("compare", "good", "bad/results.json", "--out", "both", "--threshold-on", "case")
     assert done.returncode == 1, done.stderr
     assert (repo.root / "both/comment.md").exists()
     assert repo("compare", "good", "good").returncode == 0
