@@ -100,15 +100,15 @@ def five_points(drawn: Drawn, limit: Any) -> bool:
 
 
 def mcnemar(drawn: Drawn, limit: Any) -> bool:
-    """McNemar's exact test, p < 0.05, of one pass against one run of main."""
+    """McNemar's exact test that more cases were lost than won, p < 0.05, of one pass against one run of main."""
     before, now = drawn.history[:, :, 0] >= limit[:, :, 0], drawn.head[:, :, 0] >= limit[:, :, 0]
     lost, won = (before & ~now).sum(axis=0).tolist(), (~before & now).sum(axis=0).tolist()
-    return any(b > c and _two_sided(b, c) < _LEVEL for b, c in zip(lost, won, strict=True))
+    return any(b > c and _one_sided(b, c) < _LEVEL for b, c in zip(lost, won, strict=True))
 
 
-def _two_sided(lost: int, won: int) -> float:
+def _one_sided(lost: int, won: int) -> float:
     n = lost + won
-    return min(1.0, 2 * sum(math.comb(n, k) for k in range(lost, n + 1)) / 2**n)
+    return sum(math.comb(n, k) for k in range(lost, n + 1)) / 2**n
 
 
 OTHERS: Final[dict[str, tuple[Callable[[Drawn, Any], bool], int]]] = {

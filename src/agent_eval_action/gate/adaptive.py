@@ -30,7 +30,7 @@ from agent_eval_action.gate.wording import count
 
 IN_DOUBT: Final = 0.2
 """Suspects whose first fresh runs are this unlikely by chance are run more."""
-SUITE_IN_DOUBT: Final = (0.4, 0.12, 0.08, 0.05, 0.03)
+SUITE_IN_DOUBT: Final = (0.35, 0.12, 0.08, 0.05, 0.03)
 """Up to which p the suite is passed again after each pass: a real drop becomes clearer with each."""
 STILL_IN_DOUBT: Final = 0.05
 WORTH_CONTROL: Final = 0.05

@@ -242,3 +242,11 @@ def test_a_harmless_change_is_hardly_ever_blocked_and_a_break_nearly_always_foun
     assert sum(outcome.blocked for outcome in harmless) <= 2
     assert sum(outcome.runs for outcome in harmless) / 150 < 2.5
     assert sum(outcome.blocked for outcome in found) >= 58
+
+
+def test_a_first_pass_of_several_repeats_counts_whole():
+    cases = tuple(pair(n, passed(10, 10), *[0, 1] * 2, first=4) for n in range(20))
+    (one,) = assess(GateState(cases), Rules(adaptive=False)).criteria
+    assert one.suite_test
+    assert one.suite_test.drop == pytest.approx(0.5)
+    assert one.suite_test.confirmed

@@ -1,0 +1,110 @@
+"""The verdict on evidence: what is said of a confirmed, a cleared, a broken and an undecided suspect."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_eval_action.baseline.records import from_result
+from agent_eval_action.config.policy import Policy
+from agent_eval_action.gate import compare, decide
+from agent_eval_action.model.brief import TurnBrief
+from agent_eval_action.model.decision import ChangeKind, Outcome
+from agent_eval_action.model.result import AttemptSummary, Base, CaseResult, Totals, Usage
+from support.results import QUALITY, attempt, case, run, simple
+
+
+def again(name, *scores, control=()):
+    """A case with one attempt of the first pass and these after it."""
+    made = [attempt({QUALITY: score}, repeat=n) for n, score in enumerate(scores)]
+    fresh = [one.model_copy(update={"purpose": "rerun"}) for one in made[1:]]
+    base = tuple(attempt({QUALITY: score}, repeat=n) for n, score in enumerate(control))
+    return case(name, made[0], *fresh).model_copy(update={"control": base})
+
+
+def rest(*scores):
+    return [simple(f"z{n:02}", *scores) for n in range(12)]
+
+
+HISTORY = run(simple("a", *[1.0] * 14), simple("b", *[1.0] * 9, 0.0), *rest(*[1.0] * 10))
+
+
+def verdict(*cases: CaseResult, policy=None, cut_short=""):
+    controlled = any(one.control for one in cases)
+    result = run(*cases, *rest(1.0)).model_copy(
+        update={"totals": Totals(extra=6), "base": Base(commit="b") if controlled else None, "cut_short": cut_short}
+    )
+    return decide(compare(from_result(HISTORY), result), result, policy or Policy())
+
+
+def kinds(decision):
+    return {pair.case: pair.kind for pair in decision.pairs if not pair.case.startswith("z")}
+
+
+def test_a_confirmed_suspect_blocks_in_plain_words():
+    decision = verdict(again("a", 0.0, *[0.0] * 6))
+    assert decision.outcome is Outcome.FAIL
+    assert decision.findings[0].reason.startswith("`a › quality` passed 14 of 14 times on main and 0 of 5 here")
+    assert decision.findings[0].effect == "blocks"
+    (pair,) = [pair for pair in decision.pairs if pair.blocking]
+    assert pair.fresh
+    assert (pair.fresh.n, pair.fresh.passed) == (5, 0)
+    assert pair.interval
+    assert pair.interval[1] < -0.4
+
+
+def test_a_cleared_suspect_is_flaky_with_its_rate_and_blocks_nothing():
+    decision = verdict(again("a", 0.0, *[1.0] * 5))
+    assert decision.outcome is Outcome.PASS
+    assert kinds(decision) == {"a": ChangeKind.FLAKY, "b": ChangeKind.REMOVED}
+    reason = next(pair.reason for pair in decision.pairs if pair.case == "a")
+    assert "5 of 5 here" in reason
+    assert any(note.startswith("flaky: 1 score") and "`a › quality`" in note for note in decision.notes)
+    assert decision.criteria[0].flaky == 1
+
+
+def test_what_is_as_bad_on_the_base_commit_is_said_and_does_not_block():
+    decision = verdict(again("a", *[0.0] * 21, control=[0.0] * 10))
+    assert decision.outcome is Outcome.PASS
+    assert kinds(decision)["a"] is ChangeKind.ON_MAIN
+    (reason,) = [finding.reason for finding in decision.findings if finding.case == "a"]
+    assert "the base commit's agent passed 0 of 10 just now: already broken on main" in reason
+
+
+@pytest.mark.parametrize("cut_short", ["", "the run reached max_calls"])
+def test_a_suspect_that_was_not_run_again_leaves_it_open(cut_short):
+    decision = verdict(again("a", 0.0), cut_short=cut_short)
+    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert cut_short in decision.reason
+
+
+def test_an_advisory_set_is_shown_and_never_blocks_and_one_that_is_off_is_not_judged():
+    broken = again("a", 0.0, *[0.0] * 6)
+    shown = verdict(broken, policy=Policy(sets={"set": "advisory"}))
+    assert shown.outcome is not Outcome.FAIL
+    assert not any(pair.blocking for pair in shown.pairs)
+    off = verdict(broken, policy=Policy(sets={"set": "off"}))
+    assert not any(finding.case == "a" for finding in off.findings)
+
+
+def test_a_new_failing_case_is_advisory_until_it_is_merged():
+    decision = verdict(again("new", 0.0), again("a", 1.0))
+    assert decision.outcome is Outcome.PASS
+    assert [(finding.effect, finding.case) for finding in decision.findings] == [("advisory", "new")]
+
+
+def test_a_silent_agent_without_a_token_billed_was_not_measured():
+    silent = AttemptSummary(
+        repeat=0,
+        scores=attempt({QUALITY: 0.0}).scores,
+        turns=(TurnBrief(user="hello"),),
+        usage=Usage(model_calls=1, calls_without_usage=1),
+    )
+    decision = verdict(case("a", silent))
+    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert "no token was billed" in decision.reason
+
+
+def test_the_smallest_drop_it_could_have_found_is_noted():
+    decision = verdict(again("a", 1.0))
+    assert any("smallest drop of the mean this run would have found" in note for note in decision.notes)
+    assert decision.criteria[0].detectable
