@@ -37,6 +37,8 @@ GATE_OPTIONS = (
     "gate_sets",
 )
 
+SIMULATE_OPTIONS = ("config", "baseline", "confidence", "min_effect", "max_drop", "gate_criteria", "max_extra_runs")
+
 EvalSets = Annotated[
     list[str] | None,
     typer.Argument(metavar="EVALSET[:case,…]", help="Eval files to run, some of their cases after a colon; none: all."),
@@ -91,6 +93,20 @@ def compare(
     from agent_eval_action.cli.compare import compare_command
 
     raise typer.Exit(compare_command(base, head, flags))
+
+
+@app.command()
+@with_options(only=SIMULATE_OPTIONS)
+def simulate(
+    flags: dict[str, Any],
+    runs: Annotated[int, typer.Option("--runs", metavar="N", help="Simulated runs of each change.")] = 500,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="The same seed gives the same numbers.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")] = False,
+) -> None:
+    """Show what the rules do on your own history: how often they block, what they catch, at what cost."""
+    from agent_eval_action.cli.simulate import simulate_command
+
+    raise typer.Exit(simulate_command(flags, runs, seed, as_json=as_json))
 
 
 @app.command()

@@ -1,0 +1,55 @@
+"""``agent-eval simulate``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from agent_eval_action import api
+from agent_eval_action.cli.session import console, settings_for
+from agent_eval_action.cli.text import terminal
+from agent_eval_action.criteria import CRITERIA
+from agent_eval_action.errors import ExitCode, ResultsError, UsageError
+from agent_eval_action.gate.rehearsal import Rehearsal, rehearse
+from agent_eval_action.model.history import History
+
+_MAX_RUNS = 100_000
+
+
+def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json: bool) -> ExitCode:
+    """Simulate the policy on main's own history; nothing is run. The table goes to stderr, JSON to stdout."""
+    if not 1 <= runs <= _MAX_RUNS:
+        raise UsageError(f"--runs {runs} is not between 1 and {_MAX_RUNS:,}")
+    settings = settings_for(flags).settings
+    history = api.mainline(settings, os.environ).history()
+    if not any(pair.scores for pair in history.pairs.values()):
+        raise ResultsError("there is no history to simulate on", hint="make one: agent-eval baseline update")
+    goals = {name: one.goal for name, one in CRITERIA.items()}
+    found = rehearse(history, settings.policy, goals, runs=runs, seed=seed, extra_runs=settings.max_extra_runs)
+    if as_json:
+        value = {"runs": runs, "seed": seed, "source": history.source, **dataclasses.asdict(found)}
+        print(json.dumps(value, indent=1))
+    else:
+        _show(found, history, runs)
+    return ExitCode.PASS
+
+
+def _show(found: Rehearsal, history: History, runs: int) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    out = console()
+    out.print(Text(terminal(f"{runs:,} simulated runs a line on the history in {history.source}; nothing was run")))
+    columns = ("Criterion", "Change", "Cases", "Scores each", "Blocked", "Inconclusive", "Runs per case")
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in found.rows:
+        rates = (f"{row.blocked:.1%}", f"{row.inconclusive:.1%}", f"{row.runs_per_case:.2f}")
+        cells = (terminal(row.criterion, 80), row.change, str(row.cases), str(row.history), *rates)
+        table.add_row(*map(Text, cells))
+    if found.rows:
+        out.print(table)
+    for line in found.left_out:
+        out.print(Text(f"  not simulated: {terminal(line)}", style="dim"))
