@@ -23,6 +23,7 @@ from agent_eval_action.gate.evidence import (
 )
 from agent_eval_action.gate.simulate import Agent, Sampler, SimulatedCase, SimulatedRun, Suite, simulate
 from agent_eval_action.gate.tested import Status
+from agent_eval_action.stats import fisher
 
 RULES = Rules()
 MANY = settings(max_examples=60, deadline=None)
@@ -60,6 +61,9 @@ def test_the_choice_is_no_evidence():
     chosen = GateState(noisy(pair(0, passed(10, 10), 0, first=1)))
     assert status(chosen) == {0: Status.OPEN}
     assert not assess(chosen, RULES).blocked
+    again = pair(0, passed(10, 10), 0, 1, 1, 0, 1, 1)
+    (one,) = assess(GateState(noisy(again)), RULES).criteria
+    assert one.raw(again, control=False) == fisher((10, 10), (4, 5))
 
 
 def test_a_suspect_that_fails_again_goes_to_the_control_and_then_blocks():
