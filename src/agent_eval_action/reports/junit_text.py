@@ -51,7 +51,8 @@ def error_line(error: AttemptError) -> str:
 
 def whole_run(decision: Decision) -> Iterator[tuple[str, str, str, str]]:
     """Name, status, message and text of each rule over the whole suite, and of what befell the run itself."""
-    over_all = [finding for finding in decision.findings if finding.case is None]
+    told = decision.weakenings
+    over_all = [finding for finding in decision.findings if finding.case is None and finding not in told]
     for row in decision.criteria:
         mine = [f for f in over_all if f.criterion == row.criterion]
         if mine or row.limit:
@@ -60,6 +61,9 @@ def whole_run(decision: Decision) -> Iterator[tuple[str, str, str, str]]:
     rest = [f for f in over_all if f.criterion not in known and f.effect != "advisory"]
     for number, finding in enumerate(rest, 1):
         yield finding.criterion or f"run {number}", _status([finding]), finding.reason, ""
+    if blocking := [finding for finding in told if finding.effect == "blocks"]:
+        # one of them may be about a case that is gone, which has no testcase to fail
+        yield "weakened gate", "failure", _joined(blocking), "\n".join(finding.reason for finding in blocking)
 
 
 def _status(findings: list[Finding]) -> str:

@@ -1,0 +1,54 @@
+"""What weakens the gate stands first in the comment, fails in JUnit when it blocks, and is escaped in both."""
+
+from __future__ import annotations
+
+import junitparser
+
+from agent_eval_action.gate.weakening import with_weakenings
+from agent_eval_action.model.decision import Decision, Finding, Outcome
+from agent_eval_action.reports import MARKER, REPORTS, ReportInput
+from support.results import run, simple
+
+FOUND = (
+    Finding(effect="advisory", reason="case `a` was removed from `s.json`", agent="bot", eval_set="set", case="a"),
+    Finding(effect="advisory", reason="max_drop 0.02 → 0.2 <script>&\x1b[31m"),
+)
+
+
+def render(name: str, on_weakened: str, found: tuple[Finding, ...] = FOUND) -> str:
+    decision = with_weakenings(Decision(outcome=Outcome.PASS, reason="fine"), found, on_weakened)
+    result = run(simple("b", 1.0)).model_copy(update={"decision": decision})
+    return REPORTS[name](ReportInput(result=result, reproduce="docker run x", accept_hint="accept"), None)
+
+
+def test_it_stands_right_after_the_verdict():
+    text = render("markdown", "warn")
+    assert text.startswith(MARKER)
+    verdict, said, numbers = (text.index(word) for word in ("fine", "This change weakens the gate", "1 case"))
+    assert verdict < said < numbers
+
+
+def test_it_is_escaped_and_said_once():
+    text = render("markdown", "fail")
+    assert "<script>" not in text
+    assert "\x1b" not in text
+    assert text.count("max_drop 0.02") == 1
+
+
+def test_without_any_nothing_is_said():
+    assert "weakens" not in render("markdown", "fail", ())
+
+
+def test_many_are_counted():
+    text = render("markdown", "warn", FOUND * 50)
+    assert "(100 ways)" in text
+    assert "and 85 more" in text
+
+
+def test_what_blocks_is_one_failure_in_junit_and_what_is_only_shown_is_none():
+    blocked = junitparser.JUnitXml.fromstring(render("junit", "fail").encode())
+    (failed,) = [case for suite in blocked for case in suite if case.name == "weakened gate"]
+    assert isinstance(failed.result[0], junitparser.Failure)
+    assert "case `a` was removed" in failed.result[0].message
+    assert blocked.failures == 1
+    assert junitparser.JUnitXml.fromstring(render("junit", "warn").encode()).failures == 0
