@@ -99,7 +99,7 @@ def _line(value: BaseModel) -> str:
 
 
 def _plain(value: Any) -> str:
-    """For what JSON cannot hold and an agent may say: lone surrogates (replaced when encoded), numbers that are none."""
+    """For what JSON cannot hold: lone surrogates (replaced when they are encoded), numbers that are none."""
     return json.dumps(_mended(value), ensure_ascii=False, default=str)
 
 
