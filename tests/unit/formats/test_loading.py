@@ -184,6 +184,19 @@ def test_camel_case_places_are_shown_as_written(tmp_path):
     assert "mimeType" in text.splitlines()[(problem.line or 0) - 1]
 
 
+def test_yaml_holds_the_same_schemas(tmp_path):
+    text = "eval_set_id: s\neval_cases:\n- eval_id: a\n  conversation:\n  - userContent: {parts: [{text: 'yes'}]}\n"
+    loaded = load_eval_file(write(tmp_path / "x.yaml", text), workspace=tmp_path)
+    assert loaded.eval_set.eval_cases[0].line == 3
+    assert loaded.eval_set.eval_cases[0].turns[0].user_content.text == "yes"
+    turns = load_eval_file(write(tmp_path / "y.yml", "- query: q\n  reference: r\n"), workspace=tmp_path)
+    assert (turns.format, turns.eval_set.eval_set_id) == ("adk_legacy", "y")
+    with pytest.raises(EvalFileError, match=r"z\.yaml:6: unknown key `conversationsX`"):
+        load_eval_file(
+            write(tmp_path / "z.yaml", text.replace("user", "\n    conversationsX: 1\n    user")), workspace=tmp_path
+        )
+
+
 def test_numbers_no_json_has_are_read_as_adk_reads_them(tmp_path):
     text = json.dumps(new_set({"function_call": {"name": "f", "args": {"a": math.nan, "b": math.inf, "c": 10**4000}}}))
     loaded = load(tmp_path, text)
