@@ -28,6 +28,19 @@ def test_scipy_is_not_imported_and_nltk_is_whole_afterwards() -> None:
     assert said.split() == ["False", "False", "run"]
 
 
+def test_threads_that_come_first_together_get_one_tokenizer() -> None:
+    code = """
+import threading
+from agent_eval_action.criteria.deterministic.text import tokenizer
+start, made = threading.Barrier(8), []
+threads = [threading.Thread(target=lambda: (start.wait(), made.append(tokenizer()))) for _ in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(len(made), len({id(one) for one in made}))
+"""
+    assert say(code).split() == ["8", "1"]
+
+
 def test_an_nltk_that_is_there_already_is_used() -> None:
     assert say(f"import nltk\n{SHORT}\nprint(t.tokenize('flies'), nltk.__version__ != '')").split() == [
         "['fli']",
