@@ -148,7 +148,7 @@ def _baseline(old: Baseline | None, result: RunResult, records: dict[CaseKey, Ca
         tool_version=conditions.tool_version,
         created_at=result.started_at,
         commit=conditions.commit,
-        repeats=conditions.repeats,
+        repeats=max(conditions.repeats, 1),
         agents=tuple(agents[name] for name in sorted(agents) if kept_name(name) in present),
         records=tuple(records[key] for key in sorted(records)),
     )
