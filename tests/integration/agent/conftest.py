@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -90,10 +91,20 @@ def drive(adk213_python: Path, tmp_path: Path) -> Drive:
 
 
 @pytest.fixture(scope="session")
-def drive_with() -> Drive:
-    return driven
+def say() -> Callable[[str], Content]:
+    return user
 
 
 @pytest.fixture(scope="session")
-def say() -> Callable[[str], Content]:
-    return user
+def children() -> Callable[[], list[str]]:
+    """Processes this one has started and not ended."""
+
+    def find() -> list[str]:
+        me, found = str(os.getpid()), []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                if stat.read_text(errors="replace").rpartition(")")[2].split()[1] == me:
+                    found.append(stat.parent.name)
+        return found
+
+    return find

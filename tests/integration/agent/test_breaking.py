@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -95,9 +94,7 @@ async def test_slow_synchronous_tools_are_slow_and_no_error(drive) -> None:
 async def test_a_blocked_loop_names_the_culprit(drive) -> None:
     async with drive("wild", timeout_s=2) as agent:
         await agent.ask("say warm")
-        bystander, culprit = await asyncio.gather(
-            agent.ask('hang {"seconds": 30}'), agent.ask('block {"seconds": 60}')
-        )
+        bystander, culprit = await asyncio.gather(agent.ask('hang {"seconds": 30}'), agent.ask('block {"seconds": 60}'))
         assert isinstance(culprit, AttemptError)
         assert isinstance(bystander, AttemptError)
         assert culprit.kind is ErrorKind.BLOCKED
@@ -131,17 +128,17 @@ async def test_large_answers(drive) -> None:
         assert await agent.answer("say after") == "after"
 
 
-async def test_nothing_outlives_the_driver(drive) -> None:
+async def test_nothing_outlives_the_driver(drive, children) -> None:
     async with drive("wild") as agent:
         pids = json.loads(await agent.answer("leave_children"))["pids"]
         assert all(_runs(pid) for pid in pids)
         # The forked child has a copy of our pipes' numbers, and must not have the pipes.
         assert await agent.answer("say pipes are ours") == "pipes are ours"
     assert not [pid for pid in pids if _runs(pid)]
-    assert not _children()
+    assert not children()
 
 
-async def test_stop_ends_a_worker_that_is_stuck(drive, say) -> None:
+async def test_stop_ends_a_worker_that_is_stuck(drive, say, children) -> None:
     async with drive("wild", timeout_s=60, limits=Limits(stop_s=0.2)) as agent:
         session = await agent.open()
         turn = asyncio.create_task(session.turn(say('block {"seconds": 600}')))
@@ -150,7 +147,7 @@ async def test_stop_ends_a_worker_that_is_stuck(drive, say) -> None:
         done = await turn
         assert isinstance(done, AttemptError)
         assert done.kind is ErrorKind.STOPPED
-    assert not _children()
+    assert not children()
 
 
 @pytest.mark.parametrize("low", [3, 200])
@@ -209,17 +206,3 @@ def _runs(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
-
-
-def _children() -> list[str]:
-    me = os.getpid()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            if int(fields[1]) == me:
-                found.append(entry.name)
-    return found

@@ -34,7 +34,9 @@ def wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> None:
         for path, text in files.items():
             archive.writestr(path, text)
         archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         archive.writestr(f"{info}/RECORD", "")
 
 
@@ -93,7 +95,7 @@ def test_the_nearest_venv_that_works(search, agent: Path, wheels: Path) -> None:
     )
 
 
-def test_no_venv_of_the_workspaces_neighbours(search, agent: Path, tmp_path: Path, wheels: Path) -> None:
+def test_no_venv_of_the_workspaces_neighbours(search, tmp_path: Path, wheels: Path) -> None:
     venv(tmp_path, wheels, "google-adk")
     with pytest.raises(AgentEnvironmentError, match="no Python environment with google-adk for the agent team/agent"):
         choose(search())
@@ -117,7 +119,8 @@ def test_built_from_requirements_once(search, agent: Path, tmp_path: Path) -> No
 
 def test_built_from_pyproject_and_from_its_lock(search, agent: Path) -> None:
     (agent / "pyproject.toml").write_text(
-        '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["google-adk", "greeter"]\n'
+        '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.11"\n'
+        'dependencies = ["google-adk", "greeter"]\n'
     )
     assert "from team/agent/pyproject.toml" in choose(search()).how
     env = dict(search().environ)

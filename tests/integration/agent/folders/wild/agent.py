@@ -167,7 +167,15 @@ def move() -> dict:
 
 def odd_values() -> dict:
     """Values JSON does not know."""
-    loop = {"n": float("nan"), "i": float("inf"), "b": b"\xff", "s": "\ud800 \x00", "set": {1}, "o": object, "big": 10**5000}
+    loop = {
+        "n": float("nan"),
+        "i": float("inf"),
+        "b": b"\xff",
+        "s": "\ud800 \x00",
+        "set": {1},
+        "o": object,
+        "big": 10**5000,
+    }
     loop["self"] = loop
     return loop
 
