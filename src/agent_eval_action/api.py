@@ -159,6 +159,7 @@ class _Run:
             concurrency=settings.concurrency,
             threshold_on=settings.policy.threshold_on,
             selection=(*self.context.selectors, *settings.case),
+            only_agents=settings.only_agents,
             arguments=arguments(settings, self.context.selectors),
             agents=tuple(agent for agent in agents if isinstance(agent, AgentConditions)),
         )
@@ -170,6 +171,8 @@ def arguments(settings: Settings, selectors: Sequence[str]) -> tuple[str, ...]:
     config = settings.config
     if config and config.is_relative_to(settings.workspace) and config.parent != settings.workspace:
         words += ["--config", relative(config, settings.workspace)]
+    for agent in settings.agents if settings.only_agents else ():
+        words += ["--agent", relative(agent.path, settings.workspace)]
     for pattern in settings.case:
         words += ["--case", pattern]
     return tuple(words)

@@ -40,18 +40,23 @@ def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]]
 
     label = f" {fmt.OUTCOME_LABELS[decision.outcome].upper()} "
     console.print()
-    console.print(Text(label, style=f"reverse {_STYLE[decision.outcome]}"), Text(terminal(decision.reason)))
+    _line(console, Text.assemble((label, f"reverse {_STYLE[decision.outcome]}"), " ", terminal(decision.reason)))
     console.print(Text(_metrics(result, decision), style="dim"))
     console.print()
     if decision.criteria:
         _table(console, decision)
     _findings(console, decision.findings)
     for note in decision.notes:
-        console.print(Text(f"  {terminal(note)}", style="dim"))
+        _line(console, Text(f"  {terminal(note)}", style="dim"))
     if written:
         console.print()
         for name, path in written:
             console.print(Text.assemble((f"  {name:<9}", "dim"), path))
+
+
+def _line(console: Console, text: Text) -> None:
+    """A sentence: folded on a terminal, whole in a log, where it is searched."""
+    console.print(text, soft_wrap=not console.is_terminal)
 
 
 def _metrics(result: RunResult, decision: Decision) -> str:
@@ -109,7 +114,7 @@ def _findings(console: Console, findings: Sequence[Finding]) -> None:
 
     for finding in findings[:_FINDINGS_SHOWN]:
         mark, style = _EFFECT[finding.effect]
-        console.print(Text.assemble(("  " + mark + " ", style), terminal(finding.reason, 600)))
+        _line(console, Text.assemble(("  " + mark + " ", style), terminal(finding.reason, 600)))
     if len(findings) > _FINDINGS_SHOWN:
         console.print(Text(f"  … and {len(findings) - _FINDINGS_SHOWN} more in the reports", style="dim"))
     if findings:

@@ -238,8 +238,13 @@ class Conditions(Frozen):
     concurrency: int = 32
     threshold_on: str = "case"
     selection: tuple[str, ...] = ()  # what narrowed the run (EVALSET arguments, --case); empty: the whole suite
+    only_agents: tuple[str, ...] = ()  # the agents asked for by name; empty: all there are
     arguments: tuple[str, ...] = ()  # what `agent-eval run` needs to make this run again
     agents: tuple[AgentConditions, ...] = ()
+
+    def covers(self, agent: str) -> bool:
+        """Whether the run was to make every case of an agent: only then is a case that is not there gone."""
+        return not self.selection and (not self.only_agents or agent in self.only_agents)
 
 
 class RunStatus(enum.StrEnum):

@@ -248,3 +248,26 @@ def test_a_full_disk_is_said_with_exit_3(repo: Repo) -> None:
     assert done.returncode == 3
     assert "No space left" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_one_agent_of_several_says_nothing_about_the_others(repo: Repo) -> None:
+    (repo.root / "other").mkdir()
+    (repo.root / "other" / "agent.py").write_text("root_agent = None\n")
+    (repo.root / "agent-eval.yaml").write_text(
+        "recording: recording\nagents: [{path: bot, evals: s.evalset.json}, {path: other, evals: s.evalset.json}]\n"
+    )
+    assert repo("baseline", "update").returncode == 0
+    stored = repo.root / ".agent-eval/baseline.json"
+    both = stored.read_text()
+    assert '"other"' in both
+    done = repo("run", "--agent", "bot")
+    assert done.returncode == 0, done.stderr
+    assert "2 cases of the baseline were not run: the run was narrowed to bot" in done.stderr
+    assert "removed" not in done.stderr
+    assert repo("baseline", "update", "--agent", "bot").returncode == 0
+    assert stored.read_text() == both
+    repo.cases(GOOD[:1])
+    gone = repo("run", "--agent", "bot")
+    assert "`b`" in gone.stderr
+    assert repo("baseline", "update", "--agent", "bot").returncode == 0
+    assert stored.read_text().count('"b"') == 1
