@@ -175,6 +175,19 @@ def test_both_spellings_of_one_key_are_refused_where_unknown_keys_are(tmp_path):
     )
 
 
+@pytest.mark.parametrize("where", ["case", "session"])
+def test_both_spellings_where_unknown_keys_are_kept_count_once(tmp_path, where):
+    """ADK keeps the second as an unknown key; written back, it would win."""
+    twice = {"appName": "camel", "app_name": "snake", "user_id": "u"}
+    value = new_set(evalId="camel") if where == "case" else new_set(session_input=twice)
+    loaded = load(tmp_path, value)
+    assert [one.message for one in loaded.warnings if "given twice" in one.message]
+    dumped = dump_eval_set(loaded.eval_set)
+    case = dumped["eval_cases"][0]
+    assert "camel" in (case["eval_id"], (case["session_input"] or {}).get("app_name"))
+    assert load(tmp_path, dumped).eval_set == loaded.eval_set
+
+
 def test_camel_case_places_are_shown_as_written(tmp_path):
     text = json.dumps(new_set({"inlineData": {"mimeType": 3}}), indent=1)
     with pytest.raises(EvalFileError) as caught:
