@@ -15,7 +15,7 @@ PLUG_POINTS = {
     "FORMATS": ("formats", "docs/formats.md", "tests/formats"),
     "CRITERIA": ("criteria", "docs/criteria.md", "tests/unit/criteria"),
     "AGENTS": ("agents", "docs/config.md", "tests"),
-    "STORES": ("baseline", "docs/reports.md", "tests/unit/baseline"),
+    "STORES": ("baseline", "docs/baseline.md", "tests/unit/baseline"),
     "REPORTS": ("reports", "docs/reports.md", "tests/golden"),
 }
 

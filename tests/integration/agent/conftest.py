@@ -95,9 +95,9 @@ def say() -> Callable[[str], Content]:
     return user
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def children() -> Callable[[], list[str]]:
-    """Processes this one has started and not ended."""
+    """Processes started since the test began and not ended; another test's oracle may live as long as the session."""
 
     def find() -> list[str]:
         me, found = str(os.getpid()), []
@@ -107,4 +107,5 @@ def children() -> Callable[[], list[str]]:
                     found.append(stat.parent.name)
         return found
 
-    return find
+    before = set(find())
+    return lambda: [pid for pid in find() if pid not in before]
