@@ -59,7 +59,7 @@ class Watch(threading.Thread):
         frame: dict[str, Any] = {"ev": "beat", "lag": lag}
         if lag > self._report_s:
             frame["stack"] = stack_of_thread(self._main)
-            frame["s"] = self._worker.session_on_stack(sys._current_frames().get(self._main))  # noqa: SLF001
+            frame["s"] = self._worker.session_on_stack(sys._current_frames().get(self._main))  # noqa: SLF001 - the one way to see another thread's stack
         self._channel.send(frame)
 
     def _tick(self) -> None:

@@ -220,8 +220,8 @@ def test_a_stale_report_does_not_survive_a_run_that_could_not_begin(repo: Repo) 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_writes_what_there_is(repo: Repo, number: signal.Signals) -> None:
     many = [(f"case{n}", "hello there", []) for n in range(3000)]
-    repo.cases(many)  # type: ignore[arg-type]
-    repo.answers(*many)  # type: ignore[arg-type]
+    repo.cases(many)
+    repo.answers(*many)
     process = subprocess.Popen(
         [*COMMAND, "run"], cwd=repo.root, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )

@@ -180,7 +180,7 @@ async def test_a_criterion_that_raises_is_one_error_and_not_a_lost_run(
 
 
 async def test_an_agent_that_does_not_start_is_the_error_of_each_of_its_cases(tmp_path: Path, kit: Any) -> None:
-    class Broken(kit.Script):  # type: ignore[misc]
+    class Broken(kit.Script):
         async def start(self) -> AgentConditions | AttemptError:
             return AttemptError(kind=ErrorKind.IMPORT, message="SyntaxError in agent.py")
 
