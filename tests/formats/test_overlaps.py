@@ -41,3 +41,13 @@ def test_unknown_keys_of_personas_are_ignored_as_in_adk(tmp_path, adk_loaders):
     value = {"eval_set_id": "s", "eval_cases": [{"eval_id": "a", "conversation_scenario": scenario}]}
     assert load(tmp_path, value).eval_set.eval_cases
     assert adk_loaders.loaded(tmp_path / "x.evalset.json")
+
+
+def test_a_null_beside_the_other_spelling_of_a_part_is_absent_as_in_adk(tmp_path, adk_loaders):
+    call = {"name": "f"}
+    for part in ({"functionCall": call, "function_call": None}, {"functionCall": None, "function_call": None}):
+        turn = {"user_content": {"parts": [part]}}
+        loaded = load(tmp_path, {"eval_set_id": "s", "eval_cases": [{"eval_id": "a", "conversation": [turn]}]})
+        assert adk_loaders.loaded(tmp_path / "x.evalset.json")
+        found = loaded.eval_set.eval_cases[0].turns[0].user_content.parts[0].function_call
+        assert (found.name if found else None) == ("f" if part["functionCall"] else None)
