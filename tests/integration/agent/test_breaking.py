@@ -150,6 +150,19 @@ async def test_stop_ends_a_worker_that_is_stuck(drive, say, children) -> None:
     assert not children()
 
 
+async def test_a_turn_given_up_does_not_hold_the_caller(drive, say) -> None:
+    async with drive("wild", timeout_s=60, limits=Limits(stop_s=0.2)) as agent:
+        session = await agent.open()
+        turn = asyncio.create_task(session.turn(say('block {"seconds": 600}')))
+        await asyncio.sleep(0.3)
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        end = await session.close()
+        assert isinstance(end, AttemptError)
+        assert end.kind is ErrorKind.STOPPED
+
+
 @pytest.mark.parametrize("low", [3, 200])
 async def test_closed_descriptors(drive, low: int) -> None:
     async with drive("wild") as agent:

@@ -194,6 +194,19 @@ async def test_a_google_adk_that_is_too_old(drive, tmp_path: Path) -> None:
         assert agent.conditions.message.startswith("google-adk 1.9.3 is too old: 1.10 or newer is needed")
 
 
+async def test_more_workers_while_those_there_are_saturated(drive, say, monkeypatch) -> None:
+    monkeypatch.setattr("agent_eval_action.agents.adk.cores", lambda: 2)
+    async with drive("wild", workers=None, timeout_s=3) as agent:
+        first = {await agent.answer("who"), *await asyncio.gather(*(agent.answer("who") for _ in range(4)))}
+        assert len(first) == 1  # four sessions that wait for nobody are no reason for a second one
+        busy = await agent.open()
+        blocking = asyncio.create_task(busy.turn(say('block {"seconds": 2.8}')))
+        await asyncio.sleep(2.4)
+        assert {await agent.answer("who")} != first
+        assert isinstance(await blocking, TurnDone)
+        await busy.close()
+
+
 async def test_times_of_a_turn(drive) -> None:
     async with drive("wild") as agent:
         done = await agent.ask('hang {"seconds": 0.3}')

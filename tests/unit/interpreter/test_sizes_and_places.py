@@ -8,7 +8,7 @@ import pytest
 
 from agent_eval_action.interpreter.build import Lock, digest, failing_package, find_lock, install_environ
 from agent_eval_action.interpreter.launch import Launch, upwards
-from agent_eval_action.interpreter.pool import cores, default_workers
+from agent_eval_action.interpreter.pool import cores
 
 
 @pytest.mark.parametrize(
@@ -18,11 +18,6 @@ def test_a_containers_quota_counts(tmp_path: Path, text: str, most: int | None) 
     (tmp_path / "cpu.max").write_text(text)
     here = cores(tmp_path / "nothing")
     assert cores(tmp_path / "cpu.max") == (here if most is None else most)
-
-
-def test_a_worker_has_eight_sessions_to_hold() -> None:
-    assert default_workers(1) == default_workers(8) == 1
-    assert default_workers(1000) == cores()
 
 
 def test_the_working_directory_is_the_projects(tmp_path: Path) -> None:

@@ -216,6 +216,11 @@ def cancel_everybody() -> dict:
     return {}
 
 
+def who() -> dict:
+    """Which process."""
+    return {"pid": os.getpid()}
+
+
 def see_environment() -> dict:
     """What it can see."""
     return {"names": sorted(os.environ), "cwd": os.getcwd(), "argv": sys.argv, "path": sys.path[:3]}
@@ -224,7 +229,7 @@ def see_environment() -> dict:
 TOOLS = [
     add, fail, hang, hang_on, block, hold_the_lock, kill, segfault, leave, leave_at_once, print_much, answer_much,
     leave_children, close_descriptors, scribble, move, odd_values, remember, recall, rude_setup, cancel_everybody,
-    see_environment,
+    see_environment, who,
 ]  # fmt: skip
 
 root_agent = Agent(name="wild", model=Obedient(model="obedient"), instruction="Do as you are told.", tools=TOOLS)
