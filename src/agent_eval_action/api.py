@@ -32,6 +32,8 @@ from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import Earlier, earlier, forget
 from agent_eval_action.run.transcripts import TranscriptWriter
 
+_TAIL_LINES = 8
+
 
 @dataclass(frozen=True)
 class Context:
@@ -111,8 +113,16 @@ class _Run:
         self.context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in self._agents())))
         for agent in self._agents():
             self.drivers[agent.name] = driver_for(agent, self.settings, self.context.environ)
-            self.starts[agent.name] = asyncio.create_task(self.drivers[agent.name].start())
+            self.starts[agent.name] = asyncio.create_task(self._start(agent.name))
         self.warm = asyncio.create_task(asyncio.to_thread(warm_up))
+
+    async def _start(self, name: str) -> AgentConditions | AttemptError:
+        """Start one agent; why it does not start is said once, with the end of its traceback."""
+        started = await self.drivers[name].start()
+        if isinstance(started, AttemptError):
+            tail = "\n".join(f"    {line}" for line in started.traceback.splitlines()[-_TAIL_LINES:])
+            self.context.emit(Notice(f"{name} does not start: {started.message}\n{tail}".rstrip(), level="warning"))
+        return started
 
     def _agents(self) -> list[AgentSettings]:
         return list({planned.agent.name: planned.agent for planned in self.found.sets}.values())

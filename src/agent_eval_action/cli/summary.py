@@ -109,13 +109,26 @@ def _cells(row: CriterionChange) -> list[Text]:
     ]
 
 
+def _groups(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings that say the same of different cases, together: an agent that does not start is one problem."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for number, finding in enumerate(findings):
+        named, _, rest = finding.reason.partition("` ")
+        same = rest if named.startswith("`") and finding.case is not None else str(number)
+        groups.setdefault((finding.effect, same), []).append(finding)
+    return list(groups.values())
+
+
 def _findings(console: Console, findings: Sequence[Finding]) -> None:
     from rich.text import Text
 
-    for finding in findings[:_FINDINGS_SHOWN]:
-        mark, style = _EFFECT[finding.effect]
-        _line(console, Text.assemble(("  " + mark + " ", style), terminal(finding.reason, 600)))
-    if len(findings) > _FINDINGS_SHOWN:
-        console.print(Text(f"  … and {len(findings) - _FINDINGS_SHOWN} more in the reports", style="dim"))
+    groups = _groups(findings)
+    for first, *same in groups[:_FINDINGS_SHOWN]:
+        mark, style = _EFFECT[first.effect]
+        more = f" (the same for {fmt.plural(len(same), 'case')} more)" if same else ""
+        _line(console, Text.assemble(("  " + mark + " ", style), terminal(first.reason, 600), (more, "dim")))
+    if len(groups) > _FINDINGS_SHOWN:
+        left = sum(map(len, groups[_FINDINGS_SHOWN:]))
+        console.print(Text(f"  … and {left} more in the reports", style="dim"))
     if findings:
         console.print()

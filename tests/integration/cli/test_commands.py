@@ -271,3 +271,14 @@ def test_one_agent_of_several_says_nothing_about_the_others(repo: Repo) -> None:
     assert "`b`" in gone.stderr
     assert repo("baseline", "update", "--agent", "bot").returncode == 0
     assert stored.read_text().count('"b"') == 1
+
+
+def test_an_agent_that_does_not_start_is_one_problem_and_not_one_for_each_case(repo: Repo) -> None:
+    many = [(f"case{n}", "hello there", []) for n in range(30)]
+    repo.cases(many)  # type: ignore[arg-type] # the list's own type is narrower
+    (repo.root / "recording/attempts.jsonl").unlink()
+    done = repo("run")
+    assert done.returncode == 3
+    assert "bot does not start" in done.stderr
+    assert "(the same for 29 cases more)" in done.stderr
+    assert done.stderr.count("cannot be read") <= 5
