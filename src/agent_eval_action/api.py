@@ -106,6 +106,7 @@ class _Run:
     drivers: dict[str, AgentDriver] = field(default_factory=dict)
     starts: dict[str, asyncio.Task[AgentConditions | AttemptError]] = field(default_factory=dict)
     warm: asyncio.Task[None] = field(init=False)
+    commit: asyncio.Task[str | None] = field(init=False)
     collector: Collector = field(init=False)
 
     def start(self) -> None:
@@ -114,6 +115,7 @@ class _Run:
         for agent in self._agents():
             self.drivers[agent.name] = driver_for(agent, self.settings, self.context.environ)
             self.starts[agent.name] = asyncio.create_task(self._start(agent.name))
+        self.commit = asyncio.create_task(asyncio.to_thread(git.head_commit, self.settings.workspace))
         self.warm = asyncio.create_task(asyncio.to_thread(warm_up))
 
     async def _start(self, name: str) -> AgentConditions | AttemptError:
@@ -154,7 +156,7 @@ class _Run:
         for task in self.starts.values():
             if not task.done():
                 task.cancel()
-        await asyncio.gather(*self.starts.values(), self.warm, return_exceptions=True)
+        await asyncio.gather(*self.starts.values(), self.warm, self.commit, return_exceptions=True)
         await asyncio.gather(*(driver.stop() for driver in self.drivers.values()), return_exceptions=True)
 
     def conditions(self) -> Conditions:
@@ -164,7 +166,7 @@ class _Run:
         return Conditions(
             tool_version=__version__,
             platform=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-            commit=git.head_commit(settings.workspace),
+            commit=self.commit.result(),
             repeats=self.context.repeats or settings.repeats,
             concurrency=settings.concurrency,
             threshold_on=settings.policy.threshold_on,

@@ -5,5 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from agent_eval_action.agents.adk import AdkAgent
+from agent_eval_action.agents.base import AgentDriver
 
-AGENTS: Final[dict[str, type[AdkAgent]]] = {"adk": AdkAgent}
+AGENTS: Final[dict[str, type[AgentDriver]]] = {"adk": AdkAgent}

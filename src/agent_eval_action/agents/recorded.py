@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,8 +27,7 @@ class RecordedAgent:
         """Index the recording by eval set, case and repeat; the last line of a key wins."""
         try:
             for number, offset, line in lines(self.folder / ATTEMPTS):
-                attempt = parse(self.folder / ATTEMPTS, number, line)
-                self._offsets[(attempt.eval_set, attempt.case, attempt.repeat)] = (number, offset)
+                self._offsets[_key(self.folder / ATTEMPTS, number, line)] = (number, offset)
         except ResultsError as error:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=str(error))
         return AgentConditions(agent=self.name, path=self.folder.as_posix(), environment="recorded")
@@ -46,6 +46,18 @@ class RecordedAgent:
 
     async def stop(self) -> None:
         """Nothing runs."""
+
+
+def _key(path: Path, number: int, line: bytes) -> _Key:
+    """Which attempt a line is, without validating the whole of it: that is done when it is replayed."""
+    try:
+        record = json.loads(line)
+        key = (record["eval_set"], record["case"], record.get("repeat", 0))
+        hash(key)
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        attempt = parse(path, number, line)
+        return attempt.eval_set, attempt.case, attempt.repeat
+    return key
 
 
 @dataclass

@@ -16,6 +16,7 @@ from agent_eval_action.interpreter.processes import end_tree
 from agent_eval_action.model.result import AttemptError, ErrorKind
 
 TAIL_LINES = 40
+TAIL_COLUMNS = 500  # a crash ends with the names of all extension modules in one line
 BUSY = 0.8
 SATURATED_REPORTS = 2
 FRAME_SLACK = 1 << 20
@@ -190,7 +191,7 @@ class WorkerClient:
         if code is None:
             return "the agent's process closed the worker's own pipe"
         if code < 0:
-            return f"the agent's process was killed by {signal.Signals(-code).name}"
+            return f"the agent's process was killed by {_signal_name(-code)}"
         return f"the agent's process ended with exit code {code}"
 
     def _bury(self, verdict: Callable[[str], AttemptError]) -> None:
@@ -227,13 +228,18 @@ class WorkerClient:
         return last_lines(self._drain.tail())
 
 
+def _signal_name(number: int) -> str:
+    # Real-time signals have numbers and no names.
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
 def _stopped(_session: str) -> AttemptError:
     return AttemptError(kind=ErrorKind.STOPPED, message="the run ended")
 
 
 def last_lines(text: str) -> str:
     """The last lines of what was printed."""
-    return "\n".join(text.rstrip().splitlines()[-TAIL_LINES:])
+    return "\n".join(line[:TAIL_COLUMNS] for line in text.rstrip().splitlines()[-TAIL_LINES:])
 
 
 def error_of(said: object) -> AttemptError:

@@ -161,6 +161,8 @@ class Worker:
     async def _on_close(self, frame: dict[str, Any]) -> None:
         session = self._sessions.pop(frame["s"], None)
         answer = {"ev": "closed", "s": frame["s"], "state": {}}
+        if session is not None and session.turn is not None and session.turn.task is not None:
+            session.turn.task.cancel()  # nobody waits for it any more
         try:
             if session is not None:
                 answer["state"] = await session.state()
