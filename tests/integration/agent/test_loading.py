@@ -100,6 +100,8 @@ async def test_errors_of_the_model_and_of_tools(drive) -> None:
         down = await agent.ask("unavailable")
         assert isinstance(down, AttemptError)
         assert down.kind is ErrorKind.UNAVAILABLE
+        retried = json.loads(await agent.answer("retries"))
+        assert retried == [4, 5.0, [408, 429, 500, 502, 503, 504]]
         failed = await agent.ask('fail {"text": "no such order"}')
         assert isinstance(failed, AttemptError)
         assert (failed.kind, failed.turn) == (ErrorKind.EXCEPTION, 0)

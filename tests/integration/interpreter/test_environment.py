@@ -23,7 +23,8 @@ def wheels(tmp_path: Path) -> Path:
     folder = tmp_path / "wheels"
     folder.mkdir()
     wheel(folder, "google-adk", "9.9.0", {"google/adk/__init__.py": ""})
-    wheel(folder, "greeter", "1.0", {"greeter.py": ""})
+    entry = {"greeter-1.0.dist-info/entry_points.txt": "[console_scripts]\ngreet = greeter:greet\n"}
+    wheel(folder, "greeter", "1.0", {"greeter.py": "def greet():\n    print('hello')\n", **entry})
     return folder
 
 
@@ -112,6 +113,8 @@ def test_built_from_requirements_once(search, agent: Path, tmp_path: Path) -> No
     script = "import greeter, google.adk, sys; print(sys.prefix)"
     said = subprocess.run([racing[0].python, "-c", script], check=True, capture_output=True, text=True).stdout
     assert Path(said.strip()) == racing[0].python.parents[1]
+    # A script names its interpreter, and the folder had another name when it was written.
+    assert subprocess.run([racing[0].python.with_name("greet")], check=True, capture_output=True).stdout == b"hello\n"
     assert choose(search()).how.startswith("cached by uv from team/requirements.txt (")
     (agent.parent / "more.txt").write_text("greeter==1.0\n")
     assert choose(search()).python != racing[0].python
