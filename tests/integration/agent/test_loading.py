@@ -196,8 +196,16 @@ async def test_a_google_adk_that_is_too_old(drive, tmp_path: Path) -> None:
         assert agent.conditions.message.startswith("google-adk 1.9.3 is too old: 1.10 or newer is needed")
 
 
+async def test_two_workers_to_begin_with_where_there_are_two_cores(drive, monkeypatch) -> None:
+    for count, workers in ((1, 1), (2, 2), (8, 2)):
+        monkeypatch.setattr("agent_eval_action.agents.adk.cores", lambda count=count: count)
+        async with drive("wild", workers=None) as agent:
+            assert len({*await asyncio.gather(*(agent.answer("who") for _ in range(4)))}) == workers
+
+
 async def test_more_workers_while_those_there_are_saturated(drive, say, monkeypatch) -> None:
     monkeypatch.setattr("agent_eval_action.agents.adk.cores", lambda: 2)
+    monkeypatch.setattr("agent_eval_action.agents.adk._FIRST_WORKERS", 1)
     async with drive("wild", workers=None, timeout_s=3) as agent:
         first = {await agent.answer("who"), *await asyncio.gather(*(agent.answer("who") for _ in range(4)))}
         assert len(first) == 1  # four sessions that wait for nobody are no reason for a second one
