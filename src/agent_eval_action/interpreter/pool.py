@@ -1,4 +1,4 @@
-"""The workers of one agent: begun with one, more while all are saturated; a dead one is replaced."""
+"""The workers of one agent: a few to begin with, more while all are saturated; a dead one is replaced."""
 
 from __future__ import annotations
 
