@@ -50,10 +50,11 @@ class ErrorKind(enum.StrEnum):
     STOPPED = "stopped"  # the run ended first: max_time or a signal
 
 
-INFRASTRUCTURE = frozenset(
-    {ErrorKind.DIED, ErrorKind.BLOCKED, ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE, ErrorKind.PROTOCOL}
-)
-"""Kinds that are tried again (bounded): what broke may not have been this agent's answer."""
+INFRASTRUCTURE = frozenset({ErrorKind.DIED, ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE, ErrorKind.PROTOCOL})
+"""Kinds that are tried again (bounded): what broke may not have been this agent's answer.
+
+A time-out or a block is: it would cost as long again, and a block every other session of its worker too.
+"""
 
 
 class AttemptError(Frozen):

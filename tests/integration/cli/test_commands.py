@@ -109,6 +109,7 @@ def test_pass_writes_every_file_and_outputs(repo: Repo) -> None:
     assert json.loads((out / "results.json").read_text())["decision"]["outcome"] == "pass"
     junit = junitparser.JUnitXml.fromfile(str(out / "junit.xml"))
     assert {"bot.s.a", "bot.s.b"} <= {case.classname for suite in junit for case in suite}
+    assert "!baseline.json" in (out.parent / ".gitignore").read_text()
     assert "verdict<<" in output.read_text()
     assert "\npass\n" in output.read_text()
 
@@ -153,6 +154,7 @@ def test_an_error_is_inconclusive_and_fail_on_fail_lets_it_pass(repo: Repo) -> N
         (["report", ".", "--to", "jnit"], "junit"),
         (["baseline", "show"], "baseline update"),
         (["run", "--resume", "nowhere"], "no run to resume"),
+        (["run", "--baseline", "s.evalset.json"], "baseline"),
     ],
 )
 def test_usage_errors_say_what_and_exit_2(repo: Repo, args: list[str], says: str) -> None:
@@ -282,3 +284,10 @@ def test_an_agent_that_does_not_start_is_one_problem_and_not_one_for_each_case(r
     assert "bot does not start" in done.stderr
     assert "(the same for 29 cases more)" in done.stderr
     assert done.stderr.count("cannot be read") <= 5
+
+
+def test_an_out_folder_that_cannot_be_is_said_with_exit_3(repo: Repo) -> None:
+    done = repo("run", "--out", "agent-eval.yaml/out")
+    assert done.returncode == 3
+    assert "cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
