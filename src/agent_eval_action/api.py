@@ -124,6 +124,9 @@ class _Run:
         if isinstance(started, AttemptError):
             tail = "\n".join(f"    {line}" for line in started.traceback.splitlines()[-_TAIL_LINES:])
             self.context.emit(Notice(f"{name} does not start: {started.message}\n{tail}".rstrip(), level="warning"))
+        elif started.adk_version:
+            what = f"google-adk {started.adk_version}, Python {started.python}"
+            self.context.emit(Notice(f"{name}: {what} ({started.environment})"))
         return started
 
     def _agents(self) -> list[AgentSettings]:
