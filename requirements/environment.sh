@@ -34,7 +34,7 @@ make_bootstrap() {
 # uv does not read pip's configuration: where pip is sent to another index, uv is sent there too.
 use_pips_index() {
   [ -z "${UV_DEFAULT_INDEX:-}${UV_INDEX_URL:-}" ] || return 0
-  index=$("$bootstrap/python" -m pip config get global.index-url 2>/dev/null) || index=${PIP_INDEX_URL:-}
+  index=$("$bootstrap/python" -m pip config list 2>/dev/null | sed -n "s/^[^=]*\.index.url='\(.*\)'\$/\1/p" | tail -n 1)
   [ -z "$index" ] || export UV_DEFAULT_INDEX="$index"
 }
 

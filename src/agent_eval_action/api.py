@@ -31,9 +31,9 @@ from agent_eval_action.gate.adaptive import next_step
 from agent_eval_action.gate.evidence import Enough, Step
 from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
-from agent_eval_action.model.result import Conditions, RunResult, RunStatus
+from agent_eval_action.model.result import AttemptError, Conditions, RunResult, RunStatus
 from agent_eval_action.pipeline import Pipeline, Stop
-from agent_eval_action.run.arms import Arm, NoBase
+from agent_eval_action.run.arms import Arm, Begun, NoBase
 from agent_eval_action.run.base import BaseCommit, find_base, open_base
 from agent_eval_action.run.collect import Collector
 from agent_eval_action.run.crew import Bounds, Crew
@@ -44,6 +44,8 @@ from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import Earlier, earlier, forget
 from agent_eval_action.run.spending import Spending, SpendingLimits
 from agent_eval_action.run.transcripts import TranscriptWriter
+
+_TAIL_LINES = 8
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,21 @@ class _Run:
         drivers = {agent.name: driver_for(agent, settings, environ) for agent in agents}
         recorded = frozenset(agent.name for agent in agents if agent.driver == "recorded")
         self.head = Arm.begin("head", drivers, fixed=recorded)
+        for name, begun in self.head.starts.items():
+            begun.add_done_callback(partial(self._started, name))
         self.warm = asyncio.create_task(asyncio.to_thread(warm_up))
+
+    def _started(self, name: str, begun: Begun) -> None:
+        """Say which environment an agent runs in; why it does not start is said once, with the end of its traceback."""
+        if begun.cancelled() or begun.exception() is not None:
+            return
+        said = begun.result()
+        if isinstance(said, AttemptError):
+            tail = "\n".join(f"    {line}" for line in said.traceback.splitlines()[-_TAIL_LINES:])
+            self.context.emit(Notice(f"{name} does not start: {said.message}\n{tail}".rstrip(), level="warning"))
+        elif said.adk_version:
+            what = f"google-adk {said.adk_version}, Python {said.python}"
+            self.context.emit(Notice(f"{name}: {what} ({said.environment})"))
 
     def _agents(self) -> list[AgentSettings]:
         return list({planned.agent.name: planned.agent for planned in self.found.sets}.values())
@@ -252,6 +268,7 @@ class _Run:
             threshold_on=settings.policy.threshold_on,
             fail_on=settings.fail_on,
             selection=(*self.context.selectors, *settings.case),
+            only_agents=settings.only_agents,
             arguments=arguments(settings, self.context.selectors),
             agents=self.head.conditions(),
         )
@@ -263,6 +280,8 @@ def arguments(settings: Settings, selectors: Sequence[str]) -> tuple[str, ...]:
     config = settings.config
     if config and config.is_relative_to(settings.workspace) and config.parent != settings.workspace:
         words += ["--config", relative(config, settings.workspace)]
+    for agent in settings.agents if settings.only_agents else ():
+        words += ["--agent", relative(agent.path, settings.workspace)]
     for pattern in settings.case:
         words += ["--case", pattern]
     return tuple(words)

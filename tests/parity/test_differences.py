@@ -74,6 +74,9 @@ def test_a_long_run_of_combining_marks_is_not_sorted(adk):
     expected, actual = [turn(sorted_marks)], [turn(mixed_marks)]
     assert adk("response_match_score", 0.8, expected, actual)["score"] == 1
     assert score(criterion("response_match_score", threshold=0.8), expected, actual).score == 0
+    shorter = [turn("a" + "\u0316" * 31 + "\u0301" * 31)], [turn("a" + "\u0301\u0316" * 31)]
+    assert adk("response_match_score", 0.8, *shorter)["score"] == 1
+    assert score(criterion("response_match_score", threshold=0.8), *shorter).score == 1
 
 
 def test_a_text_without_any_space_is_cut(adk):

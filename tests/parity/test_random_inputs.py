@@ -86,7 +86,8 @@ def test_trajectory_of_recorded_events(adk, calls):
 ENGLISH = st.sampled_from(
     re.split(
         " ",
-        "The dice rolled running runs ran national nationality generously flies dying skies proceed a of to 17 "
+        "The run rolls fly cook needs dice rolled "
+        "running runs ran national nationality generously flies dying skies proceed a of to 17 "
         "17-sided U.S.A. don't e-mail x1 conditional relational hopefulness YES yes yy sky feed agreed plastered",
     )
 )
@@ -108,11 +109,14 @@ ASCII = st.text(string.ascii_letters + string.digits + "yys'-", min_size=1, max_
 WORDS = st.one_of(ENGLISH, SCRIPTS, LETTERS, ASCII)
 
 
+FORMS = st.sampled_from([str, str, str.upper, str.lower, str.title, "{}s".format, "{}ing".format, "{}ed".format])
+
+
 @st.composite
 def answers(draw: st.DrawFn) -> tuple[str, str]:
     """A reference and an answer that share some of its words, cased and joined anew."""
     reference = draw(st.lists(WORDS, max_size=10))
-    answer = [draw(st.sampled_from([str, str.upper, str.lower, str.title]))(word) for word in reference]
+    answer = [draw(FORMS)(word) for word in reference]
     answer = [word for word in answer if draw(st.integers(0, 3))] + draw(st.lists(WORDS, max_size=4))
     joiner = st.sampled_from([" ", "", "\n", ", ", "\u3000", "/"])
     return draw(joiner).join(reference), draw(joiner).join(answer)

@@ -277,6 +277,8 @@ def test_yaml_values_and_lines(tmp_path):
         "use": {"x": 1, "y": 3},
         "1": ["yes", "2024-01-01", True, None, 1.5],
     }
+    late = Source.parse("a: &a {x: 1}\nb: {x: 2, <<: *a}\n", path=tmp_path / "x.yaml", error=ConfigError)
+    assert late.value["b"] == {"x": 2}
     assert source.line(("use", "y")) == 4
     assert source.line(("use", "x")) == 1
     assert source.line(("1", 4)) == 5

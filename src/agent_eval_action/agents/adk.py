@@ -14,19 +14,26 @@ from uuid import uuid4
 from agent_eval_action.agents.base import AgentSession, SessionEnd, SessionRequest, TurnDone
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.interpreter.environment import AgentEnvironment, Search, choose
+from agent_eval_action.interpreter.frames import Frame
 from agent_eval_action.interpreter.isolation import agent_environ
 from agent_eval_action.interpreter.launch import Launch, Limits, Started, start
 from agent_eval_action.interpreter.output_log import OutputLog
-from agent_eval_action.interpreter.pool import WorkerPool, default_workers
+from agent_eval_action.interpreter.pool import WorkerPool, cores
 from agent_eval_action.interpreter.turns import to_invocation
 from agent_eval_action.interpreter.worker_client import WorkerClient
 from agent_eval_action.model.evalset import Content
 from agent_eval_action.model.result import AgentConditions, AttemptError, ErrorKind
 
+_FIRST_WORKERS = 2
+"""Importing google-adk twice side by side costs no time on two cores, and the first answers come twice as fast."""
+
 
 @dataclass(frozen=True, slots=True)
 class AdkAgentOptions:
-    """One agent. ``environ`` is the caller's whole environment: the driver picks what the agent sees."""
+    """One agent. ``environ`` is the caller's whole environment: the driver picks what the agent sees.
+
+    ``workers`` None: two to begin with where there are two cores, up to one per core while they are saturated.
+    """
 
     name: str
     path: Path
@@ -84,7 +91,7 @@ class AdkAgent:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=text, traceback=error.hint or "")
         except OSError as error:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=f"the agent's worker cannot be started: {error}")
-        self._pool = WorkerPool(prepared.launch, self._log, len(prepared.workers))
+        self._pool = WorkerPool(prepared.launch, self._log, self._options.workers or cores())
         said = await self._pool.start(prepared.workers)
         if isinstance(said, AttemptError):
             where = f" (environment: {prepared.environment.how})"
@@ -167,8 +174,9 @@ class AdkAgent:
             timeout_s=options.timeout_s,
             limits=options.limits,
         )
-        count = options.workers or default_workers(options.concurrency)
-        return _Prepared(environment, launch, tuple(start(launch) for _ in range(count)))
+        return _Prepared(
+            environment, launch, tuple(start(launch) for _ in range(options.workers or min(_FIRST_WORKERS, cores())))
+        )
 
 
 class AdkSession:
@@ -180,13 +188,18 @@ class AdkSession:
         self._pool = pool
         self._timeout_s = timeout_s
         self._turns = 0
+        self._abandoned = False
         self._end: SessionEnd | AttemptError | None = None
 
     async def turn(self, content: Content) -> TurnDone | AttemptError:
         """One turn, at most ``timeout_s`` long."""
         number, self._turns = self._turns, self._turns + 1
         wire = content.model_dump(mode="json", exclude_none=True)
-        frame = await self._worker.request({"op": "turn", "s": self._name, "content": wire})
+        try:
+            frame = await self._worker.request({"op": "turn", "s": self._name, "content": wire})
+        except asyncio.CancelledError:
+            self._abandoned = True
+            raise
         if not isinstance(frame, AttemptError):
             turn = to_invocation(frame, content, f"{self._name}-{number}")
             return turn.model_copy(update={"turn": number}) if isinstance(turn, AttemptError) else TurnDone(turn)
@@ -200,7 +213,13 @@ class AdkSession:
     async def close(self) -> SessionEnd | AttemptError:
         """The final state; the worker is free for other sessions."""
         if self._end is None:
-            frame = await self._worker.request({"op": "close", "s": self._name})
+            frame: Frame | AttemptError
+            if self._abandoned:
+                # The run is over: the worker may be busy with that turn for a long time yet.
+                frame = AttemptError(kind=ErrorKind.STOPPED, message="the turn was given up")
+                self._worker.tell({"op": "close", "s": self._name})
+            else:
+                frame = await self._worker.request({"op": "close", "s": self._name})
             await self._pool.release(self._worker, self._name)
             self._end = frame if isinstance(frame, AttemptError) else _end_of(frame)
         return self._end

@@ -1,4 +1,12 @@
-"""The port every agent driver implements: sessions in which turns are made. Errors are values."""
+"""The port every agent driver implements: sessions in which turns are made. Errors are values.
+
+Sessions may share a process, and a process that ends takes all its sessions with it. Whose doing that
+was cannot be known then: each of them gets ``DIED`` (what it did so far is lost), and the caller runs
+each again with ``alone=True``, in a process of its own. A session that dies alone is the culprit; the
+others get their answers. ``BLOCKED`` is said of the one session whose synchronous call stopped a whole
+process for longer than the limit, as far as its stack tells; its neighbours get ``DIED``. Every other
+kind is about the session it is said of, and no other session suffers.
+"""
 
 from __future__ import annotations
 

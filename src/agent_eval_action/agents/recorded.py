@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,10 +27,8 @@ class RecordedAgent:
         """Index the recording by eval set, case and repeat; the last line of a key wins."""
         try:
             for number, offset, line in lines(self.folder / ATTEMPTS):
-                attempt = parse(self.folder / ATTEMPTS, number, line)
-                if attempt.arm != "head":  # what the base commit's agent answered is not this agent's
-                    continue
-                self._offsets[(attempt.eval_set, attempt.case, attempt.repeat)] = (number, offset)
+                if (key := _key(self.folder / ATTEMPTS, number, line)) is not None:
+                    self._offsets[key] = (number, offset)
         except ResultsError as error:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=str(error))
         return AgentConditions(agent=self.name, path=self.folder.as_posix(), environment="recorded")
@@ -48,6 +47,21 @@ class RecordedAgent:
 
     async def stop(self) -> None:
         """Nothing runs."""
+
+
+def _key(path: Path, number: int, line: bytes) -> _Key | None:
+    """Which attempt a line is, without validating the whole of it: that is done when it is replayed.
+
+    None for what the base commit's agent answered: that is not this agent's.
+    """
+    try:
+        record = json.loads(line)
+        arm, key = record.get("arm", "head"), (record["eval_set"], record["case"], record.get("repeat", 0))
+        hash(key)
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        attempt = parse(path, number, line)
+        arm, key = attempt.arm, (attempt.eval_set, attempt.case, attempt.repeat)
+    return key if arm == "head" else None
 
 
 @dataclass

@@ -60,8 +60,8 @@ def update(old: Baseline | None, result: RunResult) -> Update:
     """The baseline after ``result``.
 
     A pair with an error in any attempt is not written: its older record stays. Cases the run did not look
-    at stay as well, unless the run was complete and of the whole suite: then they are gone from the
-    suite, and pruned.
+    at stay as well, unless the run was complete and to make every case of their agent: then they are gone
+    from the suite, and pruned.
     """
     before = {record.key: record for record in old.records} if old else {}
     after: dict[CaseKey, CaseRecord] = {}
@@ -75,16 +75,16 @@ def update(old: Baseline | None, result: RunResult) -> Update:
         if record is not None:
             after[name] = record
     unseen = tuple(sorted(before.keys() - {kept_key(pair) for pair in _cases(result)}))
-    whole = result.status is RunStatus.COMPLETE and not result.conditions.selection
-    if not whole:
-        after |= {key: before[key] for key in unseen}
+    complete = result.status is RunStatus.COMPLETE
+    left = tuple(key for key in unseen if not (complete and result.conditions.covers(key.agent)))
+    after |= {key: before[key] for key in left}
     return Update(
         baseline=_baseline(old, result, after),
         added=tuple(sorted(after.keys() - before.keys())),
         changed=tuple(sorted(key for key in after.keys() & before.keys() if after[key] != before[key])),
         unchanged=tuple(sorted(key for key in after.keys() & before.keys() - set(unseen) if after[key] == before[key])),
         pruned=tuple(sorted(before.keys() - after.keys())),
-        left=() if whole else unseen,
+        left=left,
         kept=tuple(kept),
         missing=tuple(missing),
     )
@@ -148,7 +148,7 @@ def _baseline(old: Baseline | None, result: RunResult, records: dict[CaseKey, Ca
         tool_version=conditions.tool_version,
         created_at=result.started_at,
         commit=conditions.commit,
-        repeats=conditions.repeats,
+        repeats=max(conditions.repeats, 1),
         agents=tuple(agents[name] for name in sorted(agents) if kept_name(name) in present),
         records=tuple(records[key] for key in sorted(records)),
     )

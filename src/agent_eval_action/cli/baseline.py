@@ -39,7 +39,7 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
     if results is not None:
         result = results_json.read(in_folder(results))
     else:
-        files.clear(settings.out)
+        files.begin(settings)
         repeats = settings.repeats if "repeats" in resolved.origins else _REPEATS
         result = Session(resolved, out, tuple(selectors), repeats).evaluate()
         files.write(result, settings)

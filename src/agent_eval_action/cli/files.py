@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from pathlib import Path
 
+from agent_eval_action.baseline.file import FOLDER, keep_out_of_git
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.settings import Settings
+from agent_eval_action.errors import OutputError
 from agent_eval_action.github.outputs import write_outputs
 from agent_eval_action.model.result import RunResult
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
@@ -19,10 +20,19 @@ RESULTS = "results.json"
 _IMAGE = "ghcr.io/org/agent-eval-action:v1"
 
 
-def clear(out: Path) -> None:
-    """Remove the files of an earlier run: a run that dies must not leave an old verdict standing."""
-    for name in (RESULTS, *FILES.values()):
-        (out / name).unlink(missing_ok=True)
+def begin(settings: Settings) -> None:
+    """Remove the files of an earlier run, for a run that dies must not leave an old verdict standing; ignore ours."""
+    ours = settings.workspace / FOLDER
+    try:
+        for name in (RESULTS, *FILES.values()):
+            (settings.out / name).unlink(missing_ok=True)
+        if settings.out.is_relative_to(ours):
+            ours.mkdir(parents=True, exist_ok=True)
+            keep_out_of_git(ours)
+    except OSError as error:
+        raise OutputError(
+            f"{settings.out} cannot be written: {error.strerror or error}", hint="choose another folder with --out"
+        ) from error
 
 
 def write(result: RunResult, settings: Settings) -> list[tuple[str, str]]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _PLAIN_EVERY_S = 15.0
 _PROBLEMS_SHOWN = 20
+_NOTICE_LIMIT = 4_000
 _DOING: Final[dict[Purpose, str]] = {
     "first": "",
     "rerun": "re-running",
@@ -99,6 +100,16 @@ def _below(attempt: Attempt) -> list[str]:
     return [score.criterion for score in attempt.scores if score.passed is False]
 
 
+def _new_problem(attempt: Attempt, known: set[str]) -> str | None:
+    """The line of a problem, unless an attempt before failed with the very same words."""
+    if attempt.error is not None:
+        words = f"{attempt.error.kind}: {attempt.error.message}"
+        if words in known:
+            return None
+        known.add(words)
+    return _problem(attempt)
+
+
 def _problem(attempt: Attempt) -> str | None:
     name = terminal(f"{attempt.eval_set} › {attempt.case}", 120)
     if attempt.error is not None:
@@ -120,6 +131,7 @@ class PlainDisplay:
     counts: Counts = field(default_factory=Counts)
     _last: float = field(default_factory=time.monotonic)
     _problems: int = 0
+    _known: set[str] = field(default_factory=set)
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -134,11 +146,12 @@ class PlainDisplay:
         if isinstance(event, PhaseStarted):
             self.say(f"{event.name}: {terminal(event.detail)}")
         elif isinstance(event, Notice):
-            self.say(f"{event.level}: {terminal(event.text)}" if event.level == "warning" else terminal(event.text))
+            text = terminal(event.text, _NOTICE_LIMIT, lines=True)
+            self.say(f"{event.level}: {text}" if event.level == "warning" else text)
         elif isinstance(event, AttemptRetried):
             self._show(f"again  {terminal(str(event.key.case_key), 160)}: {terminal(event.error.message, 160)}")
         elif isinstance(event, AttemptFinished):
-            if problem := _problem(event.attempt):
+            if problem := _new_problem(event.attempt, self._known):
                 self._show(problem)
             self._count()
 
@@ -164,6 +177,7 @@ class LiveDisplay:
     counts: Counts = field(default_factory=Counts)
     _bar: Progress | None = None
     _task: TaskID | None = None
+    _known: set[str] = field(default_factory=set)
 
     def __enter__(self) -> Self:
         """Draw the bar."""
@@ -183,10 +197,14 @@ class LiveDisplay:
         """Show one event."""
         self.counts.take(event)
         if isinstance(event, Notice):
-            self.console.print(terminal(event.text), markup=False, style="yellow" if event.level == "warning" else None)
+            self.console.print(
+                terminal(event.text, _NOTICE_LIMIT, lines=True),
+                markup=False,
+                style="yellow" if event.level == "warning" else None,
+            )
         elif isinstance(event, PhaseStarted) and self.counts.planned:  # why more is run than was planned
             self.console.print(f"{event.name}: {terminal(event.detail)}", markup=False, style="cyan")
-        elif isinstance(event, AttemptFinished) and (problem := _problem(event.attempt)):
+        elif isinstance(event, AttemptFinished) and (problem := _new_problem(event.attempt, self._known)):
             self.console.print(problem, markup=False, highlight=False, style="red", no_wrap=True, overflow="ellipsis")
         if self._bar is not None and self._task is not None:
             total = self.counts.planned or None

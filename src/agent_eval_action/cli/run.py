@@ -14,7 +14,7 @@ def run_command(selectors: Sequence[str], flags: Mapping[str, Any]) -> ExitCode:
     """Run, write, show, decide."""
     resolved = settings_for(flags)
     settings = resolved.settings
-    files.clear(settings.out)
+    files.begin(settings)
     out = console()
     result = Session(resolved, out, tuple(selectors), flags=flags).evaluate()
     written = files.write(result, settings)

@@ -40,7 +40,7 @@ def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]]
 
     label = f" {fmt.OUTCOME_LABELS[decision.outcome].upper()} "
     console.print()
-    console.print(Text(label, style=f"reverse {_STYLE[decision.outcome]}"), Text(terminal(decision.reason)))
+    _line(console, Text.assemble((label, f"reverse {_STYLE[decision.outcome]}"), " ", terminal(decision.reason)))
     console.print(Text(_metrics(result, decision), style="dim"))
     console.print()
     if decision.criteria:
@@ -50,11 +50,16 @@ def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]]
         _findings(console, decision.weakenings)
     _findings(console, [one for one in decision.findings if one not in decision.weakenings])
     for note in decision.notes:
-        console.print(Text(f"  {terminal(note)}", style="dim"))
+        _line(console, Text(f"  {terminal(note)}", style="dim"))
     if written:
         console.print()
         for name, path in written:
             console.print(Text.assemble((f"  {name:<9}", "dim"), path))
+
+
+def _line(console: Console, text: Text) -> None:
+    """A sentence: folded on a terminal, whole in a log, where it is searched."""
+    console.print(text, soft_wrap=not console.is_terminal)
 
 
 def _metrics(result: RunResult, decision: Decision) -> str:
@@ -107,13 +112,26 @@ def _cells(row: CriterionChange) -> list[Text]:
     ]
 
 
+def _groups(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings that say the same of different cases, together: an agent that does not start is one problem."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for number, finding in enumerate(findings):
+        named, _, rest = finding.reason.partition("` ")
+        same = rest if named.startswith("`") and finding.case is not None else str(number)
+        groups.setdefault((finding.effect, same), []).append(finding)
+    return list(groups.values())
+
+
 def _findings(console: Console, findings: Sequence[Finding]) -> None:
     from rich.text import Text
 
-    for finding in findings[:_FINDINGS_SHOWN]:
-        mark, style = _EFFECT[finding.effect]
-        console.print(Text.assemble(("  " + mark + " ", style), terminal(finding.reason, 600)))
-    if len(findings) > _FINDINGS_SHOWN:
-        console.print(Text(f"  … and {len(findings) - _FINDINGS_SHOWN} more in the reports", style="dim"))
+    groups = _groups(findings)
+    for first, *same in groups[:_FINDINGS_SHOWN]:
+        mark, style = _EFFECT[first.effect]
+        more = f" (the same for {fmt.plural(len(same), 'case')} more)" if same else ""
+        _line(console, Text.assemble(("  " + mark + " ", style), terminal(first.reason, 600), (more, "dim")))
+    if len(groups) > _FINDINGS_SHOWN:
+        left = sum(map(len, groups[_FINDINGS_SHOWN:]))
+        console.print(Text(f"  … and {left} more in the reports", style="dim"))
     if findings:
         console.print()

@@ -132,7 +132,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
         shown="`x.session.json` beside `x.test.json`",
         metavar="FILE",
     ),
-    _agent("workers", integer(1, 1024), "Worker processes of an agent.", shown="one per CPU core", metavar="N"),
+    _agent(
+        "workers",
+        integer(1, 1024),
+        "Worker processes of an agent.",
+        shown="two, and more while all are busy, up to one per CPU core",
+        metavar="N",
+    ),
     _agent(
         "timeout_s",
         DURATION,

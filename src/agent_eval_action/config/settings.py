@@ -26,7 +26,8 @@ class Settings(Frozen):
     """Everything that is configured, once. Paths are absolute, times are seconds.
 
     ``agents`` is empty when none is configured: ``discovery`` finds them and gives each
-    ``agent_defaults``. ``evals`` are the run's eval files, () when they are to be discovered.
+    ``agent_defaults``. ``only_agents`` are names that a flag or an input asked for.
+    ``evals`` are the run's eval files, () when they are to be discovered.
     ``config`` is the file that was read, None without one. ``start`` is where discovery looks: the
     folder that the file speaks for, without a file the current one.
     """
@@ -35,6 +36,7 @@ class Settings(Frozen):
     start: Path
     config: Path | None = None
     agents: tuple[AgentSettings, ...] = ()
+    only_agents: tuple[str, ...] = ()
     agent_defaults: AgentDefaults = AgentDefaults()
     evals: tuple[EvalPattern, ...] = ()
     baseline: Path
@@ -116,6 +118,7 @@ def resolve(*, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) 
         start=config_base(config, workspace) if config else here,
         config=config,
         agents=agents.agents,
+        only_agents=tuple(agent.name for agent in agents.agents) if "agent" in over else (),
         agent_defaults=agents.defaults,
         policy=_policy(given, (file, inputs, typed)),
         **_plain_values(given, workspace),

@@ -36,5 +36,5 @@ def build(specs: Iterable[CriterionSpec]) -> tuple[Criterion, ...]:
 
 
 def warm_up() -> None:
-    """Import now what scoring needs later (two seconds): for a thread, while the agent starts."""
+    """Import now what scoring needs later: for a thread, while the agent starts."""
     tokenizer()

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from agent_eval_action.model.base import AdkModel
 from agent_eval_action.model.evalset import EvalCase, Invocation
+from agent_eval_action.model.measured import meets
 from agent_eval_action.model.result import CriterionScore, Goal, ScoreStatus
 
 
@@ -52,7 +53,7 @@ class Criterion(AdkModel, abc.ABC):
         """Whether a score meets the threshold in the criterion's direction; None without one."""
         if self.threshold is None:
             return None
-        return score <= self.threshold if self.goal == "minimize" else score >= self.threshold
+        return meets(score, self.threshold, self.goal)
 
     def result(self, score: float, **fields: Any) -> CriterionScore:
         """A scored result with ``passed`` filled in."""

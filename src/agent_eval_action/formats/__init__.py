@@ -23,7 +23,7 @@ from agent_eval_action.source import Source, shorten
 FORMATS: Final[dict[str, Format]] = {"adk": ADK, "adk_legacy": ADK_LEGACY}
 """Asked in this order; the first that recognises the shape reads the file, and its errors are the file's."""
 
-_SUFFIXES: Final = (".test.json", ".evalset.json", ".json")
+_SUFFIXES: Final = (".test.json", ".evalset.json", ".json", ".yaml", ".yml")
 
 __all__ = [
     "FORMATS",

@@ -28,7 +28,7 @@ def read(reading: Reading) -> EvalSet | None:
     changed = _root_in_snake_case(value, reading)
     changed |= check_set(value, findings)
     check_ids(_ids(value), findings)
-    eval_set = validate(EvalSet, value, None if changed else findings.source.text, findings)
+    eval_set = validate(EvalSet, value, None if changed else findings.source.json, findings)
     if eval_set is None or findings.errors:
         return None
     for index, case in enumerate(eval_set.eval_cases):

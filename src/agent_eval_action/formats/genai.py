@@ -49,13 +49,13 @@ def check_genai(value: Any, kind: str, at: JsonPath, findings: Findings) -> bool
         if field is None:
             _unknown(value, key, kind, at, findings)
             continue
-        if key != field and field in value:
-            findings.error((*at, key), f"is given twice, as `{key}` and `{field}`")
-            continue
         item = value[key]
-        if item is None and field not in ours:
+        if item is None and (field not in ours or key != field):
             del value[key]  # ADK writes every absent field as null
             changed = True
+            continue
+        if key != field and value.get(field) is not None:
+            findings.error((*at, key), f"is given twice, as `{key}` and `{field}`")
             continue
         if key != field:
             del value[key]

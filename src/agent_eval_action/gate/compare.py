@@ -241,7 +241,7 @@ def _removed(known: Mapping[CaseKey, CaseRecord], result: RunResult) -> tuple[Co
     }
     gone: list[ComparedPair] = []
     for key, record in sorted(known.items()):
-        if key not in configured and result.conditions.selection:
+        if key not in configured and not result.conditions.covers(key.agent):
             continue
         for name, old in sorted(record.criteria.items()):
             if name not in configured.get(key, ()):

@@ -31,13 +31,12 @@ def condition_notes(baseline: Baseline, result: RunResult) -> tuple[str, ...]:
 
 
 def _not_run(baseline: Baseline, result: RunResult) -> tuple[str, ...]:
-    if not result.conditions.selection:
-        return ()
     ran = {kept_key(CaseKey(one.agent, one.eval_set, case.case)) for one in result.sets for case in one.cases}
-    left = sum(record.key not in ran for record in baseline.records)
+    covers = result.conditions.covers
+    left = sum(record.key not in ran and not covers(record.agent) for record in baseline.records)
     if not left:
         return ()
-    chosen = clip(", ".join(result.conditions.selection), 120)
+    chosen = clip(", ".join((*result.conditions.only_agents, *result.conditions.selection)), 120)
     verb = "was" if left == 1 else "were"
     return (f"{count(left, 'case')} of the baseline {verb} not run: the run was narrowed to {chosen}",)
 

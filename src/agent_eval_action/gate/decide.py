@@ -173,7 +173,7 @@ def _trajectories(comparison: Comparison, rules: Iterable[Rule]) -> Iterable[Bas
 
 
 def _policy_notes(comparison: Comparison, rules: Sequence[Rule]) -> Iterable[str]:
-    if comparison.baseline is None and rules:
+    if comparison.baseline is None and any(not rule.collecting for rule in rules):
         yield "there is no baseline, so only thresholds count; `agent-eval baseline update` makes one"
     off = [rule.one.criterion for rule in rules if rule.policy.mode == "off"]
     if off:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from agent_eval_action.gate.compare import ComparedPair, Comparison
+from agent_eval_action.gate.compare import NO_CASE, ComparedPair, Comparison
 from agent_eval_action.gate.rules import MOST, Rule
 from agent_eval_action.gate.sentences import Writer
 from agent_eval_action.gate.wording import SENTENCE, clip, count, listed
@@ -67,7 +67,7 @@ def _collecting(rules: Sequence[Rule], findings: Sequence[Finding]) -> str:
     missed = len({(f.agent, f.eval_set, f.case) for f in findings if f.effect == "advisory" and f.case is not None})
     below = f", {missed} below ADK's default thresholds" if missed else ""
     return (
-        f"collecting: {_measured(rules)} measured{below}; there is no baseline and no threshold of your own to hold "
+        f"{_measured(rules)} measured{below}; there is no baseline and no threshold of your own to hold "
         "them to. To begin, run `agent-eval baseline update` and commit the file it writes, or set thresholds in "
         "test_config.json"
     )
@@ -82,10 +82,11 @@ def _passed(comparison: Comparison, rules: Sequence[Rule], findings: Sequence[Fi
     scores = sum(pair.current is not None for rule in rules for pair in rule.one.pairs)
     fixed = len(_keys((pair for rule in rules for pair in rule.one.pairs), ChangeKind.FIXED))
     better = f"; {count(fixed, 'case')} fixed" if fixed else ""
+    gone = len({pair.key for pair in comparison.removed if pair.incomparable == NO_CASE})
+    removed = f"; {count(gone, 'case')} of the baseline gone" if gone else ""
     share = "all" if compared == scores else f"{compared:,} of {scores:,}"
-    return (
-        f"nothing got worse than allowed: {_measured(rules)}, {share} scores compared with the baseline{better}{tail}"
-    )
+    told = f"{_measured(rules)}, {share} scores compared with the baseline"
+    return f"nothing got worse than allowed: {told}{removed}{better}{tail}"
 
 
 def _measured(rules: Sequence[Rule]) -> str:

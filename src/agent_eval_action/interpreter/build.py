@@ -127,8 +127,8 @@ def install_environ(environ: Mapping[str, str]) -> dict[str, str]:
         if name in PASSED or name.startswith(PASSED_PREFIXES) or name.upper() in PROXIES
     }
     for theirs, ours in FROM_PIP.items():
-        if environ.get(theirs):
-            passed.setdefault(ours, environ[theirs])
+        if environ.get(theirs) and not passed.get(ours):
+            passed[ours] = environ[theirs]
     return passed
 
 

@@ -70,21 +70,14 @@ ALLOWED = frozenset(
 )
 """Names passed on; in upper case, compared without case where a lower-case form is in use (proxies)."""
 
-PREFIXES = ("LC_", "SSL_CERT_", "GOOGLE_", "GEMINI_", "VERTEX", "LITELLM_", "OTEL_")
-
-NEVER = ("GITHUB_", "ACTIONS_", "RUNNER_", "INPUT_")
-"""Prefixes that no prefix of ours lets through; only an exact name in ``env_allow`` does."""
+PREFIXES = ("LC_", "SSL_CERT_", "GOOGLE_", "GEMINI_", "VERTEX", "LITELLM_")
+"""Beginnings of names passed on. None of CI's own variables (GITHUB_, ACTIONS_, RUNNER_, INPUT_) begins like that."""
 
 
 def agent_environ(environ: Mapping[str, str], env_allow: Iterable[str] = ()) -> dict[str, str]:
-    """The variables an agent sees. ``env_allow`` names more, exactly; a trailing ``*`` stands for any ending."""
+    """The variables an agent sees; ``env_allow`` names more."""
     named = set(env_allow)
-    starts = tuple(name[:-1] for name in named if name.endswith("*") and len(name) > 1)
-    return {
-        name: value
-        for name, value in environ.items()
-        if name in named or (not name.startswith(NEVER) and (_allowed(name) or (starts and name.startswith(starts))))
-    }
+    return {name: value for name, value in environ.items() if name in named or _allowed(name)}
 
 
 def _allowed(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The workers of one agent: sessions go to the one with the fewest; a dead one is replaced."""
+"""The workers of one agent: a few to begin with, more while all are saturated; a dead one is replaced."""
 
 from __future__ import annotations
 
@@ -12,13 +12,6 @@ from agent_eval_action.interpreter.launch import Launch, Started, start
 from agent_eval_action.interpreter.output_log import OutputLog
 from agent_eval_action.interpreter.worker_client import WorkerClient
 from agent_eval_action.model.result import AttemptError, ErrorKind
-
-SESSIONS_PER_WORKER = 8
-
-
-def default_workers(concurrency: int) -> int:
-    """One per core, but none without at least eight sessions to hold: each costs a start and its memory."""
-    return max(1, min(cores(), -(-concurrency // SESSIONS_PER_WORKER)))
 
 
 def cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
@@ -34,7 +27,7 @@ def cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
 
 
 class WorkerPool:
-    """Starts workers at once, hands them out, replaces those that die, ends them all."""
+    """Hands out workers, starts and replaces them, ends them all. ``size``: how many at most, those alone apart."""
 
     def __init__(self, launch: Launch, log: OutputLog, size: int) -> None:
         self._launch = launch
@@ -104,12 +97,14 @@ class WorkerPool:
     async def _shared(self) -> WorkerClient:
         while True:
             usable = [w for w in self._workers if w.usable]
-            if len(usable) < self._size:
-                return self._new(alone=False)
-            worker = min(usable, key=lambda w: len(w.sessions))
             # An agent with reset_data keeps its data in the process: one session at a time.
-            if not (self._exclusive and worker.sessions):
-                return worker
+            free = [w for w in usable if not (self._exclusive and w.sessions)]
+            # A worker costs a second of processor time and a hundred megabytes: most agents wait for their
+            # model, and one worker holds them all.
+            if len(usable) < self._size and all(worker.saturated for worker in free):
+                return self._new(alone=False)
+            if free:
+                return min(free, key=lambda w: (w.saturated, len(w.sessions)))
             async with self._freed:
                 await self._freed.wait()
 

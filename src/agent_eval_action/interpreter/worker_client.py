@@ -16,6 +16,9 @@ from agent_eval_action.interpreter.processes import end_tree
 from agent_eval_action.model.result import AttemptError, ErrorKind
 
 TAIL_LINES = 40
+TAIL_COLUMNS = 500  # a crash ends with the names of all extension modules in one line
+BUSY = 0.8
+SATURATED_REPORTS = 2
 FRAME_SLACK = 1 << 20
 
 
@@ -26,6 +29,7 @@ class WorkerClient:
         self.alone = alone
         self.sessions: set[str] = set()
         self.retired = False
+        self.busy_reports = 0
         self.dead: AttemptError | None = None
         self._burial: asyncio.Task[None] | None = None
         self._launch = launch
@@ -42,7 +46,12 @@ class WorkerClient:
         self._last_beat = self._loop.time()
         self._timer = self._loop.call_later(launch.limits.import_s, self._import_took_too_long)
         self._natural_code: int | None = None
-        self._deaf = False
+        self._deaf = self._stopping = False
+
+    @property
+    def saturated(self) -> bool:
+        """Whether its loop has had no time to spare in the last reports."""
+        return self.busy_reports >= SATURATED_REPORTS
 
     @property
     def usable(self) -> bool:
@@ -62,14 +71,19 @@ class WorkerClient:
         finally:
             self._waiting.pop(session, None)
 
+    def tell(self, frame: Frame) -> None:
+        """Send a frame whose reply nobody waits for."""
+        self._pipe.send(frame)
+
     async def stop(self) -> None:
         """Ask it to clean up and leave; kill it when it does not, and whatever it started."""
-        self._timer.cancel()
+        self._stopping = True
         if self._burial is None:
+            self._timer.cancel()
             self._pipe.send({"op": "stop"})
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(self._started.process.wait, self._launch.limits.stop_s)
-            self._bury(lambda _: AttemptError(kind=ErrorKind.STOPPED, message="the run ended"))
+            self._bury(_stopped)
         if self._burial is not None:
             await self._burial
 
@@ -119,6 +133,8 @@ class WorkerClient:
 
     def _on_beat(self, frame: Frame) -> None:
         self._last_beat = self._loop.time()
+        busy = frame.get("busy")
+        self.busy_reports = self.busy_reports + 1 if isinstance(busy, int | float) and busy > BUSY else 0
         lag = frame.get("lag")
         if isinstance(lag, int | float) and lag > self._launch.timeout_s:
             self._kill_blocked(str(frame.get("s")), str(frame.get("stack", "")))
@@ -175,14 +191,14 @@ class WorkerClient:
         if code is None:
             return "the agent's process closed the worker's own pipe"
         if code < 0:
-            return f"the agent's process was killed by {signal.Signals(-code).name}"
+            return f"the agent's process was killed by {_signal_name(-code)}"
         return f"the agent's process ended with exit code {code}"
 
     def _bury(self, verdict: Callable[[str], AttemptError]) -> None:
         """End the process and answer everybody who waits. Only the first reason counts."""
         if self._burial is None:
             self._timer.cancel()
-            self._burial = self._loop.create_task(self._end(verdict))
+            self._burial = self._loop.create_task(self._end(_stopped if self._stopping else verdict))
 
     async def _end(self, verdict: Callable[[str], AttemptError]) -> None:
         process = self._started.process
@@ -212,9 +228,18 @@ class WorkerClient:
         return last_lines(self._drain.tail())
 
 
+def _signal_name(number: int) -> str:
+    # Real-time signals have numbers and no names.
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def _stopped(_session: str) -> AttemptError:
+    return AttemptError(kind=ErrorKind.STOPPED, message="the run ended")
+
+
 def last_lines(text: str) -> str:
     """The last lines of what was printed."""
-    return "\n".join(text.rstrip().splitlines()[-TAIL_LINES:])
+    return "\n".join(line[:TAIL_COLUMNS] for line in text.rstrip().splitlines()[-TAIL_LINES:])
 
 
 def error_of(said: object) -> AttemptError:

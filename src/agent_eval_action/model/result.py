@@ -59,10 +59,11 @@ class ErrorKind(enum.StrEnum):
     STOPPED = "stopped"  # the run ended first: max_time or a signal
 
 
-INFRASTRUCTURE = frozenset(
-    {ErrorKind.DIED, ErrorKind.BLOCKED, ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE, ErrorKind.PROTOCOL}
-)
-"""Kinds that are tried again (bounded): what broke may not have been this agent's answer."""
+INFRASTRUCTURE = frozenset({ErrorKind.DIED, ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE, ErrorKind.PROTOCOL})
+"""Kinds that are tried again (bounded): what broke may not have been this agent's answer.
+
+A time-out or a block is: it would cost as long again, and a block every other session of its worker too.
+"""
 
 
 class AttemptError(Frozen):
@@ -260,8 +261,13 @@ class Conditions(Frozen):
     threshold_on: str = "case"
     fail_on: str = ""  # the rule in force, which may be the base's; "": not recorded
     selection: tuple[str, ...] = ()  # what narrowed the run (EVALSET arguments, --case); empty: the whole suite
+    only_agents: tuple[str, ...] = ()  # the agents asked for by name; empty: all there are
     arguments: tuple[str, ...] = ()  # what `agent-eval run` needs to make this run again
     agents: tuple[AgentConditions, ...] = ()
+
+    def covers(self, agent: str) -> bool:
+        """Whether the run was to make every case of an agent: only then is a case that is not there gone."""
+        return not self.selection and (not self.only_agents or agent in self.only_agents)
 
 
 class RunStatus(enum.StrEnum):

@@ -46,7 +46,7 @@ class CaseView:
     """One case of either side. ``result`` and ``owner`` are None for a case this run does not have.
 
     ``pairs`` begin with what the case is in its group for; ``telling`` says how many of them that are.
-    ``where`` is the agent and the set, "" when there is only one.
+    ``where`` is as much of agent and set as tells cases apart, "" when there is one of each.
     """
 
     key: CaseKey
@@ -70,7 +70,8 @@ def views(result: RunResult, decision: Decision) -> list[CaseView]:
         pairs[CaseKey(pair.agent, pair.eval_set, pair.case)].append(pair)
     turns = {CaseKey(b.agent, b.eval_set, b.case): b.turns for b in decision.baseline_trajectories}
     blocked = frozenset(row.criterion for row in decision.criteria if row.status == "fail")
-    several = len({(owner.agent, owner.eval_set) for owner in result.sets} | {key[:2] for key in pairs}) > 1
+    keys = {(owner.agent, owner.eval_set) for owner in result.sets} | {key[:2] for key in pairs}
+    agents = len({agent for agent, _ in keys})
     found: list[CaseView] = []
 
     def add(key: CaseKey, case: CaseResult | None, owner: SetResult | None) -> None:
@@ -79,7 +80,7 @@ def views(result: RunResult, decision: Decision) -> list[CaseView]:
         told = [(_tells(pair, group, blocked), pair) for pair in mine]
         reasons = sorted((p for tells, p in told if tells), key=lambda pair: (not pair.blocking, -_fall(pair)))
         rest = [pair for tells, pair in told if not tells]
-        where = f"{key.agent} / {key.eval_set}" if several else ""
+        where = f"{key.agent} / {key.eval_set}" if agents > 1 else key.eval_set if len(keys) > 1 else ""
         ordered = (*reasons, *rest)
         found.append(CaseView(key, group, ordered, case, owner, turns.get(key, ()), len(reasons), where))
 

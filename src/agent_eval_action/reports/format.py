@@ -121,6 +121,16 @@ def duration(seconds: float) -> str:
     return f"{count(whole // _DAY)} days"
 
 
+def age(seconds: float) -> str:
+    """How old something is, coarsely: ``under a minute``, ``20 min``, ``5 h``, ``3 days``."""
+    whole = int(seconds)
+    if whole < _MINUTE:
+        return "under a minute"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min"
+    return f"{whole // _HOUR} h" if whole < 2 * _DAY else f"{count(whole // _DAY)} days"
+
+
 def limits(criterion: str, goal: str, threshold: float | None, limit: str = "") -> str:
     """What a criterion has to keep: ``≥ 0.8, max drop 0.05``."""
     sign = "≤" if goal == "minimize" else "≥"

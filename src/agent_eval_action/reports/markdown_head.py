@@ -168,7 +168,7 @@ def _age(created_at: str | None, started_at: str) -> str:
         seconds = (datetime.fromisoformat(started_at) - datetime.fromisoformat(created_at or "")).total_seconds()
     except (ValueError, TypeError):  # no date, or one with and one without a zone
         return ""
-    return fmt.duration(seconds) if seconds >= 0 else ""
+    return fmt.age(seconds) if seconds >= 0 else ""
 
 
 def _row(row: CriterionChange) -> str:

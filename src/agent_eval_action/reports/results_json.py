@@ -17,7 +17,6 @@ from agent_eval_action.reports.output import write_text
 from agent_eval_action.reports.results_parse import PARENTS, STREAMED, parse
 
 MAX_BYTES = 512 * 1024 * 1024
-SCHEMA_ID = "https://agent-eval-action.dev/schema/results.schema.json"
 
 
 def write(path: Path, result: RunResult) -> None:
@@ -56,7 +55,7 @@ def schema() -> dict[str, Any]:
     """The JSON Schema of results.json; ``schema/results.schema.json`` is this."""
     body = RunResult.model_json_schema(mode="validation")
     body["title"] = "results.json of agent-eval"
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **body}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **body}
 
 
 def _members(value: BaseModel, pad: str) -> Iterator[str]:
@@ -99,7 +98,7 @@ def _line(value: BaseModel) -> str:
 
 
 def _plain(value: Any) -> str:
-    """For what JSON cannot hold and an agent may say: lone surrogates (replaced when encoded), numbers that are none."""
+    """For what JSON cannot hold: lone surrogates (replaced when they are encoded), numbers that are none."""
     return json.dumps(_mended(value), ensure_ascii=False, default=str)
 
 

@@ -118,24 +118,17 @@ def _call_lines(one: Sequence[CallBrief], two: Sequence[CallBrief]) -> tuple[tup
 
 def _shortened(lines: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Long unchanged stretches lose their middle; what is longer still loses its end."""
-    near = {
-        at
-        for index, (sign, _) in enumerate(lines)
-        if sign != " "
-        for at in range(index - _CONTEXT, index + _CONTEXT + 1)
-    }
-    skipped = shown = 0
-    for index, line in enumerate(lines):
-        if index not in near:
-            skipped += 1
-            continue
-        if skipped:
-            yield " ", f"… {skipped} the same"
-        skipped = 0
-        shown += 1
-        if shown > _LINES:
-            yield " ", f"… {len(lines) - index} more"
+    end = len(lines)
+    changed = [index for index, (sign, _) in enumerate(lines) if sign != " "]
+    near = {at for index in changed for at in range(index - _CONTEXT, index + _CONTEXT + 1) if 0 <= at < end}
+    last = -1
+    for shown, index in enumerate([*sorted(near), end]):
+        gap = lines[last + 1 : index]
+        yield from gap if len(gap) <= 1 else [(" ", f"… {len(gap)} the same")]
+        if index == end:
             return
-        yield line
-    if skipped:
-        yield " ", f"… {skipped} the same"
+        if shown == _LINES:
+            yield " ", f"… {end - index} more"
+            return
+        yield lines[index]
+        last = index

@@ -51,9 +51,11 @@ class TranscriptWriter:
             raise ValueError("the writer is not open")
         try:
             record = attempt.model_dump(mode="json", exclude_defaults=True)
-            self._store_media(record)
-            # ASCII escapes carry lone surrogates, which UTF-8 cannot
-            self._file.write(json.dumps(record, separators=(",", ":"), ensure_ascii=True).encode("ascii") + b"\n")
+            line = _dumped(record)
+            if '"inline_data":{' in line:
+                self._store_media(record)
+                line = _dumped(record)
+            self._file.write(line.encode("ascii") + b"\n")
             self._file.flush()
         except OSError as error:
             raise _unwritable(self.folder / ATTEMPTS, error) from error
@@ -70,6 +72,11 @@ class TranscriptWriter:
             if not target.exists():
                 target.write_bytes(raw)
             blob["data"] = _BLOB_PREFIX + digest
+
+
+def _dumped(record: dict[str, Any]) -> str:
+    """One line. ASCII escapes carry lone surrogates, which UTF-8 cannot."""
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=True)
 
 
 def _unwritable(path: Path, error: OSError) -> OutputError:

@@ -41,9 +41,8 @@ class Source:
         ``workspace`` is the folder the file's real path must lie in (None: anywhere).
         Raises ``error`` with problems.
         """
-        is_yaml = path.suffix.lower() in YAML_SUFFIXES
         try:
-            text = decode(path, read_bytes(path, workspace, MAX_YAML_BYTES if is_yaml else MAX_JSON_BYTES))
+            text = decode(path, read_bytes(path, workspace, MAX_YAML_BYTES if _is_yaml(path) else MAX_JSON_BYTES))
         except Unreadable as unreadable:
             raise error(f"{_shown(path)} cannot be read", problems=(unreadable.problem,)) from None
         return cls.parse(text, path=path, error=error)
@@ -52,13 +51,18 @@ class Source:
     def parse(cls, text: str, *, path: Path, error: type[AgentEvalError]) -> Source:
         """Parse text that is already here; ``path`` names it in messages and tells JSON from YAML."""
         try:
-            if path.suffix.lower() in YAML_SUFFIXES:
+            if _is_yaml(path):
                 value, yaml_lines = parse_yaml(path, text)
                 return cls(path, text, value, _lines=yaml_lines)
             value, warnings = parse_json(path, text)
         except Unreadable as unreadable:
             raise error(f"{_shown(path)} cannot be read", problems=(unreadable.problem,)) from None
         return cls(path, text, value, tuple(warnings), JsonLines(text))
+
+    @property
+    def json(self) -> str | None:
+        """The text where it is JSON, so that it need not be written again to be validated as JSON."""
+        return None if _is_yaml(self.path) else self.text
 
     def line(self, json_path: JsonPath) -> int | None:
         """1-based line where that value begins; None when the file has no such value.
@@ -83,6 +87,10 @@ class Source:
             json_path=json_path_text(json_path) if json_path else None,
             **fields,
         )
+
+
+def _is_yaml(path: Path) -> bool:
+    return path.suffix.lower() in YAML_SUFFIXES
 
 
 def _shown(path: Path) -> str:

@@ -28,6 +28,8 @@ class Watch(threading.Thread):
         self._asked_at: float | None = None
         self._task: asyncio.Task[Any] | None = None
         self._since = time.monotonic()
+        self._lagged = 0.0
+        self._cpu = time.process_time()
         self._main = threading.main_thread().ident or 0
 
     def run(self) -> None:
@@ -38,8 +40,8 @@ class Watch(threading.Thread):
             now = time.monotonic()
             self._look(now)
             if now - reported >= self._report_s:
+                self._report(now - self._since, now - reported)
                 reported = now
-                self._report(now - self._since)
             if self._asked_at is None:
                 self._asked_at = now
                 with contextlib.suppress(RuntimeError):
@@ -55,16 +57,22 @@ class Watch(threading.Thread):
         if self._asked_at is None or task is not self._task:
             self._task, self._since = task, now
 
-    def _report(self, lag: float) -> None:
-        frame: dict[str, Any] = {"ev": "beat", "lag": lag}
+    def _report(self, lag: float, passed: float) -> None:
+        cpu = time.process_time()
+        # Busy with computing, or with waiting in a synchronous call: either way no good place for more sessions.
+        busy = max(cpu - self._cpu, self._lagged + lag) / passed
+        self._cpu, self._lagged = cpu, 0.0
+        frame: dict[str, Any] = {"ev": "beat", "lag": lag, "busy": busy}
         if lag > self._report_s:
             frame["stack"] = stack_of_thread(self._main)
-            frame["s"] = self._worker.session_on_stack(sys._current_frames().get(self._main))  # noqa: SLF001
+            frame["s"] = self._worker.session_on_stack(sys._current_frames().get(self._main))  # noqa: SLF001 - the one way to see another thread's stack
         self._channel.send(frame)
 
     def _tick(self) -> None:
         asked_at, self._asked_at = self._asked_at or 0.0, None
-        self._worker.tick(time.monotonic() - asked_at)
+        lag = time.monotonic() - asked_at
+        self._lagged += lag
+        self._worker.tick(lag)
 
 
 def run_forever(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -90,10 +91,21 @@ def drive(adk213_python: Path, tmp_path: Path) -> Drive:
 
 
 @pytest.fixture(scope="session")
-def drive_with() -> Drive:
-    return driven
-
-
-@pytest.fixture(scope="session")
 def say() -> Callable[[str], Content]:
     return user
+
+
+@pytest.fixture
+def children() -> Callable[[], list[str]]:
+    """Processes started since the test began and not ended; another test's oracle may live as long as the session."""
+
+    def find() -> list[str]:
+        me, found = str(os.getpid()), []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                if stat.read_text(errors="replace").rpartition(")")[2].split()[1] == me:
+                    found.append(stat.parent.name)
+        return found
+
+    before = set(find())
+    return lambda: [pid for pid in find() if pid not in before]

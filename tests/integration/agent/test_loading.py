@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
 from agent_eval_action.agents.base import SessionEnd, TurnDone
+from agent_eval_action.interpreter.launch import Limits
 from agent_eval_action.model.result import AgentConditions, AttemptError, ErrorKind
 
 
@@ -50,15 +55,13 @@ async def test_an_app_with_everything(drive, folders: Path, say) -> None:
 
 async def test_reset_data_runs_before_each_case_and_cases_run_singly(drive, folders: Path) -> None:
     """Data of the module's own would be shared by sessions that run side by side."""
-    import asyncio
-
     shop = folders / "shop"
     async with drive(shop / "shop", workspace=shop) as agent:
         answers = await asyncio.gather(*(agent.answer("buy") for _ in range(4)))
     assert answers == ["orders: 1"] * 4
 
 
-async def test_an_agent_made_asynchronously_is_cleaned_up(drive, tmp_path: Path, say) -> None:
+async def test_an_agent_made_asynchronously_is_cleaned_up(drive, tmp_path: Path) -> None:
     async with drive("lender", environ={"HOME": str(tmp_path)}) as agent:
         assert await agent.answer("hello") == "lent"
         silent = await agent.ask("quiet")
@@ -97,6 +100,8 @@ async def test_errors_of_the_model_and_of_tools(drive) -> None:
         down = await agent.ask("unavailable")
         assert isinstance(down, AttemptError)
         assert down.kind is ErrorKind.UNAVAILABLE
+        retried = json.loads(await agent.answer("retries"))
+        assert retried == [4, 5.0, [408, 429, 500, 502, 503, 504]]
         failed = await agent.ask('fail {"text": "no such order"}')
         assert isinstance(failed, AttemptError)
         assert (failed.kind, failed.turn) == (ErrorKind.EXCEPTION, 0)
@@ -120,17 +125,25 @@ async def test_folders_adk_web_cannot_import(drive, folders: Path, folder: str) 
 
 
 @pytest.mark.parametrize(
-    ("folder", "message", "trace"),
+    ("code", "message", "trace"),
     [
-        ("broken_syntax", "SyntaxError: '(' was never closed (agent.py, line 1)", "root_agent = Agent("),
-        ("missing_import", "ModuleNotFoundError: No module named 'a_package_nobody_has'", "agent.py"),
-        ("leaves_early", "sys.exit(2) was called", "sys.exit(2)"),
-        ("no_agent", "there is an agent named `my_agent`: call it `root_agent`", ""),
-        ("misnamed", "`root_agent` is a str", ""),
+        ("root_agent = Agent(\n", "SyntaxError: '(' was never closed (agent.py, line 1)", "root_agent = Agent("),
+        ("import a_package_nobody_has", "ModuleNotFoundError: No module named 'a_package_nobody_has'", "agent.py"),
+        ("import sys\nsys.exit(2)", "sys.exit(2) was called", "sys.exit(2)"),
+        ("import os\nprint('bye', flush=True)\nos._exit(5)", "exit code 5 while it imported the agent", "bye"),
+        (
+            "from google.adk.agents import BaseAgent\nmy_agent = BaseAgent(name='mine')",
+            "there is an agent named `my_agent`: call it `root_agent`",
+            "",
+        ),
+        ("root_agent = 'a string'", "that is an agent: `root_agent` is a str", ""),
+        ("tools = 1", "it has agent, tools", ""),
     ],
 )
-async def test_folders_that_do_not_load(drive, folder: str, message: str, trace: str) -> None:
-    async with drive(folder) as agent:
+async def test_folders_that_do_not_load(drive, tmp_path: Path, code: str, message: str, trace: str) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "agent.py").write_text(code)
+    async with drive(tmp_path / "broken") as agent:
         found = agent.conditions
         assert isinstance(found, AttemptError)
         assert found.kind is ErrorKind.IMPORT
@@ -138,7 +151,17 @@ async def test_folders_that_do_not_load(drive, folder: str, message: str, trace:
         assert trace in found.traceback
         opened = await agent.open()
         assert isinstance(opened, AttemptError)
-    assert json.dumps(found.model_dump(mode="json"))
+        assert json.dumps(found.model_dump(mode="json"))
+
+
+async def test_an_import_that_does_not_end(drive, tmp_path: Path) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "agent.py").write_text("import time\ntime.sleep(600)")
+    async with drive(tmp_path / "broken", limits=Limits(import_s=1, stop_s=0.2)) as agent:
+        assert isinstance(agent.conditions, AttemptError)
+        assert agent.conditions.kind is ErrorKind.IMPORT
+        assert agent.conditions.message.startswith("importing the agent took longer than 1 s")
+        assert "broken/agent.py" in agent.conditions.traceback
 
 
 async def test_a_folder_that_is_not_there(drive, tmp_path: Path) -> None:
@@ -148,11 +171,70 @@ async def test_a_folder_that_is_not_there(drive, tmp_path: Path) -> None:
         assert "does not exist" in agent.conditions.message
 
 
-async def test_stop_without_start_ends_what_was_prepared(drive_with, adk213_python: Path, folders: Path, tmp_path: Path) -> None:
-    from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
+async def test_an_agent_without_any_environment(drive, tmp_path: Path) -> None:
+    (tmp_path / "team" / "agent").mkdir(parents=True)
+    async with drive(tmp_path / "team" / "agent", workspace=tmp_path / "team", python=None) as agent:
+        assert isinstance(agent.conditions, AttemptError)
+        assert agent.conditions.kind is ErrorKind.ENVIRONMENT
+        assert "no Python environment with google-adk for the agent agent" in agent.conditions.message
+        assert "requirements.txt" in agent.conditions.traceback
 
+
+async def test_a_google_adk_that_is_too_old(drive, tmp_path: Path) -> None:
+    """The version is looked at before anything else of it is imported, or the agent is."""
+    subprocess.run(  # noqa: ASYNC221 - nothing else runs yet
+        [sys.executable, "-m", "venv", "--without-pip", tmp_path / "old"], check=True
+    )
+    (packages,) = (tmp_path / "old" / "lib").glob("python*/site-packages")
+    (packages / "google" / "adk").mkdir(parents=True)
+    (packages / "google" / "adk" / "__init__.py").touch()
+    (packages / "google" / "adk" / "version.py").write_text("__version__ = '1.9.3'\n")
+    (tmp_path / "agent").mkdir()
+    async with drive(tmp_path / "agent", python=tmp_path / "old") as agent:
+        assert isinstance(agent.conditions, AttemptError)
+        assert agent.conditions.kind is ErrorKind.ENVIRONMENT
+        assert agent.conditions.message.startswith("google-adk 1.9.3 is too old: 1.10 or newer is needed")
+
+
+async def test_two_workers_to_begin_with_where_there_are_two_cores(drive, monkeypatch) -> None:
+    for count, workers in ((1, 1), (2, 2), (8, 2)):
+        monkeypatch.setattr("agent_eval_action.agents.adk.cores", lambda count=count: count)
+        async with drive("wild", workers=None) as agent:
+            assert len({*await asyncio.gather(*(agent.answer("who") for _ in range(4)))}) == workers
+
+
+async def test_more_workers_while_those_there_are_saturated(drive, say, monkeypatch) -> None:
+    monkeypatch.setattr("agent_eval_action.agents.adk.cores", lambda: 2)
+    monkeypatch.setattr("agent_eval_action.agents.adk._FIRST_WORKERS", 1)
+    async with drive("wild", workers=None, timeout_s=3) as agent:
+        first = {await agent.answer("who"), *await asyncio.gather(*(agent.answer("who") for _ in range(4)))}
+        assert len(first) == 1  # four sessions that wait for nobody are no reason for a second one
+        busy = await agent.open()
+        blocking = asyncio.create_task(busy.turn(say('block {"seconds": 2.8}')))
+        await asyncio.sleep(2.4)
+        assert {await agent.answer("who")} != first
+        assert isinstance(await blocking, TurnDone)
+        await busy.close()
+
+
+async def test_times_of_a_turn(drive) -> None:
+    async with drive("wild") as agent:
+        done = await agent.ask('hang {"seconds": 0.3}')
+        assert isinstance(done, TurnDone)
+        turn = done.invocation
+        assert turn.tool_duration is not None
+        assert turn.model_duration is not None
+        assert turn.duration is not None
+        assert turn.tool_duration >= 0.3
+        assert turn.model_duration + turn.tool_duration <= turn.duration
+
+
+async def test_stop_without_start_ends_what_was_prepared(
+    adk213_python: Path, folders: Path, tmp_path: Path, children
+) -> None:
     driver = AdkAgent(
         AdkAgentOptions("wild", folders / "wild", folders, tmp_path / "log", tmp_path / "cache", adk213_python)
     )
     driver.prepare()
     await driver.stop()
+    assert not children()

@@ -109,6 +109,7 @@ def test_pass_writes_every_file_and_outputs(repo: Repo) -> None:
     assert json.loads((out / "results.json").read_text())["decision"]["outcome"] == "pass"
     junit = junitparser.JUnitXml.fromfile(str(out / "junit.xml"))
     assert {"bot.s.a", "bot.s.b"} <= {case.classname for suite in junit for case in suite}
+    assert "!baseline.json" in (out.parent / ".gitignore").read_text()
     assert "verdict<<" in output.read_text()
     assert "\npass\n" in output.read_text()
 
@@ -156,6 +157,7 @@ def test_an_error_is_inconclusive_and_fail_on_fail_lets_it_pass(repo: Repo) -> N
         (["report", ".", "--to", "jnit"], "junit"),
         (["baseline", "show"], "baseline update"),
         (["run", "--resume", "nowhere"], "no run to resume"),
+        (["run", "--baseline", "s.evalset.json"], "baseline"),
     ],
 )
 def test_usage_errors_say_what_and_exit_2(repo: Repo, args: list[str], says: str) -> None:
@@ -224,8 +226,8 @@ def test_a_stale_report_does_not_survive_a_run_that_could_not_begin(repo: Repo) 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_writes_what_there_is(repo: Repo, number: signal.Signals) -> None:
     many = [(f"case{n}", "hello there", []) for n in range(3000)]
-    repo.cases(many)  # type: ignore[arg-type]
-    repo.answers(*many)  # type: ignore[arg-type]
+    repo.cases(many)
+    repo.answers(*many)
     process = subprocess.Popen(
         [*COMMAND, "run"], cwd=repo.root, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
@@ -251,4 +253,45 @@ def test_a_full_disk_is_said_with_exit_3(repo: Repo) -> None:
     done = repo("run")
     assert done.returncode == 3
     assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_one_agent_of_several_says_nothing_about_the_others(repo: Repo) -> None:
+    (repo.root / "other").mkdir()
+    (repo.root / "other" / "agent.py").write_text("root_agent = None\n")
+    (repo.root / "agent-eval.yaml").write_text(
+        "recording: recording\nagents: [{path: bot, evals: s.evalset.json}, {path: other, evals: s.evalset.json}]\n"
+    )
+    assert repo("baseline", "update").returncode == 0
+    stored = repo.root / ".agent-eval/baseline.json"
+    both = stored.read_text()
+    assert '"other"' in both
+    done = repo("run", "--agent", "bot")
+    assert done.returncode == 0, done.stderr
+    assert "2 cases of the baseline were not run: the run was narrowed to bot" in done.stderr
+    assert "removed" not in done.stderr
+    assert repo("baseline", "update", "--agent", "bot").returncode == 0
+    assert stored.read_text() == both
+    repo.cases(GOOD[:1])
+    gone = repo("run", "--agent", "bot")
+    assert "`b`" in gone.stderr
+    assert repo("baseline", "update", "--agent", "bot").returncode == 0
+    assert stored.read_text().count('"b"') == 1
+
+
+def test_an_agent_that_does_not_start_is_one_problem_and_not_one_for_each_case(repo: Repo) -> None:
+    many = [(f"case{n}", "hello there", []) for n in range(30)]
+    repo.cases(many)  # type: ignore[arg-type] # the list's own type is narrower
+    (repo.root / "recording/attempts.jsonl").unlink()
+    done = repo("run")
+    assert done.returncode == 3
+    assert "bot does not start" in done.stderr
+    assert "(the same for 29 cases more)" in done.stderr
+    assert done.stderr.count("cannot be read") <= 5
+
+
+def test_an_out_folder_that_cannot_be_is_said_with_exit_3(repo: Repo) -> None:
+    done = repo("run", "--out", "agent-eval.yaml/out")
+    assert done.returncode == 3
+    assert "cannot be written" in done.stderr
     assert "Traceback" not in done.stderr

@@ -23,7 +23,8 @@ def wheels(tmp_path: Path) -> Path:
     folder = tmp_path / "wheels"
     folder.mkdir()
     wheel(folder, "google-adk", "9.9.0", {"google/adk/__init__.py": ""})
-    wheel(folder, "greeter", "1.0", {"greeter.py": ""})
+    entry = {"greeter-1.0.dist-info/entry_points.txt": "[console_scripts]\ngreet = greeter:greet\n"}
+    wheel(folder, "greeter", "1.0", {"greeter.py": "def greet():\n    print('hello')\n", **entry})
     return folder
 
 
@@ -34,7 +35,9 @@ def wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> None:
         for path, text in files.items():
             archive.writestr(path, text)
         archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         archive.writestr(f"{info}/RECORD", "")
 
 
@@ -93,7 +96,7 @@ def test_the_nearest_venv_that_works(search, agent: Path, wheels: Path) -> None:
     )
 
 
-def test_no_venv_of_the_workspaces_neighbours(search, agent: Path, tmp_path: Path, wheels: Path) -> None:
+def test_no_venv_of_the_workspaces_neighbours(search, tmp_path: Path, wheels: Path) -> None:
     venv(tmp_path, wheels, "google-adk")
     with pytest.raises(AgentEnvironmentError, match="no Python environment with google-adk for the agent team/agent"):
         choose(search())
@@ -110,6 +113,8 @@ def test_built_from_requirements_once(search, agent: Path, tmp_path: Path) -> No
     script = "import greeter, google.adk, sys; print(sys.prefix)"
     said = subprocess.run([racing[0].python, "-c", script], check=True, capture_output=True, text=True).stdout
     assert Path(said.strip()) == racing[0].python.parents[1]
+    # A script names its interpreter, and the folder had another name when it was written.
+    assert subprocess.run([racing[0].python.with_name("greet")], check=True, capture_output=True).stdout == b"hello\n"
     assert choose(search()).how.startswith("cached by uv from team/requirements.txt (")
     (agent.parent / "more.txt").write_text("greeter==1.0\n")
     assert choose(search()).python != racing[0].python
@@ -117,7 +122,8 @@ def test_built_from_requirements_once(search, agent: Path, tmp_path: Path) -> No
 
 def test_built_from_pyproject_and_from_its_lock(search, agent: Path) -> None:
     (agent / "pyproject.toml").write_text(
-        '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["google-adk", "greeter"]\n'
+        '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.11"\n'
+        'dependencies = ["google-adk", "greeter"]\n'
     )
     assert "from team/agent/pyproject.toml" in choose(search()).how
     env = dict(search().environ)

@@ -149,11 +149,25 @@ def test_coarse_scores_keep_count_and_mean():
     assert 1 < len(kept.scores) <= 4
 
 
-def test_what_has_a_threshold_is_left_out_last():
-    criteria = [info("z_gate"), *(info(f"a_metric_{n:03}_{'x' * 60}", None) for n in range(40))]
+def test_what_has_a_threshold_is_left_out_last_and_then_the_end_of_the_alphabet():
+    plain = [info(f"k_metric_{n:03}_{'x' * 60}", None) for n in range(40)]
+    gates = [info(f"{letter}_gate_{'x' * 60}") for letter in "abcdefghijklmnopqrstuvwxyz"]
+    criteria = [*plain, *gates]
     record = only_record(run(case("a", attempt({one.name: 1.0 for one in criteria})), criteria=criteria))
-    assert "z_gate" in record.criteria
-    assert record.omitted == len(criteria) - len(record.criteria) > 0
+    kept = [name[0] for name in sorted(record.criteria)]
+    assert "".join(kept) == "abcdefghijklmnopqrstuvwxyz"[: len(kept)]
+    assert 5 < len(kept) < 26
+    assert record.omitted == len(criteria) - len(kept)
+    few = [*plain, *gates[:2]]
+    record = only_record(run(case("a", attempt({one.name: 1.0 for one in few})), criteria=few))
+    assert {one.name for one in gates[:2]} < set(record.criteria)
+
+
+def test_the_order_of_arguments_does_not_show():
+    def written(args):
+        return text(from_result(run(case("a", attempt({QUALITY: 1.0}, calls(("roll", args)))))))
+
+    assert written({"b": {"d": 1, "c": 2}, "a": 0}) == written({"a": 0, "b": {"c": 2, "d": 1}})
 
 
 NAMES = st.text(max_size=400)

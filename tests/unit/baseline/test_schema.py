@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -11,6 +12,7 @@ import pytest
 from agent_eval_action.baseline.layout import text
 from agent_eval_action.baseline.records import from_result
 from agent_eval_action.baseline.schema import schema, schema_text
+from agent_eval_action.model.baseline import Baseline
 from agent_eval_action.model.result import AgentConditions
 from support.results import attempt, calls, case, info, run
 
@@ -49,3 +51,11 @@ def test_what_is_not_a_baseline_is_not_valid(spoil):
     spoil(document)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(document, schema())
+
+
+def test_the_example_of_the_page_is_what_the_code_writes():
+    page = (PUBLISHED.parents[1] / "docs" / "baseline.md").read_text()
+    (example,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    document = json.loads(example)
+    jsonschema.validate(document, schema())
+    assert text(Baseline.model_validate(document)) == example

@@ -175,6 +175,19 @@ def test_both_spellings_of_one_key_are_refused_where_unknown_keys_are(tmp_path):
     )
 
 
+@pytest.mark.parametrize("where", ["case", "session"])
+def test_both_spellings_where_unknown_keys_are_kept_count_once(tmp_path, where):
+    """ADK keeps the second as an unknown key; written back, it would win."""
+    twice = {"appName": "camel", "app_name": "snake", "user_id": "u"}
+    value = new_set(evalId="camel") if where == "case" else new_set(session_input=twice)
+    loaded = load(tmp_path, value)
+    assert [one.message for one in loaded.warnings if "given twice" in one.message]
+    dumped = dump_eval_set(loaded.eval_set)
+    case = dumped["eval_cases"][0]
+    assert "camel" in (case["eval_id"], (case["session_input"] or {}).get("app_name"))
+    assert load(tmp_path, dumped).eval_set == loaded.eval_set
+
+
 def test_camel_case_places_are_shown_as_written(tmp_path):
     text = json.dumps(new_set({"inlineData": {"mimeType": 3}}), indent=1)
     with pytest.raises(EvalFileError) as caught:
@@ -182,6 +195,19 @@ def test_camel_case_places_are_shown_as_written(tmp_path):
     (problem,) = caught.value.problems
     assert (problem.json_path or "").endswith(".parts[0].inlineData.mimeType")
     assert "mimeType" in text.splitlines()[(problem.line or 0) - 1]
+
+
+def test_yaml_holds_the_same_schemas(tmp_path):
+    text = "eval_set_id: s\neval_cases:\n- eval_id: a\n  conversation:\n  - userContent: {parts: [{text: 'yes'}]}\n"
+    loaded = load_eval_file(write(tmp_path / "x.yaml", text), workspace=tmp_path)
+    assert loaded.eval_set.eval_cases[0].line == 3
+    assert loaded.eval_set.eval_cases[0].turns[0].user_content.text == "yes"
+    turns = load_eval_file(write(tmp_path / "y.yml", "- query: q\n  reference: r\n"), workspace=tmp_path)
+    assert (turns.format, turns.eval_set.eval_set_id) == ("adk_legacy", "y")
+    with pytest.raises(EvalFileError, match=r"z\.yaml:6: unknown key `conversationsX`"):
+        load_eval_file(
+            write(tmp_path / "z.yaml", text.replace("user", "\n    conversationsX: 1\n    user")), workspace=tmp_path
+        )
 
 
 def test_numbers_no_json_has_are_read_as_adk_reads_them(tmp_path):

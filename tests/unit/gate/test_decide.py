@@ -336,6 +336,7 @@ def test_neither_baseline_nor_own_thresholds_is_collecting_and_says_how_to_begin
     decision = verdict(run(simple("a", score), criteria=[info(source="default"), TOKENS][:1]))
     assert decision.outcome is Outcome.COLLECTING
     assert "agent-eval baseline update" in decision.reason
+    assert decision.notes == ()
     assert "test_config.json" in decision.reason
     assert effects(decision) == ([] if score else [("advisory", "a", QUALITY)])
     assert not any(pair.blocking for pair in decision.pairs)
@@ -362,6 +363,7 @@ def test_an_own_threshold_that_is_switched_off_is_none():
 def test_a_removed_failing_case_is_noticed():
     decision = verdict(run(simple("b", 1.0)), run(simple("a", 0.0), simple("b", 1.0)))
     assert decision.outcome is Outcome.PASS
+    assert decision.reason.endswith("; 1 case of the baseline gone")
     assert said(decision) == (
         "1 case of the baseline is gone from this run: `a`; below a threshold in the baseline: `a`",
     )

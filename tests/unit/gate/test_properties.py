@@ -101,6 +101,7 @@ def test_a_removed_case_never_turns_fail_into_pass_unnoticed(before, suite, crit
         if (was.outcome, now.outcome) == (Outcome.FAIL, Outcome.PASS):
             note = next(note for note in now.notes if "gone from this run" in note)
             assert f"`{gone}`" in note
+            assert "of the baseline gone" in now.reason
 
 
 @MANY

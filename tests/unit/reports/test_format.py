@@ -91,6 +91,21 @@ def test_durations(seconds: float, text: str) -> None:
     assert fmt.duration(seconds) == text
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (59, "under a minute"),
+        (1_252, "20 min"),
+        (7_199, "1 h"),
+        (172_799, "47 h"),
+        (172_800, "2 days"),
+        (1e9, "11,574 days"),
+    ],
+)
+def test_ages(seconds: float, text: str) -> None:
+    assert fmt.age(seconds) == text
+
+
 @given(st.integers(1, 10_000), st.data())
 def test_percent_says_all_and_none_only_when_it_is(whole: int, data: st.DataObject) -> None:
     part = data.draw(st.integers(0, whole))

@@ -258,10 +258,10 @@ def test_no_text_breaks_the_file_or_hides_a_failure(data: st.DataObject) -> None
     assert root.get("errors") == "1"
 
 
-def test_ten_thousand_cases_are_valid_and_complete(large_result: Callable[[int], RunResult]) -> None:
-    root, _ = rendered(ReportInput(large_result(10_000)))
-    assert root.get("tests") == "40003"
-    assert len({(case.get("classname"), case.get("name")) for case in root.iter("testcase")}) == 40_003
+def test_five_thousand_cases_are_valid_and_complete(large_result: Callable[[int], RunResult]) -> None:
+    root, _ = rendered(ReportInput(large_result(5_000)))
+    assert root.get("tests") == "20003"
+    assert len({(case.get("classname"), case.get("name")) for case in root.iter("testcase")}) == 20_003
 
 
 def test_a_known_result_is_parsed_into_known_cases(golden_result: Callable[[str], RunResult]) -> None:

@@ -123,6 +123,13 @@ async def test_infrastructure_errors_are_tried_again_and_bounded(tmp_path: Path,
     assert result.totals.retries == 2
 
 
+@pytest.mark.parametrize("kind", [ErrorKind.BLOCKED, ErrorKind.TIMEOUT, ErrorKind.EXCEPTION, ErrorKind.OUTPUT])
+async def test_what_is_of_the_agents_own_doing_is_not_tried_again(tmp_path: Path, kit: Any, kind: ErrorKind) -> None:
+    driver = kit.Script(lambda *_: AttemptError(kind=kind, message="no"))
+    await Runner(tmp_path)(kit.plan(kit.case("a")), driver)
+    assert len(driver.opened) == 1
+
+
 async def test_a_session_whose_worker_died_runs_alone_and_the_culprit_dies_alone(tmp_path: Path, kit: Any) -> None:
     def answer(request: SessionRequest, _: int) -> str | AttemptError:
         return DIED if request.key.case == "culprit" or not request.alone else "yes"
@@ -176,7 +183,7 @@ async def test_a_criterion_that_raises_is_one_error_and_not_a_lost_run(
 
 
 async def test_an_agent_that_does_not_start_is_the_error_of_each_of_its_cases(tmp_path: Path, kit: Any) -> None:
-    class Broken(kit.Script):  # type: ignore[misc] # a class of a fixture
+    class Broken(kit.Script):
         async def start(self) -> AgentConditions | AttemptError:
             return AttemptError(kind=ErrorKind.IMPORT, message="SyntaxError in agent.py")
 

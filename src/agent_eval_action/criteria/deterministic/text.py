@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from functools import cache
 from typing import ClassVar
@@ -16,10 +17,18 @@ _EXCERPT = 160
 _LARGE = 200_000
 
 
+_MAKING = threading.Lock()
+
+
 @cache
-def tokenizer() -> Tokenizer:
-    """The one tokenizer of the process; the first call imports rouge-score."""
+def _made() -> Tokenizer:
     return Tokenizer()
+
+
+def tokenizer() -> Tokenizer:
+    """The one tokenizer of the process; the first call imports rouge-score, and no other thread beside it may."""
+    with _MAKING:
+        return _made()
 
 
 class ResponseMatchScore(PairedCriterion):
@@ -29,7 +38,7 @@ class ResponseMatchScore(PairedCriterion):
 
     async def turns(self, expected: Sequence[Invocation], actual: Sequence[Invocation]) -> tuple[TurnScore, ...]:
         size = sum(len(turn.response_text) for turn in (*expected, *actual))
-        if tokenizer.cache_info().currsize and size < _LARGE:
+        if _made.cache_info().currsize and size < _LARGE:
             return await super().turns(expected, actual)
         # Seconds of work (an import, or megabytes): the sessions that run meanwhile must not wait for it.
         pairs = enumerate(zip(expected, actual, strict=True))

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from agent_eval_action.criteria.deterministic.rouge_import import default_tokenizer
+
 _EACH_A_TOKEN = (range(0x4E00, 0xA000), range(0x3040, 0x3100), range(0xAC00, 0xD7B0))
 """Ideographs, kana, hangul."""
 _UNSPACED = (range(0x0E00, 0x0F00), range(0x1780, 0x1800), range(0x1000, 0x10A0))
@@ -47,10 +49,7 @@ class Tokenizer:
     """Cuts a text into counted words; ASCII words go through rouge-score's own tokenizer and stemmer."""
 
     def __init__(self) -> None:
-        # Not at the top: it brings nltk and scipy, which take nearly two seconds.
-        from rouge_score.tokenizers import DefaultTokenizer  # type: ignore[import-untyped] # noqa: PLC0415 - see above
-
-        self._default: Any = DefaultTokenizer(use_stemmer=True)
+        self._default: Any = default_tokenizer()
         self._spacing = _Spacing()
         self._stems: dict[str, str] = {}
 

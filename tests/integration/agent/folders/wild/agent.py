@@ -5,6 +5,7 @@ import ctypes
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -33,6 +34,9 @@ class Obedient(BaseLlm):
         name, _, arguments = (parts[0].text or "").partition(" ")
         if name == "say":
             yield _say(arguments)
+        elif name == "retries":
+            options = llm_request.config.http_options.retry_options
+            yield _say(json.dumps([options.attempts, options.initial_delay, options.http_status_codes]))
         elif name == "silence":
             return
         elif name == "rate_limit":
@@ -167,7 +171,15 @@ def move() -> dict:
 
 def odd_values() -> dict:
     """Values JSON does not know."""
-    loop = {"n": float("nan"), "i": float("inf"), "b": b"\xff", "s": "\ud800 \x00", "set": {1}, "o": object, "big": 10**5000}
+    loop = {
+        "n": float("nan"),
+        "i": float("inf"),
+        "b": b"\xff",
+        "s": "\ud800 \x00",
+        "set": {1},
+        "o": object,
+        "big": 10**5000,
+    }
     loop["self"] = loop
     return loop
 
@@ -208,6 +220,27 @@ def cancel_everybody() -> dict:
     return {}
 
 
+def forked_sees() -> dict:
+    """How many of our pipes a forked child has."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        found = 0
+        for fd in range(200, 300):
+            try:
+                found += stat.S_ISFIFO(os.fstat(fd).st_mode)
+            except OSError:
+                pass
+        os._exit(found)
+    return {"pipes": os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}
+
+
+def who() -> dict:
+    """Which process."""
+    return {"pid": os.getpid()}
+
+
 def see_environment() -> dict:
     """What it can see."""
     return {"names": sorted(os.environ), "cwd": os.getcwd(), "argv": sys.argv, "path": sys.path[:3]}
@@ -216,7 +249,7 @@ def see_environment() -> dict:
 TOOLS = [
     add, fail, hang, hang_on, block, hold_the_lock, kill, segfault, leave, leave_at_once, print_much, answer_much,
     leave_children, close_descriptors, scribble, move, odd_values, remember, recall, rude_setup, cancel_everybody,
-    see_environment,
+    see_environment, who, forked_sees,
 ]  # fmt: skip
 
 root_agent = Agent(name="wild", model=Obedient(model="obedient"), instruction="Do as you are told.", tools=TOOLS)

@@ -2,13 +2,14 @@
 
 import os
 
-import shop.tools
 from google.adk.agents import Agent
 from google.adk.apps.app import App
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
 from google.genai import types
+
+import shop.tools
 from shop.tools import STOCK
 
 from . import tools

@@ -1,2 +1,0 @@
-root_agent = Agent(
-name="x"

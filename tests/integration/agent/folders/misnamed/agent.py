@@ -1,1 +1,0 @@
-root_agent = "a string"

@@ -1,1 +1,0 @@
-import a_package_nobody_has

@@ -1,3 +1,0 @@
-from google.adk.agents import BaseAgent
-
-my_agent = BaseAgent(name="mine")

@@ -1,0 +1,115 @@
+"""A hostile agent's words through the whole command: they say nothing to the runner, GitHub, a parser or a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import junitparser
+import pytest
+
+HOSTILE = [
+    "::set-output name=x::y",
+    "a\r::add-mask::y",
+    "##[add-mask]secret",
+    "\x1b[31mred\x1b]0;title\x07",
+    "nul \0 here",
+    "lone \ud800 surrogate",
+    "\u202eright to left",
+    "| a | b |\n|--|--|",
+    "<script>alert(1)</script><img src=x onerror=alert(1)>",
+    "@everyone #1 ![beacon](https://example.invalid/x.png)",
+    "```\n</details>\n<!-- agent-eval-action:comment -->",
+    "]]> <![CDATA[",
+    "y" * 10_000_000,
+]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[bytes]]:
+    """A run in which every answer, argument and tool name is hostile, against references that are not met."""
+    root = tmp_path_factory.mktemp("hostile")
+    (root / "bot").mkdir()
+    (root / "bot" / "agent.py").write_text("root_agent = None\n")
+    (root / "agent-eval.yaml").write_text("agent: bot\nevals: s.evalset.json\nrecording: recording\n")
+    (root / "recording").mkdir()
+    cases, lines = [], []
+    for number, text in enumerate(HOSTILE):
+        user = {"role": "user", "parts": [{"text": f"say {number}"}]}
+        expected = {
+            "user_content": user,
+            "final_response": {"role": "model", "parts": [{"text": "a harmless answer"}]},
+            "intermediate_data": {"tool_uses": [{"name": "harmless", "args": {}}]},
+        }
+        call = {"function_call": {"name": text[:200] or "x", "args": {text[:200]: text}}}
+        events = [{"author": text[:100], "content": {"parts": [call]}}]
+        turn = {
+            "user_content": user,
+            "final_response": {"role": "model", "parts": [{"text": text}]},
+            "intermediate_data": {"invocation_events": events},
+        }
+        cases.append({"eval_id": f"case{number}", "conversation": [expected]})
+        done = {"agent": "bot", "eval_set": "s", "case": f"case{number}", "repeat": 0, "case_digest": "x"}
+        lines.append(json.dumps(done | {"turns": [turn]}))
+    failed = {"kind": "exception", "message": "::error::" + HOSTILE[3], "traceback": "\n".join(HOSTILE[:12])}
+    cases.append({"eval_id": "broken", "conversation": [expected]})
+    lines.append(json.dumps(done | {"case": "broken", "turns": [], "error": failed}))
+    (root / "s.evalset.json").write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases}))
+    (root / "recording" / "attempts.jsonl").write_text("\n".join(lines) + "\n")
+    command = [str(Path(sys.executable).with_name("agent-eval")), "run"]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("INPUT_", "GITHUB_"))}
+    environ = clean | {"GITHUB_OUTPUT": str(root / "output")}
+    return root, subprocess.run(command, cwd=root, env=environ, capture_output=True, timeout=120, check=False)
+
+
+def test_it_ends_as_it_should(ran: tuple[Path, subprocess.CompletedProcess[bytes]]) -> None:
+    _, done = ran
+    assert done.returncode in {1, 3}, done.stderr.decode(errors="replace")[-2000:]
+    assert b"Traceback (most recent call last)" not in done.stderr
+
+
+def test_the_log_issues_no_command_and_moves_no_cursor(ran: tuple[Path, subprocess.CompletedProcess[bytes]]) -> None:
+    _, done = ran
+    text = (done.stdout + done.stderr).decode()
+    assert not re.search(r"(?m)^[ \t]*::|##\[", text)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text)
+    assert len(text) < 60_000
+
+
+def test_the_files_parse_and_stay_small(ran: tuple[Path, subprocess.CompletedProcess[bytes]]) -> None:
+    root, _ = ran
+    out = root / ".agent-eval/out"
+    suites = junitparser.JUnitXml.fromfile(str(out / "junit.xml"))
+    assert sum(len(suite) for suite in suites) >= 2 * (len(HOSTILE) + 1)
+    assert json.loads((out / "results.json").read_bytes())["totals"]["cases"] == len(HOSTILE) + 1
+    comment = (out / "comment.md").read_bytes()
+    assert len(comment) <= 65_000
+    assert (out / "results.json").stat().st_size < 2_000_000
+    assert (out / "attempts.jsonl").stat().st_size > 20_000_000  # what the agent said is kept whole
+
+
+def test_the_outputs_are_ours_alone(ran: tuple[Path, subprocess.CompletedProcess[bytes]]) -> None:
+    root, _ = ran
+    text = (root / "output").read_text()
+    names = re.findall(r"(?m)^([a-z-]+)<<agent-eval-[0-9a-f]{32}$", text)
+    assert names == ["verdict", "reason", "results", "junit", "comment"]
+    values = dict(re.findall(r"(?ms)^([a-z-]+)<<(agent-eval-[0-9a-f]{32})\n.*?\n\2$", text))
+    assert list(values) == names
+
+
+def test_the_comment_has_the_tables_it_should_and_nothing_of_the_agents(
+    ran: tuple[Path, subprocess.CompletedProcess[bytes]],
+) -> None:
+    root, _ = ran
+    cmarkgfm = pytest.importorskip("cmarkgfm")
+    page = cmarkgfm.github_flavored_markdown_to_html((root / ".agent-eval/out/comment.md").read_text())
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "<a " not in page
+    assert page.count("<details") == page.count("</details>")
+    criteria = page.split("</table>")[0]
+    assert criteria.count("<tr>") == 3  # the head and two criteria

@@ -1,0 +1,65 @@
+"""Times, retries and what the model got."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from agent_eval_worker_plugin import TurnRecord, details_of, make_retry_options, union_seconds
+from google.genai import types
+from hypothesis import given
+from hypothesis import strategies as st
+
+POINT = st.integers(0, 40)
+
+
+@given(st.lists(st.tuples(POINT, POINT).map(lambda pair: (min(pair), max(pair)))))
+def test_overlap_counts_once(intervals: list[tuple[int, int]]) -> None:
+    covered = {second for start, end in intervals for second in range(start, end)}
+    assert union_seconds([(float(a), float(b)) for a, b in intervals]) == len(covered)
+
+
+def test_a_tools_time_is_without_the_models_inside() -> None:
+    record = TurnRecord()
+    record.model = [(0.0, 1.0), (3.0, 4.0)]
+    record.tool = [(2.0, 6.0), (2.5, 5.0)]
+    assert record.durations() == (2.0, 3.0)
+
+
+def test_only_whole_answers_end_a_call_and_open_ones_do_not_count() -> None:
+    record = TurnRecord()
+    record.model_asked("a", None)
+    record.model_answered("a", SimpleNamespace(partial=True))
+    assert record.model == []
+    assert "the model of `a`" in record.doing()
+    record.tool_called(record, "look")
+    assert record.doing().startswith("tool `look` for 0.0 s")
+    assert record.durations() == (0.0, 0.0)
+    record.model_answered("a", SimpleNamespace(partial=None))
+    record.tool_ended(record)
+    assert record.doing() == ""
+    assert len(record.model) == len(record.tool) == 1
+
+
+@pytest.mark.parametrize(("timeout_s", "attempts"), [(5, 1), (10, 2), (30, 3), (120, 4), (600, 7), (3600, 7)])
+def test_retries_fit_in_half_a_turn(timeout_s: float, attempts: int) -> None:
+    """5 + 10 + 20 + 40 + 80 + 120 seconds is what ADK's seven attempts wait at most."""
+    assert make_retry_options(timeout_s).attempts == attempts
+
+
+def test_instructions_of_every_form() -> None:
+    tool = types.Tool(function_declarations=[types.FunctionDeclaration(name="f", description="d")])
+
+    class Request:
+        config = types.GenerateContentConfig(system_instruction="Do.", tools=[tool, len])
+
+    assert details_of(Request()) == {
+        "instructions": "Do.",
+        "tools": [{"function_declarations": [{"name": "f", "description": "d"}]}, {"name": "len"}],
+    }
+    content = types.Content(parts=[types.Part(text="One."), types.Part(text="Two.")])
+    for said in (content, ["One.", types.Part(text="Two.")]):
+        Request.config = types.GenerateContentConfig(system_instruction=said)
+        assert details_of(Request())["instructions"] == "One.\nTwo."
+    Request.config = types.GenerateContentConfig()
+    assert details_of(Request()) == {"instructions": "", "tools": []}
