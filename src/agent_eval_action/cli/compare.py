@@ -20,7 +20,7 @@ from agent_eval_action.run.yardstick import Yardstick, sets_of_result
 def compare_command(base: Path, head: Path, flags: Mapping[str, Any]) -> ExitCode:
     """Decide ``head`` against ``base`` without running anything; reports are written when ``--out`` is given."""
     settings = settings_for(flags).settings
-    one, other = read_side(base), read_side(head)
+    other, one = read_side(head), read_side(base)
     one, other = one.named_like(other), other.named_like(one)
     decided = api.judged(other.result, one.as_baseline(), settings, base)
     decided = _with_changes(decided, one, other, settings.policy.on_weakened)

@@ -66,14 +66,14 @@ def export_tree(
 
     Neither index nor worktrees of the repository are touched, and no filter that its configuration names
     is run (files of Git LFS stay pointers); submodules are left out. ``given_up`` ends it early. With ``wanted``
-    (a path in the repository and its size) the files it does not want are made empty. Raises OSError or
-    ValueError saying what could not be written.
+    (a path in the repository and its size) the files it does not want are left out, their folders made.
+    Raises OSError or ValueError saying what could not be written.
     """
     # links last: no file is ever written through one
     files = sorted(_files(git, commit), key=lambda file: file.mode == _LINK)
     if wanted is not None:
-        for file in [file for file in files if file.mode != _LINK and not wanted(file.path, file.size)]:
-            _write(target, file, b"")
+        for file in files:
+            _place(target, file.path)
         files = [file for file in files if file.mode == _LINK or wanted(file.path, file.size)]
     for some in _in_lots(files):
         contents = blobs(git, [file.oid for file in some])
@@ -117,12 +117,18 @@ def _in_lots(files: Sequence[_File]) -> Iterator[list[_File]]:
         yield lot
 
 
-def _write(target: Path, file: _File, data: bytes) -> None:
-    parts = file.path.split("/")
+def _place(target: Path, name: str) -> Path:
+    """Where a file goes, its folder made."""
+    parts = name.split("/")
     if {"", ".", "..", ".git"} & {part.lower() for part in parts}:
-        raise ValueError(f"the commit holds a file no checkout would have: {file.path!r}")
+        raise ValueError(f"the commit holds a file no checkout would have: {name!r}")
     path = target.joinpath(*parts)
     path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _write(target: Path, file: _File, data: bytes) -> None:
+    path = _place(target, file.path)
     if file.mode == _LINK:
         path.symlink_to(os.fsdecode(data))
         return

@@ -115,6 +115,24 @@ def test_files_are_written_as_committed_and_no_filter_runs(repo: Repo, tmp_path:
     assert {path: path.stat().st_mtime_ns for path in (repo.folder / ".git").rglob("*")} == before
 
 
+def test_only_wanted_files_are_written_and_every_folder_is_made(repo: Repo, tmp_path: Path) -> None:
+    for folder in ("deep", "kept"):
+        (repo.folder / folder).mkdir()
+    (repo.folder / "deep" / "data.bin").write_text("x" * 100)
+    (repo.folder / "kept" / "a.json").write_text("{}")
+    commit = repo.commit(a="one")
+    target = tmp_path / "out"
+    target.mkdir()
+    export_tree(
+        Repository(repo.folder, os.environ).git,
+        commit,
+        target,
+        wanted=lambda path, size: path.endswith("n") and size < 9,
+    )
+    found = sorted(path.relative_to(target).as_posix() for path in target.rglob("*"))
+    assert found == ["deep", "kept", "kept/a.json"]
+
+
 def test_a_tree_no_checkout_would_have_is_refused(repo: Repo, tmp_path: Path) -> None:
     blob = subprocess.run(
         ["git", "hash-object", "-w", "--stdin"], cwd=repo.folder, env=GIT, input=b"x", capture_output=True, check=True
