@@ -152,7 +152,7 @@ def test_an_error_is_inconclusive_and_fail_on_fail_lets_it_pass(repo: Repo) -> N
         (["run", "--config", "missing.yaml"], "missing.yaml"),
         (["run", "--repeats", "many"], "many"),
         (["run", "--no-such-flag"], "No such option"),
-        (["compare", "nowhere.json", "s.evalset.json"], "nowhere.json"),
+        (["compare", "nowhere.json", "s.evalset.json"], "s.evalset.json"),
         (["report", "nowhere"], "nowhere"),
         (["report", ".", "--to", "jnit"], "junit"),
         (["baseline", "show"], "baseline update"),
