@@ -26,7 +26,11 @@ def test_the_workflow_is_one_github_takes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", re.findall(r"(?m)^\$ agent-eval ((?:[a-z]+ ?)+)", README))
 def test_the_commands_exist(words: str) -> None:
-    known = [word for word in words.split() if word in {"run", "baseline", "update", "validate", "compare", "report"}]
+    known = [
+        word
+        for word in words.split()
+        if word in {"run", "baseline", "update", "validate", "compare", "report", "simulate"}
+    ]
     done = subprocess.run([BIN / "agent-eval", *known, "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert known
