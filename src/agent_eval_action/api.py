@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action import __version__, git
+from agent_eval_action import __version__, git, stats
 from agent_eval_action.baseline.accept import Names, unknown
 from agent_eval_action.baseline.event import event_of
 from agent_eval_action.baseline.file import FileStore
@@ -61,6 +61,7 @@ class Context:
     repeats: int | None = None  # over the settings' (a baseline is made with more)
     flags: Mapping[str, Any] = field(default_factory=dict)  # as typed: the same words are read on the base
     cwd: Path | None = None
+    meanwhile: Callable[[], None] = lambda: None  # done in a thread while the agents start
 
 
 async def evaluate(settings: Settings, context: Context) -> RunResult:
@@ -183,7 +184,14 @@ class _Run:
         self.head = Arm.begin("head", drivers, fixed=recorded)
         for name, begun in self.head.starts.items():
             begun.add_done_callback(partial(self._started, name))
-        self.warm = asyncio.create_task(asyncio.to_thread(warm_up))
+        self.warm = asyncio.create_task(asyncio.to_thread(self._meanwhile))
+
+    def _meanwhile(self) -> None:
+        """Imports that would take their time later, when somebody waits for them."""
+        warm_up()
+        if self.baseline is not None:
+            stats.warm_up()
+        self.context.meanwhile()
 
     def _started(self, name: str, begun: Begun) -> None:
         """Say which environment an agent runs in; why it does not start is said once, with the end of its traceback."""

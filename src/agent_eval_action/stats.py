@@ -6,6 +6,7 @@ scipy and numpy are imported where they are used: a run that needs no statistics
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -39,6 +40,12 @@ class Stratum:
         for level, times in self.current:
             both[level] += times
         return tuple(sorted(both.items()))
+
+
+def warm_up() -> None:
+    """Import now what the tests need later: for a thread, while nobody waits."""
+    for name in ("numpy", "scipy.special"):
+        importlib.import_module(name)
 
 
 def levels(scores: Iterable[int]) -> Levels:

@@ -41,7 +41,7 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
     else:
         files.begin(settings)
         repeats = settings.repeats if "repeats" in resolved.origins else _REPEATS
-        result = Session(resolved, out, tuple(selectors), repeats).evaluate()
+        result = Session(resolved, tuple(selectors), repeats).evaluate()
         files.write(result, settings)
     if result.status is not RunStatus.COMPLETE:
         out.print(f"the run is not complete ({result.status}): the baseline stays as it was", markup=False)

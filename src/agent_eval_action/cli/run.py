@@ -15,8 +15,7 @@ def run_command(selectors: Sequence[str], flags: Mapping[str, Any]) -> ExitCode:
     resolved = settings_for(flags)
     settings = resolved.settings
     files.begin(settings)
-    out = console()
-    result = Session(resolved, out, tuple(selectors), flags=flags).evaluate()
+    result = Session(resolved, tuple(selectors), flags=flags).evaluate()
     written = files.write(result, settings)
-    summary.show(out, result, written)
+    summary.show(console(), result, written)
     return exit_code(result, result.conditions.fail_on or settings.fail_on)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import signal
 import sys
@@ -52,7 +53,6 @@ class Session:
     """Runs ``api.evaluate`` under signals and a progress display."""
 
     resolved: Resolved
-    console: Console
     selectors: tuple[str, ...] = ()
     repeats: int | None = None
     flags: Mapping[str, Any] = field(default_factory=dict)
@@ -78,6 +78,7 @@ class Session:
                 repeats=self.repeats,
                 flags=self.flags,
                 cwd=Path.cwd(),
+                meanwhile=_import_drawing,
             )
             return await api.evaluate(self.resolved.settings, context)
 
@@ -88,9 +89,15 @@ class Session:
         stop.request(RunStatus.INTERRUPTED)
 
     def _display(self) -> Display:
-        if self.console.is_terminal and not os.environ.get("CI"):
-            return LiveDisplay(self.console)
-        return PlainDisplay(lambda line: self.console.print(line, markup=False, soft_wrap=True))
+        if sys.stderr.isatty() and not os.environ.get("CI"):
+            return LiveDisplay(console())
+        return PlainDisplay(lambda line: print(line, file=sys.stderr, flush=True))
+
+
+def _import_drawing() -> None:
+    """What the summary needs, while the agents start: nobody waits for it then."""
+    for name in ("rich.console", "rich.table"):
+        importlib.import_module(name)
 
 
 def exit_code(result: RunResult, fail_on: str) -> ExitCode:
