@@ -100,7 +100,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND='make lock' .venvs/bootstrap/bin/uv pip comp
 .PHONY: lock
 lock: $(BOOTSTRAP) ## compile requirements/*.txt again from pyproject.toml and requirements/*.in
 	$(COMPILE) --python-version 3.11 requirements/bootstrap.in -o requirements/bootstrap.txt
-	$(COMPILE) --python-version 3.11 pyproject.toml -o requirements/tool.txt
-	$(COMPILE) --python-version 3.11 pyproject.toml --group dev -c requirements/tool.txt -c requirements/bootstrap.txt -o requirements/dev.txt
+	$(COMPILE) --python-version 3.11 pyproject.toml --all-extras -o requirements/tool.txt
+	$(COMPILE) --python-version 3.11 pyproject.toml --all-extras --group dev -c requirements/tool.txt -c requirements/bootstrap.txt -o requirements/dev.txt
 	$(COMPILE) --python-version 3.11 requirements/adk-2.13.in -o requirements/adk-2.13.txt
 	$(COMPILE) --python-version 3.10 requirements/adk-1.10.in -o requirements/adk-1.10.txt
