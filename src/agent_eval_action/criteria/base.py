@@ -3,26 +3,56 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
-from typing import Any, ClassVar
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
+from agent_eval_action.llm.base import Llm
 from agent_eval_action.model.base import AdkModel
 from agent_eval_action.model.evalset import EvalCase, Invocation
 from agent_eval_action.model.measured import meets
-from agent_eval_action.model.result import CriterionScore, Goal, ScoreStatus
+from agent_eval_action.model.result import CriterionScore, Goal, ScoreStatus, TurnScore
+
+
+class Functions(Protocol):
+    """The user's own metric functions, in the user's interpreter and in no process the agent runs in."""
+
+    async def call(self, function: str, arguments: Mapping[str, Any]) -> FunctionReply:
+        """Call ``package.module.function``. Raises nothing of its own: what went wrong is in the reply."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionReply:
+    """What a metric function gave back, as JSON, or why it gave nothing (one sentence, and its traceback)."""
+
+    value: Any = None
+    error: str = ""
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruments:
+    """What a criterion may use beside what it looks at; None: the run has none."""
+
+    llm: Llm | None = None
+    functions: Functions | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a criterion looks at: the case as written and what the agent did.
+    """What a criterion looks at: the case as written and what the agent did, and what to measure it with.
 
-    ``actual`` has one invocation per turn made; for a fixed conversation as many as the case has.
+    ``actual`` has one invocation per turn made; for a fixed conversation as many as the case has, once the
+    conversation is over.
     """
 
     case: EvalCase
     actual: tuple[Invocation, ...]
     final_session_state: dict[str, Any] | None = None
     repeat: int = 0
+    instruments: Instruments = field(default_factory=Instruments)
 
     def unmeasurable(self) -> str:
         """Why no criterion can score this attempt: its turns are not those of the case. Empty when it can."""
@@ -45,6 +75,14 @@ class Criterion(AdkModel, abc.ABC):
 
     threshold: float | None = None
 
+    def version(self) -> str:
+        """What beside the options decides a score, its prompts' versions included: other versions do not compare."""
+        return self.scoring_version
+
+    def models(self) -> tuple[str, ...]:
+        """The models it will ask, as configured: their credentials are looked for before anything is spent."""
+        return ()
+
     @abc.abstractmethod
     async def score(self, sample: Sample) -> CriterionScore:
         """Score one attempt. Raises nothing of its own: what cannot be scored is a score with status error."""
@@ -64,3 +102,28 @@ class Criterion(AdkModel, abc.ABC):
     def no_score(self, status: ScoreStatus, reason: str, **fields: Any) -> CriterionScore:
         """A result without a score, and why."""
         return CriterionScore(criterion=self.name, status=status, reason=reason, **fields)
+
+
+class TurnwiseCriterion(Criterion, abc.ABC):
+    """Judges each turn on its own, so that judging begins when the turn is there and not when the case is over."""
+
+    def refusal(self, sample: Sample) -> CriterionScore | None:
+        """The result without a score when nothing of this case can be scored; known before any turn is made."""
+        del sample
+        return None
+
+    @abc.abstractmethod
+    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
+        """The score of one turn; what ``sample.actual`` has beyond it must not count."""
+
+    @abc.abstractmethod
+    async def over_turns(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
+        """The case's score from those of all its turns, in order."""
+
+    async def score(self, sample: Sample) -> CriterionScore:
+        if refused := self.refusal(sample):
+            return refused
+        if reason := sample.unmeasurable():
+            return self.no_score(ScoreStatus.ERROR, reason)
+        turns = await asyncio.gather(*(self.score_turn(sample, turn) for turn in range(len(sample.actual))))
+        return await self.over_turns(sample, turns)

@@ -38,7 +38,7 @@ def build(specs: Iterable[CriterionSpec], classes: Mapping[str, type[Criterion]]
 
 def criterion_digest(criterion: Criterion) -> str:
     """Names what is measured and how, the threshold apart: scores with the same digest are comparable."""
-    said = [criterion.name, criterion.scoring_version, _options(criterion)]
+    said = [criterion.name, criterion.version(), _options(criterion)]
     text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -51,7 +51,8 @@ def criterion_info(criterion: Criterion, source: str = "") -> CriterionInfo:
         threshold=criterion.threshold,
         options=_options(criterion),
         digest=criterion_digest(criterion),
-        scoring_version=criterion.scoring_version,
+        scoring_version=criterion.version(),
+        judge=", ".join(criterion.models()),
         source=source,
     )
 

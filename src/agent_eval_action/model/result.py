@@ -16,6 +16,7 @@ from agent_eval_action.model.brief import CallBrief as CallBrief  # noqa: PLC041
 from agent_eval_action.model.brief import TurnBrief as TurnBrief  # noqa: PLC0414 - re-exported for those who import results
 from agent_eval_action.model.decision import Decision
 from agent_eval_action.model.evalset import Invocation
+from agent_eval_action.model.judged import ModelUse, RubricScore, SentenceLabel, Votes
 
 SCHEMA_VERSION = 1
 
@@ -117,13 +118,19 @@ class ScoreStatus(enum.StrEnum):
 
 
 class TurnScore(Frozen):
-    """A criterion's score of one turn. ``turn`` counts from 0."""
+    """A criterion's score of one turn. ``turn`` counts from 0.
+
+    ``votes``, ``rubrics`` and ``sentences`` are what a judge said, of the criteria that ask one.
+    """
 
     turn: int
     status: ScoreStatus = ScoreStatus.SCORED
     score: float | None = None
     reason: str = ""
     details: dict[str, Any] = Field(default_factory=dict)
+    votes: Votes | None = None
+    rubrics: tuple[RubricScore, ...] = ()
+    sentences: tuple[SentenceLabel, ...] = ()
 
 
 class CriterionScore(Frozen):
@@ -131,6 +138,7 @@ class CriterionScore(Frozen):
 
     ``passed`` is whether the score meets the threshold in the criterion's direction; None without a
     threshold or without a score. ``reason`` is for people: which call was missing, extra, different.
+    ``rubrics``: each rubric over the turns it was judged in.
     """
 
     criterion: str
@@ -139,6 +147,7 @@ class CriterionScore(Frozen):
     passed: bool | None = None
     reason: str = ""
     turns: tuple[TurnScore, ...] = ()
+    rubrics: tuple[RubricScore, ...] = ()
     details: dict[str, Any] = Field(default_factory=dict)
     digest: str = ""  # of the criterion's options, so that a resumed run knows which scores still hold
 
@@ -222,6 +231,7 @@ class CriterionInfo(Frozen):
     options: dict[str, Any] = Field(default_factory=dict)
     digest: str
     scoring_version: str = "1"
+    judge: str = ""  # the model that judges, as configured
     source: str = ""
 
 
@@ -283,7 +293,8 @@ class Totals(Frozen):
     """Counts over the run; ``usage`` is of all attempts.
 
     ``attempts`` are this change's, of which ``extra`` were made after the first pass; ``control`` are
-    those of the base commit's agent.
+    those of the base commit's agent. ``uses``: what judges and simulated users were asked, by purpose and
+    model, and the agents where their models are priced; ``usd`` is what of it is known, None without a price.
     """
 
     cases: int = 0
@@ -294,6 +305,8 @@ class Totals(Frozen):
     retries: int = 0
     seconds: float = 0.0
     usage: Usage = Usage()
+    uses: tuple[ModelUse, ...] = ()
+    usd: float | None = None
 
 
 class Base(Frozen):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from agent_eval_action.criteria.base import Instruments
 from agent_eval_action.model.result import Attempt, AttemptError
 from agent_eval_action.run.arms import Arm
 from agent_eval_action.run.collect import Collector
@@ -13,7 +14,7 @@ from agent_eval_action.run.events import AttemptFinished, Event
 from agent_eval_action.run.execute import Executor
 from agent_eval_action.run.plan import PlannedAttempt
 from agent_eval_action.run.resume import Earlier
-from agent_eval_action.run.scoring import score_attempt
+from agent_eval_action.run.scoring import Scoring
 from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.transcripts import TranscriptWriter
 
@@ -28,7 +29,10 @@ class Bounds:
 
 @dataclass
 class Crew:
-    """Makes attempts of any arm. ``scoring_ready`` is done when the criteria's slow imports are."""
+    """Makes attempts of any arm. ``scoring_ready`` is done when the criteria's slow imports are.
+
+    ``instruments``: what the criteria of each agent may use, by the agent's name.
+    """
 
     bounds: Bounds
     scoring_ready: asyncio.Task[None]
@@ -37,6 +41,7 @@ class Crew:
     spending: Spending
     emit: Callable[[Event], None]
     kept: Earlier = field(default_factory=Earlier)
+    instruments: Mapping[str, Instruments] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(self.bounds.concurrency)
@@ -58,24 +63,25 @@ class Crew:
     async def _worker(self, queue: Iterator[PlannedAttempt], arm: Arm, executors: dict[str, Executor]) -> None:
         for planned in queue:
             attempt = self.kept.get(planned.key, arm.commit)
+            scoring = Scoring(planned, self.instruments.get(planned.key.agent, Instruments()))
             if attempt is None:
                 if self.spending.met():
                     return
-                attempt = await _made(planned, arm, executors)
+                attempt = await _made(planned, arm, executors, scoring)
                 self.spending.add(attempt)
             await asyncio.shield(self.scoring_ready)
             mine = attempt.model_copy(update={"purpose": planned.purpose, "commit": arm.commit})
-            scored = await score_attempt(planned, mine)
+            scored = await scoring.finish(mine)
             self.writer.append(scored)
             self.collector.add(scored)
             self.emit(AttemptFinished(scored))
 
 
-async def _made(planned: PlannedAttempt, arm: Arm, executors: dict[str, Executor]) -> Attempt:
+async def _made(planned: PlannedAttempt, arm: Arm, executors: dict[str, Executor], scoring: Scoring) -> Attempt:
     key = planned.key
     started = await asyncio.shield(arm.starts[key.agent])
     if not isinstance(started, AttemptError):
-        return await executors[key.agent].make(planned)
+        return await executors[key.agent].make(planned, scoring)
     return Attempt(
         agent=key.agent,
         eval_set=key.eval_set,

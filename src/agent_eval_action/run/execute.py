@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from agent_eval_action.agents.base import AgentDriver, AgentSession, SessionRequest
 from agent_eval_action.model.evalset import Invocation
@@ -26,6 +27,18 @@ _BACKOFF_S = {ErrorKind.RATE_LIMITED: 2.0, ErrorKind.UNAVAILABLE: 1.0}
 _LONGEST_BACKOFF_S = 30.0
 
 
+class Listener(Protocol):
+    """Who wants turns as they arrive, before the conversation is over."""
+
+    def heard(self, turns: Sequence[Invocation]) -> None:
+        """The newest of these turns has just been made."""
+        ...
+
+    async def forget(self) -> None:
+        """The attempt is made again from its start."""
+        ...
+
+
 @dataclass(frozen=True)
 class Executor:
     """Makes attempts with one driver.
@@ -40,13 +53,13 @@ class Executor:
     emit: Callable[[Event], None]
     lonely: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
 
-    async def make(self, planned: PlannedAttempt) -> Attempt:
+    async def make(self, planned: PlannedAttempt, listener: Listener) -> Attempt:
         """The attempt with its turns, or with the error that is left after the retries; not scored yet."""
         alone = False
         tries = 0
         while True:
             tries += 1
-            attempt = await self._once(planned, alone=alone, tries=tries)
+            attempt = await self._once(planned, listener, alone=alone, tries=tries)
             error = attempt.error
             if error is None or error.kind not in INFRASTRUCTURE or tries > self.retries:
                 return attempt
@@ -55,16 +68,17 @@ class Executor:
                     return attempt
                 alone = True
             self.emit(AttemptRetried(planned.key, error, tries))
+            await listener.forget()
             await asyncio.sleep(_backoff(error.kind, tries))
 
-    async def _once(self, planned: PlannedAttempt, *, alone: bool, tries: int) -> Attempt:
+    async def _once(self, planned: PlannedAttempt, listener: Listener, *, alone: bool, tries: int) -> Attempt:
         if alone:
             async with self.lonely, self.slots:
-                return await self._converse(planned, alone=True, tries=tries)
+                return await self._converse(planned, listener, alone=True, tries=tries)
         async with self.slots:
-            return await self._converse(planned, alone=False, tries=tries)
+            return await self._converse(planned, listener, alone=False, tries=tries)
 
-    async def _converse(self, planned: PlannedAttempt, *, alone: bool, tries: int) -> Attempt:
+    async def _converse(self, planned: PlannedAttempt, listener: Listener, *, alone: bool, tries: int) -> Attempt:
         self.emit(AttemptStarted(planned.key))
         opened = await self.driver.open(_request(planned, alone=alone))
         if isinstance(opened, AttemptError):
@@ -72,7 +86,7 @@ class Executor:
         state = None
         turns: list[Invocation] = []
         try:
-            error = await _turns(opened, planned, turns)
+            error = await _turns(opened, planned, turns, listener)
         finally:
             end = await opened.close()
         if isinstance(end, AttemptError):
@@ -82,12 +96,15 @@ class Executor:
         return _attempt(planned, tuple(turns), state, error, tries)
 
 
-async def _turns(session: AgentSession, planned: PlannedAttempt, turns: list[Invocation]) -> AttemptError | None:
+async def _turns(
+    session: AgentSession, planned: PlannedAttempt, turns: list[Invocation], listener: Listener
+) -> AttemptError | None:
     for number, expected in enumerate(planned.case.turns):
         done = await session.turn(expected.user_content)
         if isinstance(done, AttemptError):
             return done.model_copy(update={"turn": number})
         turns.append(done.invocation)
+        listener.heard(turns)
     return None
 
 

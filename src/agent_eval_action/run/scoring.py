@@ -1,47 +1,102 @@
-"""Scoring one attempt with every criterion of its set. A criterion that raises is a score with status error."""
+"""Scoring one attempt with every criterion of its set, turn by turn as the agent makes them.
+
+A criterion that raises is a score with status error.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from agent_eval_action.criteria.base import Criterion, Sample
-from agent_eval_action.model.result import Attempt, CriterionScore, ScoreStatus
+from agent_eval_action.criteria.base import Criterion, Instruments, Sample, TurnwiseCriterion
+from agent_eval_action.model.evalset import Invocation
+from agent_eval_action.model.result import Attempt, CriterionScore, ScoreStatus, TurnScore
 from agent_eval_action.run.plan import PlannedAttempt
 
 _TRACEBACK_LIMIT = 2_000
 
+_Turns = list[asyncio.Task[TurnScore]]
 
-async def score_attempt(planned: PlannedAttempt, attempt: Attempt) -> Attempt:
-    """The attempt with one score per criterion, in the order of the criteria.
 
-    Scores the attempt already has under the same criterion digest are kept (a resumed run). An attempt
-    that failed gets no scores: its error speaks for every criterion.
+@dataclass
+class Scoring:
+    """The scores of one attempt in the making.
+
+    ``heard`` is told of every turn as it arrives, ``forget`` when the attempt is made again from its start;
+    ``finish`` gives the attempt with one score per criterion, in the order of the criteria. Scores the
+    attempt already has under the same criterion digest are kept (a resumed run). An attempt that failed
+    gets no scores: its error speaks for every criterion.
     """
-    if attempt.error is not None:
-        return attempt.model_copy(update={"scores": ()})
-    digests = {info.name: info.digest for info in planned.planned_set.infos}
-    kept = {
-        score.criterion: score
-        for score in attempt.scores
-        if score.status is not ScoreStatus.ERROR and score.digest and score.digest == digests.get(score.criterion)
-    }
-    sample = Sample(planned.case, attempt.turns, attempt.final_session_state, attempt.repeat)
-    scores = await asyncio.gather(*(_score(c, sample, kept, digests) for c in planned.planned_set.criteria))
-    return attempt.model_copy(update={"scores": tuple(scores)})
+
+    planned: PlannedAttempt
+    instruments: Instruments = field(default_factory=Instruments)
+    _judging: dict[str, _Turns] = field(default_factory=dict, init=False)
+
+    def heard(self, turns: Sequence[Invocation]) -> None:
+        """The newest of these turns has just been made: what judges turns one by one begins with it."""
+        sample = self._sample(tuple(turns))
+        for criterion in self.planned.planned_set.criteria:
+            if isinstance(criterion, TurnwiseCriterion) and criterion.refusal(sample) is None:
+                judging = self._judging.setdefault(criterion.name, [])
+                judging.append(asyncio.create_task(criterion.score_turn(sample, len(turns) - 1)))
+
+    async def forget(self) -> None:
+        """Give up what was begun."""
+        tasks = [task for judging in self._judging.values() for task in judging]
+        self._judging.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def finish(self, attempt: Attempt) -> Attempt:
+        """The attempt, scored."""
+        try:
+            return await self._finished(attempt)
+        finally:
+            await self.forget()
+
+    async def _finished(self, attempt: Attempt) -> Attempt:
+        if attempt.error is not None:
+            return attempt.model_copy(update={"scores": ()})
+        digests = {info.name: info.digest for info in self.planned.planned_set.infos}
+        kept = {
+            score.criterion: score
+            for score in attempt.scores
+            if score.status is not ScoreStatus.ERROR and score.digest and score.digest == digests.get(score.criterion)
+        }
+        sample = self._sample(attempt.turns, attempt.final_session_state)
+        criteria = self.planned.planned_set.criteria
+        scores = await asyncio.gather(*(self._score(criterion, sample, kept, digests) for criterion in criteria))
+        return attempt.model_copy(update={"scores": tuple(scores)})
+
+    def _sample(self, turns: tuple[Invocation, ...], state: dict[str, object] | None = None) -> Sample:
+        return Sample(self.planned.case, turns, state, self.planned.key.repeat, self.instruments)
+
+    async def _score(
+        self, criterion: Criterion, sample: Sample, kept: Mapping[str, CriterionScore], digests: Mapping[str, str]
+    ) -> CriterionScore:
+        if (old := kept.get(criterion.name)) is not None and old.score is not None:
+            return old.model_copy(update={"passed": criterion.meets(old.score)})
+        try:
+            score = await self._made(criterion, sample)
+        except Exception as error:  # noqa: BLE001 - failing closed: a defect of one criterion is one error, not a lost run
+            text = traceback.format_exc()[-_TRACEBACK_LIMIT:]
+            score = criterion.no_score(
+                ScoreStatus.ERROR, f"{type(error).__name__}: {error}"[:500], details={"traceback": text}
+            )
+        return score.model_copy(update={"digest": digests.get(criterion.name, "")})
+
+    def _made(self, criterion: Criterion, sample: Sample) -> Awaitable[CriterionScore]:
+        """What was judged while the turns came in is used; what was not (a recording, a kept attempt) is judged now."""
+        judging = self._judging.get(criterion.name, [])
+        if isinstance(criterion, TurnwiseCriterion) and judging and len(judging) == len(sample.actual):
+            return _joined(criterion, sample, judging)
+        return criterion.score(sample)
 
 
-async def _score(
-    criterion: Criterion, sample: Sample, kept: Mapping[str, CriterionScore], digests: Mapping[str, str]
-) -> CriterionScore:
-    if (old := kept.get(criterion.name)) is not None and old.score is not None:
-        return old.model_copy(update={"passed": criterion.meets(old.score)})
-    try:
-        score = await criterion.score(sample)
-    except Exception as error:  # noqa: BLE001 - failing closed: a defect of one criterion is one error, not a lost run
-        text = traceback.format_exc()[-_TRACEBACK_LIMIT:]
-        score = criterion.no_score(
-            ScoreStatus.ERROR, f"{type(error).__name__}: {error}"[:500], details={"traceback": text}
-        )
-    return score.model_copy(update={"digest": digests.get(criterion.name, "")})
+async def _joined(criterion: TurnwiseCriterion, sample: Sample, judging: _Turns) -> CriterionScore:
+    if reason := sample.unmeasurable():
+        return criterion.no_score(ScoreStatus.ERROR, reason)
+    return await criterion.over_turns(sample, await asyncio.gather(*judging))

@@ -1,0 +1,1 @@
+"""Models that judge and play users: providers, and the policies that wrap them."""
