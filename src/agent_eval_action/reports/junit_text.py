@@ -8,6 +8,7 @@ from agent_eval_action.model.decision import CriterionChange, Decision, Finding,
 from agent_eval_action.model.result import AttemptError, AttemptSummary, ScoreStatus, TurnScore
 from agent_eval_action.reports import format as fmt
 from agent_eval_action.reports.cases import CaseView, failed_attempt, score_of, worst_attempt
+from agent_eval_action.reports.judged import judged_lines
 from agent_eval_action.reports.turn_diff import turn_diffs
 
 LIMIT = 8_000
@@ -99,6 +100,7 @@ def _attempt(attempt: AttemptSummary, criterion: str, attempts: int) -> Iterator
     if len(score.turns) > 1:
         for turn in score.turns:
             yield _turn(turn, criterion)
+    yield from judged_lines(score)
 
 
 def _turn(turn: TurnScore, criterion: str) -> str:

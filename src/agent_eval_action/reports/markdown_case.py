@@ -10,8 +10,9 @@ from agent_eval_action.model.decision import ChangeKind, Decision, PairChange
 from agent_eval_action.model.result import AttemptSummary
 from agent_eval_action.model.trajectory_text import format_call
 from agent_eval_action.reports import format as fmt
-from agent_eval_action.reports.cases import CaseView, Group, failed_attempt, passing, worst_attempt
+from agent_eval_action.reports.cases import CaseView, Group, failed_attempt, passing, score_of, worst_attempt
 from agent_eval_action.reports.escape_markdown import code, fence, text
+from agent_eval_action.reports.judged import judged_lines
 from agent_eval_action.reports.junit_text import error_line
 from agent_eval_action.reports.markdown_head import ICONS, LABELS
 from agent_eval_action.reports.turn_diff import TurnDiff, turn_diffs
@@ -158,6 +159,7 @@ def _evidence(view: CaseView) -> Iterator[str]:
         yield from (*_which(view, broken), "", fence(lines, "text"))
     shown = _telling_attempt(view)
     if shown is not None:
+        yield from _judged(view, shown)
         yield from _difference(view, shown)
 
 
@@ -184,6 +186,16 @@ def _difference(view: CaseView, attempt: AttemptSummary) -> Iterator[str]:
     yield from ("", fence(_bounded([line for diff in diffs[:_TURNS] for line in _diff_lines(diff)]), "diff"))
     if len(diffs) > _TURNS:
         yield from ("", f"… and {fmt.plural(len(diffs) - _TURNS, 'more turn')} that differ")
+
+
+def _judged(view: CaseView, attempt: AttemptSummary) -> Iterator[str]:
+    """What judges said of the attempt, criterion by criterion of those that fell or are below."""
+    for pair in view.pairs:
+        score = score_of(attempt, pair.criterion)
+        if score is None or not (pair.blocking or pair.kind is ChangeKind.WORSE or passing(pair) is False):
+            continue
+        if lines := judged_lines(score):
+            yield from (*_which(view, attempt), "", fence(_bounded([pair.criterion, *lines]), "text"))
 
 
 def _diff_lines(diff: TurnDiff) -> Iterator[str]:

@@ -6,16 +6,19 @@ import re
 from collections.abc import Iterator
 
 from agent_eval_action.model.decision import Outcome
-from agent_eval_action.model.result import Conditions
+from agent_eval_action.model.result import Conditions, Totals
+from agent_eval_action.reports import format as fmt
 from agent_eval_action.reports.base import Link, ReportInput
+from agent_eval_action.reports.costs import COLUMNS, cost_rows, cost_text, judge_calls
 from agent_eval_action.reports.escape_markdown import code, fence, text
 
+_ROWS = 20
 _ADDRESS = re.compile(r"https?://[A-Za-z0-9.:-]+(?:/[A-Za-z0-9._~/%?=&#+-]*)?")
 
 
 def foot(report: ReportInput) -> str:
     """Everything below the cases."""
-    parts = [*_commands(report), _conditions(report.result.conditions)]
+    parts = [_costs(report.result.totals), *_commands(report), _conditions(report.result.conditions)]
     if report.links:
         parts.append(f"<sub>{' · '.join(_link(link) for link in report.links)}</sub>")
     return "\n\n".join(part for part in parts if part)
@@ -34,6 +37,22 @@ def _commands(report: ReportInput) -> Iterator[str]:
         yield f"{accept}, if the change is intended:" if outcome is not Outcome.COLLECTING else f"{accept}:"
         yield fence([report.accept_hint], "sh")
     yield "</details>"
+
+
+def _costs(totals: Totals) -> str:
+    """What each criterion asked of which model, behind one line."""
+    rows = cost_rows(totals)
+    if not rows:
+        return ""
+    said = ", ".join(part for part in (judge_calls(totals), cost_text(totals)) if part) or "by purpose and model"
+    shown = [
+        f"| {text(purpose, 80)} | {text(model, 80)} | {' | '.join(numbers)} |"
+        for purpose, model, *numbers in rows[:_ROWS]
+    ]
+    if len(rows) > _ROWS:
+        shown.append(f"| … and {fmt.count(len(rows) - _ROWS)} more in results.json {'| ' * (len(COLUMNS) - 1)}|")
+    head = [f"| {' | '.join(COLUMNS)} |", f"| :-- | :-- {'| --: ' * (len(COLUMNS) - 2)}|"]
+    return "\n".join(["<details>", f"<summary>Model use: {said}</summary>", "", *head, *shown, "", "</details>"])
 
 
 def _conditions(conditions: Conditions) -> str:

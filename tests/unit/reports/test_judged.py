@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from agent_eval_action.model.judged import ModelUse, RubricScore, SentenceLabel, Votes
+from agent_eval_action.model.result import CriterionScore, ScoreStatus, Totals, TurnScore
+from agent_eval_action.reports.costs import COLUMNS, cost_rows, cost_text, judge_calls
+from agent_eval_action.reports.judged import judged_lines
+
+
+def score(*turns: TurnScore) -> CriterionScore:
+    return CriterionScore(criterion="judged", status=ScoreStatus.SCORED, score=0.5, turns=turns)
+
+
+def rubric(name: str, value: float | None, votes: Votes, **more: object) -> RubricScore:
+    return RubricScore.model_validate({"rubric_id": name, "text": name, "score": value, "votes": votes, **more})
+
+
+def test_the_rubric_that_was_not_met_comes_first_with_its_votes_and_why() -> None:
+    good = rubric("short", 1, Votes(yes=3))
+    bad = rubric("polite", 0, Votes(yes=1, no=3, left_out=1), rationale="it\nshouts", weight=2)
+    lines = judged_lines(score(TurnScore(turn=0, score=1, rubrics=(good,)), TurnScore(turn=1, rubrics=(good, bad))))
+    assert lines == [
+        "turn 2",
+        "  ✗ polite (1 of 4 votes yes, 1 left out, weight 2): it shouts",
+        "  ✓ short (3 of 3 votes yes)",
+    ]
+
+
+def test_a_rubric_nobody_voted_on_is_neither_met_nor_missed() -> None:
+    lines = judged_lines(score(TurnScore(turn=0, rubrics=(rubric("polite", None, Votes(left_out=5)),))))
+    assert lines == ["turn 1", "  ? polite (no vote)"]
+
+
+def test_sentences_without_support_are_shown_and_counted() -> None:
+    sentences = (
+        SentenceLabel(sentence="Hello.", label="not_applicable"),
+        SentenceLabel(sentence="There is a pool.", label="unsupported", rationale="nobody said so"),
+    )
+    lines = judged_lines(score(TurnScore(turn=0, sentences=sentences), TurnScore(turn=1, sentences=sentences[:1])))
+    assert lines == [
+        "turn 1",
+        "  1 of 2 sentences supported or not applicable",
+        "  ✗ unsupported: There is a pool. – nobody said so",
+    ]
+
+
+def test_what_is_huge_is_cut() -> None:
+    many = tuple(rubric(f"r{n}", 0, Votes(no=3), rationale="x" * 10_000) for n in range(100))
+    lines = judged_lines(score(TurnScore(turn=0, rubrics=many)))
+    assert lines[-1] == "  … and 88 more rubrics in results.json"
+    assert max(map(len, lines)) == 320
+
+
+def test_a_cost_that_is_partly_unknown_is_a_lower_bound() -> None:
+    known = ModelUse(purpose="agent", provider="", model="m", calls=2, usd=0.5)
+    unknown = ModelUse(purpose="judged", provider="openai", model="n", calls=3, unpriced=3, calls_without_usage=1)
+    assert cost_text(Totals(uses=(known,), usd=0.5)) == "$0.5000"
+    assert cost_text(Totals(uses=(known, unknown), usd=0.5)) == "at least $0.5000"
+    assert cost_text(Totals(uses=(unknown,))) == ""
+    rows = cost_rows(Totals(uses=(unknown, known)))
+    assert rows == [("agent", "m", "2", "0", "0", "0", "$0.5000"), ("judged", "n", "3", "0", "≥ 0", "≥ 0", "–")]
+    assert {len(row) for row in rows} == {len(COLUMNS)}
+
+
+def test_calls_of_agents_are_no_calls_of_judges() -> None:
+    agent = ModelUse(purpose="agent", provider="", model="m", calls=2)
+    judge = ModelUse(purpose="judged", provider="google", model="m", calls=240, cached=12)
+    assert judge_calls(Totals(uses=(agent,))) == ""
+    assert judge_calls(Totals(uses=(agent, judge))) == "240 judge calls, 12 from the cache"
