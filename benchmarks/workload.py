@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,13 +52,13 @@ class Workload:
         return self.folder / "rules.json"
 
 
-def write(folder: Path, cases: int) -> Workload:
+def write(folder: Path, cases: int, criteria: Mapping[str, Any] = CRITERIA) -> Workload:
     """Lay the workspace out in an empty folder."""
     workload = Workload(folder, cases)
     shutil.copytree(HERE / AGENT, workload.agent, ignore=shutil.ignore_patterns("__pycache__"))
     workload.eval_set.parent.mkdir()
     workload.eval_set.write_text(json.dumps(eval_set(cases), indent=1))
-    workload.criteria.write_text(json.dumps({"criteria": CRITERIA}))
+    workload.criteria.write_text(json.dumps({"criteria": criteria}))
     workload.rules.write_text(json.dumps(RULES))
     return workload
 

@@ -65,7 +65,11 @@ def running(
     if per_second is not None:
         argv += ["--per-second", str(per_second)]
     process = subprocess.Popen(
-        argv, stdout=subprocess.PIPE, text=True, cwd=TESTS, env={**os.environ, "PYTHONPATH": str(TESTS)}
+        argv,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=TESTS,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])},
     )
     try:
         assert process.stdout

@@ -1,0 +1,186 @@
+"""The job with a judge against ``adk eval``; the same again from the cache; and under a server that limits the rate."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks import ROOT, measure, workload
+from benchmarks.main_job import ADK_ENVIRONMENT, CONCURRENCY, LATENCY
+from benchmarks.measure import CommandFailed, Taken
+from support.gemini_server import client
+
+CRITERIA = {
+    "final_response_match_v2": {
+        "threshold": 1.0,
+        "judge_model_options": {"judge_model": "gemini-2.5-flash", "num_samples": 5},
+    }
+}
+TURNS = 2
+SAMPLES = 5
+DECISIVE = 3
+"""Of five samples, as many as decide when they agree."""
+
+PER_SECOND = 20
+FASTER = 8.0
+OVER_LIMIT = 1.3
+OVER_RATE = 1.25
+MODEL = ROOT / "benchmarks" / "judge_model.py"
+
+
+@dataclass
+class Bench:
+    """The commands over one workspace and one server. ``calls`` are those of the last run of each."""
+
+    work: workload.Workload
+    gemini: client.RunningGemini
+    rounds: dict[str, list[Taken]] = field(default_factory=dict)
+    calls: dict[str, int] = field(default_factory=dict)
+    runs: int = 0
+
+    def adk_eval(self) -> Taken:
+        """``adk eval`` at default settings."""
+        argv = [ADK_ENVIRONMENT / "bin" / "adk", "eval", self.work.agent, self.work.eval_set]
+        taken = self._run(*argv, "--config_file_path", self.work.criteria)
+        passed = re.search(r"Tests passed: (\d+)", taken.output)
+        self._must_pass(taken, int(passed[1]) if passed else 0)
+        return taken
+
+    def ours(self, *more: object) -> Taken:
+        """``agent-eval run`` at default settings, with a cache of its own unless another is named."""
+        self.runs += 1
+        out = self.work.folder / f"out-{self.runs}"
+        argv = [ROOT / ".venv" / "bin" / "agent-eval", "run", self.work.eval_set, "--out", out, *more]
+        if "--cache-dir" not in more:
+            argv += ["--cache-dir", self.work.folder / f"cache-{self.runs}"]
+        if "--recording" not in more:
+            argv += ["--python", ADK_ENVIRONMENT / "bin" / "python"]
+        taken = self._run(*argv, "--agent", self.work.agent)
+        self._must_pass(taken, _passed(out / "results.json") if taken.exit_code == 0 else 0)
+        return taken
+
+    def again(self) -> Taken:
+        """The last run's answers scored once more, with its cache."""
+        last = self.runs
+        folder = self.work.folder
+        return self.ours("--recording", folder / f"out-{last}", "--cache-dir", folder / f"cache-{last}")
+
+    def measure(self, name: str, taken: Taken, calls: int) -> None:
+        """Keep one round, which counts only when the model was asked as often as it may be."""
+        seen = self.gemini.seen()
+        answered = seen["calls"] - seen["faults"].get("rate", 0)
+        if answered > calls or seen["unexpected"]:
+            raise CommandFailed(f"{name}: {answered} model calls, at most {calls}: {seen['unexpected'][:1]}")
+        self.calls[name] = answered
+        self.rounds.setdefault(name, []).append(taken)
+        refused = seen["faults"].get("rate", 0)
+        print(f"  {name}: {taken.seconds:.2f} s, {answered} calls, {refused} refused", file=sys.stderr, flush=True)
+        self.gemini.reset()
+
+    def median(self, name: str) -> float:
+        """Median seconds of a command."""
+        return measure.median([taken.seconds for taken in self.rounds[name]])
+
+    def _run(self, *argv: object) -> Taken:
+        return measure.run([str(part) for part in argv], self.work.folder, self.gemini.environ)
+
+    def _must_pass(self, taken: Taken, passed: int) -> None:
+        if taken.exit_code != 0 or passed != self.work.cases:
+            raise CommandFailed(f"exit {taken.exit_code}, {passed} cases passed:\n{taken.output}")
+
+
+def _passed(results: Path) -> int:
+    cases = [case for one in json.loads(results.read_text())["sets"] for case in one["cases"]]
+    return sum(all(score["passed"] for attempt in case["attempts"] for score in attempt["scores"]) for case in cases)
+
+
+def compare(rounds: int, cases: int) -> dict[str, Any]:
+    """Run all rounds and say what came of them. Seconds are medians."""
+    agents, judges = cases * workload.CALLS_PER_CASE, cases * TURNS
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        work = workload.write(Path(folder), cases, CRITERIA)
+        with client.running(MODEL) as gemini:
+            bench = Bench(work, gemini)
+            print("warming up (not measured)", file=sys.stderr)
+            bench.ours()
+            for number in range(1, rounds + 1):
+                print(f"round {number} of {rounds}", file=sys.stderr)
+                gemini.configure(latency=LATENCY)
+                gemini.reset()
+                bench.measure("adk eval", bench.adk_eval(), agents + judges * SAMPLES)
+                bench.measure("agent-eval run", bench.ours(), agents + judges * DECISIVE)
+                bench.measure("again, from the cache", bench.again(), 0)
+                gemini.configure(latency=0)
+                bench.measure("agent-eval run, latency 0", bench.ours(), agents + judges * DECISIVE)
+            gemini.configure(latency=LATENCY, per_second=PER_SECOND)
+            bench.measure(f"{PER_SECOND} a second", bench.ours(), 2 * (agents + judges * SAMPLES))
+    return _report(bench, rounds)
+
+
+def _report(bench: Bench, rounds: int) -> dict[str, Any]:
+    cases = bench.work.cases
+    agents, judges = cases * workload.CALLS_PER_CASE, cases * TURNS * DECISIVE
+    chain = (workload.CALLS_PER_CASE + 1) * LATENCY
+    waiting = max(chain, agents * LATENCY / CONCURRENCY)
+    ours, alone = bench.median("agent-eval run"), bench.median("agent-eval run, latency 0")
+    limited = bench.median(f"{PER_SECOND} a second")
+    allowed = (agents + judges) / PER_SECOND
+    return {
+        "cases": cases,
+        "rounds": rounds,
+        "latency": LATENCY,
+        "calls": bench.calls,
+        "seconds": {name: [round(taken.seconds, 3) for taken in of] for name, of in bench.rounds.items()},
+        "median": {name: round(bench.median(name), 3) for name in bench.rounds},
+        "waiting": round(waiting, 3),
+        "limit": round(alone + waiting, 3),
+        "times_faster": round(bench.median("adk eval") / ours, 2),
+        "over_limit": round(ours / (alone + waiting), 2),
+        "rate_allows": round(allowed, 2),
+        "over_rate": round(limited / allowed, 2),
+        "targets": {"times_faster": FASTER, "over_limit": OVER_LIMIT, "over_rate": OVER_RATE},
+    }
+
+
+def _show(report: dict[str, Any]) -> None:
+    print(f"{report['cases']} cases of {TURNS} turns, a judge with {SAMPLES} samples, {report['latency']} s a call,")
+    print(f"medians of {report['rounds']} rounds, the commands alternating:")
+    for name, seconds in report["median"].items():
+        spread = f"{min(report['seconds'][name]):.2f} to {max(report['seconds'][name]):.2f}"
+        print(f"  {name:<26} {seconds:6.2f} s   ({spread}; {report['calls'][name]} model calls)")
+    print(f"  times faster than adk eval {report['times_faster']:6.2f}     (target: at least {FASTER})")
+    print(f"  over the limit of {report['limit']:.2f} s   {report['over_limit']:6.2f}     ", end="")
+    print(f"(target: at most {OVER_LIMIT}; {report['waiting']:.2f} s of it waiting for the model)")
+    print(f"  over what {PER_SECOND} a second allow  {report['over_rate']:6.2f}     ", end="")
+    print(f"(target: at most {OVER_RATE}; {report['rate_allows']:.1f} s)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; 1 when a target is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.judged_job", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cases", type=int, default=40)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    try:
+        report = compare(options.rounds, options.cases)
+    except CommandFailed as failed:
+        print(failed, file=sys.stderr)
+        return 1
+    if options.json:
+        print(json.dumps(report, indent=1))
+    else:
+        _show(report)
+    met = report["over_limit"] <= OVER_LIMIT and report["over_rate"] <= OVER_RATE
+    return int(not met or report["times_faster"] < FASTER)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
