@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ConfigDict, Field
 
+from agent_eval_action.criteria.judge_options import JudgeModelOptions
 from agent_eval_action.model.base import AdkModel
 from agent_eval_action.model.evalset import Rubric
-
-
-class JudgeModelOptions(AdkModel):
-    """Which model judges, and how often it is asked."""
-
-    judge_model: str = "gemini-2.5-flash"
-    judge_model_config: dict[str, Any] | None = None
-    num_samples: int = Field(default=5, ge=1)
-    parallelism_limit: int = Field(default=1, ge=1)
 
 
 class PlannedOptions(AdkModel):

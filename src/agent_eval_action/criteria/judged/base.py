@@ -1,0 +1,30 @@
+"""What every criterion with a judge shares: the options, the prompts' versions, and the judge itself."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from agent_eval_action.criteria import prompts
+from agent_eval_action.criteria.base import Criterion, Sample
+from agent_eval_action.criteria.judge import Judge, JudgeModelOptions
+
+NO_MODEL = "this run has no model to judge with"
+
+
+class JudgedCriterion(Criterion):
+    """A criterion that asks a judge. ``prompt_names`` are its files in ``criteria/prompts``."""
+
+    prompt_names: ClassVar[tuple[str, ...]]
+
+    judge_model_options: JudgeModelOptions = JudgeModelOptions()
+
+    def version(self) -> str:
+        return "+".join([self.scoring_version, *(prompts.load(name).version for name in self.prompt_names)])
+
+    def models(self) -> tuple[str, ...]:
+        return (self.judge_model_options.judge_model,)
+
+    def judge(self, sample: Sample) -> Judge | None:
+        """Who judges this attempt; None when the run has no model (``NO_MODEL`` says so)."""
+        llm = sample.instruments.llm
+        return Judge(llm, self.judge_model_options, self.name, sample.repeat) if llm else None
