@@ -1,0 +1,199 @@
+"""What a run may spend and has spent, agents and judges together: the one place that says which limit is met."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from agent_eval_action.llm.base import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
+from agent_eval_action.llm.prices import Prices, price_hint
+from agent_eval_action.llm.tokens import estimated_input, estimated_output, filled
+from agent_eval_action.model.judged import ModelUse
+
+AGENT = "agent"
+"""The purpose that agents' calls are counted under."""
+
+# The server may have worked for these, and nobody says how much.
+_MAY_COST = frozenset({LlmErrorKind.EMPTY, LlmErrorKind.TIMEOUT, LlmErrorKind.BLOCKED})
+
+
+@dataclass(frozen=True, slots=True)
+class SpendingLimits:
+    """Over the whole run, all arms and judges together; None: no limit. ``usd``: dollars by the price table."""
+
+    calls: int | None = None
+    tokens: int | None = None
+    usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Calls, tokens and dollars: spent, or set aside for what is under way."""
+
+    calls: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.calls + other.calls, self.tokens + other.tokens, self.usd + other.usd)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.calls - other.calls, self.tokens - other.tokens, self.usd - other.usd)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCall:
+    """One call an agent made of a model. ``model`` "" where its event does not say which."""
+
+    model: str
+    usage: LlmUsage
+
+
+@dataclass
+class Meter:
+    """Counts what is asked of every model, and holds the run's limits.
+
+    What is missing in a report is estimated for the limits and counted as missing; it is never zero.
+    """
+
+    limits: SpendingLimits = SpendingLimits()
+    prices: Prices = field(default_factory=Prices)
+    spent: Amount = Amount()
+    reserved: Amount = Amount()
+    _uses: dict[tuple[str, str, str], ModelUse] = field(default_factory=dict)
+    _unpriced: str = ""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def met(self) -> str:
+        """The limit that is met, in words; "" while there is none."""
+        limits = self.limits
+        if limits.calls is not None and self.spent.calls >= limits.calls:
+            return f"the limit of {limits.calls:,} model calls was reached"
+        if limits.tokens is not None and self.spent.tokens >= limits.tokens:
+            return f"the limit of {limits.tokens:,} tokens was reached"
+        if limits.usd is not None and self._unpriced:
+            hint = price_hint(self._unpriced)
+            return f"max_cost is set, and {self._unpriced} was used, which has no price ({hint})"
+        if limits.usd is not None and self.spent.usd >= limits.usd:
+            return f"the limit of {limits.usd:,.2f} USD was reached"
+        return ""
+
+    async def reserve(self, estimate: Amount) -> str:
+        """Set something aside for what is about to be asked; waits while what is under way may take all that is left.
+
+        Returns the limit that is met, "" when the asking may go on: ``settle`` must follow then.
+        """
+        while not (met := self.met()):
+            if self._room():
+                self.reserved += estimate
+                return ""
+            self._changed.clear()
+            await self._changed.wait()
+        return met
+
+    def settle(self, estimate: Amount, spent: Amount = Amount()) -> None:  # noqa: B008 - frozen
+        """What was set aside is free again; this is what it came to."""
+        self.reserved -= estimate
+        self.spent += spent
+        self._changed.set()
+
+    def _room(self) -> bool:
+        """Whether another thing may begin: it may itself go over a limit, but not together with all the others."""
+        soon, limits = self.spent + self.reserved, self.limits
+        return (
+            (limits.calls is None or soon.calls < limits.calls)
+            and (limits.tokens is None or soon.tokens < limits.tokens)
+            and (limits.usd is None or soon.usd < limits.usd)
+        )
+
+    def expected(self, request: LlmRequest) -> Amount:
+        """What a request may come to."""
+        usage = LlmUsage(estimated_input(request), estimated_output(request))
+        return self._amount(request.model, usage)
+
+    def count(self, request: LlmRequest, provider: str, said: LlmReply | LlmError) -> Amount:
+        """Count an answered or failed call. Returns what it came to."""
+        use = ModelUse(purpose=request.purpose, provider=provider, model=request.model, calls=1)
+        if isinstance(said, LlmError):
+            costs = said.kind in _MAY_COST
+            self._add(use.model_copy(update={"failed": 1, "calls_without_usage": int(costs), "unpriced": int(costs)}))
+            return self.expected(request) if costs else Amount(calls=1)
+        self._add(self._measured(use, said.usage))
+        return self._amount(request.model, filled(said.usage, request, said))
+
+    def hit(self, request: LlmRequest, provider: str) -> None:
+        """An answer came out of the cache: no call."""
+        self._add(ModelUse(purpose=request.purpose, provider=provider, model=request.model, cached=1))
+
+    def agent(self, calls: tuple[AgentCall, ...], fallback: str = "") -> Amount:
+        """Count an agent's calls. ``fallback``: the model of calls that do not say theirs. Returns what they came to."""
+        total = Amount()
+        for call in calls:
+            model = call.model or fallback
+            self._add(self._measured(ModelUse(purpose=AGENT, provider=AGENT, model=model, calls=1), call.usage))
+            total += self._amount(model or "a model that does not say its name", call.usage)
+        return total
+
+    def uses(self) -> tuple[ModelUse, ...]:
+        """Everything counted so far, by purpose and model."""
+        return tuple(self._uses[key] for key in sorted(self._uses))
+
+    def usd(self) -> float | None:
+        """Dollars of the calls that have a price and reported their tokens; None without any."""
+        known = [use.usd for use in self._uses.values() if use.usd is not None]
+        return round(sum(known), 6) if known else None
+
+    def _measured(self, use: ModelUse, usage: LlmUsage) -> ModelUse:
+        reported = usage.input_tokens is not None and usage.output_tokens is not None
+        price = self.prices.find(use.model)
+        usd = price.of(usage) if price is not None and reported else None
+        return use.model_copy(
+            update={
+                "input_tokens": usage.input_tokens or 0,
+                "output_tokens": usage.output_tokens or 0,
+                "calls_without_usage": int(not reported),
+                "usd": usd,
+                "unpriced": int(usd is None),
+            }
+        )
+
+    def _amount(self, model: str, usage: LlmUsage) -> Amount:
+        price = self.prices.find(model)
+        if price is None and not self._unpriced:
+            self._unpriced = model
+        tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        return Amount(1, tokens, price.of(usage) if price is not None else 0.0)
+
+    def _add(self, use: ModelUse) -> None:
+        key = (use.purpose, use.provider, use.model)
+        old = self._uses.get(key)
+        if old is None:
+            self._uses[key] = use
+            return
+        names = ("calls", "cached", "failed", "input_tokens", "output_tokens", "calls_without_usage", "unpriced")
+        sums: dict[str, float | None] = {name: getattr(old, name) + getattr(use, name) for name in names}
+        known = [usd for usd in (old.usd, use.usd) if usd is not None]
+        self._uses[key] = old.model_copy(update={**sums, "usd": sum(known) if known else None})
+
+
+@dataclass(frozen=True)
+class Budgeted:
+    """An ``Llm`` that asks nobody once a limit is met. ``provider_of`` names a model's provider, for the report."""
+
+    inner: Llm
+    meter: Meter
+    provider_of: Callable[[str], str]
+
+    async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
+        """One reply, paid for, or why there is no money for it."""
+        estimate = self.meter.expected(request)
+        if met := await self.meter.reserve(estimate):
+            return LlmError(LlmErrorKind.BUDGET, met)
+        spent = Amount()
+        try:
+            said = await self.inner.generate(request)
+            spent = self.meter.count(request, self.provider_of(request.model), said)
+        finally:
+            self.meter.settle(estimate, spent)
+        return said

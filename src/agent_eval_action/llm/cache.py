@@ -1,0 +1,195 @@
+"""Answers kept in files named by what was asked, so that the same question of the same run is paid for once.
+
+An entry carries its own key and a digest of its answer: whatever is not whole and meant for this
+question is a miss. Any number of processes may read and write the same folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from agent_eval_action.llm.base import Llm, LlmError, LlmReply, LlmRequest, LlmUsage
+
+FORMAT: Final = 1
+MAX_AGE_S: Final = 30 * 24 * 3600
+MAX_BYTES: Final = 200 * 1024 * 1024
+_LARGEST_ENTRY = 4 * 1024 * 1024
+_COUNTS = ("input_tokens", "output_tokens", "cached_input_tokens")
+
+
+def request_key(request: LlmRequest, provider: str, server: str = "") -> dict[str, Any]:
+    """Everything an answer depends on. ``server``: the base URL or project asked; another server is another model.
+
+    ``purpose`` is not of it: two criteria that ask the same word for word have the same answer.
+    """
+    return {
+        "format": FORMAT,
+        "provider": provider,
+        "server": server,
+        "model": request.model,
+        "system": request.system,
+        "messages": [[message.role, message.text] for message in request.messages],
+        "schema": None if request.schema is None else dict(request.schema),
+        "options": dict(request.options),
+        "prompt_version": request.prompt_version,
+        "sample": request.sample,
+        "repeat": request.repeat,
+    }
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class AnswerStore:
+    """The folder. Trouble with the disk is told once, through ``say``, and the store is then empty and takes nothing."""
+
+    def __init__(self, folder: Path, say: Callable[[str], None] = lambda _: None) -> None:
+        self.folder = folder
+        self._say = say
+        self._broken = False
+
+    def read(self, key: dict[str, Any]) -> LlmReply | None:
+        """The answer to exactly this question; None: there is none that can be trusted."""
+        if self._broken:
+            return None
+        text = _text(key)
+        path = self._path(_digest(text))
+        try:
+            with path.open("rb") as file:
+                data = file.read(_LARGEST_ENTRY + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._give_up(error)
+            return None
+        return _reply(data, text)
+
+    def write(self, key: dict[str, Any], reply: LlmReply) -> None:
+        """Keep an answer: whole or not at all."""
+        if self._broken:
+            return
+        text = _text(key)
+        path = self._path(_digest(text))
+        data = json.dumps({"key": text, "reply": (said := _fields(reply)), "digest": _digest(_text(said))}).encode()
+        if len(data) > _LARGEST_ENTRY:
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.parent.mkdir(exist_ok=True, mode=0o700)
+            _replace(path, data)
+        except OSError as error:
+            self._give_up(error)
+
+    def prune(self, *, max_age_s: float = MAX_AGE_S, max_bytes: int = MAX_BYTES, now: float | None = None) -> int:
+        """Remove what is old, then the oldest until the rest fits. Returns how many files went."""
+        now = time.time() if now is None else now
+        kept: list[tuple[float, int, Path]] = []
+        removed = 0
+        for path in self.folder.glob("??/*"):
+            with contextlib.suppress(OSError):  # another process may have been faster
+                stat = path.stat(follow_symlinks=False)
+                # a temporary file that is an hour old is of a process that was killed
+                if now - stat.st_mtime > (max_age_s if path.suffix == ".json" else 3600):
+                    path.unlink()
+                    removed += 1
+                else:
+                    kept.append((stat.st_mtime, stat.st_size, path))
+        total = sum(size for _, size, _ in kept)
+        for _, size, path in sorted(kept):
+            if total <= max_bytes:
+                break
+            with contextlib.suppress(OSError):
+                path.unlink()
+                removed += 1
+            total -= size
+        return removed
+
+    def _path(self, digest: str) -> Path:
+        return self.folder / digest[:2] / f"{digest}.json"
+
+    def _give_up(self, error: OSError) -> None:
+        if not self._broken:
+            self._broken = True
+            self._say(f"judges' answers are not cached: {error.strerror or error} ({self.folder})")
+
+
+def _replace(path: Path, data: bytes) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")  # mode 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _fields(reply: LlmReply) -> dict[str, Any]:
+    usage = {name: getattr(reply.usage, name) for name in _COUNTS}
+    return {"text": reply.text, "usage": usage, "model_version": reply.model_version}
+
+
+def _reply(data: bytes, key: str) -> LlmReply | None:
+    """The reply of an entry, if it is whole and answers this question."""
+    try:
+        entry = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(entry, dict) or entry.keys() != {"key", "reply", "digest"} or entry["key"] != key:
+        return None
+    said = entry["reply"]
+    if not isinstance(said, dict) or said.keys() != {"text", "usage", "model_version"}:
+        return None
+    text, usage, version = said["text"], said["usage"], said["model_version"]
+    if not isinstance(text, str) or not text or not isinstance(version, str) or not isinstance(usage, dict):
+        return None
+    counts = {name: usage.get(name) for name in _COUNTS}
+    if usage.keys() != counts.keys() or any(type(count) not in (int, type(None)) for count in counts.values()):
+        return None
+    if entry["digest"] != _digest(_text(said)):
+        return None
+    return LlmReply(text, LlmUsage(**counts), version, cached=True)
+
+
+@dataclass(frozen=True)
+class Cached:
+    """An ``Llm`` that answers from the store what it has. ``read`` False: it only writes.
+
+    ``identity`` names a model's provider and the server that is asked; ``hit`` is told of every answer found.
+    """
+
+    inner: Llm
+    store: AnswerStore
+    identity: Callable[[str], tuple[str, str]]
+    read: bool = True
+    hit: Callable[[LlmRequest], None] = field(default=lambda _: None)
+
+    async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
+        """One reply; only good ones are kept."""
+        try:
+            key = request_key(request, *self.identity(request.model))
+            _text(key)
+        except (TypeError, ValueError):  # options that are no JSON name no file
+            return await self.inner.generate(request)
+        if self.read and (kept := self.store.read(key)) is not None:
+            self.hit(request)
+            return kept
+        said = await self.inner.generate(request)
+        if isinstance(said, LlmReply) and said.text and not said.cached:
+            self.store.write(key, said)
+        return said

@@ -1,0 +1,117 @@
+"""When the next call may start: not at all bound at first, then at the rate that was found to be let through.
+
+Pure: seconds of any monotonic clock come in, the next start comes out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+_WINDOW_S = 1.0  # over which the rate that is let through is measured
+_BELOW = 0.97  # what is let through less a little, so that the next refusal is a while off
+_LEAST = 1 / 30  # starts a second: a server that refuses everything is still asked twice a minute
+_SLACK_S = 0.1  # of lateness of a timer that is made up for
+_FORGOTTEN = 8.0  # so much faster than when last refused: the bound is dropped
+_MINUTE_S = 60.0
+_LONGEST_PAUSE_S = 120.0
+_UNMEASURED = 3  # fewer calls let through in a window say little about a rate
+
+
+@dataclass
+class _Call:
+    start: float
+    tokens: int
+    refused: bool = False
+
+
+@dataclass
+class Pace:
+    """One model's starts.
+
+    The rate is learnt: at a refusal, the calls of the last second that were not refused are what the
+    server lets through. The pace goes a little below it, creeps past it within two seconds and speeds up
+    after that, so that a limit that has gone is found gone within ten. ``per_minute`` and
+    ``tokens_per_minute`` are the user's bounds, over any 60 seconds; None: none.
+    """
+
+    per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    _calls: deque[_Call] = field(default_factory=deque)
+    _rate: float | None = None
+    _since: float = 0.0
+    _next: float = 0.0
+    _paused_until: float = 0.0
+
+    def rate(self, now: float) -> float | None:
+        """Starts a second allowed now; None: unbound."""
+        if self._rate is None:
+            return None
+        age = max(0.0, now - self._since)
+        growth = 1.0 + 0.005 * age + 0.01 * age**2
+        return self._rate * growth if growth < _FORGOTTEN else None
+
+    def wait(self, now: float, tokens: int = 0) -> float:
+        """Seconds until a call of about so many tokens may start; 0: now. Ask again after waiting."""
+        self._forget(now)
+        waits = [self._paused_until - now, self._minute(now, tokens)]
+        if (rate := self.rate(now)) is not None:
+            waits += [self._next - now, self._window(now, rate)]
+        return max(0.0, *waits)
+
+    def started(self, now: float, tokens: int = 0) -> _Call:
+        """A call starts now; what is returned names it to ``refused`` and ``used``."""
+        if (rate := self.rate(now)) is not None:
+            self._next = max(self._next, now - _SLACK_S) + 1.0 / rate
+        call = _Call(now, tokens)
+        self._calls.append(call)
+        return call
+
+    def used(self, call: _Call, tokens: int) -> None:
+        """How many tokens it came to."""
+        call.tokens = tokens
+
+    def refused(self, call: _Call, now: float, retry_after: float | None = None) -> bool:
+        """The server said: too many. ``retry_after``: and told when to ask again, in seconds.
+
+        Returns whether a rate explains it: False when hardly anything was let through although little was asked.
+        """
+        call.refused, call.tokens = True, 0
+        if retry_after is not None:
+            self._paused_until = max(self._paused_until, now + min(retry_after, _LONGEST_PAUSE_S))
+        old, fresh = self.rate(now), call.start >= self._since
+        let = sum(1 for c in self._calls if not c.refused and call.start - _WINDOW_S < c.start <= now)
+        measured = let / max(_WINDOW_S, now - (call.start - _WINDOW_S)) * _BELOW
+        if old is not None and let < _UNMEASURED:
+            measured = old * 0.7 if fresh else old  # slower than a window can measure: find it by halves
+        # Refusals of one burst arrive one by one; each makes the measurement of that burst better.
+        self._rate = max(_LEAST, measured if old is None else min(old, measured))
+        if fresh:
+            self._since = now
+            self._next = max(self._next, now)
+        return old is None or let >= _UNMEASURED
+
+    def _window(self, now: float, rate: float) -> float:
+        """A burst that was let through fills the server's window: more before it is over would be refused."""
+        room = max(1, int(rate * _WINDOW_S + 1e-9) + 1)
+        starts = [c.start for c in self._calls if not c.refused and c.start > now - _WINDOW_S]
+        return starts[-room] + _WINDOW_S - now if len(starts) >= room else 0.0
+
+    def _minute(self, now: float, tokens: int) -> float:
+        wait = 0.0
+        kept = [c for c in self._calls if not c.refused and c.start > now - _MINUTE_S]
+        if self.per_minute is not None and len(kept) >= self.per_minute:
+            wait = kept[-self.per_minute].start + _MINUTE_S - now
+        if self.tokens_per_minute is not None:
+            total = sum(c.tokens for c in kept)
+            for call in kept:  # one that is larger than the bound goes alone
+                if total + tokens <= self.tokens_per_minute:
+                    break
+                wait, total = max(wait, call.start + _MINUTE_S - now), total - call.tokens
+        return wait
+
+    def _forget(self, now: float) -> None:
+        bound = self.per_minute is not None or self.tokens_per_minute is not None
+        keep = _MINUTE_S if bound else 2 * _WINDOW_S
+        while self._calls and self._calls[0].start <= now - keep:
+            self._calls.popleft()

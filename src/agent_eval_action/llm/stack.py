@@ -1,0 +1,131 @@
+"""The client judges and simulated users get: every policy around every provider, put together once per run.
+
+From the outside in: the cache (an answer from it costs nothing and waits for nobody, also when the budget
+is spent), the budget, retries (a wait between two tries holds no place), the rate, the provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent_eval_action.config.settings import Settings
+from agent_eval_action.llm.base import Llm, LlmError, LlmReply, LlmRequest, Provider
+from agent_eval_action.llm.budget import Budgeted, Meter, SpendingLimits
+from agent_eval_action.llm.cache import AnswerStore, Cached
+from agent_eval_action.llm.credentials import OPENAI_URLS, uses_vertex
+from agent_eval_action.llm.prices import Price, Prices
+from agent_eval_action.llm.providers import PROVIDERS, provider_of
+from agent_eval_action.llm.rate import Limiters, Rated, RateLimits
+from agent_eval_action.llm.retry import DEADLINE_SECONDS, Retrying
+from agent_eval_action.llm.setup import TRY_SECONDS, Setup
+
+CACHE_FOLDER = "llm"
+
+
+@dataclass(frozen=True, slots=True)
+class LlmSettings:
+    """How models are asked. Seconds; ``cache`` False: neither read nor written."""
+
+    rates: RateLimits = field(default_factory=RateLimits)
+    timeout: float = TRY_SECONDS
+    retry_deadline: float = DEADLINE_SECONDS
+    cache: bool = True
+    openai_base_url: str = ""
+    limits: SpendingLimits = SpendingLimits()
+    prices: Prices = field(default_factory=Prices)
+
+    @classmethod
+    def of(cls, settings: Settings) -> LlmSettings:
+        """As configured."""
+        rates = RateLimits(
+            settings.llm_concurrency, settings.llm_requests_per_minute, settings.llm_tokens_per_minute
+        )
+        own = {model: Price(**price) for model, price in settings.llm_prices.items()}
+        return cls(
+            rates=rates,
+            timeout=settings.llm_timeout_s,
+            retry_deadline=settings.llm_retry_deadline,
+            cache=settings.llm_cache,
+            openai_base_url=settings.llm_openai_base_url or "",
+            limits=SpendingLimits(settings.max_calls, settings.max_tokens, settings.max_cost),
+            prices=Prices(own),
+        )
+
+    def meter(self) -> Meter:
+        """The run's one meter, for agents and judges."""
+        return Meter(self.limits, self.prices)
+
+
+@dataclass
+class _Wires:
+    """The providers, each made when a model of it is first asked: their libraries are heavy."""
+
+    setup: Setup
+    made: dict[str, Provider] = field(default_factory=dict)
+
+    async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
+        """Ask whoever has the model."""
+        name, _ = provider_of(request.model)
+        if name not in self.made:
+            self.made[name] = PROVIDERS[name](self.setup)
+        return await self.made[name].generate(request)
+
+    def identity(self, model: str) -> tuple[str, str]:
+        """(provider, server): an answer of another server is another answer."""
+        name, _ = provider_of(model)
+        setup = self.setup
+        if name == "openai":
+            return name, setup.openai_base_url or setup.value(*OPENAI_URLS)
+        if name == "google" and not uses_vertex(setup, model):
+            return name, setup.value("GOOGLE_GEMINI_BASE_URL")
+        parts = ("GOOGLE_VERTEX_BASE_URL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
+        return name, "vertex " + " ".join(setup.value(part) for part in parts)
+
+
+@dataclass(frozen=True)
+class LlmStack:
+    """An ``Llm`` with all policies around it. ``limiters`` and ``meter`` are there to be looked at."""
+
+    llm: Llm
+    limiters: Limiters
+    meter: Meter
+    _wires: _Wires
+
+    async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
+        """One reply; see ``llm.base.Llm``."""
+        return await self.llm.generate(request)
+
+    async def close(self) -> None:
+        """Give back connections; never raises."""
+        for provider in self._wires.made.values():
+            await provider.close()
+
+
+def open_llm(  # noqa: PLR0913 - the parts of one client
+    settings: LlmSettings,
+    environ: Mapping[str, str],
+    *,
+    cache_dir: Path,
+    read_cache: bool,
+    meter: Meter,
+    say: Callable[[str], None] = lambda _: None,
+) -> LlmStack:
+    """The client of a run. ``environ``: what judges may use (``credentials.judge_environ``).
+
+    ``read_cache`` False (a run that writes history): votes are made anew, or history would understate the
+    judges' noise. ``say`` is told once when the cache cannot be used.
+    """
+    wires = _Wires(Setup(environ, settings.timeout, settings.openai_base_url))
+    limiters = Limiters(settings.rates)
+
+    def named(model: str) -> str:
+        return provider_of(model)[0]
+
+    asked = Retrying(Rated(wires, limiters), settings.retry_deadline)
+    llm: Llm = Budgeted(asked, meter, named)
+    if settings.cache:
+        store = AnswerStore(cache_dir / CACHE_FOLDER, say)
+        llm = Cached(llm, store, wires.identity, read_cache, lambda request: meter.hit(request, named(request.model)))
+    return LlmStack(llm, limiters, meter, wires)
