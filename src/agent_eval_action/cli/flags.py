@@ -20,7 +20,9 @@ def with_options(*, only: Sequence[str] = ()) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         def wrapped(**given: Any) -> None:
             names = {option.name for option in chosen}
-            flags = {name: value for name, value in given.items() if name in names and value not in (None, [], ())}
+            # a switch turns its option off; the other flags' values are text already
+            said = {name: "false" if value is True else value for name, value in given.items()}
+            flags = {name: value for name, value in said.items() if name in names and value not in (None, [], ())}
             command(flags=flags, **{name: value for name, value in given.items() if name not in names})
 
         own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "flags"]
@@ -37,8 +39,14 @@ def with_options(*, only: Sequence[str] = ()) -> Callable[[Command], Command]:
 
 def _parameter(option: Option) -> inspect.Parameter:
     text = option.help + (f" [default: {option.shown.replace('`', '')}]" if option.shown else "")
-    info = typer.Option(option.flag, help=text, metavar=option.metavar, show_default=False)
-    kind: Any = list[str] | None if option.repeatable else str | None
+    metavar = None if option.switch else option.metavar
+    info = typer.Option(option.flag, help=_switched(option) or text, metavar=metavar, show_default=False)
+    kind: Any = list[str] | None if option.repeatable else bool | None if option.switch else str | None
     return inspect.Parameter(
         option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, info]
     )
+
+
+def _switched(option: Option) -> str:
+    """The sentence of a flag that turns its option off."""
+    return f"Turn off {option.key}. {option.help}" if option.switch else ""

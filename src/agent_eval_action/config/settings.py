@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field
+
 from agent_eval_action.config.agents import AgentDefaults, AgentSettings, roster
 from agent_eval_action.config.composite import EvalPattern
 from agent_eval_action.config.file import file_layer
@@ -55,6 +57,15 @@ class Settings(Frozen):
     max_extra_runs: int | None = None
     max_calls: int | None = None
     max_tokens: int | None = None
+    max_cost: float | None = None
+    llm_concurrency: int = 96
+    llm_requests_per_minute: dict[str, int] = Field(default_factory=dict)
+    llm_tokens_per_minute: dict[str, int] = Field(default_factory=dict)
+    llm_timeout_s: float = 60.0
+    llm_retry_deadline: float = 120.0
+    llm_cache: bool = True
+    llm_prices: dict[str, dict[str, float]] = Field(default_factory=dict)
+    llm_openai_base_url: str | None = None
     case: tuple[str, ...] = ()
     resume: Path | None = None
     fail_on: FailOn = "inconclusive"
