@@ -2,8 +2,12 @@
 
 One JSON line in: ``{"metric", "criterion", "actual": [...], "expected": [...]}``; one out: the overall
 score and status, and those of each invocation; or ``{"error": ...}`` with what ADK raised.
+For a metric with a judge the request has ``judge`` too: what the model ``scripted-judge`` answers, call by
+call in ADK's order (turn by turn, sample by sample), None for a call that fails; and ``scenario``, if any.
 """
 
+import asyncio
+import inspect
 import json
 import logging
 import os
@@ -15,6 +19,7 @@ logging.disable(logging.CRITICAL)
 ANSWERS = os.fdopen(os.dup(1), "w", encoding="utf-8")
 sys.stdout = sys.stderr  # whatever ADK prints is not an answer
 
+from google.adk.evaluation.conversation_scenarios import ConversationScenario  # noqa: E402 - warnings are off first
 from google.adk.evaluation.eval_case import Invocation  # noqa: E402 - warnings are off first
 from google.adk.evaluation.eval_config import (  # noqa: E402 - warnings are off first
     EvalConfig,
@@ -24,6 +29,30 @@ from google.adk.evaluation.eval_metrics import EvalMetric  # noqa: E402 - warnin
 from google.adk.evaluation.metric_evaluator_registry import (  # noqa: E402 - warnings are off first
     DEFAULT_METRIC_EVALUATOR_REGISTRY,
 )
+from google.adk.models.base_llm import BaseLlm  # noqa: E402 - warnings are off first
+from google.adk.models.llm_response import LlmResponse  # noqa: E402 - warnings are off first
+from google.adk.models.registry import LLMRegistry  # noqa: E402 - warnings are off first
+from google.genai import types  # noqa: E402 - warnings are off first
+
+JUDGE = {"says": iter(()), "asked": []}
+
+
+class ScriptedJudge(BaseLlm):
+    """The judge of whatever metric is asked next."""
+
+    @classmethod
+    def supported_models(cls):
+        return ["scripted-judge"]
+
+    async def generate_content_async(self, llm_request, stream=False):  # noqa: ARG002 - ADK's signature
+        JUDGE["asked"].append("".join(part.text or "" for one in llm_request.contents for part in one.parts))
+        said = next(JUDGE["says"])
+        if said is None:
+            raise ConnectionError("the judge is away")
+        yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=said)]))
+
+
+LLMRegistry.register(ScriptedJudge)
 
 
 def metric(name, criterion):
@@ -38,15 +67,33 @@ def details(result):
     return found.model_dump() if found else None
 
 
+def rubrics(scores):
+    return {one.rubric_id: one.score for one in scores or ()}
+
+
+async def finished(result):
+    return await result
+
+
 def evaluate(request):
     evaluator = DEFAULT_METRIC_EVALUATOR_REGISTRY.get_evaluator(metric(request["metric"], request["criterion"]))
     actual = [Invocation.model_validate(turn) for turn in request["actual"]]
-    expected = [Invocation.model_validate(turn) for turn in request["expected"]]
-    result = evaluator.evaluate_invocations(actual, expected)
+    expected = request["expected"]
+    expected = None if expected is None else [Invocation.model_validate(turn) for turn in expected]
+    JUDGE.update(says=iter(request.get("judge", ())), asked=[])
+    scenario = ConversationScenario.model_validate(request["scenario"]) if request.get("scenario") else None
+    result = evaluator.evaluate_invocations(actual, expected, *([scenario] if scenario else []))
+    if inspect.isawaitable(result):
+        result = asyncio.run(finished(result))
     return {
         "score": result.overall_score,
         "status": result.overall_eval_status.name,
-        "turns": [{"score": one.score, "status": one.eval_status.name} for one in result.per_invocation_results],
+        "turns": [
+            {"score": one.score, "status": one.eval_status.name, "rubrics": rubrics(one.rubric_scores)}
+            for one in result.per_invocation_results
+        ],
+        "rubrics": rubrics(getattr(result, "overall_rubric_scores", None)),
+        "asked": JUDGE["asked"],
         "details": details(result),
     }
 

@@ -16,21 +16,27 @@ PROGRAM = Path(__file__).with_name("adk_evaluators.py")
 
 
 class Adk:
-    """Asks google-adk to score turns."""
+    """Asks google-adk to score turns. ``more``: ``judge`` and ``scenario``, as the program takes them."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
     def __call__(
-        self, metric: str, criterion: Any, expected: Sequence[Invocation], actual: Sequence[Invocation]
+        self,
+        metric: str,
+        criterion: Any,
+        expected: Sequence[Invocation] | None,
+        actual: Sequence[Invocation],
+        **more: Any,
     ) -> dict[str, Any]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         request = {
             "metric": metric,
             "criterion": criterion,
-            "expected": [turn.model_dump(mode="json", exclude_none=True) for turn in expected],
-            "actual": [turn.model_dump(mode="json", exclude_none=True) for turn in actual],
+            "expected": None if expected is None else [_wire(turn) for turn in expected],
+            "actual": [_wire(turn) for turn in actual],
+            **more,
         }
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
@@ -38,6 +44,10 @@ class Adk:
         assert line, "google-adk's process ended"
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+
+def _wire(turn: Invocation) -> dict[str, Any]:
+    return turn.model_dump(mode="json", exclude_none=True)
 
 
 @pytest.fixture(scope="session")
