@@ -215,6 +215,8 @@ class _Run:
         plan = await asyncio.to_thread(loader.plan, self.found, context.repeats or settings.repeats)
         for problem in (*context.warnings, *loader.warnings):
             context.emit(Notice(str(problem), level="warning"))
+        for note in loader.notes:
+            context.emit(Notice(note))
         kept = earlier(settings.resume, settings.out, plan) if settings.resume else Earlier()
         return plan, kept
 

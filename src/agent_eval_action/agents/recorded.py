@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_eval_action.agents.base import AgentSession, SessionEnd, SessionRequest, TurnDone
+from agent_eval_action.agents.user import Ended, User
 from agent_eval_action.errors import ResultsError
-from agent_eval_action.model.evalset import Content
+from agent_eval_action.model.evalset import Content, ConversationScenario, Invocation
 from agent_eval_action.model.result import AgentConditions, Attempt, AttemptError, ErrorKind
 from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
 
@@ -85,3 +87,26 @@ class _Replay:
 
     async def close(self) -> SessionEnd | AttemptError:
         return SessionEnd(self.attempt.final_session_state or {})
+
+    def speaker(self, scenario: ConversationScenario) -> User:
+        """The simulated user of this scenario, as it spoke then."""
+        return _SpokenBefore(self.attempt, scenario.starting_prompt)
+
+
+@dataclass(frozen=True)
+class _SpokenBefore:
+    """A ``User`` that says what was said; where the recording ends with an error, so does this."""
+
+    attempt: Attempt
+    starting_prompt: str
+
+    async def next(self, turns: Sequence[Invocation]) -> Content | Ended | AttemptError:
+        recorded = self.attempt.turns
+        if recorded and recorded[0].user_content.text != self.starting_prompt:
+            return AttemptError(
+                kind=ErrorKind.EXCEPTION,
+                message="the recorded conversation begins otherwise than the case's scenario: record it again",
+            )
+        if len(turns) < len(recorded):
+            return recorded[len(turns)].user_content
+        return self.attempt.error or Ended(self.attempt.ended or "said_all")

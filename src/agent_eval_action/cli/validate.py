@@ -34,7 +34,7 @@ def validate_command(paths: Sequence[Path], config: str | None) -> ExitCode:
             plan = loader.plan(discovery, 1)
             problems += loader.warnings
             checked = len(plan.sets)
-            for note in (*resolved.notes, *discovery.notes):
+            for note in (*resolved.notes, *discovery.notes, *loader.notes):
                 out.print(terminal(note), markup=False, soft_wrap=True)
     except AgentEvalError as error:
         errors.append(error)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field, InstanceOf
 
+from agent_eval_action.config.adk_config import UserSimulatorConfig
 from agent_eval_action.config.composite import EvalPattern
 from agent_eval_action.config.layers import AgentEntry, Given
 from agent_eval_action.config.options import AGENT_OPTIONS
@@ -25,14 +26,16 @@ class AgentDefaults(Frozen):
     """What an agent has that says nothing of its own.
 
     ``criteria`` is a file, or entries written in agent-eval.yaml; None leaves it to the
-    test_config.json beside each eval file. ``workers`` None is one per CPU core; ``timeout_s`` is
-    seconds a turn; ``env`` maps a variable to its value, or to None to let it through.
+    test_config.json beside each eval file. ``user_simulator`` None leaves it to the criteria file.
+    ``workers`` None is one per CPU core; ``timeout_s`` is seconds a turn; ``env`` maps a variable to
+    its value, or to None to let it through.
     """
 
     driver: Driver = "adk"
     recording: Path | None = None
     python: Path | None = None
     criteria: Path | tuple[InstanceOf[CriterionSpec], ...] | None = None
+    user_simulator: UserSimulatorConfig | None = None
     env: dict[str, str | None] = Field(default_factory=dict)
     initial_session_file: Path | None = None
     workers: int | None = None

@@ -6,8 +6,7 @@ derived from this table or tied to it by tests/contract.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from agent_eval_action.config.composite import (
     CRITERIA,
@@ -20,46 +19,11 @@ from agent_eval_action.config.composite import (
     SETS,
     THRESHOLD_ON,
 )
+from agent_eval_action.config.llm_options import LLM_OPTIONS
+from agent_eval_action.config.llm_values import USD
+from agent_eval_action.config.option import Option as Option  # noqa: PLC0414 - re-exported for those who import options
+from agent_eval_action.config.simulator import SIMULATOR
 from agent_eval_action.config.values import BRANCH, DURATION, PATH, TEXTS, Kind, choice, fraction, integer
-
-Scope = Literal["run", "agent", "command"]
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option.
-
-    ``name`` is the key of ``flags`` in ``settings.resolve``. ``key`` is its dotted place in
-    agent-eval.yaml, None when it has none. ``scope``: *run* is said once; *agent* is said for every
-    agent (also in an entry of ``agents``); *command* is about one invocation and not for a file.
-    ``default`` is what Settings has without it, ``shown`` how the docs write that.
-    """
-
-    name: str
-    kind: Kind
-    help: str
-    key: str | None
-    default: Any = None
-    shown: str = ""
-    scope: Scope = "run"
-    metavar: str = "TEXT"
-    repeatable: bool = False
-    has_flag: bool = True
-
-    @property
-    def flag(self) -> str | None:
-        """As typed at the command; None where a positional argument says it."""
-        return "--" + self.name.replace("_", "-") if self.has_flag else None
-
-    @property
-    def input(self) -> str:
-        """The input of the Action."""
-        return self.name.replace("_", "-")
-
-    @property
-    def variables(self) -> tuple[str, str]:
-        """The runner's spelling, whose dashes stay, and the one a shell can set."""
-        return f"INPUT_{self.input.upper()}", f"INPUT_{self.name.upper()}"
 
 
 def _agent(name: str, kind: Kind, sentence: str, **rest: Any) -> Option:
@@ -98,6 +62,14 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "What is scored: a file like ADK's test_config.json or a mapping of criteria; "
         "wins over files beside eval files.",
         shown="the `test_config.json` beside each eval file, else ADK's defaults",
+        metavar="FILE",
+    ),
+    _agent(
+        "user_simulator",
+        SIMULATOR,
+        "Who plays the user of conversation scenarios: a file or a mapping like ADK's user_simulator_config; "
+        "wins over criteria files.",
+        shown="`user_simulator_config` of the criteria file, else `gemini-2.5-flash`, at most 20 turns",
         metavar="FILE",
     ),
     _agent(
@@ -214,7 +186,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         "cache_dir",
         PATH,
-        "Folder of what can be made again: environments built for agents.",
+        "Folder of what can be made again: environments built for agents, judges' answers.",
         "cache_dir",
         default=".agent-eval/cache",
         shown="`.agent-eval/cache`",
@@ -276,7 +248,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         "max_calls",
         integer(1, 1_000_000_000),
-        "Most model calls of a run; at the limit nothing more is run, and what is undecided is inconclusive.",
+        "Most model calls of a run, agents and judges together; at the limit what is undecided is inconclusive.",
         "max_calls",
         shown="no limit",
         metavar="N",
@@ -289,6 +261,15 @@ OPTIONS: Final[tuple[Option, ...]] = (
         shown="no limit",
         metavar="N",
     ),
+    Option(
+        "max_cost",
+        USD,
+        "Most USD of a run, agents and judges together, by the price table; at the limit nothing more is run.",
+        "max_cost",
+        shown="no limit",
+        metavar="USD",
+    ),
+    *LLM_OPTIONS,
     Option(
         "case",
         TEXTS,

@@ -28,6 +28,9 @@ the whole *suite*; beside or on the base commit's agent, as *control*. Only what
 evidence about a suspect: the first pass chose it.
 """
 
+EndReason = Literal["", "stop_signal", "turn_limit"]
+"""How a simulated user's conversation ended; "" for a fixed one, and where an error ended it."""
+
 ArmName = Literal["head", "base"]
 """Whose agent made an attempt: this change's, or that of the commit it is merged onto."""
 
@@ -56,6 +59,7 @@ class ErrorKind(enum.StrEnum):
     RATE_LIMITED = "rate_limited"  # the model answered 429
     UNAVAILABLE = "unavailable"  # the model answered 5xx, or the connection failed
     PROTOCOL = "protocol"  # the worker said something that is not of the protocol
+    USER = "user"  # the simulated user could not go on; the agent did nothing wrong
     SCORING = "scoring"  # a criterion could not score what the agent did
     STOPPED = "stopped"  # the run ended first: max_time or a signal
 
@@ -182,6 +186,7 @@ class Attempt(Frozen):
     case_digest: str
     turns: tuple[Invocation, ...] = ()
     final_session_state: dict[str, Any] | None = None
+    ended: EndReason = ""
     error: AttemptError | None = None
     scores: tuple[CriterionScore, ...] = ()
     usage: Usage = Usage()
@@ -199,6 +204,7 @@ class AttemptSummary(Frozen):
     repeat: int
     arm: ArmName = "head"
     purpose: Purpose = "first"
+    ended: EndReason = ""
     error: AttemptError | None = None
     scores: tuple[CriterionScore, ...] = ()
     turns: tuple[TurnBrief, ...] = ()

@@ -43,6 +43,7 @@ def summarise(attempt: Attempt) -> AttemptSummary:
         repeat=attempt.repeat,
         arm=attempt.arm,
         purpose=attempt.purpose,
+        ended=attempt.ended,
         error=error,
         scores=tuple(_bounded(score) for score in attempt.scores),
         turns=tuple(turn_brief(turn) for turn in attempt.turns),

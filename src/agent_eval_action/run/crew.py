@@ -53,17 +53,21 @@ class Crew:
         """
         bounds, queue = self.bounds, iter(attempts)
         executors = {
-            name: Executor(driver, self._slots, bounds.retries, self.emit) for name, driver in arm.drivers.items()
+            name: Executor(driver, self._slots, bounds.retries, self.emit, llm=self._instruments(name).llm)
+            for name, driver in arm.drivers.items()
         }
         async with asyncio.TaskGroup() as group:
             # more workers than sessions: an attempt being scored must not hold a session's place
             for _ in range(bounds.concurrency * 2):
                 group.create_task(self._worker(queue, arm, executors))
 
+    def _instruments(self, agent: str) -> Instruments:
+        return self.instruments.get(agent, Instruments())
+
     async def _worker(self, queue: Iterator[PlannedAttempt], arm: Arm, executors: dict[str, Executor]) -> None:
         for planned in queue:
             attempt = self.kept.get(planned.key, arm.commit)
-            scoring = Scoring(planned, self.instruments.get(planned.key.agent, Instruments()))
+            scoring = Scoring(planned, self._instruments(planned.key.agent))
             if attempt is None:
                 if self.spending.met():
                     return

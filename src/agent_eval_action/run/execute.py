@@ -9,17 +9,21 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent_eval_action.agents.base import AgentDriver, AgentSession, SessionRequest
+from agent_eval_action.agents.user import Ended, User
+from agent_eval_action.llm.base import Llm
 from agent_eval_action.model.evalset import Invocation
 from agent_eval_action.model.result import (
     INFRASTRUCTURE,
     Attempt,
     AttemptError,
     Durations,
+    EndReason,
     ErrorKind,
     Usage,
 )
 from agent_eval_action.run.events import AttemptRetried, AttemptStarted, Event
 from agent_eval_action.run.plan import PlannedAttempt
+from agent_eval_action.run.users import user_of
 
 _DEFAULT_APP = "agent_eval"
 _DEFAULT_USER = "test_user_id"  # ADK's own default, so that user-scoped state in eval files keeps its meaning
@@ -44,7 +48,7 @@ class Executor:
     """Makes attempts with one driver.
 
     ``slots`` bounds the sessions open at once; ``lonely`` bounds the single-session workers that
-    tell a culprit from its neighbours.
+    tell a culprit from its neighbours. ``llm`` plays simulated users.
     """
 
     driver: AgentDriver
@@ -52,6 +56,7 @@ class Executor:
     retries: int
     emit: Callable[[Event], None]
     lonely: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
+    llm: Llm | None = None
 
     async def make(self, planned: PlannedAttempt, listener: Listener) -> Attempt:
         """The attempt with its turns, or with the error that is left after the retries; not scored yet."""
@@ -82,30 +87,42 @@ class Executor:
         self.emit(AttemptStarted(planned.key))
         opened = await self.driver.open(_request(planned, alone=alone))
         if isinstance(opened, AttemptError):
-            return _attempt(planned, (), None, opened, tries)
+            return _attempt(planned, _Talk(error=opened), None, tries)
         state = None
-        turns: list[Invocation] = []
+        talk = _Talk()
         try:
-            error = await _turns(opened, planned, turns, listener)
+            await _hold(opened, user_of(planned, opened, self.llm), talk, listener)
         finally:
             end = await opened.close()
         if isinstance(end, AttemptError):
-            error = error or end
+            talk.error = talk.error or end
         else:
             state = end.final_state
-        return _attempt(planned, tuple(turns), state, error, tries)
+        return _attempt(planned, talk, state, tries)
 
 
-async def _turns(
-    session: AgentSession, planned: PlannedAttempt, turns: list[Invocation], listener: Listener
-) -> AttemptError | None:
-    for number, expected in enumerate(planned.case.turns):
-        done = await session.turn(expected.user_content)
+@dataclass
+class _Talk:
+    """A conversation as far as it came."""
+
+    turns: list[Invocation] = field(default_factory=list)
+    ended: EndReason = ""
+    error: AttemptError | None = None
+
+
+async def _hold(session: AgentSession, user: User, talk: _Talk, listener: Listener) -> None:
+    """User and agent in turns, until the user has no more to say or there is an error."""
+    while talk.error is None:
+        said = await user.next(talk.turns)
+        if isinstance(said, Ended):
+            talk.ended = "" if said.reason == "said_all" else said.reason
+            return
+        done = said if isinstance(said, AttemptError) else await session.turn(said)
         if isinstance(done, AttemptError):
-            return done.model_copy(update={"turn": number})
-        turns.append(done.invocation)
-        listener.heard(turns)
-    return None
+            talk.error = done.model_copy(update={"turn": len(talk.turns)})
+        else:
+            talk.turns.append(done.invocation)
+            listener.heard(talk.turns)
 
 
 def _request(planned: PlannedAttempt, *, alone: bool) -> SessionRequest:
@@ -121,14 +138,8 @@ def _request(planned: PlannedAttempt, *, alone: bool) -> SessionRequest:
     )
 
 
-def _attempt(
-    planned: PlannedAttempt,
-    turns: tuple[Invocation, ...],
-    state: dict[str, object] | None,
-    error: AttemptError | None,
-    tries: int,
-) -> Attempt:
-    key = planned.key
+def _attempt(planned: PlannedAttempt, talk: _Talk, state: dict[str, object] | None, tries: int) -> Attempt:
+    key, turns = planned.key, tuple(talk.turns)
     return Attempt(
         agent=key.agent,
         eval_set=key.eval_set,
@@ -138,7 +149,8 @@ def _attempt(
         case_digest=planned.digest,
         turns=turns,
         final_session_state=state,
-        error=error,
+        ended=talk.ended,
+        error=talk.error,
         usage=usage_of(turns),
         durations=durations_of(turns),
         tries=tries,

@@ -7,29 +7,40 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_eval_action import criteria
+from agent_eval_action.config.adk_config import UserSimulatorConfig
 from agent_eval_action.config.discovery import Discovery
 from agent_eval_action.config.discovery import PlannedSet as FoundSet
 from agent_eval_action.config.specs import DEFAULT_CRITERIA, CriterionSpec, load_criteria_file
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.errors import ConfigError, EvalFileError, Problem, UsageError
-from agent_eval_action.formats import case_digest, load_eval_file, match_cases, select_cases
+from agent_eval_action.formats import load_eval_file, match_cases, select_cases
 from agent_eval_action.model.evalset import EvalSet
 from agent_eval_action.model.result import CriterionInfo
+from agent_eval_action.run.applicable import nothing_to_measure, refused_users, skipped
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
+from agent_eval_action.run.users import played_digest
 from agent_eval_action.source import JsonPath
 
-_Built = tuple[tuple[Criterion, ...], tuple[CriterionInfo, ...]]
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """Criteria as configured in one place, and the simulated user written there."""
+
+    criteria: tuple[Criterion, ...]
+    infos: tuple[CriterionInfo, ...]
+    simulator: UserSimulatorConfig | None = None
 
 
 @dataclass
 class Loader:
-    """Reads what a run needs. ``problems`` and ``warnings`` grow; nothing is raised before every file was seen."""
+    """Reads what a run needs. Problems, warnings and notes grow; nothing is raised before every file was seen."""
 
     workspace: Path
     patterns: Sequence[str] = ()
     eval_problems: list[Problem] = field(default_factory=list)
     config_problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     _built: dict[Path | tuple[tuple[Path | None, JsonPath], ...] | None, _Built | None] = field(default_factory=dict)
 
     def plan(self, found: Discovery, repeats: int) -> Plan:
@@ -40,6 +51,9 @@ class Loader:
         if self.eval_problems:
             raise EvalFileError("the eval files cannot be used", problems=self.eval_problems)
         kept = tuple(planned for planned in sets if planned.cases)
+        if unmeasured := nothing_to_measure(kept, self.workspace):
+            raise EvalFileError("there is nothing to measure", problems=unmeasured)
+        self.notes += skipped(kept)
         if not kept and self.patterns:
             raise UsageError(f"no case matches {', '.join(self.patterns)}", hint="--case takes shell-style patterns")
         if not kept:
@@ -52,8 +66,12 @@ class Loader:
         if eval_set is None or built is None:
             return None
         path = relative(found.path, self.workspace)
-        cases = tuple(PlannedCase(case, case_digest(case)) for case in eval_set.eval_cases)
-        return PlannedSet(found.agent.name, found.key, path, cases, *built)
+        simulator = found.agent.user_simulator or built.simulator or UserSimulatorConfig()
+        self.config_problems += refused_users(eval_set, simulator, found)
+        if self.config_problems:
+            return None
+        cases = tuple(PlannedCase(case, played_digest(case, simulator)) for case in eval_set.eval_cases)
+        return PlannedSet(found.agent.name, found.key, path, cases, built.criteria, built.infos, simulator)
 
     def _eval_set(self, found: FoundSet) -> EvalSet | None:
         try:
@@ -86,6 +104,7 @@ class Loader:
 
     def _build(self, source: Path | tuple[CriterionSpec, ...] | None) -> _Built | None:
         specs: tuple[CriterionSpec, ...]
+        simulator = None
         try:
             if source is None:
                 specs, where = DEFAULT_CRITERIA, "default"
@@ -95,11 +114,12 @@ class Loader:
                 config = load_criteria_file(source, workspace=self.workspace)
                 self.warnings.extend(config.warnings)
                 specs, where = config.specs, relative(source, self.workspace)
+                simulator = config.user_simulator_config
             built = criteria.build(specs)
         except ConfigError as error:
             self.config_problems.extend(error.problems or (Problem(self.workspace, error.message, hint=error.hint),))
             return None
-        return built, tuple(criteria.criterion_info(criterion, where) for criterion in built)
+        return _Built(built, tuple(criteria.criterion_info(criterion, where) for criterion in built), simulator)
 
 
 def _origin(specs: tuple[CriterionSpec, ...], workspace: Path) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from agent_eval_action.config.adk_config import UserSimulatorConfig
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.model.evalset import EvalCase
 from agent_eval_action.model.result import ArmName, AttemptKey, CaseKey, CriterionInfo, Purpose
@@ -20,7 +21,10 @@ class PlannedCase:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSet:
-    """One eval set against one agent. ``path`` is relative to the workspace, with forward slashes."""
+    """One eval set against one agent. ``path`` is relative to the workspace, with forward slashes.
+
+    ``simulator``: who plays the user where a case has a scenario.
+    """
 
     agent: str
     key: str
@@ -28,6 +32,7 @@ class PlannedSet:
     cases: tuple[PlannedCase, ...]
     criteria: tuple[Criterion, ...]
     infos: tuple[CriterionInfo, ...]
+    simulator: UserSimulatorConfig = field(default_factory=UserSimulatorConfig)
 
 
 @dataclass(frozen=True, slots=True)

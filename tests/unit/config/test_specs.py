@@ -94,7 +94,18 @@ def test_all_of_an_eval_config_in_both_spellings(tmp_path, camel):
         ('{"criteria": {"a": 1}, "custom_metrics":\n["a"]}', 2, "custom_metrics is a mapping"),
         ('{"criteria": {"a": 1}, "custom_metrics": {},\n"customMetrics": {}}', 2, "are the same key, given twice"),
         ('{"criteria": {"a": 1}, "user_simulator_config":\n{"type": "robot"}}', 2, "'llm_backed' or 'llm_audio'"),
-        ('{"criteria": {"a": 1}, "user_simulator_config":\n{"modle": "m"}}', 2, "unknown key 'modle'"),
+        ('{"criteria": {"a": 1}, "user_simulator_config":\n{"modle": "m"}}', 2, "did you mean `model`?"),
+        ('{"criteria": {"a": 1}, "user_simulator_config":\n{"type": "llm_audio"}}', 2, "llm_audio is known, but not in"),
+        (
+            '{"criteria": {"a": 1}, "user_simulator_config":\n{"modelConfiguration": {"systemInstruction": "x"}}}',
+            2,
+            "`system_instruction` cannot be set",
+        ),
+        (
+            '{"criteria": {"a": 1}, "user_simulator_config":\n{"custom_instructions": "{{ stop_signal"}}',
+            2,
+            "is no jinja2 template: line 1",
+        ),
         (
             '{"criteria": {"a": 1}, "user_simulator_config": {\n"custom_instructions": "{{ stop_signal }}"}}',
             2,
