@@ -45,7 +45,7 @@ RATES: Final = Kind(
     {
         "anyOf": [
             dict(_PER_MINUTE.schema),
-            {"type": "object", "minProperties": 1, "additionalProperties": dict(_PER_MINUTE.schema)},
+            {"type": "object", "additionalProperties": dict(_PER_MINUTE.schema)},
         ]
     },
     _rates,

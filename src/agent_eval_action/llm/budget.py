@@ -92,7 +92,7 @@ class Meter:
             await self._changed.wait()
         return met
 
-    def settle(self, estimate: Amount, spent: Amount = Amount()) -> None:  # noqa: B008 - frozen
+    def settle(self, estimate: Amount, spent: Amount = Amount()) -> None:
         """What was set aside is free again; this is what it came to."""
         self.reserved -= estimate
         self.spent += spent
@@ -127,7 +127,7 @@ class Meter:
         self._add(ModelUse(purpose=request.purpose, provider=provider, model=request.model, cached=1))
 
     def agent(self, calls: tuple[AgentCall, ...], fallback: str = "") -> Amount:
-        """Count an agent's calls. ``fallback``: the model of calls that do not say theirs. Returns what they came to."""
+        """Count an agent's calls. ``fallback``: the model of calls that do not say theirs. Returns their sum."""
         total = Amount()
         for call in calls:
             model = call.model or fallback

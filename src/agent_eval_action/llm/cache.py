@@ -55,7 +55,7 @@ def _digest(text: str) -> str:
 
 
 class AnswerStore:
-    """The folder. Trouble with the disk is told once, through ``say``, and the store is then empty and takes nothing."""
+    """The folder. Trouble with the disk is told once, through ``say``; the store is empty from then on."""
 
     def __init__(self, folder: Path, say: Callable[[str], None] = lambda _: None) -> None:
         self.folder = folder
@@ -132,10 +132,10 @@ def _replace(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.replace(name, path)
+        Path(name).replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(name)
+            Path(name).unlink()
         raise
 
 
@@ -153,15 +153,18 @@ def _reply(data: bytes, key: str) -> LlmReply | None:
     if not isinstance(entry, dict) or entry.keys() != {"key", "reply", "digest"} or entry["key"] != key:
         return None
     said = entry["reply"]
-    if not isinstance(said, dict) or said.keys() != {"text", "usage", "model_version"}:
+    if entry["digest"] != _digest(_text(said)) or not isinstance(said, dict):
         return None
-    text, usage, version = said["text"], said["usage"], said["model_version"]
+    return _checked(said)
+
+
+def _checked(said: dict[str, Any]) -> LlmReply | None:
+    """The reply its fields make, each of its own kind."""
+    text, usage, version = said.get("text"), said.get("usage"), said.get("model_version")
     if not isinstance(text, str) or not text or not isinstance(version, str) or not isinstance(usage, dict):
         return None
     counts = {name: usage.get(name) for name in _COUNTS}
-    if usage.keys() != counts.keys() or any(type(count) not in (int, type(None)) for count in counts.values()):
-        return None
-    if entry["digest"] != _digest(_text(said)):
+    if any(type(count) not in (int, type(None)) for count in counts.values()):
         return None
     return LlmReply(text, LlmUsage(**counts), version, cached=True)
 

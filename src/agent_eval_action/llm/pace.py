@@ -19,7 +19,9 @@ _UNMEASURED = 3  # fewer calls let through in a window say little about a rate
 
 
 @dataclass
-class _Call:
+class Started:
+    """A call that was started. ``tokens``: as estimated, then as used."""
+
     start: float
     tokens: int
     refused: bool = False
@@ -37,7 +39,7 @@ class Pace:
 
     per_minute: int | None = None
     tokens_per_minute: int | None = None
-    _calls: deque[_Call] = field(default_factory=deque)
+    _calls: deque[Started] = field(default_factory=deque)
     _rate: float | None = None
     _since: float = 0.0
     _next: float = 0.0
@@ -59,19 +61,19 @@ class Pace:
             waits += [self._next - now, self._window(now, rate)]
         return max(0.0, *waits)
 
-    def started(self, now: float, tokens: int = 0) -> _Call:
+    def started(self, now: float, tokens: int = 0) -> Started:
         """A call starts now; what is returned names it to ``refused`` and ``used``."""
         if (rate := self.rate(now)) is not None:
             self._next = max(self._next, now - _SLACK_S) + 1.0 / rate
-        call = _Call(now, tokens)
+        call = Started(now, tokens)
         self._calls.append(call)
         return call
 
-    def used(self, call: _Call, tokens: int) -> None:
+    def used(self, call: Started, tokens: int) -> None:
         """How many tokens it came to."""
         call.tokens = tokens
 
-    def refused(self, call: _Call, now: float, retry_after: float | None = None) -> bool:
+    def refused(self, call: Started, now: float, retry_after: float | None = None) -> bool:
         """The server said: too many. ``retry_after``: and told when to ask again, in seconds.
 
         Returns whether a rate explains it: False when hardly anything was let through although little was asked.

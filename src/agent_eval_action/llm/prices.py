@@ -15,7 +15,10 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """USD per million tokens. ``cached_input`` None: as input. ``above``: from so many input tokens on ``long`` holds."""
+    """USD per million tokens.
+
+    ``cached_input`` None: as input. ``long`` holds for calls of more input tokens than ``above``.
+    """
 
     input: float
     output: float

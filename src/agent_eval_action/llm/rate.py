@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from agent_eval_action.llm.base import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest
-from agent_eval_action.llm.pace import Pace
+from agent_eval_action.llm.pace import Pace, Started
 from agent_eval_action.llm.slots import Slots
 from agent_eval_action.llm.tokens import estimated_tokens, total_tokens
 
@@ -73,9 +73,7 @@ class Limiter:
         """Wait for a place and for the pace; inside, the call is made. ``tokens``: about how many it will take."""
         async with self.slots.place() as place:
             async with self._gate:  # starts are in order: one that waits keeps those behind it from slipping past
-                while (wait := self.pace.wait(self._clock(), tokens)) > 0:
-                    await asyncio.sleep(wait)
-                started = self.pace.started(self._clock(), tokens)
+                started = await self._start(tokens)
 
             def told(call: Call) -> None:
                 if call.throttled:
@@ -93,6 +91,13 @@ class Limiter:
             finally:
                 call.finish()
 
+    async def _start(self, tokens: int) -> Started:
+        while True:  # what is learnt meanwhile may move the start
+            wait = self.pace.wait(self._clock(), tokens)
+            if wait <= 0:
+                return self.pace.started(self._clock(), tokens)
+            await asyncio.sleep(wait)
+
 
 @dataclass
 class Limiters:
@@ -105,9 +110,7 @@ class Limiters:
         """The limiter of a model as configured, whose name says the provider too."""
         if model not in self._made:
             requests, tokens = self.limits.of(model)
-            self._made[model] = Limiter(
-                self.limits.concurrency, requests_per_minute=requests, tokens_per_minute=tokens
-            )
+            self._made[model] = Limiter(self.limits.concurrency, requests_per_minute=requests, tokens_per_minute=tokens)
         return self._made[model]
 
     def refusals(self) -> int:

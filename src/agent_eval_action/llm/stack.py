@@ -33,16 +33,17 @@ class LlmSettings:
     retry_deadline: float = DEADLINE_SECONDS
     cache: bool = True
     openai_base_url: str = ""
-    limits: SpendingLimits = SpendingLimits()
+    limits: SpendingLimits = field(default_factory=SpendingLimits)
     prices: Prices = field(default_factory=Prices)
 
     @classmethod
     def of(cls, settings: Settings) -> LlmSettings:
         """As configured."""
-        rates = RateLimits(
-            settings.llm_concurrency, settings.llm_requests_per_minute, settings.llm_tokens_per_minute
-        )
-        own = {model: Price(**price) for model, price in settings.llm_prices.items()}
+        rates = RateLimits(settings.llm_concurrency, settings.llm_requests_per_minute, settings.llm_tokens_per_minute)
+        own = {
+            model: Price(price["input"], price["output"], price.get("cached_input"))
+            for model, price in settings.llm_prices.items()
+        }
         return cls(
             rates=rates,
             timeout=settings.llm_timeout_s,
@@ -103,7 +104,7 @@ class LlmStack:
             await provider.close()
 
 
-def open_llm(  # noqa: PLR0913 - the parts of one client
+def open_llm(
     settings: LlmSettings,
     environ: Mapping[str, str],
     *,
