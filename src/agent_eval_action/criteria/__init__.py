@@ -17,6 +17,8 @@ from agent_eval_action.criteria.deterministic.efficiency import (
 )
 from agent_eval_action.criteria.deterministic.text import ResponseMatchScore, tokenizer
 from agent_eval_action.criteria.deterministic.trajectory import ToolTrajectoryAvgScore
+from agent_eval_action.criteria.judged.response_match import FinalResponseMatch
+from agent_eval_action.criteria.judged.rubrics import FinalResponseQuality, ToolUseQuality, TrajectoryQuality
 
 __all__ = ["CRITERIA", "build", "criterion_digest", "criterion_info", "warm_up"]
 
@@ -27,6 +29,10 @@ CRITERIA: Final[dict[str, type[Criterion]]] = {
     InferenceCallCount.name: InferenceCallCount,
     TokenUsage.name: TokenUsage,
     InvocationDuration.name: InvocationDuration,
+    FinalResponseMatch.name: FinalResponseMatch,
+    FinalResponseQuality.name: FinalResponseQuality,
+    ToolUseQuality.name: ToolUseQuality,
+    TrajectoryQuality.name: TrajectoryQuality,
 }
 
 

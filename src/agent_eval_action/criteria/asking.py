@@ -16,13 +16,13 @@ T = TypeVar("T")
 _SHOWN_AGAIN = 20_000
 
 
-class Partial(ValueError, Generic[T]):  # noqa: N818 - not an error to those who ask: half an answer
-    """What ``Question.read`` raises when part of an answer is missing and the rest can be used.
+class Partial(ValueError):  # noqa: N818 - not an error to those who ask: half an answer
+    """What ``Question.read`` raises when some keys of an answer are missing and the rest can be used.
 
-    The whole is asked again; if that fails too, ``value`` is what there is.
+    The whole is asked again; if that is not whole either, both together are what there is.
     """
 
-    def __init__(self, missing: str, value: T) -> None:
+    def __init__(self, missing: str, value: Mapping[str, Any]) -> None:
         super().__init__(missing)
         self.value = value
 
@@ -82,8 +82,7 @@ class Judge:
         try:
             return _read(question, second.text)
         except ValueError as error:
-            rest: T | None = _rest(error) or _rest(wrong)
-            return rest or NoAnswer(f"the judge's answer could not be used: {error}")
+            return _rest(wrong, error) or NoAnswer(f"the judge's answer could not be used: {error}")
 
     def _request(self, question: Question[Any], sample: int) -> LlmRequest:
         return LlmRequest(
@@ -103,8 +102,12 @@ def _read(question: Question[T], text: str) -> T:
     return question.read(parsed(text, question.schema))
 
 
-def _rest(error: ValueError) -> Any:
-    return error.value if isinstance(error, Partial) else None
+def _rest(*errors: ValueError) -> Any:
+    """What can be used of answers that were not whole; of two verdicts on one key the later."""
+    found: dict[str, Any] = {}
+    for error in errors:
+        found |= error.value if isinstance(error, Partial) else {}
+    return found
 
 
 def _again(request: LlmRequest, answered: str, wrong: str) -> LlmRequest:

@@ -65,8 +65,10 @@ def _build_one(spec: CriterionSpec, classes: Mapping[str, type[Criterion]]) -> C
     kind = classes.get(spec.name)
     if kind is None:
         return _not_here(spec, classes)
-    options = {key: value for key, value in spec.options.items() if to_snake(key) != _NO_EFFECT}
-    problems = _no_effect(spec)
+    options, problems = dict(spec.options), []
+    if _NO_EFFECT not in kind.model_fields:
+        options = {key: value for key, value in options.items() if to_snake(key) != _NO_EFFECT}
+        problems = _no_effect(spec)
     made = _validated(kind, options, spec)
     if isinstance(made, list):
         return made + problems

@@ -8,7 +8,6 @@ from pydantic import ConfigDict, Field
 
 from agent_eval_action.criteria.judge_options import JudgeModelOptions
 from agent_eval_action.model.base import AdkModel
-from agent_eval_action.model.evalset import Rubric
 
 
 class PlannedOptions(AdkModel):
@@ -22,12 +21,6 @@ class JudgedOptions(PlannedOptions):
     """Options of a criterion that asks a judge."""
 
     judge_model_options: JudgeModelOptions = JudgeModelOptions()
-
-
-class RubricOptions(JudgedOptions):
-    """Options of a criterion made of yes/no statements."""
-
-    rubrics: tuple[Rubric, ...] = ()
 
 
 class HallucinationsOptions(JudgedOptions):
@@ -57,10 +50,6 @@ class CustomOptions(PlannedOptions):
 
 
 PLANNED: Final[dict[str, type[PlannedOptions]]] = {
-    "final_response_match_v2": JudgedOptions,
-    "rubric_based_final_response_quality_v1": RubricOptions,
-    "rubric_based_tool_use_quality_v1": RubricOptions,
-    "rubric_based_multi_turn_trajectory_quality_v1": RubricOptions,
     "hallucinations_v1": HallucinationsOptions,
     "safety_v1": PlannedOptions,
     "multi_turn_task_success_v1": PlannedOptions,
