@@ -52,12 +52,16 @@ class LlmUsage:
 
 @dataclass(frozen=True, slots=True)
 class LlmReply:
-    """What the model answered. ``model_version`` is what it called itself; ``cached``: nobody was asked."""
+    """What the model answered. ``model_version`` is what it called itself; ``cached``: nobody was asked.
+
+    ``tries`` were made for it; ``usage`` is of all of them.
+    """
 
     text: str
     usage: LlmUsage = LlmUsage()
     model_version: str = ""
     cached: bool = False
+    tries: int = 1
 
 
 class LlmErrorKind(enum.StrEnum):
@@ -74,12 +78,19 @@ class LlmErrorKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LlmError:
-    """Why there is no reply, in one sentence without secrets. ``retry_after`` in seconds, where the server said it."""
+    """Why there is no reply, in one sentence without secrets. ``retry_after`` in seconds, where the server said it.
+
+    ``seconds`` the try took on the wire, without waiting for its turn. ``usage``: tokens it cost all the same (an
+    answer that was cut). ``tries`` were made; ``seconds`` and ``usage`` are of all of them, waits included.
+    """
 
     kind: LlmErrorKind
     message: str
     retry_after: float | None = None
     status: int | None = None
+    seconds: float = 0.0
+    usage: LlmUsage | None = None
+    tries: int = 1
 
 
 class Llm(Protocol):

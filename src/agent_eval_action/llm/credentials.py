@@ -1,0 +1,107 @@
+"""Which variables judges use, whether a model's credentials are there, and when an agent's .env counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from agent_eval_action.llm.setup import Setup
+
+GOOGLE_KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+OPENAI_KEY: Final = "OPENAI_API_KEY"
+OPENAI_URLS: Final = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
+VERTEX_SWITCHES: Final = ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI")  # the newer name wins
+CREDENTIALS_FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
+
+# What an agent's .env may say. Left out on purpose: a credentials file and Vertex's address. A pull request writes
+# the .env; a file of its choice can make google-auth send any readable file away as a token, and an address of its
+# choice would be sent the access token of the machine.
+_FROM_DOTENV: Final = (
+    *GOOGLE_KEYS,
+    *VERTEX_SWITCHES,
+    "GOOGLE_CLOUD_PROJECT",
+    "GOOGLE_CLOUD_LOCATION",
+    "GOOGLE_GEMINI_BASE_URL",
+    OPENAI_KEY,
+    *OPENAI_URLS,
+    "OPENAI_ORG_ID",
+    "OPENAI_PROJECT_ID",
+)
+JUDGE_VARIABLES: Final = (
+    *_FROM_DOTENV,
+    CREDENTIALS_FILE,
+    "GOOGLE_VERTEX_BASE_URL",
+    "GOOGLE_CLOUD_QUOTA_PROJECT",
+    "CLOUDSDK_CONFIG",
+    "HOME",
+)
+
+
+def judge_environ(environ: Mapping[str, str], dotenv: Mapping[str, str]) -> dict[str, str]:
+    """The variables judges use. ``dotenv`` (of the agent's folder) counts whole or not at all.
+
+    It counts only where the environment has no model credential of its own: a .env that comes with a pull request
+    must not redirect the address that our key is sent to. Where it counts, the environment still wins by variable.
+    """
+    ours = {name: value for name in JUDGE_VARIABLES if (value := environ.get(name, "").strip())}
+    if _has_credential(ours):
+        return ours
+    theirs = {name: value for name in _FROM_DOTENV if (value := dotenv.get(name, "").strip())}
+    return {**theirs, **ours}
+
+
+def uses_vertex(setup: Setup, model: str = "") -> bool:
+    """Whether Google's models are asked through Vertex AI; a full resource name exists nowhere else (as in ADK)."""
+    if model.startswith("projects/"):
+        return True
+    said = (setup.flag(switch) for switch in VERTEX_SWITCHES)
+    return next((flag for flag in said if flag is not None), False)
+
+
+def missing(model: str, environ: Mapping[str, str], *, openai_base_url: str = "") -> str:
+    """One sentence that says what to set before ``model`` can be asked; "" where nothing is known to be missing.
+
+    Pure: no network. That a key is valid, or that this machine has an identity of its own, shows the first call.
+    """
+    setup = Setup(environ)
+    if model.startswith("openai/"):
+        if setup.value(OPENAI_KEY) or openai_base_url or setup.value(*OPENAI_URLS):
+            return ""  # a server of one's own often wants no key
+        return f"no credentials for the model `{model}`: set {OPENAI_KEY} (or OPENAI_BASE_URL for a server of your own)"
+    if model.startswith("vertex_eval/"):
+        return _missing_for_evaluation(setup, model)
+    if uses_vertex(setup, model):
+        return _missing_for_vertex(setup, model)
+    if setup.value(*GOOGLE_KEYS):
+        return ""
+    return (
+        f"no credentials for the model `{model}`: set GOOGLE_API_KEY (or GEMINI_API_KEY), "
+        "or GOOGLE_GENAI_USE_VERTEXAI=true with GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION"
+    )
+
+
+def _has_credential(environ: Mapping[str, str]) -> bool:
+    """Any provider's: the variables are one set. Vertex switched on means the machine's own identity."""
+    keys = (*GOOGLE_KEYS, OPENAI_KEY, CREDENTIALS_FILE)
+    return any(name in environ for name in keys) or uses_vertex(Setup(environ))
+
+
+def _missing_for_vertex(setup: Setup, model: str) -> str:
+    file = setup.value(CREDENTIALS_FILE)
+    if file and not Path(file).is_file():
+        return f"no credentials for the model `{model}`: {CREDENTIALS_FILE} names `{file}`, which is no file"
+    if file or model.startswith("projects/") or setup.value("GOOGLE_CLOUD_PROJECT", *GOOGLE_KEYS):
+        return ""  # a credentials file knows its project; with a key alone Vertex needs none (express mode)
+    return f"no project for the model `{model}` on Vertex AI: set GOOGLE_CLOUD_PROJECT (and GOOGLE_CLOUD_LOCATION)"
+
+
+def _missing_for_evaluation(setup: Setup, model: str) -> str:
+    # As google-adk's facade to the evaluation service: the key wins, else both of the others. Not for coherence,
+    # whose prompt lies in a bucket that wants an identity.
+    key_will_do = model != "vertex_eval/coherence"
+    lacks = [name for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION") if not setup.value(name)]
+    if not lacks or (key_will_do and setup.value("GOOGLE_API_KEY")):
+        return ""
+    instead = " (or GOOGLE_API_KEY)" if key_will_do else ""
+    return f"no credentials for Vertex AI's evaluation service: set {' and '.join(lacks)}{instead}"

@@ -1,0 +1,91 @@
+"""Asking again: backoff with full jitter, what the server said about when, and a deadline.
+
+Order of wrapping: budget(cache(retry(rate(provider)))). Each try takes a slot of the limiter and tells it of a 429;
+the wait between tries holds no slot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from agent_eval_action.llm.base import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
+
+DEADLINE_SECONDS: Final = 120.0
+FIRST_WAIT: Final = 1.0
+LONGEST_WAIT: Final = 30.0
+# An empty or cut answer was paid for, and asking a fourth time has rarely changed a model's mind.
+EMPTY_TRIES: Final = 3
+_PASSING: Final = frozenset(
+    {LlmErrorKind.RATE_LIMITED, LlmErrorKind.UNAVAILABLE, LlmErrorKind.TIMEOUT, LlmErrorKind.EMPTY}
+)
+
+
+@dataclass(frozen=True)
+class Retrying:
+    """An ``Llm`` that asks ``llm`` until it answers, errs for good, or ``deadline`` seconds are spent.
+
+    Spent are the waits between tries and what failed tries took on the wire (``LlmError.seconds``), not the time in
+    the limiter's queue: a request that waits for its turn under a low rate has not failed. Tokens of failed tries
+    are in the usage of what is returned. No tenacity: tries end in values, the deadline is not the clock's, and
+    the server has a say in each wait, so that all of its parts would be ours.
+    """
+
+    llm: Llm
+    deadline: float = DEADLINE_SECONDS
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    jitter: Callable[[], float] = random.random
+
+    async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
+        """One reply, or the last try's error."""
+        spent, tries, empty, wasted = 0.0, 0, 0, LlmUsage(0, 0, 0)
+        while True:
+            answer = await self.llm.generate(request)
+            tries += 1
+            if isinstance(answer, LlmReply):
+                return replace(answer, usage=_sum(answer.usage, wasted), tries=tries) if tries > 1 else answer
+            spent += answer.seconds
+            empty += answer.kind is LlmErrorKind.EMPTY
+            wasted = _sum(wasted, answer.usage) if answer.usage else wasted
+            wait = self._wait(tries, answer.retry_after)
+            end = self._end(answer, empty, spent, wait)
+            if end is not None:
+                return replace(answer, message=f"{answer.message}{end}", tries=tries, seconds=spent, usage=wasted)
+            await self.sleep(wait)
+            spent += wait
+
+    def _wait(self, tries: int, retry_after: float | None) -> float:
+        """Seconds before the next try. All who were told the same moment must not come back at it: jitter on top."""
+        longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(tries - 1, 10))
+        if retry_after is None:
+            return self.jitter() * longest
+        return retry_after + self.jitter() * min(longest, max(retry_after, FIRST_WAIT) / 2)
+
+    def _end(self, error: LlmError, empty: int, spent: float, wait: float) -> str | None:
+        """How the sentence ends when no further try is made; None: try again."""
+        if error.kind not in _PASSING:
+            return ""
+        if error.kind is LlmErrorKind.EMPTY and empty >= EMPTY_TRIES:
+            return f" ({empty} times)"
+        left = max(0.0, self.deadline - spent)
+        if error.retry_after is not None and error.retry_after > left:
+            return f"; it asks to wait {error.retry_after:.0f} s, and {left:.0f} s are left of llm.deadline"
+        if wait > left:
+            return f"; given up after {spent:.0f} s of tries and waits (llm.deadline)"
+        return None
+
+
+def _sum(one: LlmUsage, other: LlmUsage) -> LlmUsage:
+    """What is not reported stays unknown; tokens read from a cache are few or none where nothing is said."""
+    return LlmUsage(
+        _plus(one.input_tokens, other.input_tokens),
+        _plus(one.output_tokens, other.output_tokens),
+        (one.cached_input_tokens or 0) + (other.cached_input_tokens or 0),
+    )
+
+
+def _plus(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
