@@ -14,6 +14,9 @@ from typing import Final
 
 from agent_eval_action.model.persona import Persona, PersonaBehavior
 
+PERSONAS_VERSION: Final = "1"
+"""Goes up with every change of meaning below: what was judged by other behaviours does not compare."""
+
 _ASK_IN_FULL = PersonaBehavior(
     name="Ask with everything at hand",
     description=(
@@ -183,6 +186,16 @@ _CASUAL = PersonaBehavior(
         "The message is in another tone than the user's earlier ones.",
     ),
 )
+
+DEFAULT_BEHAVIORS: Final = (
+    _ASK_STEP_BY_STEP,
+    _ANSWER_EVERYTHING,
+    _CORRECT,
+    _ONE_SECOND_CHANCE,
+    _END_AFTER_TWO_FAILURES,
+    _CASUAL,
+)
+"""How a simulated user behaves who was given no persona."""
 
 PERSONAS: Final[Mapping[str, Persona]] = MappingProxyType(
     {
