@@ -11,23 +11,25 @@ from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats import FORMATS, load_eval_file
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
-BLOCKS = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+ALL_BLOCKS = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+(SESSION,) = (block for block in ALL_BLOCKS if '"events"' in block)
+BLOCKS = [block for block in ALL_BLOCKS if block is not SESSION]
 
 
 def test_eval_file_blocks_are_read_without_a_warning(tmp_path):
     read = []
-    for number, block in enumerate(BLOCKS[:-1]):
+    for number, block in enumerate(BLOCKS):
         path = tmp_path / f"{number}.json"
         path.write_text(block)
         loaded = load_eval_file(path, workspace=tmp_path)
         assert loaded.warnings == ()
         read.append(loaded.format)
-    assert read == ["adk", "adk_legacy", "adk_legacy"]
+    assert read == ["adk", "adk_legacy", "adk_legacy", "adk_scenarios"]
     assert set(read) == set(FORMATS)
 
 
 def test_the_session_block_gives_its_state(tmp_path):
-    (tmp_path / "s.session.json").write_text(BLOCKS[-1])
+    (tmp_path / "s.session.json").write_text(SESSION)
     (tmp_path / "x.test.json").write_text(BLOCKS[1])
     loaded = load_eval_file(tmp_path / "x.test.json", workspace=tmp_path, session_file=tmp_path / "s.session.json")
     session = loaded.eval_set.eval_cases[0].session_input

@@ -123,6 +123,23 @@ def report(
     raise typer.Exit(report_command(results, to, output))
 
 
+@app.command()
+def convert(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A list of scenarios, or an eval file of any schema.")],
+    session_file: Annotated[
+        Path | None,
+        typer.Option("--session-file", metavar="FILE", help="Application, user and state that every case begins with."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to stdout.")
+    ] = None,
+) -> None:
+    """Make an eval set of a list of scenarios, or of an eval file in an older schema."""
+    from agent_eval_action.cli.convert import convert_command
+
+    raise typer.Exit(convert_command(file, session_file, output))
+
+
 @baseline_app.command("update")
 @with_options()
 def baseline_update(

@@ -12,6 +12,7 @@ from typing import Any, Final
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats.adk import ADK
 from agent_eval_action.formats.adk_legacy import ADK_LEGACY
+from agent_eval_action.formats.adk_scenarios import ADK_SCENARIOS
 from agent_eval_action.formats.base import Findings, Format, LoadedEvalFile, Reading, in_file_order
 from agent_eval_action.formats.digest import case_digest
 from agent_eval_action.formats.foreign import recognise_foreign
@@ -20,7 +21,7 @@ from agent_eval_action.formats.session_file import read_session_file
 from agent_eval_action.model.evalset import EvalSet, JsonObject
 from agent_eval_action.source import Source, shorten
 
-FORMATS: Final[dict[str, Format]] = {"adk": ADK, "adk_legacy": ADK_LEGACY}
+FORMATS: Final[dict[str, Format]] = {"adk": ADK, "adk_scenarios": ADK_SCENARIOS, "adk_legacy": ADK_LEGACY}
 """Asked in this order; the first that recognises the shape reads the file, and its errors are the file's."""
 
 _SUFFIXES: Final = (".test.json", ".evalset.json", ".json", ".yaml", ".yml")
@@ -42,7 +43,7 @@ __all__ = [
 def load_eval_file(path: Path, *, workspace: Path, session_file: Path | None = None) -> LoadedEvalFile:
     """Read one eval file of any known format.
 
-    ``session_file`` gives app, user and state to a file of the older list schema.
+    ``session_file`` gives app, user and state to a file of the older list schema and to a list of scenarios.
     Raises EvalFileError with all problems of the file.
     """
     with _collector_paused():

@@ -74,7 +74,7 @@ def _check_case(case: JsonObject, at: JsonPath, findings: Findings) -> bool:
         changed |= _drop_second_spellings(session, SessionInput, (*at, session_key), findings)
         _warn_extras(session, SessionInput, (*at, session_key), findings)
     if isinstance(scenario, dict):
-        _check_persona(scenario, (*at, scenario_key), findings)
+        check_persona(scenario, (*at, scenario_key), findings)
     for index, turn in enumerate(_list(conversation)):
         if isinstance(turn, dict):
             changed |= _check_turn(turn, (*at, "conversation", index), findings)
@@ -117,7 +117,8 @@ _EVENT_VALUES = (
 )
 
 
-def _check_persona(scenario: JsonObject, at: JsonPath, findings: Findings) -> None:
+def check_persona(scenario: JsonObject, at: JsonPath, findings: Findings) -> None:
+    """A persona named by its id is one there is."""
     persona, key = _get(scenario, "user_persona")
     if isinstance(persona, str) and persona not in BUILT_IN_PERSONAS:
         hint = did_you_mean(persona, BUILT_IN_PERSONAS) or f"the built-in ones are {', '.join(BUILT_IN_PERSONAS)}"

@@ -41,7 +41,6 @@ def _without_cases(value: dict[str, Any]) -> tuple[str, str] | None:
         ({"query"}, "one turn of the older list schema", "put it into a list: `[ ... ]`"),
         ({"input", "expected"}, "an adk-rust prompt-optimizer case", "write it as a case of an ADK eval set"),
         ({"test_cases"}, "a list of test cases in no schema of ADK", "write it as an ADK eval set"),
-        ({"scenarios"}, "a list of conversation scenarios", "`adk eval_set add_eval_case` makes eval cases of them"),
         ({"criteria"}, "a criteria file, not an eval file", "name it test_config.json, beside the eval files"),
         ({"metrics"}, "a metrics file, not an eval file", "criteria are written in test_config.json"),
         ({"state"}, "an initial session, not an eval file", "it goes with a list of turns, as its session file"),

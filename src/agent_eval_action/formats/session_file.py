@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from agent_eval_action.errors import EvalFileError, Problem
 from agent_eval_action.formats.base import Findings
 from agent_eval_action.model.evalset import JsonObject
@@ -30,7 +32,7 @@ def initial_session(value: Any, at: JsonPath, findings: Findings) -> JsonObject 
         return None
     session: JsonObject = {}
     for key, empty, kind in (("app_name", "", "a string"), ("user_id", "", "a string"), ("state", {}, "an object")):
-        item = value.get(key)
+        item = value.get(key, value.get(to_camel(key)))
         if item is not None and not isinstance(item, type(empty)):
             findings.error((*at, key), f"must be {kind}", value=shorten(item))
             item = None

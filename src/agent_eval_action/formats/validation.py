@@ -36,6 +36,7 @@ _MODELS: Final[dict[str, tuple[type[BaseModel], ...]]] = {
     "app_details": (m.AppDetails,),
     "session_input": (m.SessionInput,),
     "conversation_scenario": (m.ConversationScenario,),
+    "scenarios": (m.ConversationScenario,),
     "user_persona": (Persona,),
     "behaviors": (PersonaBehavior,),
 }

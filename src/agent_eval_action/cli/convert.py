@@ -1,0 +1,46 @@
+"""``agent-eval convert``: scenarios, or an eval file of an older schema, as an eval set google-adk reads."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from agent_eval_action.cli.session import console
+from agent_eval_action.cli.text import terminal
+from agent_eval_action.errors import ExitCode, UsageError
+from agent_eval_action.formats import load_eval_file
+from agent_eval_action.model.evalset import EvalSet
+from agent_eval_action.reports.output import write_text
+
+_SUFFIX = ".evalset.json"
+
+
+def convert_command(file: Path, session_file: Path | None, output: Path | None) -> ExitCode:
+    """Write ``file`` as an eval set to ``output``, or to stdout. The same file gives the same text."""
+    for path in (file, session_file):
+        if path is not None and not path.is_file():
+            raise UsageError(f"there is no file {path}")
+    anywhere = Path(file.resolve().anchor)  # the files were named by hand
+    loaded = load_eval_file(file, workspace=anywhere, session_file=session_file)
+    eval_set, out = loaded.eval_set, console()
+    for problem in loaded.warnings:
+        out.print(f"warning: {terminal(str(problem))}", markup=False, style="yellow", soft_wrap=True)
+    if loaded.format != "adk":  # google-adk finds a set by its file's name
+        name = (output or file).name.removesuffix(".json").removesuffix(".evalset").removesuffix(".test")
+        eval_set = eval_set.model_copy(update={"eval_set_id": name, "name": None})
+    if output is None:
+        sys.stdout.buffer.write(_text(eval_set).encode())
+        return ExitCode.PASS
+    write_text(output, [_text(eval_set)])
+    count = len(eval_set.eval_cases)
+    found = "" if output.name.endswith(_SUFFIX) else f" (only *{_SUFFIX} and *.test.json are found by themselves)"
+    said = f"{count} {'case' if count == 1 else 'cases'} written to {output}{found}"
+    out.print(terminal(said), markup=False, soft_wrap=True)
+    return ExitCode.PASS
+
+
+def _text(eval_set: EvalSet) -> str:
+    """What differs from the schema's defaults, in its order."""
+    plain = eval_set.model_dump(mode="json", exclude_defaults=True)
+    return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
