@@ -17,8 +17,16 @@ from agent_eval_action.criteria.deterministic.efficiency import (
 )
 from agent_eval_action.criteria.deterministic.text import ResponseMatchScore, tokenizer
 from agent_eval_action.criteria.deterministic.trajectory import ToolTrajectoryAvgScore
+from agent_eval_action.criteria.judged.hallucinations import Hallucinations
 from agent_eval_action.criteria.judged.response_match import FinalResponseMatch
 from agent_eval_action.criteria.judged.rubrics import FinalResponseQuality, ToolUseQuality, TrajectoryQuality
+from agent_eval_action.criteria.judged.simulator_quality import SimulatorQuality
+from agent_eval_action.criteria.vertex.conversation import (
+    ConversationToolUseQuality,
+    ConversationTrajectoryQuality,
+    TaskSuccess,
+)
+from agent_eval_action.criteria.vertex.turns import ResponseEvaluationScore, Safety
 
 __all__ = ["CRITERIA", "build", "criterion_digest", "criterion_info", "warm_up"]
 
@@ -33,6 +41,13 @@ CRITERIA: Final[dict[str, type[Criterion]]] = {
     FinalResponseQuality.name: FinalResponseQuality,
     ToolUseQuality.name: ToolUseQuality,
     TrajectoryQuality.name: TrajectoryQuality,
+    Hallucinations.name: Hallucinations,
+    SimulatorQuality.name: SimulatorQuality,
+    Safety.name: Safety,
+    ResponseEvaluationScore.name: ResponseEvaluationScore,
+    TaskSuccess.name: TaskSuccess,
+    ConversationTrajectoryQuality.name: ConversationTrajectoryQuality,
+    ConversationToolUseQuality.name: ConversationToolUseQuality,
 }
 
 

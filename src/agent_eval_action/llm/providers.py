@@ -11,6 +11,7 @@ from agent_eval_action.llm.base import Provider
 from agent_eval_action.llm.google import GoogleProvider
 from agent_eval_action.llm.openai_compat import OpenAiProvider
 from agent_eval_action.llm.setup import Setup
+from agent_eval_action.llm.vertex_eval import VertexEval
 
 
 class Offered(Provider, Protocol):
@@ -31,6 +32,7 @@ class Offered(Provider, Protocol):
 PROVIDERS: Final[dict[str, type[Offered]]] = {
     "google": GoogleProvider,
     "openai": OpenAiProvider,
+    "vertex_eval": VertexEval,
 }
 
 _PREFIXES: Final = ("openai", "vertex_eval")

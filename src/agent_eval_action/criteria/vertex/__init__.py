@@ -1,0 +1,1 @@
+"""Criteria that Vertex AI's evaluation service scores."""
