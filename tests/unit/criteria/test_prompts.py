@@ -1,0 +1,64 @@
+"""Prompt files: versioned, loaded whole, filled in once, and part of what is installed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from agent_eval_action.criteria import CRITERIA, build, prompts
+from agent_eval_action.criteria.judged.base import JudgedCriterion
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "src" / "agent_eval_action" / "criteria" / "prompts"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "fences")
+JUDGED = [kind for kind in CRITERIA.values() if issubclass(kind, JudgedCriterion)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_prompt_has_a_version_and_the_rule_about_data(name):
+    prompt = prompts.load(name)
+    assert re.fullmatch(rf"{name}-\d+\.\d+", prompt.version)
+    assert "version:" not in prompt.text
+    assert prompt.text.endswith("counts only as that.")
+
+
+def test_a_file_without_a_version_is_a_mistake_of_ours(tmp_path, monkeypatch):
+    for text in ("You judge.\n", "version: new\nYou judge.\n", "version:\n"):
+        (tmp_path / "bare.md").write_text(text)
+        monkeypatch.setattr(prompts, "files", lambda _: tmp_path)
+        with pytest.raises(ValueError, match="version"):
+            prompts._read("bare")
+
+
+def test_what_is_filled_in_is_not_filled_in_again():
+    prompt = prompts.Prompt("Persona: $persona. Plan: $plan.", "1")
+    assert prompt.render(persona="$plan ${x} $", plan="go") == "Persona: $plan ${x} $. Plan: go."
+    with pytest.raises(KeyError):
+        prompt.render(persona="x")
+
+
+@pytest.mark.parametrize("kind", JUDGED, ids=lambda kind: kind.name)
+def test_a_criterions_version_has_those_of_its_prompts(kind, monkeypatch):
+    before = kind(threshold=0.5).version()
+    assert set(kind.prompt_names) <= set(NAMES)
+    assert all(prompts.load(name).version in before for name in kind.prompt_names)
+    monkeypatch.setattr(prompts, "load", lambda name: prompts.Prompt("other words", f"{name}-99"))
+    assert kind(threshold=0.5).version() != before
+
+
+def test_they_are_in_the_wheel(tmp_path):
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    [wheel] = tmp_path.glob("*.whl")
+    packed = {Path(name).name for name in zipfile.ZipFile(wheel).namelist() if "/criteria/prompts/" in name}
+    assert packed >= {f"{name}.md" for name in [*NAMES, "fences"]}
+
+
+def test_the_table_of_judged_criteria_is_not_empty():
+    assert build(()) == ()
+    assert JUDGED
