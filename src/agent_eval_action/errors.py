@@ -8,6 +8,7 @@ The tree (each leaf has one exit code)::
     ├── EvalFileError         2    an eval file cannot be read or is refused; carries every problem
     ├── ResultsError          2    results.json, attempts.jsonl or a baseline cannot be read
     ├── AgentEnvironmentError 3    the agent's interpreter cannot be found, built or started
+    ├── CredentialsError      3    a model that judges or plays users has no credentials here
     └── OutputError           3    a report cannot be written (disk full, permission)
 
 Anything else that escapes is a defect of ours and exits 70.
@@ -99,6 +100,12 @@ class ResultsError(AgentEvalError):
 
 class AgentEnvironmentError(AgentEvalError):
     """The agent's interpreter cannot be found, built or started: nothing could be measured."""
+
+    exit_code = ExitCode.INCONCLUSIVE
+
+
+class CredentialsError(AgentEvalError):
+    """A model that judges or plays users has no credentials here: nothing was run, so nothing is known."""
 
     exit_code = ExitCode.INCONCLUSIVE
 

@@ -1,0 +1,73 @@
+"""The models that judge and play users in a run: what they lack is said before anything is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent_eval_action.agents.simulator import PURPOSE
+from agent_eval_action.criteria.judged.base import JudgedCriterion
+from agent_eval_action.errors import ConfigError, CredentialsError, Problem
+from agent_eval_action.llm.credentials import missing
+from agent_eval_action.llm.providers import check_options, refusal
+from agent_eval_action.run.plan import Plan, PlannedSet
+
+_DOTENV = ".env"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A model that something of the plan will ask. ``purpose``: a criterion, or the simulated user."""
+
+    purpose: str
+    model: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+
+
+def wanted_of(plan: Plan) -> tuple[Wanted, ...]:
+    """Every model the plan will ask, once for each purpose and place that asks it."""
+    found: list[Wanted] = []
+    for one in plan.sets:
+        found += [wanted for wanted in _of_set(one) if wanted not in found]
+    return tuple(found)
+
+
+def _of_set(one: PlannedSet) -> Iterator[Wanted]:
+    for criterion, info in zip(one.criteria, one.infos, strict=True):
+        own = isinstance(criterion, JudgedCriterion) and criterion.judge_model_options.judge_model_config
+        for model in criterion.models():
+            yield Wanted(criterion.name, model, own or {}, info.source)
+    if any(item.case.conversation_scenario is not None for item in one.cases):
+        yield Wanted(PURPOSE, one.simulator.model, one.simulator.model_configuration or {}, one.path)
+
+
+def refuse_unusable(wanted: Iterable[Wanted], environ: Mapping[str, str], *, openai_base_url: str = "") -> None:
+    """Say of every model why it cannot be asked, before anything is spent.
+
+    Raises ConfigError for a name or an option that is wrong, CredentialsError for what is not set.
+    """
+    asked = tuple(wanted)
+    if wrong := _problems((one, refusal(one.model) or check_options(one.model, one.options)) for one in asked):
+        raise ConfigError("a model is configured that cannot be asked", problems=wrong)
+    if lacking := _problems((one, missing(one.model, environ, openai_base_url=openai_base_url)) for one in asked):
+        raise CredentialsError("a model that is needed cannot be asked here, so nothing was run", problems=lacking)
+
+
+def _problems(found: Iterable[tuple[Wanted, str]]) -> tuple[Problem, ...]:
+    return tuple(Problem(Path(one.source or "criteria"), f"{one.purpose}: {why}") for one, why in found if why)
+
+
+def dotenv_of(folders: Iterable[Path], workspace: Path) -> dict[str, str]:
+    """The variables of the first ``.env`` in an agent's folder or above it, inside the workspace, as ADK finds it."""
+    from dotenv import dotenv_values  # noqa: PLC0415 - only runs with a judge read it
+
+    for folder in folders:
+        for place in (folder, *folder.parents):
+            file = place / _DOTENV
+            if place.is_relative_to(workspace) and file.is_file():
+                found = dotenv_values(file, interpolate=False)
+                return {name: value for name, value in found.items() if value is not None}
+    return {}

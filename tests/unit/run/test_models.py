@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent_eval_action import criteria
+from agent_eval_action.config.specs import CriterionSpec
+from agent_eval_action.criteria import criterion_info
+from agent_eval_action.errors import ConfigError, CredentialsError
+from agent_eval_action.model.evalset import ConversationScenario, EvalCase
+from agent_eval_action.run.models import Wanted, dotenv_of, refuse_unusable, wanted_of
+from agent_eval_action.run.plan import Plan
+from tests.unit.run.conftest import planned_set
+
+KEY = {"GOOGLE_API_KEY": "k"}
+MATCH = "final_response_match_v2"
+
+
+def judged(*cases: EvalCase, **options: object) -> Plan:
+    spec = CriterionSpec(MATCH, {"threshold": 1.0, "judge_model_options": options})
+    (built,) = criteria.build([spec])
+    infos = (criterion_info(built, "evals/test_config.json"),)
+    return Plan((replace(planned_set(*cases), criteria=(built,), infos=infos),))
+
+
+def test_a_judge_is_wanted_by_its_criterion_with_its_options() -> None:
+    case = EvalCase(eval_id="a", conversation=())
+    plan = judged(case, judge_model="gemini-3-flash", judge_model_config={"temperature": 0})
+    assert wanted_of(plan) == (Wanted(MATCH, "gemini-3-flash", {"temperature": 0}, "evals/test_config.json"),)
+
+
+def test_the_simulator_is_wanted_where_a_user_is_simulated() -> None:
+    scenario = ConversationScenario(starting_prompt="Hello", conversation_plan="Say it.")
+    plan = judged(EvalCase(eval_id="a", conversation_scenario=scenario))
+    assert [one.purpose for one in wanted_of(plan)] == [MATCH, "user_simulator"]
+    assert [one.purpose for one in wanted_of(judged(EvalCase(eval_id="a", conversation=())))] == [MATCH]
+
+
+def test_a_missing_credential_names_the_criterion_the_file_and_what_to_set() -> None:
+    with pytest.raises(CredentialsError) as raised:
+        refuse_unusable([Wanted(MATCH, "gemini-2.5-flash", {}, "evals/test_config.json")], {})
+    assert "evals/test_config.json: final_response_match_v2: no credentials for the model `gemini-2.5-flash`" in str(
+        raised.value
+    )
+    assert "GOOGLE_API_KEY" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [Wanted(MATCH, "anthropic/claude"), Wanted(MATCH, "gemini-2.5-flash", {"temprature": 0})],
+    ids=["model", "option"],
+)
+def test_what_is_configured_wrongly_is_no_matter_of_credentials(wanted: Wanted) -> None:
+    with pytest.raises(ConfigError):
+        refuse_unusable([wanted], {})
+
+
+def test_what_can_be_asked_is_not_refused() -> None:
+    refuse_unusable([Wanted(MATCH, "gemini-2.5-flash", {"temperature": 0})], KEY)
+
+
+def test_a_dotenv_is_looked_for_from_the_agent_up_to_the_workspace(tmp_path: Path) -> None:
+    workspace = tmp_path / "repository"
+    agent = workspace / "agents" / "hotel"
+    agent.mkdir(parents=True)
+    (tmp_path / ".env").write_text("GOOGLE_API_KEY=outside\n")
+    assert dotenv_of([agent], workspace) == {}
+    (workspace / ".env").write_text("GOOGLE_API_KEY=above\nEMPTY\n")
+    assert dotenv_of([agent], workspace) == {"GOOGLE_API_KEY": "above"}
+    (agent / ".env").write_text('export GOOGLE_API_KEY="$HOME nearest" # a remark\n')
+    assert dotenv_of([agent], workspace) == {"GOOGLE_API_KEY": "$HOME nearest"}
