@@ -24,6 +24,5 @@ class CustomOptions(PlannedOptions):
     threshold: float = Field(allow_inf_nan=False)
 
 
-PLANNED: Final[dict[str, type[PlannedOptions]]] = {
-}
+PLANNED: Final[dict[str, type[PlannedOptions]]] = {}
 """Names a config may carry although ``CRITERIA`` has no class for them yet; none is dropped in silence."""
