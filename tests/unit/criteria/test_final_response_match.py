@@ -10,11 +10,11 @@ import pytest
 
 from agent_eval_action.criteria import criterion_info
 from agent_eval_action.criteria.base import Instruments, Sample, TurnwiseCriterion
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmRequest
+from agent_eval_action.llm.base import LlmError, LlmErrorKind
 from agent_eval_action.model.evalset import EvalCase, Invocation
 from agent_eval_action.model.judged import Votes
 from agent_eval_action.model.result import CriterionScore, ScoreStatus
-from support.judging import AWAY, said, scored
+from support.judging import AWAY, said, scored, shown
 from support.scripted_llm import ScriptedLlm
 from support.turns import criterion, recorded, turn
 
@@ -23,12 +23,6 @@ NAME = "final_response_match_v2"
 
 def asked(text: str, of: str = "Price?") -> Invocation:
     return turn(text, user_content={"parts": [{"text": of}]})
-
-
-def shown(request: LlmRequest) -> dict[str, str]:
-    """The fenced texts of a request, by label."""
-    found = re.findall(r"<([a-z_]+)-([0-9a-f]+)>\n(.*?)\n</\1-\2>", request.messages[0].text, re.DOTALL)
-    return {label: text for label, _, text in found}
 
 
 def match(

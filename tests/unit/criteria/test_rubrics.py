@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from agent_eval_action.llm.base import LlmError, LlmRequest
 from agent_eval_action.model.evalset import EvalCase, Invocation
 from agent_eval_action.model.judged import Votes
 from agent_eval_action.model.result import CriterionScore, ScoreStatus
-from support.judging import AWAY, rubric, scored, verdicts
+from support.judging import AWAY, rubric, scored, shown, verdicts
 from support.scripted_llm import ScriptedLlm
 from support.turns import criterion, turn
 
@@ -34,12 +33,6 @@ def case(*turns: Invocation, **fields: Any) -> EvalCase:
 
 def of_turn(text: str, *rubrics: dict[str, Any]) -> Invocation:
     return turn("done", user_content={"parts": [{"text": text}]}, rubrics=list(rubrics))
-
-
-def shown(request: LlmRequest) -> dict[str, str]:
-    """The fenced texts of a request, by label."""
-    found = re.findall(r"<([a-z_]+)-([0-9a-f]+)>\n(.*?)\n</\1-\2>", request.messages[0].text, re.DOTALL)
-    return {label: text for label, _, text in found}
 
 
 def properties(request: LlmRequest) -> list[str]:
