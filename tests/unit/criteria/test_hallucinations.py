@@ -11,7 +11,7 @@ import pytest
 
 from agent_eval_action.criteria.base import Instruments, Sample
 from agent_eval_action.criteria.judged.hallucinations import Hallucinations
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmRequest
+from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest
 from agent_eval_action.model.evalset import EvalCase, Invocation
 from agent_eval_action.model.result import CriterionScore, ScoreStatus
 from support.fenced_texts import texts_in
@@ -269,10 +269,12 @@ def test_labels_that_are_not_one_for_each_sentence_are_repaired_or_no_answer(spo
 
 
 def test_one_text_without_labels_voids_the_turn_and_the_case():
-    def answer(request: LlmRequest) -> str | LlmError:
+    able = judge_of(by_word)
+
+    def answer(request: LlmRequest) -> LlmReply | LlmError | str:
         if splits(request) and texts_in(request)["answer"] == "supported two":
             return LlmError(LlmErrorKind.UNAVAILABLE, "the judge is away")
-        return judge_of(by_word).answer(request)  # type: ignore[return-value]
+        return able.answer(request)
 
     turns = [turn("supported one"), turn("supported", said("supported two"))]
     found = score(ScriptedLlm(answer), *turns, evaluate_intermediate_nl_responses=True)
@@ -324,8 +326,7 @@ def test_what_is_nested_too_deeply_is_an_error_of_its_turn():
     for _ in range(50_000):
         deep = {"a": deep}
     nested = turn("supported", {"content": {"parts": [{"function_response": {"name": "f"}}]}})
-    part = nested.intermediate_data.invocation_events[0].content.parts[0]  # type: ignore[union-attr,index]
-    part.function_response.__dict__["response"] = deep
+    vars(nested.tool_responses()[0])["response"] = deep  # no reader lets it in: its limits are below Python's
     found = score(judge_of(by_word), nested)
     while deep:
         deep = deep.pop("a")  # freed level by level

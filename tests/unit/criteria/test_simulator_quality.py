@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -265,8 +265,7 @@ def test_what_is_said_in_the_conversation_is_no_instruction(attack):
 
 @pytest.mark.parametrize("wrong", ["", "yes", '{"verdict": "yes"}', '{"rationale": "", "verdict": true}', "[]"])
 def test_an_answer_in_another_form_is_asked_for_again_and_then_left_out(wrong):
-    repaired: Callable[[LlmRequest], str] = lambda request: said("yes") if len(request.messages) > 1 else wrong  # noqa: E731
-    assert score(ScriptedLlm(repaired)).score == 1
+    assert score(ScriptedLlm(lambda request: said("yes") if len(request.messages) > 1 else wrong)).score == 1
     assert score(ScriptedLlm(lambda _: wrong)).status is ScoreStatus.ERROR
 
 
