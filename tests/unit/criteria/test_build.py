@@ -66,10 +66,8 @@ def test_every_problem_of_every_criterion_is_told_with_its_line(tmp_path):
     assert lines[2][:2] == (6, "$.criteria.tool_trajectory_avg_score.matchType")
     assert "'EXACT', 'IN_ORDER' or 'ANY_ORDER'" in lines[2][2]
     assert lines[3][0] == 7
-    assert lines[4][0] == 9
-    assert "is known" in lines[4][2]
-    assert lines[5][:2] == (12, "$.criteria.final_response_match_v2.judge_model_options.num_samples")
-    assert len(problems) == 6
+    assert lines[4][:2] == (12, "$.criteria.final_response_match_v2.judge_model_options.num_samples")
+    assert len(problems) == 5
 
 
 @pytest.mark.parametrize("name", PLANNED)

@@ -9,6 +9,7 @@ import pytest
 
 from agent_eval_action.config.specs import load_criteria_file
 from agent_eval_action.criteria import CRITERIA, build
+from agent_eval_action.criteria.judge import JudgeModelOptions
 from agent_eval_action.criteria.planned import PLANNED
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,11 +27,20 @@ def test_every_criterion_has_its_row():
         assert (scale == "0 to 1") is (kind.scale == (0, 1))
         assert threshold == ("optional" if kind.goal == "minimize" else "required")
         assert (reference.strip(" |") == "yes") is kind.needs_reference
-        stated = re.findall(r"`(\w+)` \(`(\w+)`\)", " ".join(options))
+        said = " ".join(options)
         fields = {key: field.default for key, field in kind.model_fields.items() if key != "threshold"}
-        assert {key: value.lower() for key, value in stated} == {
-            key: str(value).lower() for key, value in fields.items()
+        assert set(re.findall(r"(?<!\()`(\w+)`", said)) == fields.keys(), name
+        stated = dict(re.findall(r"`(\w+)` \(`([^`]+)`\)", said))
+        plain = {key: value for key, value in fields.items() if isinstance(value, bool | int | float | str)}
+        assert {key: value.lower() for key, value in stated.items()} == {
+            key: str(value).lower() for key, value in plain.items()
         }
+
+
+def test_every_option_of_a_judge_has_its_row():
+    rows = re.findall(r"^\| `(\w+)` \| `?([^|`]+)`? \|", PAGE, re.MULTILINE)
+    stated = {key: default.strip() for key, default in rows if key in JudgeModelOptions.model_fields}
+    assert stated == {key: str(field.default).lower() for key, field in JudgeModelOptions.model_fields.items()}
 
 
 def test_what_is_not_scored_yet_is_named():
