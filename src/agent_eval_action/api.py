@@ -31,6 +31,7 @@ from agent_eval_action.gate.adaptive import next_step
 from agent_eval_action.gate.evidence import Enough, Step
 from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
+from agent_eval_action.llm.stack import LlmSettings
 from agent_eval_action.model.result import AttemptError, Conditions, RunResult, RunStatus
 from agent_eval_action.pipeline import Pipeline, Stop
 from agent_eval_action.run.arms import Arm, Begun, NoBase
@@ -42,7 +43,7 @@ from agent_eval_action.run.events import Event, Notice, PhaseStarted
 from agent_eval_action.run.load import Loader, relative
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import Earlier, earlier, forget
-from agent_eval_action.run.spending import Spending, SpendingLimits
+from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.transcripts import TranscriptWriter
 
 _TAIL_LINES = 8
@@ -224,9 +225,16 @@ class _Run:
         """Make and score the attempts, and those the gate asks for."""
         settings, context = self.settings, self.context
         bounds = Bounds(settings.concurrency, settings.retries)
-        limits = SpendingLimits(settings.max_calls, settings.max_tokens)
         with TranscriptWriter(settings.out) as writer:
-            crew = Crew(bounds, self.warm, writer, Collector(plan), Spending(limits), context.emit, kept)
+            crew = Crew(
+                bounds,
+                self.warm,
+                writer,
+                Collector(plan),
+                Spending(LlmSettings.of(settings).meter()),
+                context.emit,
+                kept,
+            )
             self.pipeline = Pipeline(plan, self.head, crew, context.stop, settings.max_time)
             if context.repeats is None and settings.adaptive:
                 self.pipeline.gate = self._gate
@@ -264,7 +272,9 @@ class _Run:
         found = pipeline.crew.collector.result(
             started_at=started_at, seconds=seconds, status=self.context.stop.status, conditions=self._conditions()
         )
-        return found.model_copy(update={"base": pipeline.base, "cut_short": pipeline.cut_short})
+        meter = pipeline.crew.spending.meter
+        totals = found.totals.model_copy(update={"uses": meter.uses(), "usd": meter.usd()})
+        return found.model_copy(update={"base": pipeline.base, "cut_short": pipeline.cut_short, "totals": totals})
 
     def _conditions(self) -> Conditions:
         """Under what conditions the run was made, as far as they are known."""

@@ -202,7 +202,10 @@ class AdkSession:
             raise
         if not isinstance(frame, AttemptError):
             turn = to_invocation(frame, content, f"{self._name}-{number}")
-            return turn.model_copy(update={"turn": number}) if isinstance(turn, AttemptError) else TurnDone(turn)
+            if isinstance(turn, AttemptError):
+                return turn.model_copy(update={"turn": number})
+            refused = frame.get("throttled")
+            return TurnDone(turn, refused if isinstance(refused, int) else 0)
         message = frame.message
         if frame.kind is ErrorKind.TIMEOUT:
             message = f"the turn took longer than timeout_s ({self._timeout_s:g} s)" + (

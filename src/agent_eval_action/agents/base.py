@@ -37,9 +37,13 @@ class SessionRequest:
 
 @dataclass(frozen=True, slots=True)
 class TurnDone:
-    """One turn the agent made. ``invocation.intermediate_data`` are its events."""
+    """One turn the agent made. ``invocation.intermediate_data`` are its events.
+
+    ``throttled``: how many calls of models were refused for asking too much before they were answered.
+    """
 
     invocation: Invocation
+    throttled: int = 0
 
 
 @dataclass(frozen=True, slots=True)

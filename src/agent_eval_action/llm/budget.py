@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from agent_eval_action.llm.agent_use import AgentCall
 from agent_eval_action.llm.base import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
 from agent_eval_action.llm.prices import Prices, price_hint
-from agent_eval_action.llm.tokens import estimated_input, estimated_output, filled
+from agent_eval_action.llm.tokens import estimated_input, estimated_output, filled, total_tokens
 from agent_eval_action.model.judged import ModelUse
 
 AGENT = "agent"
@@ -40,14 +41,6 @@ class Amount:
 
     def __sub__(self, other: Amount) -> Amount:
         return Amount(self.calls - other.calls, self.tokens - other.tokens, self.usd - other.usd)
-
-
-@dataclass(frozen=True, slots=True)
-class AgentCall:
-    """One call an agent made of a model. ``model`` "" where its event does not say which."""
-
-    model: str
-    usage: LlmUsage
 
 
 @dataclass
@@ -116,8 +109,12 @@ class Meter:
         """Count an answered or failed call. Returns what it came to."""
         use = ModelUse(purpose=request.purpose, provider=provider, model=request.model, calls=1)
         if isinstance(said, LlmError):
+            use = use.model_copy(update={"failed": 1})
+            if said.usage is not None and total_tokens(said.usage):
+                self._add(self._measured(use, said.usage))
+                return self._amount(request.model, said.usage)
             costs = said.kind in _MAY_COST
-            self._add(use.model_copy(update={"failed": 1, "calls_without_usage": int(costs), "unpriced": int(costs)}))
+            self._add(use.model_copy(update={"calls_without_usage": int(costs), "unpriced": int(costs)}))
             return self.expected(request) if costs else Amount(calls=1)
         self._add(self._measured(use, said.usage))
         return self._amount(request.model, filled(said.usage, request, said))
@@ -126,13 +123,13 @@ class Meter:
         """An answer came out of the cache: no call."""
         self._add(ModelUse(purpose=request.purpose, provider=provider, model=request.model, cached=1))
 
-    def agent(self, calls: tuple[AgentCall, ...], fallback: str = "") -> Amount:
+    def agent(self, calls: Iterable[AgentCall], fallback: str = "") -> Amount:
         """Count an agent's calls. ``fallback``: the model of calls that do not say theirs. Returns their sum."""
         total = Amount()
         for call in calls:
             model = call.model or fallback
             self._add(self._measured(ModelUse(purpose=AGENT, provider=AGENT, model=model, calls=1), call.usage))
-            total += self._amount(model or "a model that does not say its name", call.usage)
+            total += self._amount(model or "a model that does not say its name", call.estimate)
         return total
 
     def uses(self) -> tuple[ModelUse, ...]:

@@ -11,12 +11,21 @@ _ANSWER = 400  # tokens of a judge's answer with its rationale
 _THINKING = 800  # what a model that thinks adds to it, and bills as output
 
 
+def tokens_of_bytes(count: int) -> int:
+    """About how many tokens so many bytes of UTF-8 are: other scripts than Latin take more of both."""
+    return -(-count // _CHARACTERS)
+
+
+def _tokens(text: str) -> int:
+    return tokens_of_bytes(len(text.encode("utf-8", "replace")))
+
+
 def estimated_input(request: LlmRequest) -> int:
-    """Tokens of what is sent. Other scripts than Latin take about one a character, so bytes are counted."""
+    """Tokens of what is sent."""
     texts = [request.system, *(message.text for message in request.messages)]
     if request.schema is not None:
         texts.append(json.dumps(request.schema))
-    return sum(-(-len(text.encode("utf-8", "replace")) // _CHARACTERS) for text in texts)
+    return sum(map(_tokens, texts))
 
 
 def estimated_output(request: LlmRequest) -> int:
@@ -44,7 +53,7 @@ def filled(usage: LlmUsage, request: LlmRequest, reply: LlmReply | None = None) 
         return usage
     said = estimated_output(request)
     if reply is not None:
-        said = max(1, -(-len(reply.text.encode("utf-8", "replace")) // _CHARACTERS))
+        said = max(1, _tokens(reply.text))
     return LlmUsage(
         estimated_input(request) if usage.input_tokens is None else usage.input_tokens,
         said if usage.output_tokens is None else usage.output_tokens,

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from agent_eval_action.criteria.base import Instruments
+from agent_eval_action.llm.budget import Amount
+from agent_eval_action.llm.slots import Slots
 from agent_eval_action.model.result import Attempt, AttemptError
 from agent_eval_action.run.arms import Arm
 from agent_eval_action.run.collect import Collector
@@ -44,7 +46,7 @@ class Crew:
     instruments: Mapping[str, Instruments] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._slots = asyncio.Semaphore(self.bounds.concurrency)
+        self._slots = Slots(self.bounds.concurrency)
 
     async def make(self, attempts: Iterable[PlannedAttempt], arm: Arm) -> None:
         """Make these attempts, or as many as may be paid for.
@@ -69,10 +71,9 @@ class Crew:
             attempt = self.kept.get(planned.key, arm.commit)
             scoring = Scoring(planned, self._instruments(planned.key.agent))
             if attempt is None:
-                if self.spending.met():
+                attempt = await self._paid(planned, arm, executors, scoring)
+                if attempt is None:
                     return
-                attempt = await _made(planned, arm, executors, scoring)
-                self.spending.add(attempt)
             await asyncio.shield(self.scoring_ready)
             mine = attempt.model_copy(update={"purpose": planned.purpose, "commit": arm.commit})
             scored = await scoring.finish(mine)
@@ -80,12 +81,34 @@ class Crew:
             self.collector.add(scored)
             self.emit(AttemptFinished(scored))
 
+    async def _paid(
+        self, planned: PlannedAttempt, arm: Arm, executors: dict[str, Executor], scoring: Scoring
+    ) -> Attempt | None:
+        """The attempt, with every try of it counted; None: a limit is met. Answers of a recording cost nothing."""
+        started = await asyncio.shield(arm.starts[planned.key.agent])
+        if isinstance(started, AttemptError):
+            return _not_started(planned, started)
+        executor = executors[planned.key.agent]
+        if planned.key.agent in arm.fixed:
+            return await executor.make(planned, scoring)
+        estimate = await self.spending.begin(len(planned.case.turns))
+        if estimate is None:
+            return None
+        model = started.models[0] if len(started.models) == 1 else ""
+        spent = Amount()
 
-async def _made(planned: PlannedAttempt, arm: Arm, executors: dict[str, Executor], scoring: Scoring) -> Attempt:
+        def count(made: Attempt) -> None:
+            nonlocal spent
+            spent += self.spending.count(made, model)
+
+        try:
+            return await executor.make(planned, scoring, count)
+        finally:
+            self.spending.end(estimate, spent)
+
+
+def _not_started(planned: PlannedAttempt, error: AttemptError) -> Attempt:
     key = planned.key
-    started = await asyncio.shield(arm.starts[key.agent])
-    if not isinstance(started, AttemptError):
-        return await executors[key.agent].make(planned, scoring)
     return Attempt(
         agent=key.agent,
         eval_set=key.eval_set,
@@ -93,5 +116,5 @@ async def _made(planned: PlannedAttempt, arm: Arm, executors: dict[str, Executor
         repeat=key.repeat,
         arm=key.arm,
         case_digest=planned.digest,
-        error=started,
+        error=error,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Protocol
 from agent_eval_action.agents.base import AgentDriver, AgentSession, SessionRequest
 from agent_eval_action.agents.user import Ended, User
 from agent_eval_action.llm.base import Llm
+from agent_eval_action.llm.slots import Place, Slots
 from agent_eval_action.model.evalset import Invocation
 from agent_eval_action.model.result import (
     INFRASTRUCTURE,
@@ -47,24 +49,31 @@ class Listener(Protocol):
 class Executor:
     """Makes attempts with one driver.
 
-    ``slots`` bounds the sessions open at once; ``lonely`` bounds the single-session workers that
-    tell a culprit from its neighbours. ``llm`` plays simulated users.
+    ``slots`` are the sessions open at once, fewer after sessions met a model that is asked too much;
+    ``lonely`` bounds the single-session workers that tell a culprit from its neighbours. ``llm`` plays
+    simulated users.
     """
 
     driver: AgentDriver
-    slots: asyncio.Semaphore
+    slots: Slots
     retries: int
     emit: Callable[[Event], None]
     lonely: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
     llm: Llm | None = None
 
-    async def make(self, planned: PlannedAttempt, listener: Listener) -> Attempt:
-        """The attempt with its turns, or with the error that is left after the retries; not scored yet."""
+    async def make(
+        self, planned: PlannedAttempt, listener: Listener, tried: Callable[[Attempt], None] = lambda _: None
+    ) -> Attempt:
+        """The attempt with its turns, or with the error that is left after the retries; not scored yet.
+
+        ``tried`` is told of every try, of those made again too: they cost as well.
+        """
         alone = False
         tries = 0
         while True:
             tries += 1
             attempt = await self._once(planned, listener, alone=alone, tries=tries)
+            tried(attempt)
             error = attempt.error
             if error is None or error.kind not in INFRASTRUCTURE or tries > self.retries:
                 return attempt
@@ -77,19 +86,30 @@ class Executor:
             await asyncio.sleep(_backoff(error.kind, tries))
 
     async def _once(self, planned: PlannedAttempt, listener: Listener, *, alone: bool, tries: int) -> Attempt:
-        if alone:
-            async with self.lonely, self.slots:
-                return await self._converse(planned, listener, alone=True, tries=tries)
-        async with self.slots:
-            return await self._converse(planned, listener, alone=False, tries=tries)
+        async with self.lonely if alone else contextlib.nullcontext(), self.slots.place() as place:
+            talk = _Talk()
+            attempt = await self._converse(planned, listener, talk, alone=alone, tries=tries)
+            self._tell(place, attempt, talk.throttled)
+            return attempt
 
-    async def _converse(self, planned: PlannedAttempt, listener: Listener, *, alone: bool, tries: int) -> Attempt:
+    def _tell(self, place: Place, attempt: Attempt, throttled: int) -> None:
+        """Shrink the sessions when this one was mostly turned away: the odd refusal is the worker's pace at work."""
+        error = attempt.error
+        failed = error is not None and error.kind is ErrorKind.RATE_LIMITED
+        if failed or throttled > attempt.usage.model_calls:
+            self.slots.refused(place)
+        else:
+            self.slots.went_well()
+
+    async def _converse(
+        self, planned: PlannedAttempt, listener: Listener, talk: _Talk, *, alone: bool, tries: int
+    ) -> Attempt:
         self.emit(AttemptStarted(planned.key))
         opened = await self.driver.open(_request(planned, alone=alone))
         if isinstance(opened, AttemptError):
-            return _attempt(planned, _Talk(error=opened), None, tries)
+            talk.error = opened
+            return _attempt(planned, talk, None, tries)
         state = None
-        talk = _Talk()
         try:
             await _hold(opened, user_of(planned, opened, self.llm), talk, listener)
         finally:
@@ -108,6 +128,7 @@ class _Talk:
     turns: list[Invocation] = field(default_factory=list)
     ended: EndReason = ""
     error: AttemptError | None = None
+    throttled: int = 0  # calls of models that were refused for asking too much, and made again
 
 
 async def _hold(session: AgentSession, user: User, talk: _Talk, listener: Listener) -> None:
@@ -122,6 +143,7 @@ async def _hold(session: AgentSession, user: User, talk: _Talk, listener: Listen
             talk.error = done.model_copy(update={"turn": len(talk.turns)})
         else:
             talk.turns.append(done.invocation)
+            talk.throttled += done.throttled
             listener.heard(talk.turns)
 
 

@@ -11,7 +11,16 @@ import pytest
 from agent_eval_action import criteria
 from agent_eval_action.agents.base import SessionEnd, SessionRequest, TurnDone
 from agent_eval_action.config.specs import CriterionSpec
-from agent_eval_action.model.evalset import Content, EvalCase, FunctionCall, IntermediateData, Invocation, Part
+from agent_eval_action.model.evalset import (
+    Content,
+    EvalCase,
+    FunctionCall,
+    IntermediateData,
+    Invocation,
+    InvocationEvent,
+    InvocationEvents,
+    Part,
+)
 from agent_eval_action.model.result import AgentConditions, AttemptError
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
 
@@ -54,6 +63,7 @@ class Script:
 
     answer: Callable[[SessionRequest, int], str | AttemptError]
     delay: Callable[[SessionRequest], float] = lambda _: 0.0
+    tokens: int = 0
     opened: list[SessionRequest] = field(default_factory=list)
     running: int = 0
     most: int = 0
@@ -83,7 +93,12 @@ class Conversation:
         answer = self.script.answer(self.request, self.before)
         if isinstance(answer, AttemptError):
             return answer
-        return TurnDone(turn(said.text, answer))
+        made = turn(said.text, answer)
+        if self.script.tokens:
+            report = {"prompt_token_count": self.script.tokens, "candidates_token_count": 0}
+            event = InvocationEvent(author="bot", usage_metadata=report, model_version="gemini-2.5-flash")
+            made = made.model_copy(update={"intermediate_data": InvocationEvents(invocation_events=(event,))})
+        return TurnDone(made)
 
     async def close(self) -> SessionEnd:
         self.script.running -= 1

@@ -13,6 +13,7 @@ import pytest
 
 from agent_eval_action.agents.base import SessionRequest
 from agent_eval_action.gate.evidence import Enough, RerunSuite, RerunSuspects, RunControl, Step
+from agent_eval_action.llm.budget import Meter, SpendingLimits
 from agent_eval_action.model.result import (
     AgentConditions,
     AttemptError,
@@ -21,18 +22,16 @@ from agent_eval_action.model.result import (
     ErrorKind,
     RunResult,
     RunStatus,
-    Usage,
 )
 from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
 from agent_eval_action.pipeline import Pipeline, Stop
-from agent_eval_action.run import execute
 from agent_eval_action.run.arms import Arm, NoBase
 from agent_eval_action.run.collect import Collector
 from agent_eval_action.run.crew import Bounds, Crew
 from agent_eval_action.run.events import Event, MorePlanned, Notice
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import Earlier, earlier
-from agent_eval_action.run.spending import Spending, SpendingLimits
+from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.transcripts import TranscriptWriter
 
 BASE = "b" * 40
@@ -81,7 +80,7 @@ class Loop:
 
         head = Arm.begin("head", {"bot": driver}, fixed=self.fixed)
         with TranscriptWriter(self.out) as writer:
-            ready, spending = asyncio.create_task(nothing()), Spending(self.limits)
+            ready, spending = asyncio.create_task(nothing()), Spending(Meter(self.limits))
             crew = Crew(Bounds(4), ready, writer, Collector(plan), spending, self.events.append, kept or Earlier())
             self.pipeline = Pipeline(plan, head, crew, self.stop, self.max_time)
             self.pipeline.gate = self.gate
@@ -229,34 +228,26 @@ async def test_a_recording_is_not_run_again(tmp_path: Path, kit: Any) -> None:
     assert (len(driver.opened), result.cut_short) == (1, "a recording cannot be run again")
 
 
-def costly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each attempt costs ten tokens in one model call."""
-    monkeypatch.setattr(execute, "usage_of", lambda _: Usage(model_calls=1, total_tokens=10))
-
-
-@pytest.mark.parametrize("limits", [SpendingLimits(calls=3), SpendingLimits(tokens=30)])
+@pytest.mark.parametrize("limits", [SpendingLimits(calls=5), SpendingLimits(tokens=50), SpendingLimits(usd=15e-6)])
 async def test_a_budget_met_while_running_again_leaves_the_rest_undone(
-    tmp_path: Path, kit: Any, monkeypatch: pytest.MonkeyPatch, limits: SpendingLimits
+    tmp_path: Path, kit: Any, limits: SpendingLimits
 ) -> None:
-    costly(monkeypatch)
     loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 50),), "fell")], forever=True))
     loop.limits = limits
-    result = await loop(kit.plan(kit.case("a"), kit.case("b")), kit.Script(lambda *_: "yes", lambda _: 0.005))
+    result = await loop(kit.plan(kit.case("a"), kit.case("b")), kit.Script(lambda *_: "yes", lambda _: 0.005, 10))
     assert result.status is RunStatus.COMPLETE
     assert "was reached" in result.cut_short
-    # those that were begun before the limit was met are finished
-    assert 1 <= result.totals.extra <= 1 + 8
+    assert result.totals.extra == 1  # what is under way is counted: the limit is met exactly
 
 
-async def test_a_budget_met_in_the_first_pass_makes_the_run_incomplete(
-    tmp_path: Path, kit: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    costly(monkeypatch)
+async def test_a_budget_met_in_the_first_pass_makes_the_run_incomplete(tmp_path: Path, kit: Any) -> None:
     asked = Asked([RerunSuspects(((key("c0"), 1),), "fell")])
     loop = Loop(tmp_path, asked)
     loop.limits = SpendingLimits(calls=1)
     cases = [kit.case(f"c{n}") for n in range(40)]
-    result = await loop(kit.plan(*cases), kit.Script(lambda *_: "yes", lambda _: 0.005))
+    driver = kit.Script(lambda *_: "yes", lambda _: 0.005, 10)
+    result = await loop(kit.plan(*cases), driver)
+    assert len(driver.opened) == 1
     assert result.status is RunStatus.LIMITED
     assert result.cut_short == "the limit of 1 model calls was reached"
     assert asked.control == []
