@@ -11,11 +11,13 @@ import pytest
 
 from agent_eval_action.criteria.base import Instruments, Sample
 from agent_eval_action.criteria.judged.hallucinations import Hallucinations
+from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest
 from agent_eval_action.model.evalset import EvalCase, Invocation
 from agent_eval_action.model.result import CriterionScore, ScoreStatus
 from support.fenced_texts import texts_in
 from support.scripted_llm import ScriptedLlm
+from support.turns import criterion
 
 Labelling = Callable[[list[str]], list[str]]
 
@@ -338,3 +340,13 @@ def test_its_version_names_its_prompts():
     version = Hallucinations(threshold=0.5).version()
     assert "hallucinations_split-1" in version
     assert "hallucinations_label-1" in version
+
+
+def test_it_is_configured_as_in_adk():
+    made = criterion("hallucinations_v1", threshold=0.9, evaluateIntermediateNlResponses=True)
+    assert isinstance(made, Hallucinations)
+    assert made.evaluate_intermediate_nl_responses
+    assert made.models() == ("gemini-2.5-flash",)
+    with pytest.raises(ConfigError) as raised:
+        criterion("hallucinations_v1", threshold=0.9, evaluate_intermediate_responses=True)
+    assert "evaluate_intermediate_nl_responses" in str(raised.value.problems[0].hint)

@@ -10,6 +10,7 @@ import pytest
 
 from agent_eval_action.criteria.base import Sample
 from agent_eval_action.criteria.judged.simulator_quality import SimulatorQuality
+from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.base import Llm, LlmError, LlmRequest
 from agent_eval_action.model.evalset import EvalCase, Invocation
 from agent_eval_action.model.judged import Votes
@@ -18,6 +19,7 @@ from agent_eval_action.model.result import CriterionScore, ScoreStatus
 from support.fenced_texts import texts_in
 from support.judging import AWAY, said, scored
 from support.scripted_llm import ScriptedLlm
+from support.turns import criterion
 
 END = "</finished>"
 PLAN = "Order a pizza. Then ask when it comes."
@@ -273,3 +275,13 @@ def test_its_version_names_its_prompt_and_the_personas():
     version = SimulatorQuality(threshold=0.5).version()
     assert "simulator_turn-1" in version
     assert "personas-1" in version
+
+
+def test_it_is_configured_as_in_adk():
+    made = criterion("per_turn_user_simulator_quality_v1", threshold=0.9, judgeModelOptions={"judgeModel": "openai/x"})
+    assert isinstance(made, SimulatorQuality)
+    assert made.stop_signal == END
+    assert made.models() == ("openai/x",)
+    with pytest.raises(ConfigError) as raised:
+        criterion("per_turn_user_simulator_quality_v1", threshold=0.9, stop_signl="x", stopSignal="")
+    assert len(raised.value.problems) == 2
