@@ -109,7 +109,7 @@ def test_an_agent_that_says_nothing_at_all_is_no_score():
 def test_a_run_without_a_model_is_an_error():
     found = score(None, turn("supported"))
     assert (found.status, found.score) == (ScoreStatus.ERROR, None)
-    assert "no model to judge with" in found.reason
+    assert found.reason == "this run has no model to judge with"
 
 
 def test_only_the_final_response_is_judged_unless_asked_for():

@@ -66,6 +66,9 @@ class Hallucinations(JudgedCriterion, TurnwiseCriterion):
 
     evaluate_intermediate_nl_responses: bool = False
 
+    def refusal(self, sample: Sample) -> CriterionScore | None:
+        return None if self.judge(sample) else self.no_score(ScoreStatus.ERROR, NO_MODEL)
+
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
         judge = self.judge(sample)
         if judge is None:
