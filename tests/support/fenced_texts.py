@@ -10,8 +10,12 @@ _FIRST = re.compile(r"<[a-z][a-z0-9_]*-([0-9a-f]{24})>\n")
 
 
 def texts_in(request: LlmRequest) -> dict[str, str]:
-    """Of the first message. Only tags with the digits of its first tag count, and nothing may stand between texts."""
-    message = request.messages[0].text
+    """Of the request's first message."""
+    return texts_of(request.messages[0].text)
+
+
+def texts_of(message: str) -> dict[str, str]:
+    """Only tags with the digits of the message's first tag count, and nothing may stand between texts."""
     first = _FIRST.match(message)
     assert first, message[:200]
     one = re.compile(rf"<([a-z][a-z0-9_]*)-{first[1]}>\n(.*?)\n</\1-{first[1]}>(\n\n|\Z)", re.DOTALL)
