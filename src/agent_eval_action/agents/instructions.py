@@ -17,7 +17,7 @@ from agent_eval_action.model.evalset import (
     Part,
 )
 from agent_eval_action.model.persona import Persona, PersonaBehavior
-from agent_eval_action.model.personas import filled, persona_of
+from agent_eval_action.model.personas import DEFAULT_BEHAVIORS, filled, persona_of
 
 STOP_SIGNAL = "</finished>"
 _PROMPT = "user_simulator"
@@ -40,19 +40,24 @@ def own(scenario: ConversationScenario, history: str) -> Told:
     """Our own prompt for this scenario."""
     parts = load(_PROMPT).parts
     stop = {"stop_signal": STOP_SIGNAL}
-    manner = parts["manner"] if scenario.user_persona is None else _manner(persona_of(scenario.user_persona), scenario)
-    system = filled(parts["system"], {**stop, "manner": manner, "conversation_plan": scenario.conversation_plan})
-    return Told(system, filled(parts["message"], {**stop, "conversation_history": history}))
+    fixed = {**stop, "manner": _manner(scenario), "conversation_plan": scenario.conversation_plan}
+    return Told(filled(parts["system"], fixed), filled(parts["message"], {**stop, "conversation_history": history}))
 
 
-def _manner(persona: Persona, scenario: ConversationScenario) -> str:
+def behaviors_of(scenario: ConversationScenario) -> tuple[PersonaBehavior, ...]:
+    """How the user of a scenario behaves: as its persona, else as what users without one are judged by."""
+    return DEFAULT_BEHAVIORS if scenario.user_persona is None else persona_of(scenario.user_persona).behaviors
+
+
+def _manner(scenario: ConversationScenario) -> str:
+    persona = None if scenario.user_persona is None else persona_of(scenario.user_persona)
     values = {"stop_signal": STOP_SIGNAL, "conversation_plan": scenario.conversation_plan}
-    return filled(_described(persona), values)
+    return filled(_described(persona.description if persona else "", behaviors_of(scenario)), values)
 
 
-def _described(persona: Persona | _PersonaView) -> str:
-    pieces = [f"## {one.name}\n{one.description}\n{_listed(one.behavior_instructions)}" for one in persona.behaviors]
-    return "\n\n".join([persona.description, *pieces])
+def _described(who: str, behaviors: Sequence[PersonaBehavior | _BehaviorView]) -> str:
+    pieces = [f"## {one.name}\n{one.description}\n{_listed(one.behavior_instructions)}" for one in behaviors]
+    return "\n\n".join([*([who] if who else []), *pieces])
 
 
 def custom(instructions: str, scenario: ConversationScenario, history: str) -> Told:
@@ -80,7 +85,15 @@ def custom(instructions: str, scenario: ConversationScenario, history: str) -> T
     environment.filters["render_string_filter"] = render_string
     try:
         return Told("", environment.from_string(instructions).render(values))
-    except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (
+        TemplateError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise ValueError(f"the custom instructions cannot be rendered: {error}") from error
 
 
@@ -119,7 +132,7 @@ class _PersonaView:
         self.behaviors = tuple(_BehaviorView.of(one) for one in persona.behaviors)
 
     def __str__(self) -> str:
-        return filled(_described(self), {"stop_signal": STOP_SIGNAL})
+        return filled(_described(self.description, self.behaviors), {"stop_signal": STOP_SIGNAL})
 
 
 def _listed(items: Sequence[str]) -> str:

@@ -88,10 +88,15 @@ def refusal(scenario: ConversationScenario, config: UserSimulatorConfig) -> str:
 def identity(scenario: ConversationScenario, config: UserSimulatorConfig) -> str:
     """16 hex digits: who the user is. Conversations with different users are not comparable.
 
-    The persona's words are part of it: a built-in one is an id in the file, and its words are ours.
+    The words of behaviours are part of it: a persona may be but an id in the file, and its words are ours.
     """
-    persona = None if scenario.user_persona is None else persona_of(scenario.user_persona).model_dump(mode="json")
-    said = {"config": config.model_dump(mode="json"), "persona": persona, "prompt": instructions.prompt_version()}
+    persona = None if scenario.user_persona is None else persona_of(scenario.user_persona)
+    said = {
+        "config": config.model_dump(mode="json"),
+        "persona": persona and persona.model_dump(mode="json"),
+        "behaviors": [one.model_dump(mode="json") for one in instructions.behaviors_of(scenario)],
+        "prompt": instructions.prompt_version(),
+    }
     text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
