@@ -137,7 +137,7 @@ def _end(failures: str, allowed: str, *more: str) -> PersonaBehavior:
         ),
         behavior_instructions=(
             "Go on as long as none of the conditions holds.",
-            "Wait until the agent has confirmed all goals before ending because they are reached.",
+            "Where all goals seem reached, let the agent confirm them first.",
             "Write `{{ stop_signal }}` in the message that ends the conversation.",
             f"Look for failures of the agent in the history: {allowed}.",
         ),
@@ -202,7 +202,7 @@ PERSONAS: Final[Mapping[str, Persona]] = MappingProxyType(
         "EXPERT": Persona(
             id="EXPERT",
             description=(
-                "Knows exactly what is wanted and uses the agent as a tool to get it done quickly. Has little time for "
+                "Knows exactly what is wanted and treats the agent as an instrument that does it fast. Has little time for "
                 "small talk and for questions that lead nowhere."
             ),
             behaviors=(
