@@ -16,7 +16,9 @@ from agent_eval_action import __version__, git, stats
 from agent_eval_action.baseline.accept import Names, unknown
 from agent_eval_action.baseline.event import event_of
 from agent_eval_action.baseline.file import FileStore
+from agent_eval_action.baseline.history import suite_of_plan
 from agent_eval_action.baseline.mainline import Mainline, open_mainline
+from agent_eval_action.baseline.place import Stored
 from agent_eval_action.baseline.records import Baseline
 from agent_eval_action.baseline.rerun import PASSES, baseline_of, without_control
 from agent_eval_action.change import Change, look
@@ -31,7 +33,8 @@ from agent_eval_action.gate.adaptive import next_step
 from agent_eval_action.gate.evidence import Enough, Step
 from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
-from agent_eval_action.model.result import AttemptError, Conditions, RunResult, RunStatus
+from agent_eval_action.model.history import History
+from agent_eval_action.model.result import AttemptError, Base, Conditions, RunResult, RunStatus
 from agent_eval_action.pipeline import Pipeline, Stop
 from agent_eval_action.run.arms import Arm, Begun, NoBase
 from agent_eval_action.run.base import BaseCommit, find_base, open_base
@@ -76,7 +79,7 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     found = discovered(settings, context.selectors)
     for note in (*context.notes, *found.notes, *change.notes):
         context.emit(Notice(note))
-    main = await asyncio.to_thread(mainline, settings, context.environ)
+    main = await asyncio.to_thread(mainline, settings, context.environ, change.stored)
     history = main.history()
     for note in history.notes:
         context.emit(Notice(note, level="warning"))
@@ -85,6 +88,8 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     try:
         run.start()
         plan, kept = await run.prepare()
+        history = main.history(suite_of_plan(plan))
+        run.baseline = None if settings.baseline_store == "rerun" else history.as_baseline()
         for problem in () if context.selectors or settings.case else unknown(main.entries, names_of(plan)):
             context.emit(Notice(str(problem), level="warning"))
         await run.measure(plan, kept)
@@ -92,9 +97,10 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
         await run.stop()
     result = run.result(started_at, time.monotonic() - began)
     whole = None if context.selectors or settings.case else plan
-    held, against = held_against(result, baseline, settings)
-    source = Path(history.source) if against is baseline else Path("the base commit, run beside")
-    decision = judged(held, against, settings, source).decision
+    held, against = held_against(result, run.baseline, settings)
+    rerun = settings.baseline_store == "rerun"
+    source = Path("the base commit, run beside") if rerun else Path(history.source)
+    decision = judged(held, against, settings, source, None if rerun else history).decision
     decided = change.judged(result.model_copy(update={"decision": decision}), whole)
     written = await asyncio.to_thread(main.add, decided)
     if written.stored or (main.event.name and main.store_kind == "branch"):
@@ -119,9 +125,9 @@ def discovered(settings: Settings, selectors: Sequence[str]) -> Discovery:
     return discover(settings, [(s.path, s.case_ids) for s in chosen], app_names)
 
 
-def mainline(settings: Settings, environ: Mapping[str, str]) -> Mainline:
-    """What main has scored, as a run of this checkout compares with it."""
-    return open_mainline(settings, environ, event_of(environ))
+def mainline(settings: Settings, environ: Mapping[str, str], base: Stored | None = None) -> Mainline:
+    """What main has scored, as a run of this checkout compares with it. ``base``: what the base commit has stored."""
+    return open_mainline(settings, environ, event_of(environ), base)
 
 
 def accept_names(settings: Settings) -> Names:
@@ -151,9 +157,17 @@ def stored_baseline(settings: Settings) -> FileStore:
     return FileStore(settings.baseline, settings.workspace)
 
 
-def judged(result: RunResult, baseline: Baseline | None, settings: Settings, path: Path | None = None) -> RunResult:
+def judged(
+    result: RunResult,
+    baseline: Baseline | None,
+    settings: Settings,
+    path: Path | None = None,
+    history: History | None = None,
+) -> RunResult:
     """The result with its decision. ``path``: where the baseline came from, unless it is the stored one."""
-    comparison = compare(baseline, result, path=relative(path or settings.baseline, settings.workspace))
+    comparison = compare(
+        baseline, result, path=relative(path or settings.baseline, settings.workspace), history=history
+    )
     return result.model_copy(update={"decision": decide(comparison, result, settings.policy)})
 
 

@@ -6,8 +6,7 @@ derived from this table or tied to it by tests/contract.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from agent_eval_action.config.composite import (
     CRITERIA,
@@ -20,46 +19,8 @@ from agent_eval_action.config.composite import (
     SETS,
     THRESHOLD_ON,
 )
+from agent_eval_action.config.option import Option
 from agent_eval_action.config.values import BRANCH, DURATION, PATH, TEXTS, Kind, choice, fraction, integer
-
-Scope = Literal["run", "agent", "command"]
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option.
-
-    ``name`` is the key of ``flags`` in ``settings.resolve``. ``key`` is its dotted place in
-    agent-eval.yaml, None when it has none. ``scope``: *run* is said once; *agent* is said for every
-    agent (also in an entry of ``agents``); *command* is about one invocation and not for a file.
-    ``default`` is what Settings has without it, ``shown`` how the docs write that.
-    """
-
-    name: str
-    kind: Kind
-    help: str
-    key: str | None
-    default: Any = None
-    shown: str = ""
-    scope: Scope = "run"
-    metavar: str = "TEXT"
-    repeatable: bool = False
-    has_flag: bool = True
-
-    @property
-    def flag(self) -> str | None:
-        """As typed at the command; None where a positional argument says it."""
-        return "--" + self.name.replace("_", "-") if self.has_flag else None
-
-    @property
-    def input(self) -> str:
-        """The input of the Action."""
-        return self.name.replace("_", "-")
-
-    @property
-    def variables(self) -> tuple[str, str]:
-        """The runner's spelling, whose dashes stay, and the one a shell can set."""
-        return f"INPUT_{self.input.upper()}", f"INPUT_{self.name.upper()}"
 
 
 def _agent(name: str, kind: Kind, sentence: str, **rest: Any) -> Option:
@@ -325,6 +286,15 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default="warn",
         metavar="warn|fail",
         shown="`warn`",
+    ),
+    Option(
+        "accept",
+        choice("honour", "ignore"),
+        "Whether an intended change in .agent-eval/accept.yaml counts: its pairs' history starts anew, or it does not.",
+        "gate.accept",
+        default="honour",
+        metavar="honour|ignore",
+        shown="`honour`",
     ),
     Option(
         "threshold_on",

@@ -222,6 +222,7 @@ class CriterionInfo(Frozen):
     options: dict[str, Any] = Field(default_factory=dict)
     digest: str
     scoring_version: str = "1"
+    judge: str = ""  # the model that judges, as configured
     source: str = ""
 
 

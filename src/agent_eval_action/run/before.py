@@ -14,6 +14,7 @@ from agent_eval_action.config.settings import Settings, resolve
 from agent_eval_action.errors import AgentEvalError, UsageError
 from agent_eval_action.git import Git, Repository, Scratch
 from agent_eval_action.git.tree import export_tree, folder_in_repository
+from agent_eval_action.model.baseline import Baseline
 from agent_eval_action.model.history import Accepted
 from agent_eval_action.run.arms import NoBase
 from agent_eval_action.run.base import BaseCommit, find_base
@@ -33,6 +34,7 @@ _TARGETS: Final = ("main", "master")
 
 Discover = Callable[[Settings], Discovery]
 ReadAccepted = Callable[[Settings], tuple[Accepted, ...]]
+ReadBaseline = Callable[[Settings], Baseline | None]
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Invocation:
     cwd: Path
     discover: Discover
     accepted: ReadAccepted = field(default=lambda _: ())
+    baseline: ReadBaseline = field(default=lambda _: None)
 
     @property
     def merging(self) -> bool:
@@ -73,6 +76,7 @@ def yardstick(settings: Settings, invocation: Invocation, plan: Plan | None = No
         fail_on=settings.fail_on,
         repeats=settings.repeats,
         accepted=invocation.accepted(settings),
+        baseline=invocation.baseline(settings),
     )
 
 
@@ -102,10 +106,23 @@ def in_force(settings: Settings, found: Before | NoBase, invocation: Invocation)
         return settings, ("the rules are this change's own",)
     if theirs.config is None and settings.config is not None:
         return settings, (f"the rules are this change's own: the base commit {short} has no configuration",)
-    ruled = settings.model_copy(update={"policy": theirs.policy, "fail_on": theirs.fail_on})
+    ruled = settings.model_copy(
+        update={"policy": theirs.policy, "fail_on": theirs.fail_on, **_kept_in(theirs, settings.workspace)}
+    )
     if ruled == settings:
         return settings, ()
     return ruled, (f"the rules are those of the base commit {short}, not the ones this change brings along",)
+
+
+def _kept_in(theirs: Settings, workspace: Path) -> dict[str, Any]:
+    """Where main's scores lie is a rule too: elsewhere a change could keep scores of its own."""
+    names = ("baseline_store", "baseline_branch", "baseline_remote", "baseline_runs")
+    path, root = theirs.baseline, theirs.workspace
+    inside = path.is_relative_to(root)
+    return {
+        **{name: getattr(theirs, name) for name in names},
+        "baseline": workspace / path.relative_to(root) if inside else path,
+    }
 
 
 def _commit(settings: Settings, invocation: Invocation) -> BaseCommit | NoBase:
@@ -152,7 +169,8 @@ def _read(base: BaseCommit, root: Path, invocation: Invocation) -> Before:
     try:
         return Before(base.commit, yardstick(settings, invocation), settings)
     except AgentEvalError as error:
-        rules = Yardstick(policy=settings.policy, fail_on=settings.fail_on, repeats=settings.repeats)
+        stored = invocation.baseline(settings)
+        rules = Yardstick(policy=settings.policy, fail_on=settings.fail_on, repeats=settings.repeats, baseline=stored)
         note = f"what the change does to eval files is not known, those of {short}: {_said(error, root)}"
         return Before(base.commit, rules, settings, (note,))
 
