@@ -243,6 +243,8 @@ class _Run:
             if context.repeats is None and settings.adaptive:
                 self.pipeline.gate = self._gate
                 self.pipeline.open_base = self._open_base
+                if isinstance(self.base, BaseCommit):
+                    self.pipeline.controllable = Base(commit=self.base.commit)
             if settings.baseline_store == "rerun" and context.repeats is None:
                 self.pipeline.open_base = self._open_base
                 self.pipeline.base_passes = max(PASSES, settings.repeats)

@@ -79,6 +79,7 @@ def decide(comparison: Comparison, result: RunResult, policy: Policy) -> Decisio
             *comparison.notes,
             *pair_notes(comparison),
             *_evidence_notes(judged, weighed),
+            *_control_notes(result),
         ),
     )
 
@@ -204,6 +205,12 @@ def _evidence_notes(rules: Iterable[Rule], weighed: Weighed) -> Iterable[str]:
                     f"{name}: the smallest drop of the mean this run would have found (4 times out of 5) is "
                     f"{number(drop)}, with {count(found.passes, 'run')} of {made}"
                 )
+
+
+def _control_notes(result: RunResult) -> Iterable[str]:
+    base = result.base
+    if base is not None and base.unavailable:
+        yield f"no control: {clip(base.unavailable, 300)}; the verdict stands on history"
 
 
 def _names(criteria: Iterable[str]) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent_eval_action.model.result import Attempt, AttemptError
+from agent_eval_action.model.result import ArmName, Attempt, AttemptError
 from agent_eval_action.run.arms import Arm
 from agent_eval_action.run.collect import Collector
 from agent_eval_action.run.events import AttemptFinished, Event
@@ -41,22 +41,25 @@ class Crew:
     def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(self.bounds.concurrency)
 
-    async def make(self, attempts: Iterable[PlannedAttempt], arm: Arm) -> None:
-        """Make these attempts, or as many as may be paid for.
+    async def make(self, attempts: Iterable[PlannedAttempt], *arms: Arm) -> None:
+        """Make these attempts in this order, each on the arm its key names, or as many as may be paid for.
 
         A fixed number of workers over one iterator: memory does not grow with the size of the suite.
         """
         bounds, queue = self.bounds, iter(attempts)
-        executors = {
-            name: Executor(driver, self._slots, bounds.retries, self.emit) for name, driver in arm.drivers.items()
-        }
+        crews = {arm.name: _Crewed(arm, self._executors(arm)) for arm in arms}
         async with asyncio.TaskGroup() as group:
             # more workers than sessions: an attempt being scored must not hold a session's place
             for _ in range(bounds.concurrency * 2):
-                group.create_task(self._worker(queue, arm, executors))
+                group.create_task(self._worker(queue, crews))
 
-    async def _worker(self, queue: Iterator[PlannedAttempt], arm: Arm, executors: dict[str, Executor]) -> None:
+    def _executors(self, arm: Arm) -> dict[str, Executor]:
+        retries = self.bounds.retries
+        return {name: Executor(driver, self._slots, retries, self.emit) for name, driver in arm.drivers.items()}
+
+    async def _worker(self, queue: Iterator[PlannedAttempt], crews: Mapping[ArmName, _Crewed]) -> None:
         for planned in queue:
+            arm, executors = crews[planned.key.arm].arm, crews[planned.key.arm].executors
             attempt = self.kept.get(planned.key, arm.commit)
             if attempt is None:
                 if self.spending.met():
@@ -69,6 +72,19 @@ class Crew:
             self.writer.append(scored)
             self.collector.add(scored)
             self.emit(AttemptFinished(scored))
+
+
+@dataclass(frozen=True, slots=True)
+class _Crewed:
+    arm: Arm
+    executors: dict[str, Executor]
+
+
+def in_turn(one: Sequence[PlannedAttempt], other: Sequence[PlannedAttempt]) -> list[PlannedAttempt]:
+    """Both in one queue, each spread evenly over all of it; of equally many those of ``one`` come first."""
+    placed = [((n + 0.5) / len(one), 0, planned) for n, planned in enumerate(one)]
+    placed += [((n + 0.5) / len(other), 1, planned) for n, planned in enumerate(other)]
+    return [planned for _, _, planned in sorted(placed, key=lambda item: item[:2])]
 
 
 async def _made(planned: PlannedAttempt, arm: Arm, executors: dict[str, Executor]) -> Attempt:

@@ -49,10 +49,15 @@ def test_one_broken_case_blocks_after_three_more_runs_of_it_and_its_control(brok
     assert ended.extra() == {ONE: 3}
     controlled = {case["case"] for one in ended.results["sets"] for case in one["cases"] if case.get("control")}
     assert controlled == {ONE}
+    made = [(one.get("arm", "head"), one.get("purpose", "first")) for one in ended.case(ONE)["attempts"]]
+    assert made == [("head", "first"), ("head", "rerun"), ("head", "control"), ("head", "control")]
+    order = [json.loads(line) for line in (broken.out / "attempts.jsonl").read_text().splitlines()]
+    assert {one.get("arm", "head") for one in order[SUITE + 1 :]} == {"head", "base"}
+    assert "3 runs there in turn with 2 here" in ended.said
     scores = [score["score"] for one in ended.case(ONE)["control"] for score in one["scores"]]
     assert set(scores) == {1.0}, "the base's agent is not broken"
     assert ended.results["base"]["commit"] == broken.git("rev-parse", "main")
-    assert f"of {ONE} fell from 1.00 to 0." in ended.said or f"of {ONE} fell from 5/5 to 0/1" in ended.said
+    assert f"of {ONE} fell from 1.00 to 0." in ended.said or f"of {ONE} fell from 5/5 to 0/1" in ended.said, ended.said
     assert "broken by the change" in (broken.out / "logs" / "dice_agent.log").read_text()
     base_log = broken.out / "logs" / "dice_agent.base.log"
     assert not base_log.exists() or "broken by the change" not in base_log.read_text()
@@ -85,10 +90,14 @@ def test_a_case_that_recovers_is_shown_as_flaky_and_passes(dice: Any) -> None:
     assert "flaky" in {pair["kind"] for pair in pairs(ended, ONE)}
 
 
-def test_the_limit_of_extra_runs_holds_and_is_said(broken: Any) -> None:
-    ended = broken.run("--max-extra-runs", "2")
-    assert ended.counts() == (SUITE, 0, 0), ended.said
-    assert "limit" in ended.results["cut_short"]
+def test_a_limit_before_the_control_is_no_fail_and_is_said(broken: Any) -> None:
+    ended = broken.run("--max-extra-runs", "5")
+    assert ended.counts() == (SUITE + 1, 1, 0), ended.said
+    assert ended.code == 3, ended.said
+    assert "the limit of 5 extra runs is reached before this: is 1 case as bad on main?" in ended.said
+    assert ended.results["base"]["commit"] == broken.git("rev-parse", "main")
+    assert broken.trees() == []
+    assert broken.run("--max-extra-runs", "6").code == 1, "as many as it takes"
 
 
 @pytest.mark.parametrize("where", ["re-running", "control"])
