@@ -21,6 +21,7 @@ from agent_eval_action.baseline.mainline import Mainline, open_mainline
 from agent_eval_action.baseline.place import Stored
 from agent_eval_action.baseline.records import Baseline
 from agent_eval_action.baseline.rerun import PASSES, baseline_of, without_control
+from agent_eval_action.baseline.upon import Upon, behind, put_upon
 from agent_eval_action.change import Change, look
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.discovery import Discovery, discover
@@ -74,7 +75,8 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     of ``errors`` for what is wrong before anything was measured.
     """
     began, started_at = time.monotonic(), dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-    change = await asyncio.to_thread(change_of, settings, context)
+    upon = await asyncio.to_thread(upon_of, settings, context.environ)
+    change = await asyncio.to_thread(change_of, settings, context, upon)
     settings = change.settings
     found = discovered(settings, context.selectors)
     for note in (*context.notes, *found.notes, *change.notes):
@@ -84,7 +86,7 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     for note in history.notes:
         context.emit(Notice(note, level="warning"))
     baseline = None if settings.baseline_store == "rerun" else history.as_baseline()
-    run = _Run(settings, context, found, baseline)
+    run = _Run(settings, context, found, baseline, upon)
     try:
         run.start()
         plan, kept = await run.prepare()
@@ -108,10 +110,15 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     return decided
 
 
-def change_of(settings: Settings, context: Context) -> Change:
+def upon_of(settings: Settings, environ: Mapping[str, str]) -> Upon:
+    """The commit the change under test is put upon, as the event says it."""
+    return put_upon(settings.workspace, environ, event_of(environ))
+
+
+def change_of(settings: Settings, context: Context, upon: Upon) -> Change:
     """The change under test beside what it is made to, read out of git before any agent runs."""
     everything = partial(discovered, selectors=())
-    return look(settings, context.flags, context.environ, context.cwd or settings.start, everything)
+    return look(settings, context.flags, context.environ, context.cwd or settings.start, everything, base=upon.rules)
 
 
 def discovered(settings: Settings, selectors: Sequence[str]) -> Discovery:
@@ -179,6 +186,7 @@ class _Run:
     context: Context
     found: Discovery
     baseline: Baseline | None
+    upon: Upon
     commit: str | None = None
     head: Arm = field(init=False)
     base: BaseCommit | NoBase = field(init=False)
@@ -190,7 +198,9 @@ class _Run:
         settings, environ = self.settings, self.context.environ
         # read before any agent runs: what it may do to the repository then decides nothing
         self.commit = git.head_commit(settings.workspace)
-        self.base = find_base(settings, self.baseline.commit if self.baseline else None, environ)
+        known = self.baseline.commit if self.baseline else None
+        known = behind(settings.workspace, environ, known, self.upon.head)
+        self.base = find_base(settings, self.upon.control(known), environ)
         agents = self._agents()
         self.context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in agents)))
         drivers = {agent.name: driver_for(agent, settings, environ) for agent in agents}

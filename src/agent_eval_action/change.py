@@ -63,10 +63,16 @@ class Change:
 
 
 def look(
-    settings: Settings, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, discover: Discover
+    settings: Settings,
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    cwd: Path,
+    discover: Discover,
+    *,
+    base: str | None,
 ) -> Change:
-    """Read the base's side out of git; nothing is run. Never raises for what is wrong on the base."""
-    invocation = Invocation(flags, environ, cwd, discover, _accepted, _baseline)
+    """Read the side of the commit ``base`` out of git; nothing is run. Never raises for what is wrong there."""
+    invocation = Invocation(flags, environ, cwd, discover, base, _accepted, _baseline)
     found = before(settings, invocation)
     ruled, notes = in_force(settings, found, invocation)
     said = found.notes if isinstance(found, Before) else ()

@@ -12,8 +12,8 @@ from typing import Any, Final
 from agent_eval_action.config.discovery import Discovery
 from agent_eval_action.config.settings import Settings, resolve
 from agent_eval_action.errors import AgentEvalError, UsageError
-from agent_eval_action.git import Git, Repository, Scratch
-from agent_eval_action.git.tree import export_tree, folder_in_repository
+from agent_eval_action.git import Git, Scratch
+from agent_eval_action.git.tree import export_tree
 from agent_eval_action.model.baseline import Baseline
 from agent_eval_action.model.history import Accepted
 from agent_eval_action.run.arms import NoBase
@@ -30,7 +30,6 @@ _AGENTS: Final = frozenset({"agent.py", "__init__.py"})
 """Discovery looks into these to know an agent from another package."""
 
 _MAX_BYTES: Final = 64 << 20
-_TARGETS: Final = ("main", "master")
 
 Discover = Callable[[Settings], Discovery]
 ReadAccepted = Callable[[Settings], tuple[Accepted, ...]]
@@ -39,12 +38,16 @@ ReadBaseline = Callable[[Settings], Baseline | None]
 
 @dataclass(frozen=True)
 class Invocation:
-    """How this run was asked for: the same words are read on the base. ``flags`` as ``resolve`` takes them."""
+    """How this run was asked for: the same words are read on the base. ``flags`` as ``resolve`` takes them.
+
+    ``base`` is the commit whose rules and cases the change is held to, None where nothing says it.
+    """
 
     flags: Mapping[str, Any]
     environ: Mapping[str, str]
     cwd: Path
     discover: Discover
+    base: str | None = None
     accepted: ReadAccepted = field(default=lambda _: ())
     baseline: ReadBaseline = field(default=lambda _: None)
 
@@ -82,7 +85,7 @@ def yardstick(settings: Settings, invocation: Invocation, plan: Plan | None = No
 
 def before(settings: Settings, invocation: Invocation) -> Before | NoBase:
     """The base commit's side of the comparison, or why there is none."""
-    found = _commit(settings, invocation)
+    found = find_base(settings, invocation.base, invocation.environ)
     if isinstance(found, NoBase):
         return found
     short = found.commit[:10]
@@ -123,21 +126,6 @@ def _kept_in(theirs: Settings, workspace: Path) -> dict[str, Any]:
         **{name: getattr(theirs, name) for name in names},
         "baseline": workspace / path.relative_to(root) if inside else path,
     }
-
-
-def _commit(settings: Settings, invocation: Invocation) -> BaseCommit | NoBase:
-    """What the change is made to: on the target branch itself that is what was last committed there."""
-    repository = Repository(settings.workspace, invocation.environ)
-    head = repository.resolve("HEAD")
-    if invocation.merging or head is None:
-        return find_base(settings, None, invocation.environ)
-    places = (*(f"refs/remotes/origin/{name}" for name in ("HEAD", *_TARGETS)), *(f"refs/heads/{n}" for n in _TARGETS))
-    fork = next((found for place in places if (found := repository.merge_base(head, place))), None)
-    if fork is None:
-        return NoBase("git names no branch this change is to be merged into")
-    if fork == head:
-        return BaseCommit(head, folder_in_repository(repository), repository.git, settings)
-    return find_base(settings, None, invocation.environ)
 
 
 @contextlib.contextmanager

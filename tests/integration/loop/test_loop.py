@@ -16,6 +16,7 @@ MINE = '    if sides == 12 and tool_context.state.get("own_die"):\n'
 BREAK = MINE + '        print("broken by the change")\n        return {"error": "no such die"}\n'
 MARKER = 'pathlib.Path(os.environ["DICE_MARKER"])'
 SETTLED = 60
+PULL = {"GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": "pull_request", "GITHUB_REF": "refs/pull/7/merge"}
 
 
 def pairs(ended: Any, case: str) -> list[dict[str, Any]]:
@@ -157,7 +158,7 @@ def clone(dice: Any, target: Path) -> None:
 def test_a_shallow_clone_fetches_the_base_into_a_place_of_its_own(broken: Any, tmp_path: Path) -> None:
     base = broken.git("rev-parse", "main")
     clone(broken, tmp_path / "shallow")
-    shallow = type(broken)(tmp_path / "shallow", broken.python, {"GITHUB_REF": "refs/pull/7/merge"})
+    shallow = type(broken)(tmp_path / "shallow", broken.python, PULL)
     before = shallow.fingerprint()
     ended = shallow.run()
     assert ended.code == 1, ended.said
@@ -169,7 +170,7 @@ def test_a_shallow_clone_fetches_the_base_into_a_place_of_its_own(broken: Any, t
 def test_a_shallow_clone_whose_remote_is_gone_says_so_and_stands_on_history(broken: Any, tmp_path: Path) -> None:
     clone(broken, tmp_path / "shallow")
     broken.folder.rename(tmp_path / "gone")
-    shallow = type(broken)(tmp_path / "shallow", broken.python, {"GITHUB_REF": "refs/pull/7/merge"})
+    shallow = type(broken)(tmp_path / "shallow", broken.python, PULL)
     ended = shallow.run()
     assert ended.code == 1, ended.said
     assert "is not in this clone (actions/checkout: fetch-depth: 2)" in ended.results["base"]["unavailable"]
