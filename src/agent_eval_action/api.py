@@ -91,7 +91,7 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
         run.start()
         plan, kept = await run.prepare()
         history = main.history(suite_of_plan(plan))
-        run.baseline = None if settings.baseline_store == "rerun" else history.as_baseline()
+        run.baseline = history.as_baseline()
         for problem in () if context.selectors or settings.case else unknown(main.entries, names_of(plan)):
             context.emit(Notice(str(problem), level="warning"))
         await run.measure(plan, kept)
@@ -102,7 +102,7 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     held, against = held_against(result, run.baseline, settings)
     rerun = settings.baseline_store == "rerun"
     source = Path("the base commit, run beside") if rerun else Path(history.source)
-    decision = judged(held, against, settings, source, None if rerun else history).decision
+    decision = judged(held, against, settings, source, history).decision
     decided = change.judged(result.model_copy(update={"decision": decision}), whole)
     written = await asyncio.to_thread(main.add, decided)
     if written.stored or (main.event.name and main.store_kind == "branch"):

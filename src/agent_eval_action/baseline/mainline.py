@@ -17,6 +17,7 @@ from agent_eval_action.baseline.run_record import record_of
 from agent_eval_action.baseline.writing import regressed, why_not_written
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.git import Commit, Repository, remote_of
+from agent_eval_action.model.base import StoreKind
 from agent_eval_action.model.baseline import Baseline
 from agent_eval_action.model.history import Accepted, History, Record
 from agent_eval_action.model.result import CaseKey, RunResult
@@ -39,6 +40,7 @@ class Mainline:
     last: int
     max_age: int
     honour: bool = True
+    kept: StoreKind = "file"
 
     @property
     def pending(self) -> tuple[Accepted, ...]:
@@ -50,7 +52,7 @@ class Mainline:
         accepts = self.pending if self.honour else ()
         pooled = pool(self.found.records, suite, accepts=accepts, last=self.last, source=self.store.name)
         old = age_note(pooled, now or dt.datetime.now(dt.UTC), self.max_age)
-        return replace(pooled, notes=(*((old,) if old else ()), *self.found.notes))
+        return replace(pooled, store=self.kept, notes=(*((old,) if old else ()), *self.found.notes))
 
     def add(
         self,
@@ -80,7 +82,8 @@ def open_mainline(settings: Settings, environ: Mapping[str, str], event: Event, 
     store = STORES[name](place)
     remote = remote_of(repository, place.remote, environ) if name == "branch" else None
     lookup = look_up(repository, event, remote, remote_name=place.remote, limit=2 * settings.baseline_runs)
-    found = _of_base(place, base) if base and name == "file" else store.records(lookup)
+    rerun = settings.baseline_store == "rerun"
+    found = Found() if rerun else _of_base(place, base) if base and name == "file" else store.records(lookup)
     if base and not found.records and settings.baseline_store == "auto" and _exists(settings.baseline):
         name, store = "file", STORES["file"](place)
         found = _of_base(place, base)
@@ -94,6 +97,7 @@ def open_mainline(settings: Settings, environ: Mapping[str, str], event: Event, 
         entries=read(settings.workspace / ACCEPT, workspace=settings.workspace),
         last=settings.baseline_runs,
         max_age=settings.baseline_max_age,
+        kept="rerun" if rerun else "branch" if name == "branch" else "file",
         honour=settings.policy.accept == "honour",
     )
 

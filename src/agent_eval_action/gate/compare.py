@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agent_eval_action.gate.conditions import anew_notes, condition_notes
+from agent_eval_action.model.base import StoreKind
 from agent_eval_action.model.baseline import (
     Baseline,
     CaseRecord,
@@ -92,6 +93,7 @@ class Comparison:
     own_thresholds: frozenset[str] = frozenset()
     trajectories: Mapping[CaseKey, TrajectoryRecord] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    store: StoreKind = "file"
 
 
 @collector_paused()
@@ -125,6 +127,7 @@ def compare(
             if info.threshold is not None and info.source != "default"
         ),
         trajectories=_trajectories(known, result),
+        store=history.store if history else "file",
         notes=(
             *(history.notes if history else ()),
             *((*condition_notes(baseline, result), *anew_notes(history)) if baseline and known else ()),

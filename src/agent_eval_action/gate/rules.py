@@ -179,7 +179,7 @@ def row(rule: Rule, findings: Iterable[Finding]) -> CriterionChange:
         baseline=one.baseline,
         paired=one.paired,
         change=one.change,
-        interval=suite_interval(found) if found else None,
+        interval=suite_interval(one),
         detectable=smallest_drop(found) if found else None,
         flaky=sum(rule.weighed.status(pair) is Status.CLEARED for pair in one.pairs),
         pairs=len(one.pairs),

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from agent_eval_action.model.base import Frozen
+from agent_eval_action.model.base import Frozen, StoreKind
 from agent_eval_action.model.baseline import (
     Accepted,
     Baseline,
@@ -126,6 +126,7 @@ class History:
     criteria: Mapping[str, Definition] = field(default_factory=dict)
     accepted: tuple[Accepted, ...] = ()
     source: str = ""
+    store: StoreKind = "file"
     notes: tuple[str, ...] = ()
 
     def pair(self, key: CaseKey, criterion: str) -> PairHistory:

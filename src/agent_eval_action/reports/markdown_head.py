@@ -93,9 +93,24 @@ def criteria_table(decision: Decision) -> str:
         "| :-- | --: | --: | --: | :-- | :-- |",
         *(_row(row) for row in sorted(decision.criteria, key=fmt.by_severity)),
     ]
-    if any(row.goal == "minimize" for row in decision.criteria):
-        rows += ["", "<sub>↓ lower is better</sub>"]
-    return "\n".join(rows)
+    below = [part for part in (_legend(decision), _detectable(decision)) if part]
+    return "\n\n".join(["\n".join(rows), *(f"<sub>{line}</sub>" for line in below)])
+
+
+def _legend(decision: Decision) -> str:
+    parts = ["↓ lower is better"] if any(row.goal == "minimize" for row in decision.criteria) else []
+    if any(row.interval for row in decision.criteria):
+        parts.append("(a…b) the change's 95 % interval over cases")
+    return " · ".join(parts)
+
+
+def _detectable(decision: Decision) -> str:
+    """What a drop would have had to be: a pass says no more than that there was none as large."""
+    rows = [row for row in sorted(decision.criteria, key=fmt.by_severity) if row.detectable is not None]
+    said = [f"{code(row.criterion, 80)} {fmt.detectable(row)}" for row in rows]
+    if not said:
+        return ""
+    return f"Smallest drop of the mean this run could have detected (4 times out of 5): {', '.join(said)}"
 
 
 def weakenings(decision: Decision) -> str:
@@ -173,9 +188,10 @@ def _age(created_at: str | None, started_at: str) -> str:
 
 def _row(row: CriterionChange) -> str:
     now = row.paired if row.paired is not None else row.current
-    change = fmt.signed(row.change, row.criterion)
+    change = fmt.change(row)
     if fmt.is_worse(row.change, row.goal) and row.status == "fail":
-        change = f"**{change}**"
+        alone = fmt.signed(row.change, row.criterion)
+        change = f"**{alone}**{change.removeprefix(alone)}"
     cells = [
         code(row.criterion, 80) + (" ↓" if row.goal == "minimize" else ""),
         fmt.number(row.baseline, row.criterion),

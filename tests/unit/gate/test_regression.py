@@ -10,6 +10,7 @@ from agent_eval_action.gate import compare, decide
 from agent_eval_action.model.brief import TurnBrief
 from agent_eval_action.model.decision import ChangeKind, Outcome
 from agent_eval_action.model.result import AttemptSummary, Base, CaseResult, Totals, Usage
+from agent_eval_action.reports import REPORTS, ReportInput
 from support.results import QUALITY, attempt, case, run, simple
 
 
@@ -148,7 +149,9 @@ def test_a_silent_agent_without_a_token_billed_was_not_measured():
     assert "no token was billed" in decision.reason
 
 
-def test_the_smallest_drop_it_could_have_found_is_noted():
+def test_the_smallest_drop_it_could_have_found_stands_with_the_criterion():
     decision = verdict(again("a", 1.0))
-    assert any("smallest drop of the mean this run would have found" in note for note in decision.notes)
     assert decision.criteria[0].detectable
+    result = run(again("a", 1.0)).model_copy(update={"decision": decision})
+    comment = REPORTS["markdown"](ReportInput(result), None)
+    assert "Smallest drop of the mean this run could have detected (4 times out of 5)" in comment

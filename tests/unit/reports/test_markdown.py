@@ -191,7 +191,7 @@ def test_findings_about_the_run_and_notes_are_told_once(build: Any) -> None:
 def test_how_to_repeat_and_accept(golden_result: Golden) -> None:
     text = render(ReportInput(golden_result("regressed"), reproduce="docker run IMAGE run", accept_hint="agent-eval x"))
     assert "```sh\ndocker run IMAGE run\n```" in text
-    assert "Accept it as the new baseline, if the change is intended:\n\n```sh\nagent-eval x\n```" in text
+    assert "Accept it, if the change is intended:\n\n```sh\nagent-eval x\n```" in text
     assert "Begin a baseline:" in render(ReportInput(golden_result("collecting"), accept_hint="agent-eval x"))
 
 
