@@ -16,6 +16,7 @@ MINE = '    if sides == 12 and tool_context.state.get("own_die"):\n'
 BREAK = MINE + '        print("broken by the change")\n        return {"error": "no such die"}\n'
 MARKER = 'pathlib.Path(os.environ["DICE_MARKER"])'
 SETTLED = 60
+MAIN = "refs/heads/main"
 PULL = {"GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": "pull_request", "GITHUB_REF": "refs/pull/7/merge"}
 
 
@@ -149,9 +150,10 @@ def test_a_base_whose_environment_cannot_be_built_leaves_the_verdict_to_history(
     assert dice.trees() == []
 
 
-def clone(dice: Any, target: Path) -> None:
+def clone(dice: Any, target: Path, branch: str = "change") -> None:
+    """What is checked out when a branch is merged onto main, at depth 1."""
     dice.git("checkout", "-q", "main")
-    dice.git("merge", "-q", "--no-ff", "-m", "merge", "change")
+    dice.git("merge", "-q", "--no-ff", "-m", "merge", branch)
     subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{dice.folder}", str(target)], check=True)
 
 
@@ -175,6 +177,28 @@ def test_a_shallow_clone_whose_remote_is_gone_says_so_and_stands_on_history(brok
     assert ended.code == 1, ended.said
     assert "is not in this clone (actions/checkout: fetch-depth: 2)" in ended.results["base"]["unavailable"]
     assert ended.counts() == (SUITE + 3, 3, 0)
+
+
+@pytest.mark.parametrize("store", ["auto", "rerun"])
+def test_a_merge_queue_is_held_against_the_groups_base(broken: Any, tmp_path: Path, store: str) -> None:
+    """Two pull requests in one group: what the first parent already has is the first one's, not main's."""
+    base = broken.git("rev-parse", "main")
+    broken.git("checkout", "-q", "main")
+    broken.git("merge", "-q", "--no-ff", "-m", "the first of the group", "change")
+    broken.git("checkout", "-q", "-b", "second", base)
+    (broken.folder / "README.md").write_text("another word\n")
+    broken.commit("the second of the group")
+    clone(broken, tmp_path / "queue", "second")
+    event = {"merge_group": {"base_sha": base, "head_sha": broken.git("rev-parse", "main"), "base_ref": MAIN}}
+    (tmp_path / "event.json").write_text(json.dumps(event))
+    queue = {"GITHUB_EVENT_NAME": "merge_group", "GITHUB_REF": "refs/heads/gh-readonly-queue/main/pr-8"}
+    queue["GITHUB_EVENT_PATH"] = str(tmp_path / "event.json")
+    work = type(broken)(tmp_path / "queue", broken.python, {**PULL, **queue})
+    ended = work.run("--baseline-store", store)
+    assert ended.code == 1, ended.said
+    assert ended.results["base"]["commit"] == base
+    assert {score["score"] for one in ended.case(ONE)["control"] for score in one["scores"]} == {1.0}
+    assert [f["case"] for f in ended.results["decision"]["findings"] if f["effect"] == "blocks"] == [ONE]
 
 
 def test_the_whole_base_can_be_run_in_the_place_of_a_stored_history(broken: Any) -> None:
