@@ -85,8 +85,7 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     history = main.history()
     for note in history.notes:
         context.emit(Notice(note, level="warning"))
-    baseline = None if settings.baseline_store == "rerun" else history.as_baseline()
-    run = _Run(settings, context, found, baseline, upon)
+    run = _Run(settings, context, found, history.as_baseline(), upon)
     try:
         run.start()
         plan, kept = await run.prepare()
