@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from agent_eval_action.model.decision import BaselineInfo, CriterionChange, Decision, Outcome
-from agent_eval_action.model.result import RunResult
+from agent_eval_action.model.result import ErrorKind, RunResult, ScoreStatus
 from agent_eval_action.reports import format as fmt
 from agent_eval_action.reports.cases import CaseView, Group, passed_before, passing
 from agent_eval_action.reports.escape_markdown import code, text
@@ -71,9 +71,12 @@ def metrics(result: RunResult, decision: Decision, cases: list[CaseView]) -> str
     """Cases, pass rate and change, errors, tokens, time, repeats, baseline: one line."""
     here = [view for view in cases if view.result is not None]
     totals = result.totals
-    errors = sum(view.group is Group.ERRORED or _has_errors(view) for view in here)
+    unmade = sum(map(_only_stopped, here))
+    errors = sum((view.group is Group.ERRORED or _has_errors(view)) and not _only_stopped(view) for view in here)
     parts = [fmt.plural(len(here), "case"), *_pass_rate(here)]
     parts.append(fmt.plural(errors, "case with errors", "cases with errors") if errors else "no errors")
+    if unmade:
+        parts.append(fmt.plural(unmade, "case not complete", "cases not complete"))
     if totals.usage.total_tokens is not None:
         missing = totals.usage.calls_without_usage
         parts.append(f"{'at least ' if missing else ''}{fmt.count(totals.usage.total_tokens)} tokens")
@@ -136,6 +139,14 @@ def notes(decision: Decision) -> str:
     if len(decision.notes) > _NOTES:
         lines.append(f"- … and {fmt.plural(len(decision.notes) - _NOTES, 'more note')} in results.json")
     return "\n".join(lines)
+
+
+def _only_stopped(view: CaseView) -> bool:
+    """Whether the end of the run is all that a case lacks: what was not made is no error."""
+    attempts = view.result.attempts if view.result is not None else ()
+    kinds = {attempt.error.kind for attempt in attempts if attempt.error is not None}
+    scores = (score.status for attempt in attempts for score in attempt.scores)
+    return kinds == {ErrorKind.STOPPED} and ScoreStatus.ERROR not in scores
 
 
 def _has_errors(view: CaseView) -> bool:
