@@ -16,9 +16,12 @@ from agent_eval_action import __version__, git, stats
 from agent_eval_action.baseline.accept import Names, unknown
 from agent_eval_action.baseline.event import event_of
 from agent_eval_action.baseline.file import FileStore
+from agent_eval_action.baseline.history import suite_of_plan
 from agent_eval_action.baseline.mainline import Mainline, open_mainline
+from agent_eval_action.baseline.place import Stored
 from agent_eval_action.baseline.records import Baseline
 from agent_eval_action.baseline.rerun import PASSES, baseline_of, without_control
+from agent_eval_action.baseline.upon import Upon, behind, put_upon
 from agent_eval_action.change import Change, look
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.discovery import Discovery, discover
@@ -32,7 +35,8 @@ from agent_eval_action.gate.evidence import Enough, Step
 from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
 from agent_eval_action.llm.stack import LlmSettings
-from agent_eval_action.model.result import AttemptError, Conditions, RunResult, RunStatus
+from agent_eval_action.model.history import History
+from agent_eval_action.model.result import AttemptError, Base, Conditions, RunResult, RunStatus
 from agent_eval_action.pipeline import Pipeline, Stop
 from agent_eval_action.run.arms import Arm, Begun, NoBase
 from agent_eval_action.run.base import BaseCommit, find_base, open_base
@@ -72,20 +76,22 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     of ``errors`` for what is wrong before anything was measured.
     """
     began, started_at = time.monotonic(), dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-    change = await asyncio.to_thread(change_of, settings, context)
+    upon = await asyncio.to_thread(upon_of, settings, context.environ)
+    change = await asyncio.to_thread(change_of, settings, context, upon)
     settings = change.settings
     found = discovered(settings, context.selectors)
     for note in (*context.notes, *found.notes, *change.notes):
         context.emit(Notice(note))
-    main = await asyncio.to_thread(mainline, settings, context.environ)
+    main = await asyncio.to_thread(mainline, settings, context.environ, change.stored)
     history = main.history()
     for note in history.notes:
         context.emit(Notice(note, level="warning"))
-    baseline = None if settings.baseline_store == "rerun" else history.as_baseline()
-    run = _Run(settings, context, found, baseline)
+    run = _Run(settings, context, found, history.as_baseline(), upon)
     try:
         run.start()
         plan, kept = await run.prepare()
+        history = main.history(suite_of_plan(plan))
+        run.baseline = history.as_baseline()
         for problem in () if context.selectors or settings.case else unknown(main.entries, names_of(plan)):
             context.emit(Notice(str(problem), level="warning"))
         await run.measure(plan, kept)
@@ -93,9 +99,10 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
         await run.stop()
     result = run.result(started_at, time.monotonic() - began)
     whole = None if context.selectors or settings.case else plan
-    held, against = held_against(result, baseline, settings)
-    source = Path(history.source) if against is baseline else Path("the base commit, run beside")
-    decision = judged(held, against, settings, source).decision
+    held, against = held_against(result, run.baseline, settings)
+    rerun = settings.baseline_store == "rerun"
+    source = Path("the base commit, run beside") if rerun else Path(history.source)
+    decision = judged(held, against, settings, source, history).decision
     decided = change.judged(result.model_copy(update={"decision": decision}), whole)
     written = await asyncio.to_thread(main.add, decided)
     if written.stored or (main.event.name and main.store_kind == "branch"):
@@ -103,10 +110,15 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     return decided
 
 
-def change_of(settings: Settings, context: Context) -> Change:
+def upon_of(settings: Settings, environ: Mapping[str, str]) -> Upon:
+    """The commit the change under test is put upon, as the event says it."""
+    return put_upon(settings.workspace, environ, event_of(environ))
+
+
+def change_of(settings: Settings, context: Context, upon: Upon) -> Change:
     """The change under test beside what it is made to, read out of git before any agent runs."""
     everything = partial(discovered, selectors=())
-    return look(settings, context.flags, context.environ, context.cwd or settings.start, everything)
+    return look(settings, context.flags, context.environ, context.cwd or settings.start, everything, base=upon.rules)
 
 
 def discovered(settings: Settings, selectors: Sequence[str]) -> Discovery:
@@ -120,9 +132,9 @@ def discovered(settings: Settings, selectors: Sequence[str]) -> Discovery:
     return discover(settings, [(s.path, s.case_ids) for s in chosen], app_names)
 
 
-def mainline(settings: Settings, environ: Mapping[str, str]) -> Mainline:
-    """What main has scored, as a run of this checkout compares with it."""
-    return open_mainline(settings, environ, event_of(environ))
+def mainline(settings: Settings, environ: Mapping[str, str], base: Stored | None = None) -> Mainline:
+    """What main has scored, as a run of this checkout compares with it. ``base``: what the base commit has stored."""
+    return open_mainline(settings, environ, event_of(environ), base)
 
 
 def accept_names(settings: Settings) -> Names:
@@ -152,9 +164,17 @@ def stored_baseline(settings: Settings) -> FileStore:
     return FileStore(settings.baseline, settings.workspace)
 
 
-def judged(result: RunResult, baseline: Baseline | None, settings: Settings, path: Path | None = None) -> RunResult:
+def judged(
+    result: RunResult,
+    baseline: Baseline | None,
+    settings: Settings,
+    path: Path | None = None,
+    history: History | None = None,
+) -> RunResult:
     """The result with its decision. ``path``: where the baseline came from, unless it is the stored one."""
-    comparison = compare(baseline, result, path=relative(path or settings.baseline, settings.workspace))
+    comparison = compare(
+        baseline, result, path=relative(path or settings.baseline, settings.workspace), history=history
+    )
     return result.model_copy(update={"decision": decide(comparison, result, settings.policy)})
 
 
@@ -166,6 +186,7 @@ class _Run:
     context: Context
     found: Discovery
     baseline: Baseline | None
+    upon: Upon
     commit: str | None = None
     head: Arm = field(init=False)
     base: BaseCommit | NoBase = field(init=False)
@@ -177,7 +198,9 @@ class _Run:
         settings, environ = self.settings, self.context.environ
         # read before any agent runs: what it may do to the repository then decides nothing
         self.commit = git.head_commit(settings.workspace)
-        self.base = find_base(settings, self.baseline.commit if self.baseline else None, environ)
+        known = self.baseline.commit if self.baseline else None
+        known = behind(settings.workspace, environ, known, self.upon.head)
+        self.base = find_base(settings, self.upon.control(known), environ)
         agents = self._agents()
         self.context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in agents)))
         drivers = {agent.name: driver_for(agent, settings, environ) for agent in agents}
@@ -239,6 +262,8 @@ class _Run:
             if context.repeats is None and settings.adaptive:
                 self.pipeline.gate = self._gate
                 self.pipeline.open_base = self._open_base
+                if isinstance(self.base, BaseCommit):
+                    self.pipeline.controllable = Base(commit=self.base.commit)
             if settings.baseline_store == "rerun" and context.repeats is None:
                 self.pipeline.open_base = self._open_base
                 self.pipeline.base_passes = max(PASSES, settings.repeats)

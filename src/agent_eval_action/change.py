@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.baseline import accept
+from agent_eval_action.baseline.file import FileStore
+from agent_eval_action.baseline.place import Stored
 from agent_eval_action.config.settings import Settings
-from agent_eval_action.errors import AgentEvalError
+from agent_eval_action.errors import AgentEvalError, ResultsError
 from agent_eval_action.gate.weakening import weakenings, with_weakenings
+from agent_eval_action.model.baseline import Baseline
 from agent_eval_action.model.decision import Finding
 from agent_eval_action.model.history import Accepted
 from agent_eval_action.model.result import RunResult
@@ -31,6 +34,13 @@ class Change:
     found: Before | NoBase
     invocation: Invocation
     notes: tuple[str, ...] = ()
+
+    @property
+    def stored(self) -> Stored | None:
+        """What the base commit has stored, where a change asks to be merged; None: the checkout's own holds."""
+        if not self.invocation.merging or isinstance(self.found, NoBase) or self.found.yardstick is None:
+            return None
+        return Stored(self.found.commit, self.found.yardstick.baseline)
 
     def weakened(self, plan: Plan | None) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
         """Every weakening, and notes. ``plan``: of the whole suite, None for a run that was narrowed."""
@@ -53,10 +63,16 @@ class Change:
 
 
 def look(
-    settings: Settings, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, discover: Discover
+    settings: Settings,
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    cwd: Path,
+    discover: Discover,
+    *,
+    base: str | None,
 ) -> Change:
-    """Read the base's side out of git; nothing is run. Never raises for what is wrong on the base."""
-    invocation = Invocation(flags, environ, cwd, discover, _accepted)
+    """Read the side of the commit ``base`` out of git; nothing is run. Never raises for what is wrong there."""
+    invocation = Invocation(flags, environ, cwd, discover, base, _accepted, _baseline)
     found = before(settings, invocation)
     ruled, notes = in_force(settings, found, invocation)
     said = found.notes if isinstance(found, Before) else ()
@@ -66,3 +82,11 @@ def look(
 def _accepted(settings: Settings) -> tuple[Accepted, ...]:
     path = settings.workspace / accept.ACCEPT
     return tuple(entry.accepted for entry in accept.read(path, workspace=settings.workspace))
+
+
+def _baseline(settings: Settings) -> Baseline | None:
+    """What is stored beside the code; a file that cannot be read holds nothing to anything."""
+    try:
+        return FileStore(settings.baseline, settings.workspace).read()
+    except ResultsError:
+        return None

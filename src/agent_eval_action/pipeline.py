@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from agent_eval_action.gate.evidence import Enough, RerunSuite, RerunSuspects, RunControl, Step
 from agent_eval_action.model.result import AttemptError, Base, CaseKey, Purpose, RunStatus
 from agent_eval_action.run.arms import Arm, NoBase
-from agent_eval_action.run.crew import Crew
+from agent_eval_action.run.crew import Crew, in_turn
 from agent_eval_action.run.events import MorePlanned, Notice, PhaseStarted, RunPlanned
+from agent_eval_action.run.opening import BaseArms, OpenBase
 from agent_eval_action.run.plan import Plan, PlannedAttempt
 
 _STOP_GRACE_S = 2.0
@@ -51,10 +52,6 @@ class Gate(Protocol):
         ...
 
 
-OpenBase = Callable[[frozenset[str]], Awaitable[Arm | NoBase]]
-"""Makes the base commit's agents of these names run, or says why they cannot."""
-
-
 @dataclass
 class Pipeline:
     """One run over a plan. ``max_time`` is in seconds from its start; None: no bound.
@@ -62,8 +59,9 @@ class Pipeline:
     ``base_passes``: how often the base commit's agent runs everything beside the first pass, in the place
     of a stored history.
 
-    What was measured is in ``crew.collector``; what became of the control in ``base``; ``cut_short`` is
-    the limit that ended the re-runs before everything was decided.
+    ``controllable``: what the control would run, None where there is nothing. What was measured is in
+    ``crew.collector``; what became of the control in ``base``, also when the run ended before it was made;
+    ``cut_short`` is the limit that ended the re-runs before everything was decided.
     """
 
     plan: Plan
@@ -73,20 +71,23 @@ class Pipeline:
     max_time: float | None = None
     gate: Gate = field(default=lambda *, control: Enough("nothing was asked for"))  # noqa: ARG005 - a Gate
     open_base: OpenBase | None = None
+    controllable: Base | None = None
     base_passes: int = 0
     base: Base | None = None
     cut_short: str = ""
-    _base_arm: Arm | None = None
+    _bases: BaseArms | None = None
     _passed: bool = False
 
     async def run(self) -> float:
         """Make and score everything. Returns the seconds it took."""
         began = time.monotonic()
+        self._bases = BaseArms(self.open_base) if self.open_base is not None else None
         try:
             await self._until_stopped(self._work())
+            self._leave_open()
         finally:
-            if self._base_arm is not None:
-                await self._base_arm.stop()
+            if self._bases is not None:
+                await self._bases.stop()
         return time.monotonic() - began
 
     async def _until_stopped(self, coroutine: Coroutine[None, None, None]) -> None:
@@ -109,11 +110,21 @@ class Pipeline:
         self.stop.request(RunStatus.TIMED_OUT)
         self.crew.emit(Notice(f"stopping: the run {_WORDS[self.stop.status]}", level="warning"))
 
+    def _leave_open(self) -> None:
+        """A control that could have been made and was cut off leaves open what it was for: no regression, no pass."""
+        if self.base is None and (self.cut_short or self.stop.requested):
+            refused = self._bases.refused() if self._bases is not None else None
+            self.base = (
+                self.controllable if refused is None else Base(commit=refused.commit, unavailable=refused.reason)
+            )
+
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._first_pass())
             if self.base_passes:
                 group.create_task(self._whole_base())
+        if self.base_passes and (met := self.crew.spending.met()) and not self.stop.requested:
+            self._limited(f"{met} while the base commit's agent ran as the baseline")
         self._passed = True
         control = self.open_base is not None and not self.base_passes
         while not self.stop.requested:
@@ -125,7 +136,7 @@ class Pipeline:
             if isinstance(step, RunControl):
                 control = await self._control(step)
             else:
-                await self._again(step)
+                await self._again(step, control=control)
             if not self._may_go_on(step, before):
                 return
 
@@ -137,11 +148,14 @@ class Pipeline:
         crew.emit(RunPlanned(attempts=attempts, cases=plan.cases, kept=kept))
         await crew.make(plan.attempts(), self.head)
         if not crew.collector.complete():
-            self.cut_short = crew.spending.met()
-            self.stop.request(RunStatus.LIMITED)
-            crew.emit(Notice(f"stopping: {self.cut_short}", level="warning"))
+            self._limited(crew.spending.met())
 
-    async def _again(self, step: RerunSuspects | RerunSuite) -> None:
+    def _limited(self, why: str) -> None:
+        self.cut_short = why
+        self.stop.request(RunStatus.LIMITED)
+        self.crew.emit(Notice(f"stopping: {why}", level="warning"))
+
+    async def _again(self, step: RerunSuspects | RerunSuite, *, control: bool) -> None:
         purpose: Purpose = "rerun" if isinstance(step, RerunSuspects) else "suite"
         attempts = [(case, count) for case, count in _by_case(step) if case.agent not in self.head.fixed]
         planned = self._planned(attempts, purpose, self.head)
@@ -149,6 +163,10 @@ class Pipeline:
             self.cut_short = "a recording cannot be run again"
             return
         self._announce(purpose, len(planned), step.why)
+        agents = frozenset(one.key.agent for one in planned)
+        if control and self._bases is not None and self._bases.begin(agents):
+            # its start overlaps the re-runs; no attempt of it is made before the gate asks for one
+            self.crew.emit(Notice("the base commit's agent is started beside, in case a control is needed"))
         await self.crew.make(planned, self.head)
 
     async def _whole_base(self) -> None:
@@ -158,17 +176,23 @@ class Pipeline:
 
     async def _control(self, step: RunControl) -> bool:
         """Run the base commit's agent on suspects. Returns whether it can be asked for again."""
-        return await self._on_base(_by_case(step), step.why)
+        beside = [(case, runs) for case, runs in step.beside if isinstance(case, CaseKey)]
+        return await self._on_base(_by_case(step), step.why, beside)
 
-    async def _on_base(self, wanted: list[tuple[CaseKey, int]], why: str) -> bool:
+    async def _on_base(
+        self, wanted: list[tuple[CaseKey, int]], why: str, beside: Iterable[tuple[CaseKey, int]] = ()
+    ) -> bool:
+        """Run the base commit's agent, and in turn with it this change's: what drifts then meets both."""
         arm = await self._opened(frozenset(case.agent for case, _ in wanted))
         if arm is None:
             return False
         failed = {name: error for name, error in (await _started(arm)).items() if error is not None}
         planned = self._planned([item for item in wanted if item[0].agent not in failed], "control", arm)
         if planned:
-            self._announce("control", len(planned), why)
-            await self.crew.make(planned, arm)
+            unable = failed.keys() | self.head.fixed
+            here = self._planned([item for item in beside if item[0].agent not in unable], "control", self.head)
+            self._announce("control", len(planned) + len(here), why)
+            await self.crew.make(in_turn(planned, here), arm, self.head)
         self.base = Base(commit=arm.commit, agents=arm.conditions())
         broken = next(iter(failed.values()), None) or self.crew.collector.base_error()
         if broken is not None:
@@ -176,15 +200,16 @@ class Pipeline:
         return broken is None
 
     async def _opened(self, agents: frozenset[str]) -> Arm | None:
-        if self._base_arm is None and self.open_base is not None:
+        if self._bases is None:
+            return None
+        if self._bases.begin(agents):
             self.crew.emit(PhaseStarted("control", "starting the base commit's agent"))
-            opened = await self.open_base(agents)
-            if isinstance(opened, NoBase):
-                self.base = Base(commit=opened.commit)
-                self._no_control(opened.reason)
-                return None
-            self._base_arm = opened
-        return self._base_arm
+        opened = await self._bases.opened(agents)
+        if isinstance(opened, NoBase):
+            self.base = Base(commit=opened.commit)
+            self._no_control(opened.reason)
+            return None
+        return opened
 
     def _no_control(self, reason: str) -> None:
         self.base = (self.base or Base()).model_copy(update={"unavailable": reason})

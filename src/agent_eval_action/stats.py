@@ -180,9 +180,12 @@ def newcombe(reference: tuple[int, int], current: tuple[int, int], confidence: f
 
 
 def welch(reference: Sequence[float], current: Sequence[float], confidence: float = 0.95) -> Interval | None:
-    """Welch's interval of current minus reference mean; None with fewer than two scores on a side."""
+    """Welch's interval of current minus reference mean; Student's, of one common variance, where a side has one score.
+
+    None of a single score on both sides: nothing is known of how scores spread.
+    """
     if min(len(reference), len(current)) < 2:  # noqa: PLR2004 - no variance in one
-        return None
+        return _student(reference, current, confidence)
     change = _mean(current) - _mean(reference)
     first, second = _variance(reference) / len(reference), _variance(current) / len(current)
     both = first + second
@@ -191,6 +194,17 @@ def welch(reference: Sequence[float], current: Sequence[float], confidence: floa
         return change, change
     freedom = both**2 / small
     half = _t_quantile((1 + confidence) / 2, freedom) * math.sqrt(both)
+    return change - half, change + half
+
+
+def _student(reference: Sequence[float], current: Sequence[float], confidence: float) -> Interval | None:
+    """Student's interval with one variance for both sides, known from the side that has several scores."""
+    several = max(reference, current, key=len)
+    if len(several) < 2:  # noqa: PLR2004 - no variance in one
+        return None
+    change = _mean(current) - _mean(reference)
+    spread = math.sqrt(_variance(several) * (1 / len(reference) + 1 / len(current)))
+    half = _t_quantile((1 + confidence) / 2, len(several) - 1) * spread
     return change - half, change + half
 
 

@@ -19,16 +19,23 @@ def told(old: Definition | None, new: Definition | None) -> str:
         return _UNKNOWN
     before, after = dict(_flat(old.options)), dict(_flat(new.options))
     parts = [
-        f"{_word(name)} {_value(before.get(name))} → {_value(after.get(name))}"
+        _changed(_word(name), before.get(name), after.get(name))
         for name in sorted(before.keys() | after.keys(), key=lambda name: (name not in _JUDGE, name))
         if before.get(name) != after.get(name)
     ]
+    if old.judge != new.judge and (judged := _changed("judge", old.judge or None, new.judge or None)) not in parts:
+        parts.insert(0, judged)
     if old.scoring_version != new.scoring_version:
         parts.append(f"scoring version {old.scoring_version} → {new.scoring_version}")
     if old.goal != new.goal:
         parts.append(f"goal {old.goal} → {new.goal}")
     more = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
     return ", ".join(parts[:_SHOWN]) + more if parts else _UNKNOWN
+
+
+def _changed(name: str, old: Any, new: Any) -> str:
+    before, after = _value(old), _value(new)
+    return f"{name} {before} → {after}" if before != after else f"{name} changed"
 
 
 def _flat(options: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

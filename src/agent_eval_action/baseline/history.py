@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from agent_eval_action.baseline.definition import definition, definitions
 from agent_eval_action.baseline.difference import told
-from agent_eval_action.baseline.run_record import definitions
 from agent_eval_action.model.baseline import (
     Baseline,
     CaseRecord,
@@ -31,6 +31,7 @@ from agent_eval_action.model.history import (
 )
 from agent_eval_action.model.measured import meets
 from agent_eval_action.model.result import CaseKey, RunResult
+from agent_eval_action.run.plan import Plan
 
 LAST: Final = 20
 """How many of the newest comparable runs are pooled unless told otherwise."""
@@ -60,6 +61,18 @@ def suite_of(result: RunResult, simulators: Mapping[CaseKey, str] | None = None)
     return Suite(cases, definitions(result))
 
 
+def suite_of_plan(plan: Plan) -> Suite:
+    """The suite a run is about to have."""
+    cases: dict[CaseKey, tuple[str, str, Mapping[str, str]]] = {}
+    infos = {kept_digest(info.digest): info for one in plan.sets for info in one.infos}
+    for one in plan.sets:
+        digests = {kept_name(info.name): kept_digest(info.digest) for info in one.infos}
+        for item in one.cases:
+            key = kept_key(CaseKey(one.agent, one.key, item.case.eval_id))
+            cases[key] = (kept_digest(item.digest), "", digests)
+    return Suite(cases, {digest: definition(info) for digest, info in infos.items()})
+
+
 def record_of_baseline(baseline: Baseline) -> Record:
     """A stored baseline as a history of one run: its counts are those of its repeats."""
     cases = [RecordCase(**{name: getattr(one, name) for name in CaseRecord.model_fields}) for one in baseline.records]
@@ -69,7 +82,9 @@ def record_of_baseline(baseline: Baseline) -> Record:
         commit=baseline.commit,
         repeats=baseline.repeats,
         agents=baseline.agents,
+        criteria=baseline.criteria,
         cases=tuple(cases),
+        accepted=baseline.accepted,
     )
 
 
@@ -104,6 +119,8 @@ def pool(
         tool_version=newest.tool_version,
         repeats=newest.repeats,
         agents=newest.agents,
+        criteria={digest: one for record in reversed(records) for digest, one in sorted(record.criteria.items())},
+        accepted=newest.accepted,
         source=source,
         notes=tuple(notes),
     )
@@ -212,6 +229,11 @@ class _Pooling:
             newest = next((case for case in found if case.digest == digest), found[0])
             plain = {name: getattr(newest, name) for name in CaseRecord.model_fields}
             pooled = {name: self._pooled(history) for name, history in sorted(criteria.items())}
+            if key in self.now.cases and newest.digest == digest:
+                # where only the simulated user differs, scores that do not count look as if they did
+                digests = self.now.cases[key][2]
+                alike = [name for name, one in pooled.items() if one and one.digest == digests.get(name)]
+                pooled |= {name: None for name in alike if criteria[name].incomparable}
             yield key, CaseRecord(**{**plain, "criteria": {name: one for name, one in pooled.items() if one}})
 
     def _pooled(self, history: PairHistory) -> CriterionRecord | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agent_eval_action.model.baseline import Baseline, CaseRecord, CriterionRecord, TrajectoryRecord
+from agent_eval_action.model.baseline import Baseline, CaseRecord, CriterionRecord, Definition, TrajectoryRecord
 from agent_eval_action.model.brief import CallBrief
 
 # Written as escapes: lone surrogates are no UTF-8, and characters that are invisible, reorder a line
@@ -24,7 +24,10 @@ def text(baseline: Baseline) -> str:
         f'  "commit": {_json(baseline.commit)},',
         f'  "repeats": {baseline.repeats},',
         *_list("agents", (_json(agent.model_dump(mode="json")) for agent in baseline.agents)),
+        *_criteria(baseline.criteria),
     ]
+    if baseline.accepted:
+        head += _list("accepted", (_json(one.model_dump(mode="json", exclude_none=True)) for one in baseline.accepted))
     records = ",\n".join(record_text(record) for record in baseline.records)
     body = f'  "records": [\n{records}\n  ]' if records else '  "records": []'
     return "\n".join(["{", *head, body, "}", ""])
@@ -60,6 +63,16 @@ def _trajectory_text(trajectory: TrajectoryRecord) -> str:
         counts["cut"] = trajectory.cut
     turns = ",\n".join(f"      {turn_text(calls)}" for calls in trajectory.turns)
     return f'     "trajectory": {_json(counts)[:-1]}, "turns": [' + (f"\n{turns}" if turns else "") + "]}"
+
+
+def _criteria(criteria: Mapping[str, Definition]) -> list[str]:
+    if not criteria:
+        return []
+    lines = (
+        f"    {_json(digest)}: {_json(_sorted(one.model_dump(mode='json', exclude_defaults=True)))}"
+        for digest, one in sorted(criteria.items(), key=lambda item: (item[1].name, item[0]))
+    )
+    return ['  "criteria": {\n' + ",\n".join(lines) + "\n  },"]
 
 
 def _list(name: str, items: Iterable[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,7 +61,7 @@ def reference(event: Event, head: Commit | None, main: str | None = None) -> Ref
     if head is None:
         return Reference(event.base_sha, "the base the event names" if event.base_sha else "there is no commit")
     if event.name in _PULL:
-        return _of_pull_request(event, head)
+        return _of_pull_request(event, head, main)
     on_main = event.ref == f"refs/heads/{event.default_branch}"
     if event.name == "push" and (on_main or not event.default_branch):
         how = "the commit's first parent" if head.parents else "the first commit has nothing before it"
@@ -71,15 +71,17 @@ def reference(event: Event, head: Commit | None, main: str | None = None) -> Ref
     return Reference(head.sha, "the commit that is checked out")
 
 
-def _of_pull_request(event: Event, head: Commit) -> Reference:
+def _of_pull_request(event: Event, head: Commit, main: str | None) -> Reference:
     if head.sha == event.head_sha:
-        tip = event.base_sha
+        tip = event.base_sha or main
         return Reference(None, "where the pull request left its base", tip=tip) if tip else Reference(None, "no base")
     merged = len(head.parents) >= _MERGED and event.head_sha in (None, head.parents[1])
     if merged:
         return Reference(head.parents[0], "the merge commit's first parent")
     if event.name == "pull_request_target" or head.sha == event.base_sha:
         return Reference(head.sha, "the base that is checked out")
+    if event.base_sha is None and main is not None:
+        return Reference(None, "where the pull request left its base", tip=main)
     return Reference(event.base_sha, "the base the event names, which may be older than what was merged")
 
 
@@ -135,9 +137,7 @@ def look_up(
     """The look-up of a checkout. ``remote``: may be asked for history that the clone lacks (None: it may not)."""
     sha = repository.resolve("HEAD")
     head = repository.commit(sha) if sha else None
-    found = reference(event, head, main_tip(repository, event, remote_name))
-    if found.tip and head:
-        found = _forked(repository, found, found.tip, head, remote)
+    found = resolved(repository, event, head, main_tip(repository, event, remote_name), lambda: remote)
     if found.sha is None:
         return Lookup(how=found.how, limit=limit, notes=(f"which commit to compare with is not known: {found.how}",))
     walked, complete = _walk(repository, found.sha, remote)
@@ -147,19 +147,30 @@ def look_up(
     return Lookup(found.sha, found.how, tuple(one.sha for one in walked) or (found.sha,), complete, at, limit)
 
 
+def resolved(
+    repository: Repository, event: Event, head: Commit | None, main: str | None, remote: Callable[[], Remote | None]
+) -> Reference:
+    """``reference``, and where it asks for a merge base that commit. ``remote`` is called where history is lacking."""
+    found = reference(event, head, main)
+    return _forked(repository, found, found.tip, head, remote) if found.tip and head else found
+
+
 def main_tip(repository: Repository, event: Event, remote_name: str = "origin") -> str | None:
-    """The tip of the main branch as this clone knows it."""
-    names = [event.default_branch] if event.default_branch else ["HEAD", "main", "master"]
+    """The tip of the branch a change is for, else of the main branch, as this clone knows it."""
+    named = (event.base_ref if event.is_change else "") or event.default_branch
+    names = [named] if named else ["HEAD", "main", "master"]
     places = [f"refs/remotes/{remote_name}/{name}" for name in names]
     places += [f"refs/heads/{name}" for name in names if name != "HEAD"]
     return next((sha for place in places if (sha := repository.resolve(place))), None)
 
 
-def _forked(repository: Repository, asked: Reference, tip: str, head: Commit, remote: Remote | None) -> Reference:
+def _forked(
+    repository: Repository, asked: Reference, tip: str, head: Commit, ask: Callable[[], Remote | None]
+) -> Reference:
     """The merge base; in a shallow clone the remote is asked for the commits between."""
     if base := repository.merge_base(head.sha, tip):
         return Reference(base, asked.how)
-    if remote is not None:
+    if (remote := ask()) is not None:
         with _history(repository, remote, head.sha, tip) as scratch:
             if scratch is not None and (base := scratch.merge_base(head.sha, tip)):
                 return Reference(base, asked.how)

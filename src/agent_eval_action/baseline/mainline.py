@@ -9,20 +9,26 @@ from pathlib import Path
 
 from agent_eval_action.baseline import STORES, Store
 from agent_eval_action.baseline.accept import ACCEPT, Entry, pending, read
-from agent_eval_action.baseline.history import Suite, age_note, pool
+from agent_eval_action.baseline.file import FileStore
+from agent_eval_action.baseline.history import Suite, age_note, pool, record_of_baseline
 from agent_eval_action.baseline.lookup import Event, Found, look_up
-from agent_eval_action.baseline.place import Place, Written
+from agent_eval_action.baseline.place import Place, Stored, Written
 from agent_eval_action.baseline.run_record import record_of
 from agent_eval_action.baseline.writing import regressed, why_not_written
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.git import Commit, Repository, remote_of
-from agent_eval_action.model.history import Accepted, History
+from agent_eval_action.model.base import StoreKind
+from agent_eval_action.model.baseline import Baseline
+from agent_eval_action.model.history import Accepted, History, Record
 from agent_eval_action.model.result import CaseKey, RunResult
 
 
 @dataclass(frozen=True, slots=True)
 class Mainline:
-    """The records of main that a run is compared with, and the place its own goes to."""
+    """The records of main that a run is compared with, and the place its own goes to.
+
+    Without ``honour`` the policy forbids accepting: no history starts anew, now or at the merge.
+    """
 
     store: Store
     store_kind: str
@@ -33,18 +39,20 @@ class Mainline:
     entries: tuple[Entry, ...]
     last: int
     max_age: int
+    honour: bool = True
+    kept: StoreKind = "file"
 
     @property
     def pending(self) -> tuple[Accepted, ...]:
         """Accepted changes that main has no record with yet."""
         return pending(self.entries, self.found.records)
 
-    def history(self, suite: Suite | None = None, *, honour: bool = True, now: dt.datetime | None = None) -> History:
-        """The pooled history. Without ``honour`` the policy forbids accepting: nothing starts anew for what waits."""
-        accepts = self.pending if honour else ()
+    def history(self, suite: Suite | None = None, *, now: dt.datetime | None = None) -> History:
+        """The pooled history, as far as it is comparable with ``suite``; without one with main's newest."""
+        accepts = self.pending if self.honour else ()
         pooled = pool(self.found.records, suite, accepts=accepts, last=self.last, source=self.store.name)
         old = age_note(pooled, now or dt.datetime.now(dt.UTC), self.max_age)
-        return replace(pooled, notes=(*((old,) if old else ()), *self.found.notes))
+        return replace(pooled, store=self.kept, notes=(*((old,) if old else ()), *self.found.notes))
 
     def add(
         self,
@@ -57,12 +65,12 @@ class Mainline:
         if why := why_not_written(self.event, result, head):
             return Written(False, why)
         bad = worse if worse is not None else regressed(result.decision) if result.decision else ()
-        accepted = [entry.accepted for entry in self.entries]
+        accepted = [entry.accepted for entry in self.entries] if self.honour else []
         return self.store.add(record_of(result, self.head, regressed=bad, accepted=accepted, simulators=simulators))
 
 
-def open_mainline(settings: Settings, environ: Mapping[str, str], event: Event) -> Mainline:
-    """Find what a run of this checkout is compared with.
+def open_mainline(settings: Settings, environ: Mapping[str, str], event: Event, base: Stored | None = None) -> Mainline:
+    """Find what a run of this checkout is compared with. ``base``: of a change, what its base commit has stored.
 
     Raises ResultsError when the file store's file is no baseline, ConfigError when accept.yaml is wrong;
     what is on a branch, or that it cannot be reached, is noted.
@@ -70,21 +78,43 @@ def open_mainline(settings: Settings, environ: Mapping[str, str], event: Event) 
     place = place_of(settings, environ)
     repository = Repository(settings.workspace, environ)
     head = repository.resolve("HEAD")
-    name = store_name(settings, environ)
+    name = store_name(settings, environ, base)
     store = STORES[name](place)
     remote = remote_of(repository, place.remote, environ) if name == "branch" else None
     lookup = look_up(repository, event, remote, remote_name=place.remote, limit=2 * settings.baseline_runs)
+    rerun = settings.baseline_store == "rerun"
+    found = Found() if rerun else _of_base(place, base) if base and name == "file" else store.records(lookup)
+    if base and not found.records and settings.baseline_store == "auto" and _exists(settings.baseline):
+        name, store = "file", STORES["file"](place)
+        found = _of_base(place, base)
     return Mainline(
         store=store,
         store_kind=name,
         event=event,
         head=repository.commit(head) if head else None,
-        found=store.records(lookup),
+        found=found,
         how=lookup.how,
         entries=read(settings.workspace / ACCEPT, workspace=settings.workspace),
         last=settings.baseline_runs,
         max_age=settings.baseline_max_age,
+        kept="rerun" if rerun else "branch" if name == "branch" else "file",
+        honour=settings.policy.accept == "honour",
     )
+
+
+def _of_base(place: Place, base: Stored) -> Found:
+    """The base commit's file: what a change writes into its own must not make a worse agent pass."""
+    store, short = FileStore.at(place), base.commit[:10]
+    own = store.read()
+    if base.baseline is None:
+        note = f"the base commit {short} has no {store.name}: this run is compared with the one the change adds"
+        return Found(_records(own), (note,) if own else ())
+    note = f"compared with {store.name} of the base commit {short}, not with the one this change brings along"
+    return Found(_records(base.baseline), () if own == base.baseline else (note,))
+
+
+def _records(baseline: Baseline | None) -> tuple[Record, ...]:
+    return (record_of_baseline(baseline),) if baseline and baseline.records else ()
 
 
 def place_of(settings: Settings, environ: Mapping[str, str]) -> Place:
@@ -99,13 +129,17 @@ def place_of(settings: Settings, environ: Mapping[str, str]) -> Place:
     )
 
 
-def store_name(settings: Settings, environ: Mapping[str, str]) -> str:
-    """Which store is meant: the one named; else the file where one is kept; else on GitHub the branch."""
+def store_name(settings: Settings, environ: Mapping[str, str], base: Stored | None = None) -> str:
+    """Which store is meant: the one named; else the file where one is kept; else on GitHub the branch.
+
+    ``base``: of a change, what its base commit has stored, for a change must not choose what it is compared with.
+    """
     if settings.baseline_store == "rerun":  # nothing is kept: the file store is never written by a run
         return "file"
     if settings.baseline_store != "auto":
         return settings.baseline_store
-    if _exists(settings.baseline) or environ.get("GITHUB_ACTIONS") != "true":
+    kept = _exists(settings.baseline) if base is None else base.baseline is not None
+    if kept or environ.get("GITHUB_ACTIONS") != "true":
         return "file"
     repository = Repository(settings.workspace, environ)
     return "branch" if remote_of(repository, settings.baseline_remote, environ) else "file"

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from agent_eval_action.model.baseline import Baseline
+
 BRANCH: Final = "agent-eval-data"
 REMOTE: Final = "origin"
 
@@ -21,6 +23,14 @@ class Place:
     remote: str = REMOTE
     last: int = 20
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the base commit of a change has stored beside its code; ``baseline`` None: nothing that can be read."""
+
+    commit: str
+    baseline: Baseline | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from agent_eval_action.baseline.definition import definitions
 from agent_eval_action.baseline.fit import fit
 from agent_eval_action.model.baseline import (
+    Accepted,
     Baseline,
     BaselineAgent,
     CaseRecord,
@@ -31,8 +33,9 @@ __all__ = ["Baseline", "Update", "from_result", "update"]
 class Update:
     """The next baseline and what became of each case, for a person to read.
 
-    ``kept`` are pairs without a clean measurement whose older record stays; ``missing`` those that have
-    none; ``left`` cases of the older baseline that this run did not look at.
+    ``spent``: whether accepted changes became part of it. ``kept`` are pairs without a clean measurement
+    whose older record stays; ``missing`` those that have none; ``left`` cases of the older baseline that
+    this run did not look at.
     """
 
     baseline: Baseline
@@ -41,13 +44,14 @@ class Update:
     unchanged: tuple[CaseKey, ...] = ()
     pruned: tuple[CaseKey, ...] = ()
     left: tuple[CaseKey, ...] = ()
+    spent: bool = False
     kept: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
     @property
     def differs(self) -> bool:
         """Whether any record changed: if not, there is nothing to commit."""
-        return bool(self.added or self.changed or self.pruned)
+        return bool(self.added or self.changed or self.pruned or self.spent)
 
 
 def from_result(result: RunResult) -> Baseline:
@@ -56,8 +60,8 @@ def from_result(result: RunResult) -> Baseline:
 
 
 @collector_paused()
-def update(old: Baseline | None, result: RunResult) -> Update:
-    """The baseline after ``result``.
+def update(old: Baseline | None, result: RunResult, accepted: Iterable[Accepted] = ()) -> Update:
+    """The baseline after ``result``. ``accepted``: the entries of accept.yaml; those of cases in this run are spent.
 
     A pair with an error in any attempt is not written: its older record stays. Cases the run did not look
     at stay as well, unless the run was complete and to make every case of their agent: then they are gone
@@ -74,20 +78,28 @@ def update(old: Baseline | None, result: RunResult) -> Update:
         missing += [f"{key.case} › {criterion}" for criterion in lost]
         if record is not None:
             after[name] = record
+    spent = _spent(old, result, accepted)
     unseen = tuple(sorted(before.keys() - {kept_key(pair) for pair in _cases(result)}))
     complete = result.status is RunStatus.COMPLETE
     left = tuple(key for key in unseen if not (complete and result.conditions.covers(key.agent)))
     after |= {key: before[key] for key in left}
     return Update(
-        baseline=_baseline(old, result, after),
+        baseline=_baseline(old, result, after).model_copy(update={"accepted": spent}),
         added=tuple(sorted(after.keys() - before.keys())),
         changed=tuple(sorted(key for key in after.keys() & before.keys() if after[key] != before[key])),
         unchanged=tuple(sorted(key for key in after.keys() & before.keys() - set(unseen) if after[key] == before[key])),
         pruned=tuple(sorted(before.keys() - after.keys())),
         left=left,
+        spent=spent != (old.accepted if old else ()),
         kept=tuple(kept),
         missing=tuple(missing),
     )
+
+
+def _spent(old: Baseline | None, result: RunResult, accepted: Iterable[Accepted]) -> tuple[Accepted, ...]:
+    known = {one.id for one in old.accepted} if old else set()
+    ran = [(kept_key(pair.key), kept_name(pair.info.name)) for pair in measured_pairs(result) if pair.scores]
+    return tuple(one for one in accepted if one.id in known or any(one.covers(*pair) for pair in ran))
 
 
 def _cases(result: RunResult) -> list[CaseKey]:
@@ -144,11 +156,14 @@ def _baseline(old: Baseline | None, result: RunResult, records: dict[CaseKey, Ca
             packages_digest=kept_digest(agent.packages_digest),
         )
     present = {key.agent for key in records}
+    known = {**(old.criteria if old else {}), **definitions(result)}
+    named = {one.digest for record in records.values() for one in record.criteria.values()}
     return Baseline(
         tool_version=conditions.tool_version,
         created_at=result.started_at,
         commit=conditions.commit,
         repeats=max(conditions.repeats, 1),
         agents=tuple(agents[name] for name in sorted(agents) if kept_name(name) in present),
+        criteria={digest: one for digest, one in sorted(known.items()) if digest in named},
         records=tuple(records[key] for key in sorted(records)),
     )

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
 
+from agent_eval_action.baseline.definition import definitions
 from agent_eval_action.baseline.records import from_result
 from agent_eval_action.git import Commit
-from agent_eval_action.model.baseline import CaseRecord, kept_digest, kept_key, kept_name
-from agent_eval_action.model.history import Accepted, Definition, PairName, Record, RecordCase, Withheld
+from agent_eval_action.model.baseline import CaseRecord, kept_key, kept_name
+from agent_eval_action.model.history import Accepted, PairName, Record, RecordCase, Withheld
 from agent_eval_action.model.measured import measured_pairs
-from agent_eval_action.model.result import CaseKey, CriterionInfo, RunResult, RunStatus
-from agent_eval_action.source import shorten
-
-_OPTION_LIMIT: Final = 200
+from agent_eval_action.model.result import CaseKey, RunResult, RunStatus
 
 
 def record_of(
@@ -48,27 +45,6 @@ def record_of(
         withheld=tuple(_withheld(result, kept.records, bad)),
         accepted=tuple(accepted),
     )
-
-
-def definition(info: CriterionInfo) -> Definition:
-    """A criterion as records describe it."""
-    options = {name: _short(value) for name, value in sorted(info.options.items())}
-    return Definition(name=info.name, goal=info.goal, scoring_version=info.scoring_version, options=options)
-
-
-def definitions(result: RunResult) -> dict[str, Definition]:
-    """Every criterion of a run by the digest a record keeps."""
-    infos = [info for one in result.sets for info in one.criteria]
-    return {kept_digest(info.digest): definition(info) for info in sorted(infos, key=lambda info: info.digest)}
-
-
-def _short(value: Any) -> Any:
-    """Small values as they are, others by their beginning: they are shown, the digest is what compares."""
-    if isinstance(value, dict):
-        return {str(name)[:_OPTION_LIMIT]: _short(item) for name, item in list(value.items())[:20]}
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    return value if isinstance(value, str) and len(value) <= _OPTION_LIMIT else shorten(value, _OPTION_LIMIT)
 
 
 def _case(record: CaseRecord, bad: Collection[PairName], simulator: str) -> RecordCase:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from agent_eval_action.baseline.lookup import Event
-from agent_eval_action.model.decision import ChangeKind, Decision, Outcome
+from agent_eval_action.model.decision import Decision, Outcome
 from agent_eval_action.model.result import CaseKey, RunResult, RunStatus
 
 _OF_MAIN: Final = frozenset({"push", "schedule", "workflow_dispatch", "repository_dispatch"})
-_REGRESSED: Final = frozenset({ChangeKind.WORSE, ChangeKind.NEWLY_FAILING})
 
 
 def why_not_written(event: Event, result: RunResult, head: str | None) -> str | None:
@@ -30,9 +29,10 @@ def why_not_written(event: Event, result: RunResult, head: str | None) -> str | 
 
 
 def regressed(decision: Decision) -> tuple[tuple[CaseKey, str], ...]:
-    """The pairs found worse than main. One that is below its threshold for want of a history is main as it is."""
+    """The pairs confirmed worse than main. One that is below its threshold alone is main as it is.
+
+    Leaving out what may be chance, or what a threshold forbids, would let only lucky scores into the history.
+    """
     return tuple(
-        (CaseKey(pair.agent, pair.eval_set, pair.case), pair.criterion)
-        for pair in decision.pairs
-        if pair.blocking and pair.kind in _REGRESSED
+        (CaseKey(pair.agent, pair.eval_set, pair.case), pair.criterion) for pair in decision.pairs if pair.confirmed
     )

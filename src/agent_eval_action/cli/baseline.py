@@ -46,7 +46,8 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
     if result.status is not RunStatus.COMPLETE:
         out.print(f"the run is not complete ({result.status}): the baseline stays as it was", markup=False)
         return ExitCode.INTERRUPTED if result.status is RunStatus.INTERRUPTED else ExitCode.INCONCLUSIVE
-    after = update(before, result)
+    entries = accept.read(settings.workspace / ACCEPT, workspace=settings.workspace)
+    after = update(before, result, [entry.accepted for entry in entries])
     if after.differs or before is None:
         store.write(after.baseline)
     for line in _lines(after, result, relative(settings.baseline, settings.workspace)):

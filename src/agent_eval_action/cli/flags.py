@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from agent_eval_action.config.options import OPTIONS, Option
+from agent_eval_action.config.option import Option
+from agent_eval_action.config.options import OPTIONS
 
 Command = Callable[..., None]
 

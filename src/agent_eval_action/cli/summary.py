@@ -45,6 +45,7 @@ def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]]
     console.print()
     if decision.criteria:
         _table(console, decision)
+        _detectable(console, decision)
     if decision.weakenings:
         console.print(Text("  this change weakens the gate:", style="bold yellow"))
         _findings(console, decision.weakenings)
@@ -93,6 +94,15 @@ def _table(console: Console, decision: Decision) -> None:
     console.print(table)
 
 
+def _detectable(console: Console, decision: Decision) -> None:
+    from rich.text import Text
+
+    rows = [row for row in sorted(decision.criteria, key=fmt.by_severity) if row.detectable is not None]
+    if rows:
+        said = ", ".join(f"{terminal(row.criterion, 80)} {fmt.detectable(row)}" for row in rows)
+        _line(console, Text(f"  smallest drop of a mean this run could have detected: {said}", style="dim"))
+
+
 def _cells(row: CriterionChange) -> list[Text]:
     from rich.text import Text
 
@@ -106,7 +116,7 @@ def _cells(row: CriterionChange) -> list[Text]:
         Text(name),
         Text(fmt.number(row.baseline, row.criterion)),
         Text(fmt.number(current, row.criterion)),
-        Text(fmt.signed(row.change, row.criterion), style=change_style),
+        Text(fmt.change(row), style=change_style),
         Text(terminal(fmt.limits(row.criterion, row.goal, row.threshold, row.limit), 60)),
         Text(word, style=style),
     ]

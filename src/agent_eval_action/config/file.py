@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from agent_eval_action.config.composite import EvalPattern
 from agent_eval_action.config.layers import AgentEntry, Given, Layer
-from agent_eval_action.config.options import AGENT_OPTIONS, OPTIONS, Option
+from agent_eval_action.config.option import Option
+from agent_eval_action.config.options import AGENT_OPTIONS, OPTIONS
 from agent_eval_action.config.specs import parse_criteria
 from agent_eval_action.config.values import TEXT, Flaw, Refused, Where
 from agent_eval_action.config.workspace import config_base

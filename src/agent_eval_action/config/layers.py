@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action.config.options import BY_NAME, OPTIONS, Option
+from agent_eval_action.config.option import Option
+from agent_eval_action.config.options import BY_NAME, OPTIONS
 from agent_eval_action.config.values import Refused, Where
 from agent_eval_action.errors import Problem
 from agent_eval_action.source import did_you_mean

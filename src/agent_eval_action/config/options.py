@@ -308,6 +308,15 @@ OPTIONS: Final[tuple[Option, ...]] = (
         shown="`warn`",
     ),
     Option(
+        "accept",
+        choice("honour", "ignore"),
+        "Whether an intended change in .agent-eval/accept.yaml counts: its pairs' history starts anew, or it does not.",
+        "gate.accept",
+        default="honour",
+        metavar="honour|ignore",
+        shown="`honour`",
+    ),
+    Option(
         "threshold_on",
         THRESHOLD_ON,
         "What must meet a threshold: a case confirmed worse than main, or without history (regression), "

@@ -13,6 +13,7 @@ Mode = Literal["blocking", "advisory", "off"]
 ThresholdOn = Literal["regression", "case", "suite", "off"]
 FailOn = Literal["fail", "inconclusive"]
 OnWeakened = Literal["warn", "fail"]
+Acceptance = Literal["honour", "ignore"]
 
 MAX_DROP: Final = 0.05
 """Allowed drop of a criterion's suite mean when nothing else is configured."""
@@ -53,6 +54,7 @@ class Policy(Frozen):
     ``confidence``: one minus the chance that a harmless change is blocked, over everything a run tests.
     ``min_effect``: the least drop of a pair's mean that blocks. ``sets``: modes of eval sets by name.
     ``on_weakened``: whether a change that loosens what agents are measured by is shown only, or blocked.
+    ``accept``: whether entries of accept.yaml let a history start anew.
     """
 
     threshold_on: ThresholdOn = "regression"
@@ -63,6 +65,7 @@ class Policy(Frozen):
     criteria: dict[str, CriterionPolicy] = Field(default_factory=dict)
     sets: dict[str, Mode] = Field(default_factory=dict)
     on_weakened: OnWeakened = "warn"
+    accept: Acceptance = "honour"
 
     def mode_of(self, name: str, goal: Goal, eval_set: str) -> Mode:
         """The weaker of what a criterion and an eval set are held to."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from agent_eval_action.config.options import OPTIONS, Option
+from agent_eval_action.config.option import Option
+from agent_eval_action.config.options import OPTIONS
 
 HEADER: Final = "| key | flag | input | value | default | |\n|---|---|---|---|---|---|"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from agent_eval_action.config.file import AGENT_KEYS, FILE_OPTIONS, SECTIONS
-from agent_eval_action.config.options import AGENT_OPTIONS, BY_NAME, Option
+from agent_eval_action.config.option import Option
+from agent_eval_action.config.options import AGENT_OPTIONS, BY_NAME
 from agent_eval_action.config.values import TEXT, or_list
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

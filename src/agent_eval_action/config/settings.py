@@ -141,7 +141,7 @@ def resolve(*, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) 
 
 
 _PLACED = ("baseline", "out", "cache_dir")
-_PLAIN_RULES = ("threshold_on", "max_drop", "max_rise", "confidence", "min_effect", "on_weakened")
+_PLAIN_RULES = ("threshold_on", "max_drop", "max_rise", "confidence", "min_effect", "on_weakened", "accept")
 _ELSEWHERE = ("config", "agent", *_PLAIN_RULES, "gate_criteria", "gate_sets")
 
 

@@ -71,6 +71,7 @@ class Criterion(AdkModel, abc.ABC):
     goal: ClassVar[Goal] = "maximize"
     scale: ClassVar[tuple[float, float]] = (0.0, 1.0)
     needs_reference: ClassVar[bool] = False
+    waits: ClassVar[bool] = True  # False: scored at once, by computation alone
     scoring_version: ClassVar[str] = "1"
 
     threshold: float | None = None

@@ -34,7 +34,9 @@ SUITE_IN_DOUBT: Final = (0.35, 0.12, 0.08, 0.05, 0.03)
 """Up to which p the suite is passed again after each pass: a real drop becomes clearer with each."""
 STILL_IN_DOUBT: Final = 0.05
 WORTH_CONTROL: Final = 0.05
-CONTROL_RUNS: Final = 10
+_SETTLED: Final = frozenset({Status.CONFIRMED, Status.ON_MAIN, Status.UNCONTROLLED})
+BESIDE: Final = 5
+"""Runs of this change made in turn with the control of a suspect; in a stable suite those that are left of three."""
 
 
 def next_step(state: GateState, rules: Rules) -> Step:
@@ -42,12 +44,13 @@ def next_step(state: GateState, rules: Rules) -> Step:
     if state.closed or not rules.adaptive:
         return Enough("nothing more can be run")
     criteria = assess(state, rules).criteria
-    left = rules.limits.of(len({pair.case for pair in state.pairs})) - state.extra
+    limit = rules.limits.of(len({pair.case for pair in state.pairs}))
     for step in _steps(criteria):
         if isinstance(step, Enough):
             return step
-        if sum(times for _, times in step.attempts) > left:
-            return Enough(f"the limit of extra runs is reached before this: {step.why}", limited=True)
+        beside = step.beside if isinstance(step, RunControl) else ()
+        if sum(times for _, times in (*step.attempts, *beside)) > limit - state.extra:
+            return Enough(f"the limit of {count(limit, 'extra run')} is reached before this: {step.why}", limited=True)
         return step
     return Enough("nothing is in doubt")
 
@@ -87,6 +90,8 @@ def _suspects(criteria: Iterable[CriterionEvidence], target: Target) -> RerunSus
 
 def _first_look(one: CriterionEvidence, pair: PairEvidence) -> int:
     """Fresh runs every suspect gets."""
+    if one.stable and one.control and not pair.tried and (one.agreeing(pair) or not one.runs(pair)):
+        return 1  # the rest of the three is made in turn with the control
     if one.stable and (one.runs(pair) < STABLE_RUNS or one.agrees(pair) or one.recovered(pair)):
         return STABLE_RUNS
     return FRESH_LOOKS[0][0]
@@ -107,7 +112,7 @@ def _target(one: CriterionEvidence, pair: PairEvidence) -> int:
 def _settled(one: CriterionEvidence, pair: PairEvidence) -> bool:
     """Whether a suspect is sure enough; before its control, as it would stand were that as history is."""
     if pair.control or not one.control:
-        return any(test.pair is pair and test.status in {Status.CONFIRMED, Status.ON_MAIN} for test in one.tests)
+        return any(test.pair is pair and test.status in _SETTLED for test in one.tests)
     return one.raw(pair, control=False) / one.spent(pair) * len(one.suspects) <= one.alpha * SINGLE
 
 
@@ -116,24 +121,39 @@ Worth = Callable[[CriterionEvidence], Iterable[PairEvidence]]
 
 def _control(criteria: Iterable[CriterionEvidence], worth: Worth) -> RunControl | None:
     wanted: dict[Key, int] = {}
+    beside: dict[Key, int] = {}
     for one in criteria:
         if not one.control:
             continue
         for pair in worth(one):
-            if not pair.control:
-                wanted[pair.case] = STABLE_RUNS if one.agrees(pair) else CONTROL_RUNS
+            _more(wanted, pair, one.needs(pair))
+            _more(beside, pair, _beside(one, pair))
         if not one.confirmed and _suite_worth_control(one):
+            made = all(pair.beside for pair in one.whole)
             for pair in one.whole:
-                if len(pair.control) < one.passes:
-                    wanted[pair.case] = max(wanted.get(pair.case, 0), one.passes - len(pair.control))
+                _more(wanted, pair, one.passes - made - max(pair.tried, len(pair.control)))
+                _more(beside, pair, 0 if pair.beside else 1)
     if not wanted:
         return None
-    return RunControl(_in_order(wanted), f"is {count(len(wanted), 'case')} as bad on main?")
+    in_turn = {case: runs for case, runs in beside.items() if case in wanted}
+    return RunControl(_in_order(wanted), f"is {count(len(wanted), 'case')} as bad on main?", _in_order(in_turn))
+
+
+def _more(wanted: dict[Key, int], pair: PairEvidence, runs: int) -> None:
+    if runs > 0:
+        wanted[pair.case] = max(wanted.get(pair.case, 0), runs)
+
+
+def _beside(one: CriterionEvidence, pair: PairEvidence) -> int:
+    """Runs of this change in turn with a suspect's control, so that what drifts meets both."""
+    if one.agreeing(pair):
+        return STABLE_RUNS - one.runs(pair)
+    return 0 if pair.beside else BESIDE
 
 
 def _plain(one: CriterionEvidence) -> Iterable[PairEvidence]:
     """Suspects that are as good as confirmed."""
-    return (pair for pair in one.suspects if one.agrees(pair) or (one.runs(pair) and _settled(one, pair)))
+    return (pair for pair in one.suspects if one.agreeing(pair) or (one.runs(pair) and _settled(one, pair)))
 
 
 def _doubtful(one: CriterionEvidence) -> Iterable[PairEvidence]:

@@ -24,6 +24,8 @@ SINGLE, TOGETHER, SUITE = 0.3, 0.3, 0.4
 """How a criterion's error is split over its three tests."""
 STABLE_REPEATS: Final = 30
 STABLE_RUNS: Final = 3
+CONTROL_RUNS: Final = 10
+"""Runs of the base commit's agent that control a suspect; of one in a stable suite as many as of the change."""
 DRIFTED: Final = 0.05
 """A control this surely below history shows that main is no longer what its history says."""
 
@@ -123,8 +125,21 @@ class CriterionEvidence:
 
     def agrees(self, pair: PairEvidence) -> bool:
         """In a stable suite: whether three more runs were all as much worse as the first."""
+        return self.agreeing(pair) and len(self.fresh(pair, STABLE_RUNS)) == STABLE_RUNS
+
+    def needs(self, pair: PairEvidence) -> int:
+        """Runs of the base commit's agent that control a suspect. Scores it did not give cannot be waited for."""
+        wanted = STABLE_RUNS if self.agreeing(pair) else CONTROL_RUNS
+        return max(0, wanted - max(pair.tried, len(pair.control))) if self.control else 0
+
+    def lasting(self, pair: PairEvidence) -> bool:
+        """Whether a change did worse in turn with the base's agent, too: what was over by then was not the change."""
+        return not pair.beside or self.large(pair, self.reference_mean(pair, control=True), mean(pair.beside))
+
+    def agreeing(self, pair: PairEvidence) -> bool:
+        """In a stable suite: whether the runs so far were all as much worse as the first."""
         again, past = self.fresh(pair, STABLE_RUNS), known(pair.history).mean
-        return self.stable and len(again) == STABLE_RUNS and all(self.large(pair, past, score) for score in again)
+        return self.stable and bool(again) and all(self.large(pair, past, score) for score in again)
 
     def recovered(self, pair: PairEvidence) -> bool:
         """In a stable suite: whether three more runs were all as on main."""
@@ -211,13 +226,15 @@ class CriterionEvidence:
             return TogetherTest(1.0, 0.0, level)
         p = lower_than_reference([self.stratum(pair, runs, control) for pair in self.suspects])
         drops = [self.reference_mean(pair, control) - mean(self.fresh(pair, runs)) for pair in self.suspects]
-        drop = sum(drops) / len(drops)
-        return TogetherTest(p, drop, level, p <= level and drop >= self.rules.min_effect / 2)
+        drop, least = sum(drops) / len(drops), self.rules.min_effect / 2
+        beside = [self.reference_mean(pair, control) - mean(pair.beside) for pair in self.suspects if pair.beside]
+        lasting = not beside or sum(beside) / len(beside) >= least
+        return TogetherTest(p, drop, level, p <= level and drop >= least and lasting)
 
     @property
     def controlled(self) -> bool:
         """Whether every suspect was run on the base commit's agent."""
-        return bool(self.suspects) and all(pair.control for pair in self.suspects)
+        return bool(self.suspects) and not any(self.needs(pair) for pair in self.suspects)
 
     @cached_property
     def tests(self) -> tuple[SuspectTest, ...]:
@@ -235,8 +252,9 @@ class CriterionEvidence:
         runs = self.runs(pair)
         if not runs:
             return Status.OPEN
-        if sure and self.large(pair, self.reference_mean(pair, control=True), mean(self.fresh(pair, runs))):
-            return Status.CONFIRMED if pair.control or not self.control else Status.OPEN
+        large = self.large(pair, self.reference_mean(pair, control=True), mean(self.fresh(pair, runs)))
+        if sure and large and self.lasting(pair):
+            return Status.UNCONTROLLED if self.needs(pair) else Status.CONFIRMED
         if self.moved(pair):
             return Status.ON_MAIN
         return (
@@ -247,8 +265,8 @@ class CriterionEvidence:
 
     def _stable_status(self, pair: PairEvidence) -> Status | None:
         """What three agreeing runs say, given the control; None where the control itself is of two minds."""
-        if not pair.control:
-            return Status.OPEN if self.control else Status.CONFIRMED
+        if self.needs(pair) or not pair.control:
+            return Status.UNCONTROLLED if self.needs(pair) else Status.CONFIRMED
         worst = max(self.fresh(pair, STABLE_RUNS))
         better = [self.large(pair, score, worst) for score in pair.control]
         if not any(better):
@@ -297,8 +315,15 @@ class CriterionEvidence:
         p = lower_than_reference(
             Stratum(self._reference(pair, control), self.grid.levels(self.passed(pair, passes))) for pair in self.whole
         )
-        sure = beyond and p <= level
+        sure = beyond and p <= level and self._suite_lasting()
         return SuiteTest(passes, p, drop, level, beyond, sure and (control or not self.control))
+
+    def _suite_lasting(self) -> bool:
+        """Whether the mean was worse in turn with the base's agent, too."""
+        if not all(pair.beside for pair in self.whole):
+            return True
+        drop = sum(self.reference_mean(pair, control=True) - mean(pair.beside) for pair in self.whole)
+        return drop < 0 if self.grid.minimize else drop > 0
 
     def _beyond(self, before: float, drop: float) -> bool:
         limit = self.rule.max_drop

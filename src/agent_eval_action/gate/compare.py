@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from agent_eval_action.gate.conditions import condition_notes
+from agent_eval_action.gate.conditions import anew_notes, condition_notes
+from agent_eval_action.model.base import StoreKind
 from agent_eval_action.model.baseline import (
     Baseline,
     CaseRecord,
@@ -22,6 +23,7 @@ from agent_eval_action.model.baseline import (
 )
 from agent_eval_action.model.collector import collector_paused
 from agent_eval_action.model.decision import BaselineInfo, ChangeKind, Stat
+from agent_eval_action.model.history import History, PairHistory
 from agent_eval_action.model.measured import Measured, measured_pairs, meets
 from agent_eval_action.model.result import CaseKey, CriterionInfo, Goal, RunResult
 
@@ -31,6 +33,7 @@ TOLERANCE = 1e-9
 NO_BASELINE = "there is no baseline"
 NO_CASE = "the case is gone"
 NEW_CASE = "the case is new"
+EDITED = "the case was edited"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +93,26 @@ class Comparison:
     own_thresholds: frozenset[str] = frozenset()
     trajectories: Mapping[CaseKey, TrajectoryRecord] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    store: StoreKind = "file"
 
 
 @collector_paused()
-def compare(baseline: Baseline | None, result: RunResult, *, path: str = "") -> Comparison:
+def compare(
+    baseline: Baseline | None, result: RunResult, *, path: str = "", history: History | None = None
+) -> Comparison:
     """Compare a run with a baseline. ``path`` names the baseline in reports.
+
+    ``history`` is what the baseline was pooled from: it knows in words why scores of a pair do not count.
 
     Without a baseline (or with one that holds no case) every pair is *failing* or *passing* by its
     threshold alone.
     """
     known = {record.key: record for record in baseline.records} if baseline else {}
     pairs = sorted(
-        (_compare_pair(pair, known.get(kept_key(pair.key)), bool(known)) for pair in measured_pairs(result)),
+        (
+            _compare_pair(pair, known.get(kept_key(pair.key)), bool(known), _past(history, pair))
+            for pair in measured_pairs(result)
+        ),
         key=lambda pair: (pair.key, pair.criterion),
     )
     return Comparison(
@@ -116,7 +127,11 @@ def compare(baseline: Baseline | None, result: RunResult, *, path: str = "") -> 
             if info.threshold is not None and info.source != "default"
         ),
         trajectories=_trajectories(known, result),
-        notes=condition_notes(baseline, result) if baseline and known else (),
+        store=history.store if history else "file",
+        notes=(
+            *(history.notes if history else ()),
+            *((*condition_notes(baseline, result), *anew_notes(history)) if baseline and known else ()),
+        ),
     )
 
 
@@ -131,11 +146,19 @@ def mean_of(values: Iterable[float]) -> float | None:
     return math.fsum(numbers) / len(numbers) if numbers else None
 
 
-def _compare_pair(pair: Measured, record: CaseRecord | None, any_baseline: bool) -> ComparedPair:
+def _past(history: History | None, pair: Measured) -> PairHistory | None:
+    return history.pairs.get((kept_key(pair.key), kept_name(pair.info.name))) if history else None
+
+
+def _compare_pair(
+    pair: Measured, record: CaseRecord | None, any_baseline: bool, past: PairHistory | None = None
+) -> ComparedPair:
     info = pair.info
     old = record.criteria.get(kept_name(info.name)) if record else None
     before, current = _baseline_stat(old), _current_stat(pair)
     kind, why_not = _without_history(pair, record, old, any_baseline)
+    if any_baseline and past is not None and past.incomparable:
+        kind, why_not = ChangeKind.CHANGED, past.incomparable
     comparable = before is not None and not why_not
     below = current is not None and info.threshold is not None and not meets(current.mean, info.threshold, info.goal)
     if current is None:
@@ -170,7 +193,7 @@ def _without_history(
     if record is None:
         return ChangeKind.NEW, NEW_CASE
     if record.digest != kept_digest(pair.case.digest):
-        return ChangeKind.CHANGED, "the case was edited since the baseline"
+        return ChangeKind.CHANGED, f"{EDITED} since the baseline"
     if old is None:
         full = "the baseline had no room for it" if record.omitted else "the criterion is new for this case"
         return ChangeKind.NEW, full

@@ -7,6 +7,7 @@ from typing import Final
 
 from agent_eval_action.gate.wording import clip, count, listed
 from agent_eval_action.model.baseline import Baseline, kept_digest, kept_key
+from agent_eval_action.model.history import History
 from agent_eval_action.model.result import CaseKey, RunResult
 
 _LISTED: Final = 5
@@ -28,6 +29,18 @@ def condition_notes(baseline: Baseline, result: RunResult) -> tuple[str, ...]:
         if old.packages_digest and now.packages_digest and old.packages_digest != kept_digest(now.packages_digest):
             notes.append(f"agent {name}: its installed packages are not those of the baseline")
     return (*notes, *_not_run(baseline, result))
+
+
+def anew_notes(history: History | None) -> tuple[str, ...]:
+    """Accepted changes from whose merge on the scores of a pair count, by their reasons."""
+    by_reason: dict[str, list[str]] = {}
+    for (key, criterion), pair in sorted(history.pairs.items()) if history else ():
+        if pair.anew and pair.scores:
+            by_reason.setdefault(pair.anew, []).append(f"`{clip(key.case, 60)} › {clip(criterion, 60)}`")
+    return tuple(
+        f"compared with main since its change was accepted ({clip(reason, 200)}): {listed(names, _LISTED)}"
+        for reason, names in by_reason.items()
+    )
 
 
 def _not_run(baseline: Baseline, result: RunResult) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ from agent_eval_action.gate.rules import Rule, pair_findings, pair_reason, row, 
 from agent_eval_action.gate.sentences import Writer
 from agent_eval_action.gate.tested import Status, SuspectTest
 from agent_eval_action.gate.unmeasured import error_findings, nothing_measured
-from agent_eval_action.gate.weigh import Weighed, smallest_drop, weigh
-from agent_eval_action.gate.wording import clip, count, listed, number
+from agent_eval_action.gate.weigh import Weighed, weigh
+from agent_eval_action.gate.wording import BEGIN, clip, count, listed
 from agent_eval_action.model.brief import TurnBrief
 from agent_eval_action.model.collector import collector_paused
 from agent_eval_action.model.decision import (
@@ -73,12 +73,14 @@ def decide(comparison: Comparison, result: RunResult, policy: Policy) -> Decisio
         criteria=tuple(row(rule, by_criterion[rule.one.criterion]) for rule in judged),
         pairs=tuple(_pairs(judged, comparison.removed, writer)),
         baseline=comparison.baseline,
+        store=comparison.store,
         baseline_trajectories=tuple(_trajectories(comparison, judged)),
         notes=(
             *_policy_notes(comparison, rules),
             *comparison.notes,
             *pair_notes(comparison),
-            *_evidence_notes(judged, weighed),
+            *_flaky_notes(weighed),
+            *_control_notes(result),
         ),
     )
 
@@ -139,6 +141,7 @@ def _pair(pair: ComparedPair, rule: Rule | None, writer: Writer) -> PairChange:
         fresh=_stat(test.fresh, pair) if test else None,
         control=_stat(test.pair.control, pair) if test else None,
         blocking=rule.blocks(pair) if rule else False,
+        confirmed=test is not None and test.status is Status.CONFIRMED,
         reason=pair_reason(rule, pair, writer) if rule else writer.pair(pair),
     )
 
@@ -174,7 +177,7 @@ def _trajectories(comparison: Comparison, rules: Iterable[Rule]) -> Iterable[Bas
 
 def _policy_notes(comparison: Comparison, rules: Sequence[Rule]) -> Iterable[str]:
     if comparison.baseline is None and any(not rule.collecting for rule in rules):
-        yield "there is no baseline, so only thresholds count; `agent-eval baseline update` makes one"
+        yield f"there is no baseline, so only thresholds count; {BEGIN[comparison.store]}"
     off = [rule.one.criterion for rule in rules if rule.policy.mode == "off"]
     if off:
         yield f"not judged, its mode is off: {_names(off)}"
@@ -187,23 +190,18 @@ def _policy_notes(comparison: Comparison, rules: Sequence[Rule]) -> Iterable[str
         yield f"nothing can block on {_names(limitless)}: no threshold counts and no max_drop is set"
 
 
-def _evidence_notes(rules: Iterable[Rule], weighed: Weighed) -> Iterable[str]:
-    """What this run could have seen, and what was run again and cleared."""
+def _flaky_notes(weighed: Weighed) -> Iterable[str]:
+    """What was run again and cleared."""
     cleared = sorted(key for key, test in weighed.tests.items() if test.status is Status.CLEARED)
     if cleared:
         names = listed((f"`{clip(key.case, 60)} › {clip(name, 60)}`" for key, name in cleared), 5)
         yield f"flaky: {count(len(cleared), 'score')} worse than on main at first, not when run again: {names}"
-    for rule in rules:
-        found = weighed.criteria.get(rule.one.criterion)
-        if rule.gating and found and (drop := smallest_drop(found)) is not None:
-            name, made = f"`{clip(rule.one.criterion, 60)}`", count(len(found.whole), "case")
-            if rule.one.baseline is not None and drop > rule.one.baseline:
-                yield f"{name}: {count(found.passes, 'run')} of {made} cannot show a drop of the mean"
-            else:
-                yield (
-                    f"{name}: the smallest drop of the mean this run would have found (4 times out of 5) is "
-                    f"{number(drop)}, with {count(found.passes, 'run')} of {made}"
-                )
+
+
+def _control_notes(result: RunResult) -> Iterable[str]:
+    base = result.base
+    if base is not None and base.unavailable:
+        yield f"no control: {clip(base.unavailable, 300)}; the verdict stands on history"
 
 
 def _names(criteria: Iterable[str]) -> str:

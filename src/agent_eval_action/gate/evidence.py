@@ -27,7 +27,8 @@ class PairEvidence:
     ``history``: comparable scores of main, pooled, with how often each was seen; () where there are none.
     ``attempts``: this run's scores in the order of their repeats; the leading ``first`` of them are the
     first pass, the rest are *fresh* (a re-run of a case scores all its criteria: every pair of the case
-    gets the score, whichever asked for it). ``control``: scores of the base commit's agent in this job.
+    gets the score, whichever asked for it). ``control``: scores of the base commit's agent in this job, which
+    was asked ``tried`` times. ``beside``: those of the fresh scores that were made in turn with the control.
     ``blocking``: whether this pair may block (mode, eval set); others are not tested. ``errors``: attempts
     without a score.
     """
@@ -38,6 +39,8 @@ class PairEvidence:
     attempts: tuple[float, ...] = ()
     first: int = 1
     control: tuple[float, ...] = ()
+    beside: tuple[float, ...] = ()
+    tried: int = 0
     goal: Goal = "maximize"
     threshold: float | None = None
     blocking: bool = True
@@ -121,10 +124,14 @@ class RerunSuite:
 
 @dataclass(frozen=True, slots=True)
 class RunControl:
-    """Run these cases on the base commit's agent, interleaved with nothing else of the head."""
+    """Run these cases on the base commit's agent, and in turn with it ``beside`` on this change's.
+
+    What drifts, a model or a service, then meets both arms alike.
+    """
 
     attempts: Attempts
     why: str
+    beside: Attempts = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Final
 from agent_eval_action.gate.compare import NO_CASE, ComparedPair, Comparison
 from agent_eval_action.gate.rules import MOST, Rule
 from agent_eval_action.gate.sentences import Writer
-from agent_eval_action.gate.wording import SENTENCE, clip, count, listed
+from agent_eval_action.gate.wording import BEGIN, SENTENCE, clip, count, listed
 from agent_eval_action.model.decision import ChangeKind, Finding, Outcome
 from agent_eval_action.model.result import CaseKey
 
@@ -24,7 +24,7 @@ def headline(
     elif outcome is Outcome.INCONCLUSIVE:
         text = f"could not tell: {'; '.join(_unmeasured(findings))}"
     elif outcome is Outcome.COLLECTING:
-        text = _collecting(rules, findings)
+        text = _collecting(comparison, rules, findings)
     else:
         text = _passed(comparison, rules, findings)
     return clip(text, SENTENCE)
@@ -63,13 +63,12 @@ def _unmeasured(findings: Sequence[Finding]) -> Iterable[str]:
         yield f"{count(len(cases), 'case')} could not be measured, the first: {first}"
 
 
-def _collecting(rules: Sequence[Rule], findings: Sequence[Finding]) -> str:
+def _collecting(comparison: Comparison, rules: Sequence[Rule], findings: Sequence[Finding]) -> str:
     missed = len({(f.agent, f.eval_set, f.case) for f in findings if f.effect == "advisory" and f.case is not None})
     below = f", {missed} below ADK's default thresholds" if missed else ""
     return (
         f"{_measured(rules)} measured{below}; there is no baseline and no threshold of your own to hold "
-        "them to. To begin, run `agent-eval baseline update` and commit the file it writes, or set thresholds in "
-        "test_config.json"
+        f"them to: {BEGIN[comparison.store]}, or set thresholds in test_config.json"
     )
 
 

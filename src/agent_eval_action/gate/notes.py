@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from agent_eval_action.gate.compare import NO_BASELINE, NO_CASE, ComparedPair, Comparison
+from agent_eval_action.gate.compare import EDITED, NEW_CASE, NO_BASELINE, NO_CASE, ComparedPair, Comparison
 from agent_eval_action.gate.wording import clip, count, listed, number
 from agent_eval_action.model.decision import ChangeKind
 from agent_eval_action.model.result import CaseKey
@@ -41,12 +41,20 @@ def _removed(pairs: Sequence[ComparedPair]) -> Iterable[str]:
 
 def _incomparable(pairs: Iterable[ComparedPair]) -> Iterable[str]:
     reasons: dict[str, set[CaseKey]] = {}
+    criteria: dict[str, set[str]] = {}
     for pair in pairs:
         if pair.incomparable and pair.kind is not ChangeKind.NOT_APPLICABLE:
             reasons.setdefault(pair.incomparable, set()).add(pair.key)
+            if pair.incomparable not in {NEW_CASE, NO_BASELINE} and not pair.incomparable.startswith(EDITED):
+                criteria.setdefault(pair.incomparable, set()).add(pair.criterion)
     if set(reasons) == {NO_BASELINE}:
         return
     for reason, cases in sorted(reasons.items()):
+        if named := criteria.get(reason):
+            falls = "fall back to their thresholds" if len(named) > 1 else "falls back to its threshold"
+            which = listed((f"`{clip(name, 80)}`" for name in sorted(named)), _LISTED)
+            yield f"{reason}: {which} {falls} in {count(len(cases), 'case')}: {_names(cases)}"
+            continue
         yield f"not compared, judged by thresholds alone: {count(len(cases), 'case')} ({reason}): {_names(cases)}"
 
 

@@ -21,6 +21,7 @@ RowStatus = Literal["pass", "fail", "error", "advisory", "not_applicable"]
 MOST: Final = "; most of it: "
 _WORST_SHOWN: Final = 3
 _NOTHING: Final = Weighed()
+_UNDECIDED: Final = frozenset({Status.OPEN, Status.UNCONTROLLED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +89,8 @@ def _tested(rule: Rule, pair: ComparedPair, test: SuspectTest, writer: Writer) -
     if test.status is Status.CONFIRMED or (pair.below and rule.policy.threshold_on == "case"):
         return _finding(pair, rule.effect, reason)
     missed = pair.below and rule.policy.threshold_on == "regression"
-    if test.status is Status.OPEN and rule.effect == "blocks" and (missed or rule.weighed.cut_short):
-        # below a threshold main met, and not run again: neither a regression nor a pass
+    if test.status in _UNDECIDED and rule.effect == "blocks" and (missed or rule.weighed.cut_short):
+        # below a threshold main met, and not run again or not controlled: neither a regression nor a pass
         why = f"; {clip(rule.weighed.cut_short, 200)}" if rule.weighed.cut_short else ""
         return _finding(pair, "inconclusive", f"{reason}{why}")
     return _finding(pair, "advisory", reason)
@@ -127,6 +128,19 @@ def _evidence_findings(rule: Rule, writer: Writer) -> Iterable[Finding]:
         )
     if found and found.together_confirmed and not any(test.status is Status.CONFIRMED for test in found.tests):
         yield Finding(effect=rule.effect, reason=_together(found), criterion=name)
+    if found and rule.effect == "blocks" and rule.weighed.cut_short and (why := _uncontrolled(rule, found)):
+        yield Finding(effect="inconclusive", reason=f"{why}; {clip(rule.weighed.cut_short, 200)}", criterion=name)
+
+
+def _uncontrolled(rule: Rule, found: CriterionEvidence) -> str:
+    """What would block, had the base commit's agent been asked as well: a limit came before it."""
+    suite, then = found.suite_test, "not confirmed, the base commit's agent was not run for comparison"
+    if found.control and suite and suite.beyond and suite.p <= suite.level and not found.suite_controlled:
+        return f"{_fell(rule)}: {then}"
+    single = any(test.status in {Status.CONFIRMED, Status.UNCONTROLLED} for test in found.tests)
+    if not single and not found.controlled and found.together(control=True).confirmed:
+        return f"{_together(found)}: {then}"
+    return ""
 
 
 def _chance(p: float | None) -> str:
@@ -165,7 +179,7 @@ def row(rule: Rule, findings: Iterable[Finding]) -> CriterionChange:
         baseline=one.baseline,
         paired=one.paired,
         change=one.change,
-        interval=suite_interval(found) if found else None,
+        interval=suite_interval(one),
         detectable=smallest_drop(found) if found else None,
         flaky=sum(rule.weighed.status(pair) is Status.CLEARED for pair in one.pairs),
         pairs=len(one.pairs),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent_eval_action.gate.adaptive import next_step
 from agent_eval_action.gate.assess import assess
-from agent_eval_action.gate.evidence import Enough, GateState, PairEvidence, Rules, RunControl
+from agent_eval_action.gate.evidence import Enough, GateState, Key, PairEvidence, Rules, RunControl
 from agent_eval_action.model.baseline import ScoreCount
 
 if TYPE_CHECKING:
@@ -134,6 +134,7 @@ class SimulatedRun:
         cases, criteria, _ = drawn.history.shape
         self._made = [first] * cases
         self._controls = [0] * cases
+        self._beside: list[list[int]] = [[] for _ in range(cases)]
         history, head = drawn.history.tolist(), drawn.head[:, :, :first].tolist()
         self._criteria = criteria
         self._pairs = [
@@ -153,14 +154,23 @@ class SimulatedRun:
         while not isinstance(step := next_step(self.state, self._rules), Enough):
             made = self._controls if isinstance(step, RunControl) else self._made
             for case, more in step.attempts:
-                if not isinstance(case, int):
-                    raise TypeError(case)
-                made[case] += more
-                self._extra += more
-                self._renew(case)
+                self._add(made, case, more)
+            for case, more in step.beside if isinstance(step, RunControl) else ():
+                self._beside[self._at(case)] += [*range(self._made[self._at(case)], self._made[self._at(case)] + more)]
+                self._add(self._made, case, more)
         blocked = assess(self.state, self._rules).blocked
         runs = (sum(self._made) + sum(self._controls)) / len(self._made)
         return Outcome(blocked, step.limited and not blocked, runs)
+
+    def _at(self, case: Key) -> int:
+        if not isinstance(case, int):
+            raise TypeError(case)
+        return case
+
+    def _add(self, made: list[int], case: Key, more: int) -> None:
+        made[self._at(case)] += more
+        self._extra += more
+        self._renew(self._at(case))
 
     def _renew(self, case: int) -> None:
         while max(self._made[case], self._controls[case]) > self._drawn.head.shape[2]:
@@ -171,6 +181,8 @@ class SimulatedRun:
                 self._pairs[at],
                 attempts=tuple(self._drawn.head[case, n, : self._made[case]].tolist()),
                 control=tuple(self._drawn.base[case, n, : self._controls[case]].tolist()),
+                beside=tuple(self._drawn.head[case, n, self._beside[case]].tolist()),
+                tried=self._controls[case],
             )
 
 

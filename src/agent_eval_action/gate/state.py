@@ -63,6 +63,8 @@ def _pair(pair: Measured, history: tuple[ScoreCount, ...], policy: Policy) -> Pa
         attempts=(*before, *_scores(fresh, info.name)),
         first=max(1, len(before)),
         control=tuple(_scores(pair.case.control, info.name)),
+        beside=tuple(_scores([one for one in fresh if one.purpose == "control"], info.name)),
+        tried=len(pair.case.control),
         goal=info.goal,
         threshold=info.threshold,
         blocking=policy.mode_of(info.name, info.goal, pair.key.eval_set) == "blocking",

@@ -16,6 +16,7 @@ _AFTER: Final = {
     Status.CONFIRMED: "",
     Status.CLEARED: ": flaky, not worse than on main",
     Status.OPEN: ": not run often enough to tell it from chance",
+    Status.UNCONTROLLED: ": not confirmed, the base commit's agent was not run for comparison",
 }
 
 

@@ -15,6 +15,7 @@ class Status(enum.StrEnum):
     CLEARED = "cleared"  # worse in the first pass only as chance allows
     ON_MAIN = "on_main"  # as bad on the base commit's agent
     OPEN = "open"  # not run again often enough to tell
+    UNCONTROLLED = "uncontrolled"  # surely worse than its history, but the base commit's agent was not asked
 
 
 @dataclass(frozen=True, slots=True)

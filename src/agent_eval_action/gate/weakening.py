@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from agent_eval_action.gate.loosened import case_edit, criterion_loosened
+from agent_eval_action.gate.weaker_baseline import weaker_baseline
 from agent_eval_action.gate.weaker_rules import weaker_rules
 from agent_eval_action.gate.wording import SENTENCE, clip, count, listed
 from agent_eval_action.model.decision import Decision, Finding, Outcome
@@ -35,6 +36,7 @@ def weakenings(base: Yardstick, head: Yardstick) -> tuple[Finding, ...]:
         *_gone_cases(head, gone),
         *_criteria(base, pairs),
         *weaker_rules(base, head),
+        *weaker_baseline(base, head),
         *_edits(pairs),
         *_accepted(base, head),
     )
@@ -185,11 +187,13 @@ def _is_exact(criteria: Iterable[CriterionInfo]) -> bool:
 
 def _accepted(base: Yardstick, head: Yardstick) -> Iterator[Finding]:
     known = {entry.id for entry in base.accepted}
+    rules = base.policy or head.policy
+    ignored = "; gate.accept: ignore, so main's scores of it still count" if rules and rules.accept == "ignore" else ""
     for entry in head.accepted:
         if entry.id not in known:
             which = _quoted(entry.case) + (f" › {_quoted(entry.criterion)}" if entry.criterion else "")
             why = f": {entry.reason}" if entry.reason else " without a reason"
-            text = f"accept.yaml accepts a change of {which}{why}"
+            text = f"accept.yaml accepts a change of {which}{why}{ignored}"
             yield _finding(text, agent=entry.agent, eval_set=entry.eval_set, case=entry.case, criterion=entry.criterion)
 
 

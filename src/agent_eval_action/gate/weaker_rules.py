@@ -16,11 +16,12 @@ _STRICTEST_FIRST: Final[Mapping[str, tuple[str, ...]]] = {
     "threshold_on": ("case", "regression", "suite", "off"),
     "fail_on": ("inconclusive", "fail"),
     "on_weakened": ("fail", "warn"),
+    "accept": ("ignore", "honour"),
 }
 _LOOSER_WHEN_RAISED: Final = ("max_drop", "max_rise", "confidence", "min_effect")
 """Limits of which None is no limit at all."""
 
-_WHOLE: Final = ("on_weakened", "confidence", "min_effect")
+_WHOLE: Final = ("on_weakened", "accept", "confidence", "min_effect")
 _NAMES: Final = 8
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate.assess import CriterionEvidence, assess
-from agent_eval_action.gate.compare import ComparedPair, Comparison
+from agent_eval_action.gate.compare import ComparedCriterion, ComparedPair, Comparison
 from agent_eval_action.gate.evidence import PairEvidence
-from agent_eval_action.gate.grid import known, mean
+from agent_eval_action.gate.grid import known
 from agent_eval_action.gate.state import rules_of, state_of
 from agent_eval_action.gate.tested import Status, SuspectTest
 from agent_eval_action.model.measured import Measured
@@ -77,10 +77,9 @@ def interval_of(pair: PairEvidence, current: tuple[float, ...]) -> Interval | No
     return welch([score for score, times in pair.history for _ in range(times)], current)
 
 
-def suite_interval(one: CriterionEvidence) -> Interval | None:
+def suite_interval(one: ComparedCriterion) -> Interval | None:
     """The change of a criterion's mean, 95 %: over cases, whose repeats are one observation."""
-    changes = [mean(one.passed(pair, one.passes)) - known(pair.history).mean for pair in one.whole]
-    return clustered(changes) if one.passes else None
+    return clustered([pair.change for pair in one.pairs if pair.change is not None])
 
 
 def smallest_drop(one: CriterionEvidence) -> float | None:

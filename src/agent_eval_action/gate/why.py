@@ -14,13 +14,26 @@ def told(step: Step, state: GateState) -> str:
     if isinstance(step, Enough) or not step.attempts:
         return step.reason if isinstance(step, Enough) else step.why
     times = [more for _, more in step.attempts]
+    if isinstance(step, RunControl):
+        return _controlled(step, _worst(step, state))
     each = count(times[0], "more run") if len(set(times)) == 1 else f"{min(times)} to {max(times)} more runs"
     cases = count(len(step.attempts), "suspect" if isinstance(step, RerunSuspects) else "case")
     worst = _worst(step, state)
-    if worst is None or not isinstance(step, RerunSuspects | RunControl):
+    if worst is None or not isinstance(step, RerunSuspects):
         return f"{cases}, {each} each: {step.why}"
     more = f", and {count(len(step.attempts) - 1, 'other')}" if len(step.attempts) > 1 else ""
     return f"{cases}, {each} each: {_fell(worst)}{more}"
+
+
+def _controlled(step: RunControl, worst: PairEvidence | None) -> str:
+    """Like "is 1 case as bad on main? 3 runs there in turn with 2 here: `quality` of `a` fell from 14/14 to 0/2"."""
+    here = sum(runs for _, runs in step.beside)
+    runs = f"{count(sum(runs for _, runs in step.attempts), 'run')} there" + (
+        f" in turn with {here} here" if here else ""
+    )
+    fell = "" if worst is None else f": {_fell(worst)}"
+    more = f", and {count(len(step.attempts) - 1, 'other')}" if worst is not None and len(step.attempts) > 1 else ""
+    return f"{step.why} {runs}{fell}{more}"
 
 
 def _worst(step: RerunSuspects | RunControl | Step, state: GateState) -> PairEvidence | None:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
+
+from agent_eval_action.model.base import StoreKind
 
 SENTENCE: Final = 700
 _LARGE: Final = 1e7
 _TENS: Final = 10
 _BREAKS: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+BEGIN: Final[Mapping[StoreKind, str]] = {
+    "file": "to make one, run `agent-eval baseline update` and commit the file it writes",
+    "branch": "one begins with the next run on the main branch, which records what it scores",
+    "rerun": "it is measured beside a run, on the base commit's agent, which could not be run here",
+}
+"""How a baseline comes to be, by what keeps it."""
 
 
 def clip(text: str, limit: int) -> str:

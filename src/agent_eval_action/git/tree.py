@@ -1,53 +1,22 @@
-"""The files of a commit, and which commit a change is merged onto."""
+"""The files of a commit."""
 
 from __future__ import annotations
 
 import os
-import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from agent_eval_action.git.process import Git
-from agent_eval_action.git.repository import Repository, is_sha
+from agent_eval_action.git.repository import Repository
 from agent_eval_action.git.scratch import blobs
 
 _LINK: Final = "120000"
 _PROGRAM: Final = "100755"
 _LIST_S: Final = 60.0
-_PULL_MERGE: Final = re.compile(r"refs/pull/\d+/merge")
 _AT_ONCE: Final = 32 << 20  # bytes of files in memory
-
-
-def base_commit(repository: Repository, environ: Mapping[str, str], known: str | None = None) -> str | None:
-    """The commit this change is merged onto; None where nothing says it. It need not be in the clone.
-
-    Parent 1 of GitHub's own merge commit; else where the checkout left the target branch; on that branch
-    itself ``known``, the commit a baseline was made of, if it is behind, else the commit before. A guess
-    would be worse than none: a commit of the change itself is as broken as the change.
-    """
-    head = repository.resolve("HEAD")
-    commit = repository.commit(head) if head else None
-    if head is None or commit is None:
-        return None
-    if len(commit.parents) > 1 and _PULL_MERGE.fullmatch(environ.get("GITHUB_REF", "")):
-        return commit.parents[0]
-    fork = _fork(repository, head, environ.get("GITHUB_BASE_REF", ""))
-    if fork and fork != head:
-        return fork
-    if known and is_sha(known) and repository.merge_base(known, head) == known:
-        return known
-    return commit.parents[0] if fork and commit.parents else None
-
-
-def _fork(repository: Repository, head: str, target: str) -> str | None:
-    """Where the checkout left its target branch; the head itself when it is on it."""
-    names = (target,) if target else ("HEAD", "main", "master")
-    places = [f"refs/remotes/origin/{name}" for name in names]
-    places += [f"refs/heads/{name}" for name in names if name != "HEAD"]
-    return next((found for place in places if (found := repository.merge_base(head, place))), None)
 
 
 def folder_in_repository(repository: Repository) -> str:

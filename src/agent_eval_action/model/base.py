@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
@@ -23,3 +25,7 @@ class AdkModel(BaseModel):
         validate_by_alias=True,
         serialize_by_alias=False,
     )
+
+
+StoreKind = Literal["file", "branch", "rerun"]
+"""A committed file, a branch of records, or nothing: the base commit's agent runs beside the change's."""

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from agent_eval_action.model.base import Frozen
 from agent_eval_action.model.brief import CallBrief
-from agent_eval_action.model.result import CaseKey
+from agent_eval_action.model.result import CaseKey, Goal
 
 BASELINE_VERSION: Final = 1
 DIGEST_LENGTH: Final = 16
@@ -115,8 +115,46 @@ class BaselineAgent(Frozen):
     packages_digest: str = ""
 
 
+class Definition(Frozen):
+    """What a criterion was: enough to say in words how two of them differ.
+
+    ``judge`` is the model that judges, "" where none does. Long ``options`` are shortened to their beginning
+    and a digest of all of it.
+    """
+
+    name: str
+    goal: Goal = "maximize"
+    scoring_version: str = "1"
+    judge: str = ""
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Accepted(Frozen):
+    """An entry of ``.agent-eval/accept.yaml`` that was in force. ``id`` names its words; None stands for every one."""
+
+    id: str
+    case: str
+    criterion: str | None = None
+    agent: str | None = None
+    eval_set: str | None = None
+    reason: str = ""
+
+    def covers(self, key: CaseKey, criterion: str) -> bool:
+        """Whether it is about this pair (by the names a record keeps)."""
+        return (
+            kept_name(self.case) == key.case
+            and (self.criterion is None or kept_name(self.criterion) == criterion)
+            and (self.agent is None or kept_name(self.agent) == key.agent)
+            and (self.eval_set is None or kept_name(self.eval_set) == key.eval_set)
+        )
+
+
 class Baseline(Frozen):
-    """baseline.json. ``created_at`` and ``commit`` are those of the newest run in it."""
+    """baseline.json. ``created_at`` and ``commit`` are those of the newest run in it.
+
+    ``criteria`` are definitions by the digest that ``records`` name. ``accepted``: entries of accept.yaml
+    whose pairs were measured anew since, so that they are spent.
+    """
 
     schema_version: int = BASELINE_VERSION
     tool_version: str
@@ -124,6 +162,8 @@ class Baseline(Frozen):
     commit: str | None = None
     repeats: Annotated[int, Field(ge=1)] = 1
     agents: tuple[BaselineAgent, ...] = ()
+    criteria: dict[str, Definition] = Field(default_factory=dict)
+    accepted: tuple[Accepted, ...] = ()
     records: tuple[CaseRecord, ...] = ()
 
     @model_validator(mode="after")

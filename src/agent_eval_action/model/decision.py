@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Literal
 
-from agent_eval_action.model.base import Frozen
+from agent_eval_action.model.base import Frozen, StoreKind
 from agent_eval_action.model.brief import TurnBrief
 
 
@@ -56,7 +56,8 @@ class PairChange(Frozen):
     """A pair, then and now. ``reason`` is one line for a person.
 
     ``interval``: the change with 95 % confidence. ``fresh`` are the runs made to confirm a suspect or clear
-    it, ``control`` those of the base commit's agent; None where there were none.
+    it, ``control`` those of the base commit's agent; None where there were none. ``confirmed``: worse than
+    main beyond chance, whatever the policy makes of it.
     """
 
     agent: str
@@ -74,6 +75,7 @@ class PairChange(Frozen):
     fresh: Stat | None = None
     control: Stat | None = None
     blocking: bool = False
+    confirmed: bool = False
     reason: str = ""
 
 
@@ -142,6 +144,7 @@ class Decision(Frozen):
     """The whole conclusion; reports render this and nothing else decides.
 
     ``weakenings`` are what the change does to the gate itself; those that block are in ``findings`` too.
+    ``store``: what keeps, or would keep, the baseline.
     """
 
     outcome: Outcome
@@ -153,3 +156,4 @@ class Decision(Frozen):
     baseline_trajectories: tuple[BaselineTrajectory, ...] = ()
     notes: tuple[str, ...] = ()
     weakenings: tuple[Finding, ...] = ()
+    store: StoreKind = "file"

@@ -4,35 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from agent_eval_action.model.base import Frozen
+from agent_eval_action.model.base import Frozen, StoreKind
 from agent_eval_action.model.baseline import (
+    Accepted,
     Baseline,
     BaselineAgent,
     CaseRecord,
     CriterionRecord,
+    Definition,
     ScoreCount,
     kept_key,
     kept_name,
 )
-from agent_eval_action.model.result import CaseKey, Goal
+from agent_eval_action.model.result import CaseKey
+
+__all__ = [
+    "RECORD_VERSION",
+    "Accepted",
+    "Definition",
+    "History",
+    "PairHistory",
+    "PairName",
+    "Record",
+    "RecordCase",
+    "Withheld",
+]
 
 RECORD_VERSION: Final = 1
 
 PairName = tuple[CaseKey, str]
 """A case and a criterion, by the names a record keeps."""
-
-
-class Definition(Frozen):
-    """What a criterion was: enough to say in words how two of them differ. ``options`` may be shortened."""
-
-    name: str
-    goal: Goal = "maximize"
-    scoring_version: str = "1"
-    options: dict[str, Any] = Field(default_factory=dict)
 
 
 class RecordCase(CaseRecord):
@@ -53,26 +58,6 @@ class Withheld(Frozen):
     @property
     def pair(self) -> PairName:
         return CaseKey(self.agent, self.eval_set, self.case), self.criterion
-
-
-class Accepted(Frozen):
-    """An entry of ``.agent-eval/accept.yaml`` that was in force. ``id`` names its words; None stands for every one."""
-
-    id: str
-    case: str
-    criterion: str | None = None
-    agent: str | None = None
-    eval_set: str | None = None
-    reason: str = ""
-
-    def covers(self, key: CaseKey, criterion: str) -> bool:
-        """Whether it is about this pair (by the names a record keeps)."""
-        return (
-            kept_name(self.case) == key.case
-            and (self.criterion is None or kept_name(self.criterion) == criterion)
-            and (self.agent is None or kept_name(self.agent) == key.agent)
-            and (self.eval_set is None or kept_name(self.eval_set) == key.eval_set)
-        )
 
 
 class Record(Frozen):
@@ -138,7 +123,10 @@ class History:
     tool_version: str = ""
     repeats: int = 1
     agents: tuple[BaselineAgent, ...] = ()
+    criteria: Mapping[str, Definition] = field(default_factory=dict)
+    accepted: tuple[Accepted, ...] = ()
     source: str = ""
+    store: StoreKind = "file"
     notes: tuple[str, ...] = ()
 
     def pair(self, key: CaseKey, criterion: str) -> PairHistory:
@@ -156,5 +144,7 @@ class History:
             commit=self.commit,
             repeats=self.repeats,
             agents=self.agents,
+            criteria=dict(self.criteria),
+            accepted=self.accepted,
             records=tuple(self.cases[key] for key in sorted(self.cases)),
         )

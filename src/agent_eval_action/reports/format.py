@@ -78,6 +78,28 @@ def signed(value: float | None, criterion: str) -> str:
     return f"{MINUS if value < 0 else '+'}{text}"
 
 
+def interval(low: float, high: float, criterion: str) -> str:
+    """The ends of a change's interval: ``+0.05…+0.19``."""
+    return f"{signed(low, criterion)}…{signed(high, criterion)}"
+
+
+def change(row: CriterionChange | PairChange) -> str:
+    """A change with its interval: ``+0.120 (+0.050…+0.190)``; without one where all cases changed alike."""
+    own = signed(row.change, row.criterion)
+    if row.interval is None or row.change is None or len({signed(end, row.criterion) for end in row.interval}) == 1:
+        return own
+    return f"{own} ({interval(*row.interval, row.criterion)})"
+
+
+def detectable(row: CriterionChange) -> str:
+    """The smallest drop this run could have found: ``0.062``, or that it could have found none."""
+    if row.detectable is None:
+        return NONE
+    if row.baseline is not None and row.detectable > row.baseline:
+        return "none, for want of runs"
+    return number(row.detectable, row.criterion)
+
+
 def count(value: int | None) -> str:
     """A whole number with thousands separators."""
     if value is None:

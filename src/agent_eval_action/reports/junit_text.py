@@ -22,6 +22,8 @@ def failure(view: CaseView, pair: PairChange) -> tuple[str, str]:
     keeps = fmt.limits(pair.criterion, pair.goal, pair.threshold)
     message = pair.reason or f"{numbers} ({fmt.KIND_LABELS[pair.kind]}, threshold {keeps})"
     lines = [f"{view.key}", f"{numbers}, threshold {keeps}: {fmt.KIND_LABELS[pair.kind]}"]
+    if pair.interval is not None:
+        lines.append(f"change with 95 % confidence: {fmt.interval(*pair.interval, pair.criterion)}")
     attempt = worst_attempt(view.result, pair.criterion, pair.goal) if view.result else None
     if attempt is not None and view.result is not None:
         lines += _attempt(attempt, pair.criterion, len(view.result.attempts))
@@ -78,11 +80,13 @@ def _joined(findings: list[Finding]) -> str:
 
 def _row(row: CriterionChange) -> str:
     now = row.paired if row.paired is not None else row.current
+    detectable = [f"could detect a drop of {fmt.detectable(row)}"] if row.detectable is not None else []
     return "\n".join(
         [
             f"baseline {fmt.number(row.baseline, row.criterion)}",
             f"this run {fmt.number(now, row.criterion)}",
-            f"change   {fmt.signed(row.change, row.criterion)}",
+            f"change   {fmt.change(row)}",
+            *detectable,
             f"limit    {fmt.limits(row.criterion, row.goal, row.threshold, row.limit)}",
             row.reason,
         ]

@@ -131,7 +131,7 @@ def _pair_lines(view: CaseView) -> Iterator[str]:
         if pair.criterion in told:
             continue
         if pair.kind in _QUIET and not pair.errors and passing(pair) is not False:
-            rest.append(f"{code(pair.criterion, 80)} {fmt.pair_text(pair)}")
+            rest.append(f"{code(pair.criterion, 80)} {fmt.pair_text(pair)}{_spread(pair)}")
         else:
             yield _sentence(pair)
     if rest:
@@ -142,7 +142,14 @@ def _sentence(pair: PairChange) -> str:
     """The pair's reason without the case's name, which stands above."""
     if not pair.reason:
         return f"{code(pair.criterion, 80)} {_numbers(pair)}"
-    return text(_CASE_AND_CRITERION.sub("`", pair.reason, count=1), 700)
+    return text(_CASE_AND_CRITERION.sub("`", pair.reason, count=1), 700) + _spread(pair)
+
+
+def _spread(pair: PairChange) -> str:
+    """The change with its interval, unless the sentence of the evidence has it."""
+    if pair.interval is None or pair.change is None or "95 %" in pair.reason:
+        return ""
+    return f" ({fmt.signed(pair.change, pair.criterion)}, 95 %: {fmt.interval(*pair.interval, pair.criterion)})"
 
 
 def _evidence(view: CaseView) -> Iterator[str]:

@@ -28,14 +28,14 @@ def _commands(report: ReportInput) -> Iterator[str]:
     if not report.reproduce and not report.accept_hint:
         return
     outcome = report.decision.outcome
-    accept = "Begin a baseline" if outcome is Outcome.COLLECTING else "Accept it as the new baseline"
+    accept = "Begin a baseline" if outcome is Outcome.COLLECTING else "Accept it"
     yield "<details>\n<summary>Repeat this run, or accept its result</summary>"
     if report.reproduce:
         yield "Repeat it locally:"
         yield fence([report.reproduce], "sh")
     if report.accept_hint:
         yield f"{accept}, if the change is intended:" if outcome is not Outcome.COLLECTING else f"{accept}:"
-        yield fence([report.accept_hint], "sh")
+        yield fence(report.accept_hint.splitlines(), "sh")
     yield "</details>"
 
 

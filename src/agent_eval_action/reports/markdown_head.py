@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from agent_eval_action.model.decision import BaselineInfo, CriterionChange, Decision, Outcome
-from agent_eval_action.model.result import RunResult
+from agent_eval_action.model.result import ErrorKind, RunResult, ScoreStatus
 from agent_eval_action.reports import format as fmt
 from agent_eval_action.reports.cases import CaseView, Group, passed_before, passing
 from agent_eval_action.reports.costs import cost_text, judge_calls
@@ -72,9 +72,12 @@ def metrics(result: RunResult, decision: Decision, cases: list[CaseView]) -> str
     """Cases, pass rate and change, errors, tokens, time, repeats, baseline: one line."""
     here = [view for view in cases if view.result is not None]
     totals = result.totals
-    errors = sum(view.group is Group.ERRORED or _has_errors(view) for view in here)
+    unmade = sum(map(_only_stopped, here))
+    errors = sum((view.group is Group.ERRORED or _has_errors(view)) and not _only_stopped(view) for view in here)
     parts = [fmt.plural(len(here), "case"), *_pass_rate(here)]
     parts.append(fmt.plural(errors, "case with errors", "cases with errors") if errors else "no errors")
+    if unmade:
+        parts.append(fmt.plural(unmade, "case not complete", "cases not complete"))
     if totals.usage.total_tokens is not None:
         missing = totals.usage.calls_without_usage
         parts.append(f"{'at least ' if missing else ''}{fmt.count(totals.usage.total_tokens)} tokens")
@@ -95,9 +98,24 @@ def criteria_table(decision: Decision) -> str:
         "| :-- | --: | --: | --: | :-- | :-- |",
         *(_row(row) for row in sorted(decision.criteria, key=fmt.by_severity)),
     ]
-    if any(row.goal == "minimize" for row in decision.criteria):
-        rows += ["", "<sub>↓ lower is better</sub>"]
-    return "\n".join(rows)
+    below = [part for part in (_legend(decision), _detectable(decision)) if part]
+    return "\n\n".join(["\n".join(rows), *(f"<sub>{line}</sub>" for line in below)])
+
+
+def _legend(decision: Decision) -> str:
+    parts = ["↓ lower is better"] if any(row.goal == "minimize" for row in decision.criteria) else []
+    if any(row.interval for row in decision.criteria):
+        parts.append("(a…b) the change's 95 % interval over cases")
+    return " · ".join(parts)
+
+
+def _detectable(decision: Decision) -> str:
+    """What a drop would have had to be: a pass says no more than that there was none as large."""
+    rows = [row for row in sorted(decision.criteria, key=fmt.by_severity) if row.detectable is not None]
+    said = [f"{code(row.criterion, 80)} {fmt.detectable(row)}" for row in rows]
+    if not said:
+        return ""
+    return f"Smallest drop of the mean this run could have detected (4 times out of 5): {', '.join(said)}"
 
 
 def weakenings(decision: Decision) -> str:
@@ -123,6 +141,14 @@ def notes(decision: Decision) -> str:
     if len(decision.notes) > _NOTES:
         lines.append(f"- … and {fmt.plural(len(decision.notes) - _NOTES, 'more note')} in results.json")
     return "\n".join(lines)
+
+
+def _only_stopped(view: CaseView) -> bool:
+    """Whether the end of the run is all that a case lacks: what was not made is no error."""
+    attempts = view.result.attempts if view.result is not None else ()
+    kinds = {attempt.error.kind for attempt in attempts if attempt.error is not None}
+    scores = (score.status for attempt in attempts for score in attempt.scores)
+    return kinds == {ErrorKind.STOPPED} and ScoreStatus.ERROR not in scores
 
 
 def _has_errors(view: CaseView) -> bool:
@@ -175,9 +201,10 @@ def _age(created_at: str | None, started_at: str) -> str:
 
 def _row(row: CriterionChange) -> str:
     now = row.paired if row.paired is not None else row.current
-    change = fmt.signed(row.change, row.criterion)
+    change = fmt.change(row)
     if fmt.is_worse(row.change, row.goal) and row.status == "fail":
-        change = f"**{change}**"
+        alone = fmt.signed(row.change, row.criterion)
+        change = f"**{alone}**{change.removeprefix(alone)}"
     cells = [
         code(row.criterion, 80) + (" ↓" if row.goal == "minimize" else ""),
         fmt.number(row.baseline, row.criterion),

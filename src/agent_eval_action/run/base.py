@@ -17,7 +17,7 @@ from agent_eval_action.config.agents import AgentSettings, may_hold_agent
 from agent_eval_action.config.settings import Settings, resolve
 from agent_eval_action.errors import AgentEvalError
 from agent_eval_action.git import Git, Remote, Repository, Scratch, remote_of
-from agent_eval_action.git.tree import base_commit, export_tree, folder_in_repository
+from agent_eval_action.git.tree import export_tree, folder_in_repository
 from agent_eval_action.run.arms import Arm, NoBase
 
 _FOLDERS = 8  # runs of one workspace at the same time that each control against the same commit
@@ -41,10 +41,9 @@ class BaseCommit:
     remote: Remote | None = None
 
 
-def find_base(settings: Settings, known: str | None, environ: Mapping[str, str]) -> BaseCommit | NoBase:
-    """The commit to control against. ``known``: the one the history says."""
+def find_base(settings: Settings, commit: str | None, environ: Mapping[str, str]) -> BaseCommit | NoBase:
+    """Where the files of a commit can be had. ``commit``: the one the change is put upon, None if nothing says it."""
     repository = Repository(settings.workspace, environ)
-    commit = base_commit(repository, environ, known)
     if commit is None:
         inside = repository.resolve("HEAD") is not None
         return NoBase("git names no commit this one is merged onto" if inside else "this is no git repository")

@@ -12,8 +12,9 @@ from typing import Any, Final
 from agent_eval_action.config.discovery import Discovery
 from agent_eval_action.config.settings import Settings, resolve
 from agent_eval_action.errors import AgentEvalError, UsageError
-from agent_eval_action.git import Git, Repository, Scratch
-from agent_eval_action.git.tree import export_tree, folder_in_repository
+from agent_eval_action.git import Git, Scratch
+from agent_eval_action.git.tree import export_tree
+from agent_eval_action.model.baseline import Baseline
 from agent_eval_action.model.history import Accepted
 from agent_eval_action.run.arms import NoBase
 from agent_eval_action.run.base import BaseCommit, find_base
@@ -29,21 +30,26 @@ _AGENTS: Final = frozenset({"agent.py", "__init__.py"})
 """Discovery looks into these to know an agent from another package."""
 
 _MAX_BYTES: Final = 64 << 20
-_TARGETS: Final = ("main", "master")
 
 Discover = Callable[[Settings], Discovery]
 ReadAccepted = Callable[[Settings], tuple[Accepted, ...]]
+ReadBaseline = Callable[[Settings], Baseline | None]
 
 
 @dataclass(frozen=True)
 class Invocation:
-    """How this run was asked for: the same words are read on the base. ``flags`` as ``resolve`` takes them."""
+    """How this run was asked for: the same words are read on the base. ``flags`` as ``resolve`` takes them.
+
+    ``base`` is the commit whose rules and cases the change is held to, None where nothing says it.
+    """
 
     flags: Mapping[str, Any]
     environ: Mapping[str, str]
     cwd: Path
     discover: Discover
+    base: str | None = None
     accepted: ReadAccepted = field(default=lambda _: ())
+    baseline: ReadBaseline = field(default=lambda _: None)
 
     @property
     def merging(self) -> bool:
@@ -73,12 +79,13 @@ def yardstick(settings: Settings, invocation: Invocation, plan: Plan | None = No
         fail_on=settings.fail_on,
         repeats=settings.repeats,
         accepted=invocation.accepted(settings),
+        baseline=invocation.baseline(settings),
     )
 
 
 def before(settings: Settings, invocation: Invocation) -> Before | NoBase:
     """The base commit's side of the comparison, or why there is none."""
-    found = _commit(settings, invocation)
+    found = find_base(settings, invocation.base, invocation.environ)
     if isinstance(found, NoBase):
         return found
     short = found.commit[:10]
@@ -102,25 +109,23 @@ def in_force(settings: Settings, found: Before | NoBase, invocation: Invocation)
         return settings, ("the rules are this change's own",)
     if theirs.config is None and settings.config is not None:
         return settings, (f"the rules are this change's own: the base commit {short} has no configuration",)
-    ruled = settings.model_copy(update={"policy": theirs.policy, "fail_on": theirs.fail_on})
+    ruled = settings.model_copy(
+        update={"policy": theirs.policy, "fail_on": theirs.fail_on, **_kept_in(theirs, settings.workspace)}
+    )
     if ruled == settings:
         return settings, ()
     return ruled, (f"the rules are those of the base commit {short}, not the ones this change brings along",)
 
 
-def _commit(settings: Settings, invocation: Invocation) -> BaseCommit | NoBase:
-    """What the change is made to: on the target branch itself that is what was last committed there."""
-    repository = Repository(settings.workspace, invocation.environ)
-    head = repository.resolve("HEAD")
-    if invocation.merging or head is None:
-        return find_base(settings, None, invocation.environ)
-    places = (*(f"refs/remotes/origin/{name}" for name in ("HEAD", *_TARGETS)), *(f"refs/heads/{n}" for n in _TARGETS))
-    fork = next((found for place in places if (found := repository.merge_base(head, place))), None)
-    if fork is None:
-        return NoBase("git names no branch this change is to be merged into")
-    if fork == head:
-        return BaseCommit(head, folder_in_repository(repository), repository.git, settings)
-    return find_base(settings, None, invocation.environ)
+def _kept_in(theirs: Settings, workspace: Path) -> dict[str, Any]:
+    """Where main's scores lie is a rule too: elsewhere a change could keep scores of its own."""
+    names = ("baseline_store", "baseline_branch", "baseline_remote", "baseline_runs")
+    path, root = theirs.baseline, theirs.workspace
+    inside = path.is_relative_to(root)
+    return {
+        **{name: getattr(theirs, name) for name in names},
+        "baseline": workspace / path.relative_to(root) if inside else path,
+    }
 
 
 @contextlib.contextmanager
@@ -152,7 +157,8 @@ def _read(base: BaseCommit, root: Path, invocation: Invocation) -> Before:
     try:
         return Before(base.commit, yardstick(settings, invocation), settings)
     except AgentEvalError as error:
-        rules = Yardstick(policy=settings.policy, fail_on=settings.fail_on, repeats=settings.repeats)
+        stored = invocation.baseline(settings)
+        rules = Yardstick(policy=settings.policy, fail_on=settings.fail_on, repeats=settings.repeats, baseline=stored)
         note = f"what the change does to eval files is not known, those of {short}: {_said(error, root)}"
         return Before(base.commit, rules, settings, (note,))
 

@@ -101,7 +101,7 @@ class Collector:
         """The run as far as it came; attempts of the first pass that were not made are errors of kind ``stopped``."""
         sets = tuple(self._set(planned) for planned in self.plan.sets)
         cases = [case for result in sets for case in result.cases]
-        head = [attempt for case in cases for attempt in case.attempts]
+        head = [attempt for case in cases for attempt in case.attempts if not _is_not_made(attempt)]
         control = [attempt for case in cases for attempt in case.control]
         return RunResult(
             started_at=started_at,
@@ -143,6 +143,11 @@ class Collector:
 def _not_made(repeat: int) -> AttemptSummary:
     error = AttemptError(kind=ErrorKind.STOPPED, message="the run ended before this attempt was made")
     return AttemptSummary(repeat=repeat, error=error, tries=1)
+
+
+def _is_not_made(attempt: AttemptSummary) -> bool:
+    """What the end of the run cut off was not made: no attempt to count, and no error of anybody's."""
+    return attempt.error is not None and attempt.error.kind is ErrorKind.STOPPED
 
 
 def _total(usages: Iterable[Usage]) -> Usage:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from agent_eval_action.criteria.base import Instruments
 from agent_eval_action.llm.budget import Amount
 from agent_eval_action.llm.slots import Slots
-from agent_eval_action.model.result import Attempt, AttemptError
+from agent_eval_action.model.result import ArmName, Attempt, AttemptError
 from agent_eval_action.run.arms import Arm
 from agent_eval_action.run.collect import Collector
 from agent_eval_action.run.events import AttemptFinished, Event
@@ -19,6 +20,9 @@ from agent_eval_action.run.resume import Earlier
 from agent_eval_action.run.scoring import Scoring
 from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.transcripts import TranscriptWriter
+
+_JUDGED_AT_ONCE: Final = 16
+"""Times the sessions: attempts that may wait for their judges while others are made. Bounds memory, not speed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,48 +52,65 @@ class Crew:
     def __post_init__(self) -> None:
         self._slots = Slots(self.bounds.concurrency)
 
-    async def make(self, attempts: Iterable[PlannedAttempt], arm: Arm) -> None:
-        """Make these attempts, or as many as may be paid for.
+    async def make(self, attempts: Iterable[PlannedAttempt], *arms: Arm) -> None:
+        """Make these attempts in this order, each on the arm its key names, or as many as may be paid for.
 
         A fixed number of workers over one iterator: memory does not grow with the size of the suite.
         """
-        bounds, queue = self.bounds, iter(attempts)
-        executors = {
-            name: Executor(driver, self._slots, bounds.retries, self.emit, llm=self._instruments(name).llm)
+        concurrency, queue = self.bounds.concurrency, iter(attempts)
+        async with asyncio.TaskGroup() as group:
+            crews = {arm.name: _Crewed(arm, self._executors(arm)) for arm in arms}
+            shift = _Shift(crews, group, asyncio.Semaphore(concurrency * _JUDGED_AT_ONCE))
+            # more workers than sessions: an attempt being scored must not hold a session's place
+            for _ in range(concurrency * 2):
+                group.create_task(self._worker(queue, shift))
+
+    def _executors(self, arm: Arm) -> dict[str, Executor]:
+        retries = self.bounds.retries
+        return {
+            name: Executor(driver, self._slots, retries, self.emit, llm=self._instruments(name).llm)
             for name, driver in arm.drivers.items()
         }
-        async with asyncio.TaskGroup() as group:
-            # more workers than sessions: an attempt being scored must not hold a session's place
-            for _ in range(bounds.concurrency * 2):
-                group.create_task(self._worker(queue, arm, executors))
 
     def _instruments(self, agent: str) -> Instruments:
         return self.instruments.get(agent, Instruments())
 
-    async def _worker(self, queue: Iterator[PlannedAttempt], arm: Arm, executors: dict[str, Executor]) -> None:
+    async def _worker(self, queue: Iterator[PlannedAttempt], shift: _Shift) -> None:
         for planned in queue:
-            attempt = self.kept.get(planned.key, arm.commit)
+            crewed = shift.crews[planned.key.arm]
+            attempt = self.kept.get(planned.key, crewed.arm.commit)
             scoring = Scoring(planned, self._instruments(planned.key.agent))
             if attempt is None:
-                attempt = await self._paid(planned, arm, executors, scoring)
+                attempt = await self._paid(planned, crewed, scoring)
                 if attempt is None:
                     return
             await asyncio.shield(self.scoring_ready)
-            mine = attempt.model_copy(update={"purpose": planned.purpose, "commit": arm.commit})
-            scored = await scoring.finish(mine)
-            self.writer.append(scored)
-            self.collector.add(scored)
-            self.emit(AttemptFinished(scored))
+            mine = attempt.model_copy(update={"purpose": planned.purpose, "commit": crewed.arm.commit})
+            if scoring.waits:
+                await shift.judging.acquire()
+                shift.group.create_task(self._judged(scoring, mine, shift))
+            else:
+                self._keep(await scoring.finish(mine))
 
-    async def _paid(
-        self, planned: PlannedAttempt, arm: Arm, executors: dict[str, Executor], scoring: Scoring
-    ) -> Attempt | None:
+    async def _judged(self, scoring: Scoring, attempt: Attempt, shift: _Shift) -> None:
+        """Wait for judges beside the workers: the next attempt is made meanwhile."""
+        try:
+            self._keep(await scoring.finish(attempt))
+        finally:
+            shift.judging.release()
+
+    def _keep(self, scored: Attempt) -> None:
+        self.writer.append(scored)
+        self.collector.add(scored)
+        self.emit(AttemptFinished(scored))
+
+    async def _paid(self, planned: PlannedAttempt, crewed: _Crewed, scoring: Scoring) -> Attempt | None:
         """The attempt, with every try of it counted; None: a limit is met. Answers of a recording cost nothing."""
-        started = await asyncio.shield(arm.starts[planned.key.agent])
+        started = await asyncio.shield(crewed.arm.starts[planned.key.agent])
         if isinstance(started, AttemptError):
             return _not_started(planned, started)
-        executor = executors[planned.key.agent]
-        if planned.key.agent in arm.fixed:
+        executor = crewed.executors[planned.key.agent]
+        if planned.key.agent in crewed.arm.fixed:
             return await executor.make(planned, scoring)
         estimate = await self.spending.begin(len(planned.case.turns))
         if estimate is None:
@@ -105,6 +126,28 @@ class Crew:
             return await executor.make(planned, scoring, count)
         finally:
             self.spending.end(estimate, spent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Crewed:
+    arm: Arm
+    executors: dict[str, Executor]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shift:
+    """What the workers of one call share: who makes attempts, and places to wait for judges."""
+
+    crews: Mapping[ArmName, _Crewed]
+    group: asyncio.TaskGroup
+    judging: asyncio.Semaphore
+
+
+def in_turn(one: Sequence[PlannedAttempt], other: Sequence[PlannedAttempt]) -> list[PlannedAttempt]:
+    """Both in one queue, each spread evenly over all of it; of equally many those of ``one`` come first."""
+    placed = [((n + 0.5) / len(one), 0, planned) for n, planned in enumerate(one)]
+    placed += [((n + 0.5) / len(other), 1, planned) for n, planned in enumerate(other)]
+    return [planned for _, _, planned in sorted(placed, key=lambda item: item[:2])]
 
 
 def _not_started(planned: PlannedAttempt, error: AttemptError) -> Attempt:

@@ -42,6 +42,11 @@ class Scoring:
                 judging = self._judging.setdefault(criterion.name, [])
                 judging.append(asyncio.create_task(criterion.score_turn(sample, len(turns) - 1)))
 
+    @property
+    def waits(self) -> bool:
+        """Whether scoring waits for somebody else: a judge, or a function of the user's."""
+        return any(criterion.waits for criterion in self.planned.planned_set.criteria)
+
     async def forget(self) -> None:
         """Give up what was begun."""
         tasks = [task for judging in self._judging.values() for task in judging]

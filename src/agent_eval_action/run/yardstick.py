@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from agent_eval_action.config.policy import FailOn, Policy
+from agent_eval_action.model.baseline import Baseline
 from agent_eval_action.model.brief import CallBrief
 from agent_eval_action.model.evalset import EvalCase, Invocation, Rubric
 from agent_eval_action.model.history import Accepted
@@ -52,7 +53,10 @@ class MeasuredSet:
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """Everything a run is held to. ``policy`` None: not known, so nothing is said of it; ``policy_file`` names it."""
+    """Everything a run is held to. ``policy`` None: not known, so nothing is said of it; ``policy_file`` names it.
+
+    ``baseline`` is what is stored beside the code, None where nothing is, or nothing that can be read.
+    """
 
     sets: tuple[MeasuredSet, ...] = ()
     policy: Policy | None = None
@@ -60,6 +64,7 @@ class Yardstick:
     fail_on: FailOn = "inconclusive"
     repeats: int = 1
     accepted: tuple[Accepted, ...] = field(default=())
+    baseline: Baseline | None = None
 
 
 def sets_of_plan(plan: Plan) -> tuple[MeasuredSet, ...]:

@@ -154,3 +154,163 @@ def test_a_base_that_cannot_be_read_is_said_and_stops_nothing(repo: Repo):
     assert code == 0
     assert decision["weakenings"] == []
     assert any("what the change does to eval files is not known" in note for note in decision["notes"])
+
+
+class Kept(Repo):
+    """The same with a committed baseline. The agent answers every case, so that its scores are ones."""
+
+    def store(self, **scores: float) -> None:
+        """Write the file as `baseline update` made it, then with these scores."""
+        path = self.root / ".agent-eval" / "baseline.json"
+        if not path.exists():
+            argv = [COMMAND, "baseline", "update", "--from", ".agent-eval/out"]
+            clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
+            subprocess.run(argv, cwd=self.root, env=clean, check=True, capture_output=True)
+        value = json.loads(path.read_text())
+        for record in value["records"]:
+            score = scores.get(record["case"])
+            one = record["criteria"]["response_match_score"]
+            if score is not None:
+                one.update(n=20, passed=20 if score >= 0.8 else 0, scores=[[score, 20]])
+        path.write_text(json.dumps(value))
+
+    def answers(self, **said: str) -> None:
+        path = self.root / "recording" / "attempts.jsonl"
+        with path.open("w", encoding="utf-8") as file:
+            for name, text in said.items():
+                turn = case(name)["conversation"][0]
+                turn["final_response"] = {"role": "model", "parts": [{"text": text}]}
+                for repeat in range(6):
+                    line = {"agent": "bot", "eval_set": "evals/s", "case": name, "repeat": repeat, "case_digest": "x"}
+                    file.write(json.dumps({**line, "turns": [turn]}) + "\n")
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    """Main knows that case ``b`` always passes; the branch ``pr`` has an agent in which it fails."""
+    made = Kept(tmp_path)
+    (tmp_path / ".gitignore").write_text(".agent-eval/out/\n.agent-eval/cache/\n")
+    made.answers(a="six", b="six")
+    (tmp_path / "agent-eval.yaml").write_text(f"{CONFIG}repeats: 6\n")
+    made.run()
+    made.store(a=1.0, b=1.0)
+    made.commit("main")
+    made.answers(a="six", b="no")
+    made.commit("pr")
+    return made
+
+
+def reasons(decision: dict[str, Any]) -> list[str]:
+    return [one["reason"] for one in decision["weakenings"]]
+
+
+def test_a_worse_agent_does_not_pass_by_lowering_the_stored_scores(kept: Kept):
+    code, decision, said = kept.run(**PULL)
+    assert (code, reasons(decision)) == (1, []), said
+    kept.store(b=0.0)
+    kept.commit("pr")
+    code, decision, said = kept.run(**PULL)
+    assert code == 1, said
+    assert "`b`" in decision["reason"]
+    assert reasons(decision) == [
+        "the stored baseline is loosened for 1 score: `b › response_match_score` 1.00 → 0.00"
+    ]
+    assert any("not with the one this change brings along" in note for note in decision["notes"])
+    comment = (kept.root / ".agent-eval" / "out" / "comment.md").read_text()
+    assert comment.index("the stored baseline is loosened") < comment.index("| Criterion |")
+
+
+def test_taking_a_pair_out_of_the_baseline_or_the_file_away_does_not_help(kept: Kept):
+    path = kept.root / ".agent-eval" / "baseline.json"
+    value = json.loads(path.read_text())
+    value["records"] = [record for record in value["records"] if record["case"] != "b"]
+    path.write_text(json.dumps(value))
+    kept.commit("pr")
+    code, decision, _ = kept.run(**PULL)
+    assert code == 1
+    assert reasons(decision) == ["the stored baseline loses 1 score: `b › response_match_score`"]
+    path.unlink()
+    kept.commit("pr")
+    code, decision, _ = kept.run(**PULL)
+    assert code == 1
+    assert reasons(decision) == [
+        "the stored baseline was removed, or cannot be read any more: 2 scores of main are lost"
+    ]
+
+
+def test_keeping_the_baseline_elsewhere_does_not_help(kept: Kept):
+    (kept.root / ".agent-eval" / "other.json").write_text(
+        (kept.root / ".agent-eval" / "baseline.json").read_text().replace('"b"', '"c"')
+    )
+    text = (kept.root / "agent-eval.yaml").read_text()
+    (kept.root / "agent-eval.yaml").write_text(f"{text}baseline:\n  path: .agent-eval/other.json\n")
+    kept.git("add", "-f", ".agent-eval/other.json")
+    kept.commit("pr")
+    code, decision, _ = kept.run(**PULL)
+    assert code == 1
+    assert decision["baseline"]["path"] == ".agent-eval/baseline.json"
+    assert "the stored baseline loses 1 score: `b › response_match_score`" in reasons(decision)
+
+
+def test_under_on_weakened_fail_a_lowered_baseline_blocks_a_good_agent_too(kept: Kept):
+    kept.git("checkout", "-q", "main")
+    text = (kept.root / "agent-eval.yaml").read_text()
+    (kept.root / "agent-eval.yaml").write_text(f"{text}gate:\n  on_weakened: fail\n")
+    kept.commit("main")
+    kept.git("checkout", "-qb", "pr2")
+    assert kept.run(**PULL)[0] == 0
+    kept.store(b=0.0)
+    kept.commit("pr2")
+    code, decision, _ = kept.run(**PULL)
+    assert code == 1
+    assert "on_weakened: fail forbids: the stored baseline is loosened" in decision["reason"]
+
+
+def test_a_first_baseline_is_the_change_s_own_and_that_is_said(tmp_path: Path):
+    repo = Kept(tmp_path)
+    (tmp_path / ".gitignore").write_text(".agent-eval/out/\n.agent-eval/cache/\n")
+    repo.answers(a="six", b="six")
+    (tmp_path / "agent-eval.yaml").write_text(f"{CONFIG}repeats: 6\n")
+    repo.run()
+    repo.commit("main")
+    repo.store(a=1.0, b=1.0)
+    repo.commit("pr")
+    code, decision, said = repo.run(**PULL)
+    assert (code, reasons(decision)) == (0, []), said
+    assert decision["baseline"]["path"] == ".agent-eval/baseline.json"
+    assert any("is compared with the one the change adds" in note for note in decision["notes"])
+
+
+ACCEPT = "- case: b\n  reason: it says no now\n"
+
+
+def test_an_accepted_change_passes_unless_the_policy_forbids_it(kept: Kept):
+    (kept.root / "evals" / "test_config.json").write_text(json.dumps({"criteria": {"response_match_score": 0.0}}))
+    kept.commit("pr")
+    assert kept.run(**PULL)[0] == 1
+    (kept.root / ".agent-eval" / "accept.yaml").write_text(ACCEPT)
+    kept.git("add", "-f", ".agent-eval/accept.yaml")
+    kept.commit("pr")
+    code, decision, said = kept.run(**PULL)
+    assert code == 0, said
+    assert "accept.yaml accepts a change of `b`: it says no now" in reasons(decision)
+    assert any(
+        "its change was accepted (it says no now): `response_match_score` falls back to its threshold" in note
+        for note in decision["notes"]
+    )
+    code, decision, _ = kept.run("--accept", "ignore", **PULL)
+    assert code == 1
+    assert any("gate.accept: ignore, so main's scores of it still count" in one for one in reasons(decision))
+
+
+def test_an_accepted_change_is_spent_once_the_baseline_was_made_with_it(kept: Kept):
+    path = kept.root / ".agent-eval" / "accept.yaml"
+    path.write_text(ACCEPT)
+    kept.run()
+    argv = [COMMAND, "baseline", "update", "--from", ".agent-eval/out"]
+    subprocess.run(argv, cwd=kept.root, check=True, capture_output=True)
+    stored = json.loads((kept.root / ".agent-eval" / "baseline.json").read_text())
+    assert [one["case"] for one in stored["accepted"]] == ["b"]
+    _, decision, _ = kept.run()
+    assert not any("its change was accepted" in note for note in decision["notes"])
+    assert {pair["case"]: pair["kind"] for pair in decision["pairs"]} == {"a": "same", "b": "still_failing"}

@@ -16,6 +16,8 @@ MINE = '    if sides == 12 and tool_context.state.get("own_die"):\n'
 BREAK = MINE + '        print("broken by the change")\n        return {"error": "no such die"}\n'
 MARKER = 'pathlib.Path(os.environ["DICE_MARKER"])'
 SETTLED = 60
+MAIN = "refs/heads/main"
+PULL = {"GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": "pull_request", "GITHUB_REF": "refs/pull/7/merge"}
 
 
 def pairs(ended: Any, case: str) -> list[dict[str, Any]]:
@@ -49,10 +51,15 @@ def test_one_broken_case_blocks_after_three_more_runs_of_it_and_its_control(brok
     assert ended.extra() == {ONE: 3}
     controlled = {case["case"] for one in ended.results["sets"] for case in one["cases"] if case.get("control")}
     assert controlled == {ONE}
+    made = [(one.get("arm", "head"), one.get("purpose", "first")) for one in ended.case(ONE)["attempts"]]
+    assert made == [("head", "first"), ("head", "rerun"), ("head", "control"), ("head", "control")]
+    order = [json.loads(line) for line in (broken.out / "attempts.jsonl").read_text().splitlines()]
+    assert {one.get("arm", "head") for one in order[SUITE + 1 :]} == {"head", "base"}
+    assert "3 runs there in turn with 2 here" in ended.said
     scores = [score["score"] for one in ended.case(ONE)["control"] for score in one["scores"]]
     assert set(scores) == {1.0}, "the base's agent is not broken"
     assert ended.results["base"]["commit"] == broken.git("rev-parse", "main")
-    assert f"of {ONE} fell from 1.00 to 0." in ended.said or f"of {ONE} fell from 5/5 to 0/1" in ended.said
+    assert f"of {ONE} fell from 1.00 to 0." in ended.said or f"of {ONE} fell from 5/5 to 0/1" in ended.said, ended.said
     assert "broken by the change" in (broken.out / "logs" / "dice_agent.log").read_text()
     base_log = broken.out / "logs" / "dice_agent.base.log"
     assert not base_log.exists() or "broken by the change" not in base_log.read_text()
@@ -85,10 +92,14 @@ def test_a_case_that_recovers_is_shown_as_flaky_and_passes(dice: Any) -> None:
     assert "flaky" in {pair["kind"] for pair in pairs(ended, ONE)}
 
 
-def test_the_limit_of_extra_runs_holds_and_is_said(broken: Any) -> None:
-    ended = broken.run("--max-extra-runs", "2")
-    assert ended.counts() == (SUITE, 0, 0), ended.said
-    assert "limit" in ended.results["cut_short"]
+def test_a_limit_before_the_control_is_no_fail_and_is_said(broken: Any) -> None:
+    ended = broken.run("--max-extra-runs", "5")
+    assert ended.counts() == (SUITE + 1, 1, 0), ended.said
+    assert ended.code == 3, ended.said
+    assert "the limit of 5 extra runs is reached before this: is 1 case as bad on main?" in ended.said
+    assert ended.results["base"]["commit"] == broken.git("rev-parse", "main")
+    assert broken.trees() == []
+    assert broken.run("--max-extra-runs", "6").code == 1, "as many as it takes"
 
 
 @pytest.mark.parametrize("where", ["re-running", "control"])
@@ -139,16 +150,17 @@ def test_a_base_whose_environment_cannot_be_built_leaves_the_verdict_to_history(
     assert dice.trees() == []
 
 
-def clone(dice: Any, target: Path) -> None:
+def clone(dice: Any, target: Path, branch: str = "change") -> None:
+    """What is checked out when a branch is merged onto main, at depth 1."""
     dice.git("checkout", "-q", "main")
-    dice.git("merge", "-q", "--no-ff", "-m", "merge", "change")
+    dice.git("merge", "-q", "--no-ff", "-m", "merge", branch)
     subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{dice.folder}", str(target)], check=True)
 
 
 def test_a_shallow_clone_fetches_the_base_into_a_place_of_its_own(broken: Any, tmp_path: Path) -> None:
     base = broken.git("rev-parse", "main")
     clone(broken, tmp_path / "shallow")
-    shallow = type(broken)(tmp_path / "shallow", broken.python, {"GITHUB_REF": "refs/pull/7/merge"})
+    shallow = type(broken)(tmp_path / "shallow", broken.python, PULL)
     before = shallow.fingerprint()
     ended = shallow.run()
     assert ended.code == 1, ended.said
@@ -160,11 +172,33 @@ def test_a_shallow_clone_fetches_the_base_into_a_place_of_its_own(broken: Any, t
 def test_a_shallow_clone_whose_remote_is_gone_says_so_and_stands_on_history(broken: Any, tmp_path: Path) -> None:
     clone(broken, tmp_path / "shallow")
     broken.folder.rename(tmp_path / "gone")
-    shallow = type(broken)(tmp_path / "shallow", broken.python, {"GITHUB_REF": "refs/pull/7/merge"})
+    shallow = type(broken)(tmp_path / "shallow", broken.python, PULL)
     ended = shallow.run()
     assert ended.code == 1, ended.said
     assert "is not in this clone (actions/checkout: fetch-depth: 2)" in ended.results["base"]["unavailable"]
     assert ended.counts() == (SUITE + 3, 3, 0)
+
+
+@pytest.mark.parametrize("store", ["auto", "rerun"])
+def test_a_merge_queue_is_held_against_the_groups_base(broken: Any, tmp_path: Path, store: str) -> None:
+    """Two pull requests in one group: what the first parent already has is the first one's, not main's."""
+    base = broken.git("rev-parse", "main")
+    broken.git("checkout", "-q", "main")
+    broken.git("merge", "-q", "--no-ff", "-m", "the first of the group", "change")
+    broken.git("checkout", "-q", "-b", "second", base)
+    (broken.folder / "README.md").write_text("another word\n")
+    broken.commit("the second of the group")
+    clone(broken, tmp_path / "queue", "second")
+    event = {"merge_group": {"base_sha": base, "head_sha": broken.git("rev-parse", "main"), "base_ref": MAIN}}
+    (tmp_path / "event.json").write_text(json.dumps(event))
+    queue = {"GITHUB_EVENT_NAME": "merge_group", "GITHUB_REF": "refs/heads/gh-readonly-queue/main/pr-8"}
+    queue["GITHUB_EVENT_PATH"] = str(tmp_path / "event.json")
+    work = type(broken)(tmp_path / "queue", broken.python, {**PULL, **queue})
+    ended = work.run("--baseline-store", store)
+    assert ended.code == 1, ended.said
+    assert ended.results["base"]["commit"] == base
+    assert {score["score"] for one in ended.case(ONE)["control"] for score in one["scores"]} == {1.0}
+    assert [f["case"] for f in ended.results["decision"]["findings"] if f["effect"] == "blocks"] == [ONE]
 
 
 def test_the_whole_base_can_be_run_in_the_place_of_a_stored_history(broken: Any) -> None:

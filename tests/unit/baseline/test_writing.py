@@ -61,16 +61,19 @@ def test_an_inconclusive_unfinished_or_undecided_run_is_not():
     assert why_not_written(PUSH, result(), None)
 
 
-def test_only_pairs_found_worse_are_withheld():
-    def pair(case, kind, blocking):
-        return PairChange(agent="bot", eval_set="set", case=case, criterion="q", kind=kind, blocking=blocking)
+def test_only_pairs_confirmed_worse_are_withheld_whatever_blocks():
+    def pair(case, kind, blocking, confirmed):
+        return PairChange(
+            agent="bot", eval_set="set", case=case, criterion="q", kind=kind, blocking=blocking, confirmed=confirmed
+        )
 
     pairs = (
-        pair("worse", ChangeKind.WORSE, True),
-        pair("newly", ChangeKind.NEWLY_FAILING, True),
-        pair("noise", ChangeKind.WORSE, False),
-        pair("always", ChangeKind.STILL_FAILING, True),
-        pair("new", ChangeKind.FAILING, True),
+        pair("worse", ChangeKind.WORSE, True, True),
+        pair("newly", ChangeKind.NEWLY_FAILING, False, True),
+        pair("noise", ChangeKind.WORSE, False, False),
+        pair("by its threshold", ChangeKind.NEWLY_FAILING, True, False),
+        pair("always", ChangeKind.STILL_FAILING, True, False),
+        pair("new", ChangeKind.FAILING, True, False),
     )
     decision = Decision(outcome=Outcome.FAIL, reason="", pairs=pairs)
     assert regressed(decision) == ((CaseKey("bot", "set", "worse"), "q"), (CaseKey("bot", "set", "newly"), "q"))

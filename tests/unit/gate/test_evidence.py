@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -70,7 +71,7 @@ def test_a_suspect_that_fails_again_goes_to_the_control_and_then_blocks():
     again = pair(0, passed(10, 10), 0, *[0] * 5)
     step = next_step(GateState(noisy(again), control=True), RULES)
     assert isinstance(step, RunControl)
-    assert step.attempts == ((0, 10),)
+    assert (step.attempts, step.beside) == (((0, 10),), ((0, 5),))
     controlled = pair(0, passed(10, 10), 0, *[0] * 5, control=(1.0,) * 10)
     state = GateState(noisy(controlled), control=True)
     assert status(state) == {0: Status.CONFIRMED}
@@ -129,6 +130,87 @@ def test_lower_is_better_is_held_by_its_mean():
     assert not assess(GateState(tuple(fewer)), rules).blocked
 
 
+# --- the control takes turns with the change -------------------------------------------------------
+
+
+def in_turn(history, before, beside, control, **fields):
+    """A suspect that was run again, and then in turn with its control."""
+    return pair(
+        0, history, 0, *before, *beside, beside=tuple(map(float, beside)), control=tuple(map(float, control)), **fields
+    )
+
+
+def test_what_was_over_by_the_time_of_the_control_is_not_the_change_s():
+    """The model was ill for the re-runs and well when the base's agent was asked: both arms say so."""
+    over = in_turn(passed(10, 10), [0] * 5, [1] * 5, [1] * 10)
+    state = GateState(noisy(over), control=True)
+    assert status(state) == {0: Status.CLEARED}
+    assert not assess(state, RULES).blocked
+    lasting = in_turn(passed(10, 10), [0] * 5, [0, 0, 1, 0, 0], [1] * 10)
+    assert status(GateState(noisy(lasting), control=True)) == {0: Status.CONFIRMED}
+
+
+def test_what_becomes_ill_in_between_is_as_bad_on_main():
+    ill = in_turn(passed(10, 10), [0] * 5, [0] * 5, [0] * 10)
+    assert status(GateState(noisy(ill), control=True)) == {0: Status.ON_MAIN}
+
+
+def test_suspects_that_are_well_in_turn_with_their_control_do_not_block_together():
+    def several(beside):
+        made = [PairEvidence(n, "quality", passed(8, 10), (0.0, 0.0, 0.0, 1.0, 0.0, 1.0, *beside),
+                             control=(1.0,) * 8 + (0.0,) * 2, beside=beside) for n in range(6)]  # fmt: skip
+        rest = [pair(n, passed(10, 10), 1) for n in range(6, 20)]
+        (one,) = assess(GateState((*made, *rest), control=True), RULES).criteria
+        return one
+
+    ill, well = several((0.0, 0.0, 1.0, 0.0, 1.0)), several((1.0,) * 5)
+    assert ill.together_confirmed
+    assert ill.controlled
+    assert not well.together_confirmed
+
+
+@pytest.mark.parametrize(("beside", "confirmed"), [(0.0, True), (1.0, False)])
+def test_a_suite_that_is_well_in_turn_with_its_control_does_not_block(beside, confirmed):
+    rows = [pair(n, passed(19, 20), 0, beside, beside=(beside,), control=(1.0,)) for n in range(30)]
+    (one,) = assess(GateState(tuple(rows), control=True), RULES).criteria
+    assert one.suite_test
+    assert (one.suite_test.beyond, one.suite_test.confirmed) == (True, confirmed)
+
+
+def test_the_suites_control_is_asked_for_once_in_turn_with_one_more_pass():
+    rows = [PairEvidence(n, "tokens", ((100.0, 5), (110.0, 5)), (150.0,), goal="minimize") for n in range(12)]
+    rules = Rules(criteria={"tokens": CriterionRule(None, 0.1)})
+    step = next_step(GateState(tuple(rows), control=True), rules)
+    assert isinstance(step, RunControl)
+    assert step.attempts == step.beside == tuple((n, 1) for n in range(12))
+    made = [replace(one, attempts=(150.0, 150.0), beside=(150.0,), control=(105.0,), tried=1) for one in rows]
+    assert next_step(GateState(tuple(made), control=True), rules) == Enough("a regression is confirmed")
+
+
+@pytest.mark.parametrize("control", [(), (1.0,), (1.0,) * 9])
+def test_a_control_cut_off_confirms_nothing_and_is_asked_for_as_far_as_it_is_missing(control):
+    cut = pair(0, passed(10, 10), 0, *[0] * 5, control=control, tried=len(control))
+    state = GateState(noisy(cut), control=True)
+    assert status(state) == {0: Status.UNCONTROLLED}
+    assert not assess(state, RULES).blocked
+    step = next_step(state, RULES)
+    assert isinstance(step, RunControl)
+    assert step.attempts == ((0, 10 - len(control)),)
+
+
+def test_a_control_that_gave_no_score_is_not_waited_for():
+    silent = pair(0, passed(10, 10), 0, *[0] * 5, tried=10)
+    state = GateState(noisy(silent), control=True)
+    assert status(state) == {0: Status.CONFIRMED}
+    assert next_step(state, RULES) == Enough("a regression is confirmed")
+
+
+@pytest.mark.parametrize(("limit", "limited"), [(19, True), (20, False)])
+def test_a_limit_counts_both_arms(limit, limited):
+    state = GateState(noisy(pair(0, passed(10, 10), 0, *[0] * 5)), control=True, extra=5)
+    assert isinstance(next_step(state, Rules(limits=Limits(limit))), Enough) is limited
+
+
 # --- a suite that never differs -------------------------------------------------------------------
 
 
@@ -141,6 +223,25 @@ def test_a_deterministic_break_takes_three_runs_and_three_of_the_control():
     for outcome in simulate(suite, RULES, 20, 1):
         assert outcome.blocked
         assert outcome.runs == (10 + 3 + 3) / 10
+
+
+def test_in_a_stable_suite_the_last_two_of_three_take_turns_with_the_control():
+    state = GateState(stable(pair(0, passed(5, 5), 0)), control=True)
+    assert next_step(state, RULES) == RerunSuspects(((0, 1),), "1 case did worse than on main")
+    once = next_step(GateState(stable(pair(0, passed(5, 5), 0, 0)), control=True), RULES)
+    assert isinstance(once, RunControl)
+    assert (once.attempts, once.beside) == (((0, 3),), ((0, 2),))
+    recovered = next_step(GateState(stable(pair(0, passed(5, 5), 0, 1)), control=True), RULES)
+    assert recovered == RerunSuspects(((0, 2),), "1 case did worse than on main")
+    alone = next_step(GateState(stable(pair(0, passed(5, 5), 0))), RULES)
+    assert alone == RerunSuspects(((0, 3),), "1 case did worse than on main")
+
+
+def test_a_stable_suite_that_was_ill_for_a_moment_is_not_blocked():
+    ill = pair(0, passed(5, 5), 0, 0, 1, 1, beside=(1.0, 1.0), control=(1.0,) * 3, tried=3)
+    state = GateState(stable(ill), control=True)
+    assert not assess(state, RULES).blocked
+    assert isinstance(next_step(state, RULES), RerunSuspects)
 
 
 def test_an_unchanged_deterministic_agent_takes_no_extra_run():
@@ -165,7 +266,7 @@ def test_a_control_that_breaks_too_says_main_is_broken():
 HISTORY = st.integers(1, 12).flatmap(lambda n: st.integers(0, n).map(lambda k: passed(k, n)))
 BINARY = st.sampled_from([0.0, 1.0])
 ATTEMPTS = st.lists(BINARY, min_size=1, max_size=22)
-PAIRS = st.lists(st.tuples(HISTORY, ATTEMPTS, st.lists(BINARY, max_size=6)), min_size=1, max_size=6)
+PAIRS = st.lists(st.tuples(HISTORY, ATTEMPTS, st.lists(BINARY, max_size=12)), min_size=1, max_size=6)
 
 
 def made(rows):
@@ -193,6 +294,19 @@ def test_the_order_of_pairs_and_of_fresh_runs_within_a_look_does_not_matter(rows
     before, after = GateState(pairs, control=control), GateState(tuple(mixed), control=control)
     assert status_of_all(before, rules) == status_of_all(after, rules)
     assert next_step(before, rules) == next_step(after, rules)
+
+
+@MANY
+@given(PAIRS, st.lists(BINARY, min_size=1, max_size=5), st.data())
+def test_a_failure_more_in_turn_with_the_control_never_unblocks(rows, beside, data):
+    def controlled(scores):
+        again = [(*one.attempts, *scores) for one in made(rows)]
+        pairs = zip(made(rows), again, strict=True)
+        return GateState(tuple(replace(one, attempts=all_, beside=tuple(scores)) for one, all_ in pairs), control=True)
+
+    at = data.draw(st.integers(0, len(beside) - 1))
+    worse = [*beside[:at], 0.0, *beside[at + 1 :]]
+    assert assess(controlled(worse), RULES).blocked >= assess(controlled(beside), RULES).blocked
 
 
 def status_of_all(state, rules):

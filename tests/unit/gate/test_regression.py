@@ -10,6 +10,7 @@ from agent_eval_action.gate import compare, decide
 from agent_eval_action.model.brief import TurnBrief
 from agent_eval_action.model.decision import ChangeKind, Outcome
 from agent_eval_action.model.result import AttemptSummary, Base, CaseResult, Totals, Usage
+from agent_eval_action.reports import REPORTS, ReportInput
 from support.results import QUALITY, attempt, case, run, simple
 
 
@@ -28,8 +29,8 @@ def rest(*scores):
 HISTORY = run(simple("a", *[1.0] * 14), simple("b", *[1.0] * 9, 0.0), *rest(*[1.0] * 10))
 
 
-def verdict(*cases: CaseResult, policy=None, cut_short=""):
-    controlled = any(one.control for one in cases)
+def verdict(*cases: CaseResult, policy=None, cut_short="", controlled=None):
+    controlled = any(one.control for one in cases) if controlled is None else controlled
     result = run(*cases, *rest(1.0)).model_copy(
         update={"totals": Totals(extra=6), "base": Base(commit="b") if controlled else None, "cut_short": cut_short}
     )
@@ -77,6 +78,50 @@ def test_a_suspect_that_was_not_run_again_leaves_it_open(cut_short):
     assert cut_short in decision.reason
 
 
+LIMITS = [
+    "the limit of 7 extra runs is reached before this: is 1 case as bad on main?",
+    "the limit of 100 model calls was reached",
+    "the limit of 5,000 tokens was reached",
+    "max_time of 60 s was reached",
+]
+
+
+@pytest.mark.parametrize("control", [[], [1.0]])
+@pytest.mark.parametrize("cut_short", LIMITS)
+def test_a_limit_before_the_control_is_no_fail_and_says_which(cut_short, control):
+    decision = verdict(again("a", 0.0, *[0.0] * 6, control=control), cut_short=cut_short, controlled=True)
+    assert decision.outcome is Outcome.INCONCLUSIVE
+    (finding,) = [finding for finding in decision.findings if finding.effect == "inconclusive"]
+    assert finding.reason.endswith(f": not confirmed, the base commit's agent was not run for comparison; {cut_short}")
+    assert finding.reason.startswith("`a › quality` passed 14 of 14 times on main and 0 of 5 here")
+    assert finding.reason in decision.reason
+
+
+def test_a_limit_where_no_base_can_be_had_leaves_the_verdict_to_history():
+    decision = verdict(again("a", 0.0, *[0.0] * 6), cut_short=LIMITS[0])
+    assert decision.outcome is Outcome.FAIL
+    gone = run(again("a", 0.0, *[0.0] * 6), *rest(1.0)).model_copy(
+        update={"totals": Totals(extra=6), "base": Base(commit="b", unavailable="it is gone"), "cut_short": LIMITS[0]}
+    )
+    decision = decide(compare(from_result(HISTORY), gone), gone, Policy())
+    assert decision.outcome is Outcome.FAIL
+    assert "no control: it is gone; the verdict stands on history" in decision.notes
+
+
+def test_a_limit_before_the_suites_control_is_no_fail_and_no_pass():
+    history = run(*[simple(f"c{n}", *[1.0] * 19, 0.0) for n in range(30)])
+    now = run(*[simple(f"c{n}", 1.0 if n < 15 else 0.0) for n in range(30)])
+    for base, effect in ((Base(commit="b"), "inconclusive"), (None, "blocks")):
+        made = now.model_copy(update={"cut_short": LIMITS[1], "base": base})
+        decision = decide(compare(from_result(history), made), made, Policy())
+        assert decision.outcome is (Outcome.FAIL if effect == "blocks" else Outcome.INCONCLUSIVE)
+        (finding,) = [one for one in decision.findings if one.case is None and one.effect != "advisory"]
+        assert finding.effect == effect
+        if effect == "inconclusive":
+            assert finding.reason.startswith("`quality` got worse by 0.45 over 30 cases: not confirmed")
+            assert finding.reason.endswith(LIMITS[1])
+
+
 def test_an_advisory_set_is_shown_and_never_blocks_and_one_that_is_off_is_not_judged():
     broken = again("a", 0.0, *[0.0] * 6)
     shown = verdict(broken, policy=Policy(sets={"set": "advisory"}))
@@ -104,7 +149,9 @@ def test_a_silent_agent_without_a_token_billed_was_not_measured():
     assert "no token was billed" in decision.reason
 
 
-def test_the_smallest_drop_it_could_have_found_is_noted():
+def test_the_smallest_drop_it_could_have_found_stands_with_the_criterion():
     decision = verdict(again("a", 1.0))
-    assert any("smallest drop of the mean this run would have found" in note for note in decision.notes)
     assert decision.criteria[0].detectable
+    result = run(again("a", 1.0)).model_copy(update={"decision": decision})
+    comment = REPORTS["markdown"](ReportInput(result), None)
+    assert "Smallest drop of the mean this run could have detected (4 times out of 5)" in comment

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agent_eval_action.config.policy import Policy
+from agent_eval_action.gate import compare, decide
 from agent_eval_action.model.decision import (
     BaselineInfo,
     BaselineTrajectory,
@@ -18,9 +20,19 @@ from agent_eval_action.model.decision import (
     Finding,
     Outcome,
 )
-from agent_eval_action.model.result import AttemptError, Conditions, ErrorKind, RunResult, Totals, Usage
+from agent_eval_action.model.result import (
+    AttemptError,
+    AttemptSummary,
+    Conditions,
+    ErrorKind,
+    RunResult,
+    RunStatus,
+    Totals,
+    Usage,
+)
 from agent_eval_action.reports import MARKER, REPORTS, ReportInput
 from agent_eval_action.reports.markdown import BUDGET
+from support.results import case, run, simple
 
 Golden = Callable[[str], RunResult]
 
@@ -62,6 +74,20 @@ def test_the_metrics_line(build: Any) -> None:
         " · at least 12,345 tokens · 1 min 15 s · 3 repeats"
         " · baseline <code>.agent-eval/baseline.json</code> of <code>3f9c2ab7d0</code>, 2 days old"
     )
+
+
+def test_what_the_end_of_a_run_cut_off_is_no_error() -> None:
+    stopped = AttemptError(kind=ErrorKind.STOPPED, message="the run ended before this attempt was made")
+    cut = [case(name, AttemptSummary(repeat=0, error=stopped)) for name in ("b", "c")]
+    lost = case("d", AttemptSummary(repeat=0, error=AttemptError(kind=ErrorKind.TIMEOUT, message="no answer")))
+    for more, words in (
+        ((), "no errors · 2 cases not complete"),
+        ((lost,), "1 case with errors · 2 cases not complete"),
+    ):
+        result = run(simple("a", 1.0), *cut, *more).model_copy(update={"status": RunStatus.INTERRUPTED})
+        decision = decide(compare(None, result), result, Policy())
+        text = render(ReportInput(result.model_copy(update={"decision": decision})))
+        assert f" · {words} · " in text
 
 
 def test_the_criteria_that_fell_are_the_first_rows(build: Any) -> None:
@@ -191,7 +217,7 @@ def test_findings_about_the_run_and_notes_are_told_once(build: Any) -> None:
 def test_how_to_repeat_and_accept(golden_result: Golden) -> None:
     text = render(ReportInput(golden_result("regressed"), reproduce="docker run IMAGE run", accept_hint="agent-eval x"))
     assert "```sh\ndocker run IMAGE run\n```" in text
-    assert "Accept it as the new baseline, if the change is intended:\n\n```sh\nagent-eval x\n```" in text
+    assert "Accept it, if the change is intended:\n\n```sh\nagent-eval x\n```" in text
     assert "Begin a baseline:" in render(ReportInput(golden_result("collecting"), accept_hint="agent-eval x"))
 
 

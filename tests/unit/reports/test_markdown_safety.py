@@ -78,7 +78,10 @@ def assert_harmless(found: Page) -> None:
     assert not ACTIVE.search(found.loose), ACTIVE.search(found.loose)
 
 
-KEPT = {"schema_version", "started_at", "status", "kind", "outcome", "effect", "goal", "created_at", "arm", "purpose"}
+KEPT = {
+    "schema_version", "started_at", "status", "kind", "outcome", "effect", "goal", "created_at", "arm", "purpose",
+    "store",
+}  # fmt: skip
 
 
 def spoiled(value: Any, text: str, key: str = "") -> Any:

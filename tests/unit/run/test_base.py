@@ -15,7 +15,7 @@ import pytest
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.settings import Settings, resolve
 from agent_eval_action.git import Repository
-from agent_eval_action.git.tree import base_commit, export_tree
+from agent_eval_action.git.tree import export_tree
 from agent_eval_action.interpreter.build import Lock, digest
 from agent_eval_action.interpreter.shared import Place, not_shared
 from agent_eval_action.model.result import AgentConditions, AttemptError
@@ -46,52 +46,10 @@ class Repo:
         self.git("commit", "-q", "--allow-empty", "-m", "x")
         return self.git("rev-parse", "HEAD")
 
-    def base(self, known: str | None = None, **environ: str) -> str | None:
-        return base_commit(Repository(self.folder, os.environ), environ, known)
-
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
     return Repo(tmp_path / "repo")
-
-
-def test_a_branch_is_held_against_where_it_left_main(repo: Repo) -> None:
-    fork = repo.commit(a="1")
-    repo.git("checkout", "-q", "-b", "change")
-    repo.commit(a="2")
-    repo.commit(a="3")
-    assert repo.base() == fork
-    repo.git("checkout", "-q", "main")
-    tip = repo.commit(b="1")
-    repo.git("checkout", "-q", "change")
-    assert repo.base() == fork
-    repo.git("merge", "-q", "main", "-m", "main into the branch")
-    assert repo.base() == tip, "its first parent is a commit of the change itself"
-
-
-def test_githubs_merge_commit_is_held_against_its_first_parent(repo: Repo, tmp_path: Path) -> None:
-    repo.commit(a="1")
-    repo.git("checkout", "-q", "-b", "change")
-    repo.commit(a="2")
-    repo.git("checkout", "-q", "main")
-    tip = repo.commit(b="1")
-    repo.git("merge", "-q", "--no-ff", "change", "-m", "merge")
-    merge = repo.git("rev-parse", "HEAD")
-    shallow = Repo(tmp_path / "shallow")
-    shallow.git("fetch", "-q", "--depth=1", f"file://{repo.folder}", merge)
-    shallow.git("checkout", "-q", merge)
-    assert shallow.base(GITHUB_REF="refs/pull/3/merge", GITHUB_BASE_REF="main") == tip
-    assert shallow.base(GITHUB_REF="refs/heads/x") is None, "a guess would be a commit of the change"
-
-
-def test_on_main_it_is_the_commit_of_the_baseline_else_the_one_before(repo: Repo) -> None:
-    first = repo.commit(a="1")
-    second = repo.commit(a="2")
-    repo.commit(a="3")
-    assert repo.base() == second
-    assert repo.base(first) == first
-    assert repo.base("f" * 40) == second
-    assert Repo(repo.folder.parent / "empty").base() is None
 
 
 def test_files_are_written_as_committed_and_no_filter_runs(repo: Repo, tmp_path: Path) -> None:
@@ -192,7 +150,7 @@ def changed(repo: Repo) -> Repo:
 
 async def opened(repo: Repo, made: list[Any], **environ: str) -> Arm | NoBase:
     settings = settings_of(repo.folder, **environ)
-    found = find_base(settings, None, os.environ)
+    found = find_base(settings, repo.git("rev-parse", "main"), os.environ)
     if isinstance(found, NoBase):
         return found
 
@@ -260,7 +218,7 @@ async def test_two_runs_at_once_have_trees_of_their_own(changed: Repo) -> None:
 
 
 def test_what_a_killed_run_left_is_used_anew(changed: Repo) -> None:
-    found = find_base(settings_of(changed.folder), None, os.environ)
+    found = find_base(settings_of(changed.folder), changed.git("rev-parse", "main"), os.environ)
     assert isinstance(found, BaseCommit)
     left = changed.folder / ".agent-eval" / "cache" / "base" / found.commit[:12]
     left.mkdir(parents=True)
@@ -284,6 +242,17 @@ def test_outside_of_git_there_is_no_base(tmp_path: Path) -> None:
     said = find_base(settings_of(tmp_path), None, os.environ)
     assert isinstance(said, NoBase)
     assert said.reason == "this is no git repository"
+
+
+def test_what_nothing_names_and_what_cannot_be_had_is_said(repo: Repo) -> None:
+    repo.commit(**{"bot__agent.py": "", "agent-eval.yaml": "agent: bot\n"})
+    unknown = find_base(settings_of(repo.folder), None, os.environ)
+    assert isinstance(unknown, NoBase)
+    assert unknown.reason == "git names no commit this one is merged onto"
+    absent = find_base(settings_of(repo.folder), "f" * 40, os.environ)
+    assert absent == NoBase(
+        "the base commit ffffffffff is not in this clone (actions/checkout: fetch-depth: 2)", "f" * 40
+    )
 
 
 def places(tmp_path: Path, ours: str, theirs: str) -> tuple[Place, Place]:

@@ -17,6 +17,7 @@ from agent_eval_action.llm.budget import Meter, SpendingLimits
 from agent_eval_action.model.result import (
     AgentConditions,
     AttemptError,
+    Base,
     CaseKey,
     Conditions,
     ErrorKind,
@@ -27,8 +28,8 @@ from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
 from agent_eval_action.pipeline import Pipeline, Stop
 from agent_eval_action.run.arms import Arm, NoBase
 from agent_eval_action.run.collect import Collector
-from agent_eval_action.run.crew import Bounds, Crew
-from agent_eval_action.run.events import Event, MorePlanned, Notice
+from agent_eval_action.run.crew import Bounds, Crew, in_turn
+from agent_eval_action.run.events import AttemptStarted, Event, MorePlanned, Notice
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import Earlier, earlier
 from agent_eval_action.run.spending import Spending
@@ -68,6 +69,8 @@ class Loop:
         self.max_time: float | None = None
         self.base: Callable[[frozenset[str]], Arm | NoBase] | None = None
         self.fixed: frozenset[str] = frozenset()
+        self.passes = 0
+        self.concurrency = 4
         self.pipeline: Pipeline | None = None
 
     async def __call__(self, plan: Plan, driver: Any, kept: Earlier | None = None) -> RunResult:
@@ -78,13 +81,24 @@ class Loop:
             assert self.base is not None
             return self.base(agents)
 
-        head = Arm.begin("head", {"bot": driver}, fixed=self.fixed)
+        names = {planned.agent for planned in plan.sets}
+        head = Arm.begin("head", dict.fromkeys(names, driver), fixed=self.fixed)
         with TranscriptWriter(self.out) as writer:
             ready, spending = asyncio.create_task(nothing()), Spending(Meter(self.limits))
-            crew = Crew(Bounds(4), ready, writer, Collector(plan), spending, self.events.append, kept or Earlier())
+            crew = Crew(
+                Bounds(self.concurrency),
+                ready,
+                writer,
+                Collector(plan),
+                spending,
+                self.events.append,
+                kept or Earlier(),
+            )
             self.pipeline = Pipeline(plan, head, crew, self.stop, self.max_time)
             self.pipeline.gate = self.gate
             self.pipeline.open_base = opened if self.base else None
+            self.pipeline.controllable = Base(commit=BASE) if self.base else None
+            self.pipeline.base_passes = self.passes
             await self.pipeline.run()
         result = crew.collector.result(
             started_at="now", seconds=0, status=self.stop.status, conditions=Conditions(tool_version="test")
@@ -170,6 +184,129 @@ async def test_the_control_runs_on_drivers_of_its_own_and_is_kept_apart(tmp_path
     assert asked.control == [True, True]
     assert released == [True]
     assert (len(head.opened), len(base.opened)) == (2, 2)
+
+
+async def test_the_control_and_this_change_take_turns(tmp_path: Path, kit: Any) -> None:
+    base, head = kit.Script(lambda *_: "yes"), kit.Script(lambda *_: "yes")
+    loop = Loop(tmp_path, Asked([RunControl(((key("a"), 3),), "as bad on main?", ((key("a"), 2),))]))
+    loop.concurrency = 1
+    loop.base = lambda agents: Arm.begin("base", dict.fromkeys(agents, base), commit=BASE)
+    result = await loop(kit.plan(kit.case("a"), kit.case("b")), head)
+    order = [event.key.arm for event in loop.events if isinstance(event, AttemptStarted)]
+    assert order[2:] == ["base", "head", "base", "head", "base"], "the first pass apart"
+    assert attempts(result) == [(0, "first"), (1, "control"), (2, "control")]
+    assert [one.arm for one in result.sets[0].cases[0].control] == ["base"] * 3
+    assert (result.totals.extra, result.totals.control) == (2, 3)
+    more = [(event.attempts, event.purpose) for event in loop.events if isinstance(event, MorePlanned)]
+    assert more == [(5, "control")]
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "order"),
+    [(3, 2, "bhbhb"), (2, 2, "bhbh"), (10, 5, "bhbbhbbhbbhbbhb"), (1, 3, "hbhh"), (2, 0, "bb"), (0, 2, "hh")],
+)
+def test_turns_are_spread_evenly(base: int, head: int, order: str) -> None:
+    there: list[Any] = ["b"] * base
+    here: list[Any] = ["h"] * head
+    assert in_turn(there, here) == list(order)
+
+
+async def test_the_base_is_started_beside_the_re_runs_and_makes_nothing_nobody_needs(tmp_path: Path, kit: Any) -> None:
+    opened: list[int] = []
+    base = kit.Script(lambda *_: "yes")
+    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 2),), "fell")]))
+
+    def begin(agents: frozenset[str]) -> Arm:
+        opened.append(len(loop.written()))
+        return Arm.begin("base", dict.fromkeys(agents, base), commit=BASE)
+
+    loop.base = begin
+    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", lambda _: 0.02))
+    assert opened == [1], "begun while the re-runs are made"
+    assert (base.opened, result.totals.control, result.base) == ([], 0, None)
+    assert loop.notices() == ["the base commit's agent is started beside, in case a control is needed"]
+
+
+async def test_a_base_begun_early_that_cannot_be_had_is_said_only_where_it_is_needed(tmp_path: Path, kit: Any) -> None:
+    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 2),), "fell")]))
+    loop.base = lambda _: NoBase("it is gone", BASE)
+    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
+    assert result.base is None
+    assert not any("it is gone" in text for text in loop.notices())
+
+
+async def test_each_agent_of_the_base_is_opened_once_and_all_are_given_back(tmp_path: Path, kit: Any) -> None:
+    other = CaseKey("other", "set", "a")
+    asked: list[frozenset[str]] = []
+    released: list[frozenset[str]] = []
+    steps: list[Step] = [
+        RunControl(((key("a"), 1),), "on main?"),
+        RunControl(((key("a"), 1), (other, 1)), "on main?"),
+    ]
+    loop = Loop(tmp_path, Asked(steps))
+
+    def begin(agents: frozenset[str]) -> Arm:
+        asked.append(agents)
+        drivers = {name: kit.Script(lambda *_: "yes") for name in agents}
+        return Arm.begin("base", drivers, commit=BASE, release=lambda: released.append(agents))
+
+    loop.base = begin
+    sets = (kit.planned_set(kit.case("a")), kit.planned_set(kit.case("a"), agent="other"))
+    result = await loop(Plan(sets), kit.Script(lambda *_: "yes"))
+    assert asked == [{"bot"}, {"other"}]
+    assert sorted(map(sorted, released)) == [["bot"], ["other"]]
+    assert result.totals.control == 3
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (SpendingLimits(calls=2), "the limit of 2 model calls was reached"),
+        (SpendingLimits(tokens=20), "the limit of 20 tokens was reached"),
+        (0.4, "max_time of 0.4 s was reached"),
+    ],
+)
+async def test_a_limit_before_the_control_says_that_it_could_have_been_made(
+    tmp_path: Path, kit: Any, monkeypatch: pytest.MonkeyPatch, limit: SpendingLimits | float, said: str
+) -> None:
+    costly(monkeypatch)
+    steps: list[Step] = [RerunSuspects(((key("a"), 1),), "fell"), RunControl(((key("a"), 3),), "on main?")]
+    loop = Loop(tmp_path, Asked(steps))
+    if isinstance(limit, SpendingLimits):
+        loop.limits = limit
+    else:
+        loop.max_time = limit
+    base = kit.Script(lambda *_: "yes", lambda _: 60.0)
+    loop.base = lambda agents: Arm.begin("base", dict.fromkeys(agents, base), commit=BASE)
+    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
+    assert result.cut_short == said
+    assert result.base == Base(commit=BASE)
+    assert result.totals.control == 0
+
+
+async def test_a_limit_leaves_nothing_open_where_the_base_cannot_be_had(
+    tmp_path: Path, kit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costly(monkeypatch)
+    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 1),), "fell")]))
+    loop.limits = SpendingLimits(calls=2)
+    loop.base = lambda _: NoBase("it is gone", BASE)
+    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
+    assert result.base == Base(commit=BASE, unavailable="it is gone")
+
+
+async def test_a_limit_met_by_the_base_that_is_the_baseline_makes_the_run_incomplete(
+    tmp_path: Path, kit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costly(monkeypatch)
+    loop = Loop(tmp_path, Asked([]))
+    loop.limits, loop.passes, loop.concurrency = SpendingLimits(calls=4), 20, 1
+    loop.base = lambda _: Arm.begin("base", {"bot": kit.Script(lambda *_: "yes", lambda _: 0.01)}, commit=BASE)
+    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
+    assert result.status is RunStatus.LIMITED
+    assert (
+        result.cut_short == "the limit of 4 model calls was reached while the base commit's agent ran as the baseline"
+    )
 
 
 async def test_no_base_is_said_and_the_control_not_asked_for_again(tmp_path: Path, kit: Any) -> None:
@@ -285,7 +422,7 @@ async def test_a_stop_in_the_middle_keeps_what_is_finished_and_gives_everything_
     assert result.status is RunStatus.INTERRUPTED
     done = [("a", 0, "head", "first"), ("a", 1, "head", "rerun")]
     assert loop.written() == (done if arm == "head" else [("a", 0, "base", "control"), ("a", 0, "head", "first")])
-    assert released == ([] if arm == "head" else [True])
+    assert released == [True]
 
 
 async def test_resume_keeps_re_runs_and_the_control_of_the_same_base(tmp_path: Path, kit: Any) -> None:

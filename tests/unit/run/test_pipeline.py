@@ -155,6 +155,7 @@ async def test_max_time_ends_the_run_with_everything_finished_written(tmp_path: 
     assert quick.error is None
     assert slow.error is not None
     assert slow.error.kind is ErrorKind.STOPPED
+    assert (result.totals.attempts, result.totals.errors) == (1, 0), "what was not made is no error"
     assert [parse(tmp_path / ATTEMPTS, n, line).case for n, _, line in lines(tmp_path / ATTEMPTS)] == ["quick"]
 
 

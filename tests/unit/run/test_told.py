@@ -32,12 +32,20 @@ def test_a_suspect_is_named_with_what_it_did_on_main_and_here() -> None:
 @pytest.mark.parametrize(
     ("pair", "words"),
     [
-        (NEAR, "1 case, 1 more run each: response_match_score of near fell from 0.95 to 0.85"),
-        (SLOW, "1 case, 1 more run each: token_usage_v1 of slow rose from 100.00 to 140.00"),
+        (NEAR, "1 suspect, 1 more run each: response_match_score of near fell from 0.95 to 0.85"),
+        (SLOW, "1 suspect, 1 more run each: token_usage_v1 of slow rose from 100.00 to 140.00"),
     ],
 )
 def test_scores_are_said_where_counts_would_not_tell(pair: PairEvidence, words: str) -> None:
-    assert told(RunControl(((pair.case, 1),), "on main?"), GateState((pair,))) == words
+    assert told(RerunSuspects(((pair.case, 1),), "worse"), GateState((pair,))) == words
+
+
+def test_a_control_says_how_much_is_run_on_either_side() -> None:
+    both = RunControl(((BOOK.case, 3),), "is 1 case as bad on main?", ((BOOK.case, 2),))
+    fell = "tool_trajectory_avg_score of book_flight fell from 14/14 to 0/1"
+    assert told(both, GateState((BOOK,))) == f"is 1 case as bad on main? 3 runs there in turn with 2 here: {fell}"
+    alone = RunControl(((BOOK.case, 3), (key("b"), 3)), "are they as bad on main?")
+    assert told(alone, GateState((BOOK,))) == f"are they as bad on main? 6 runs there: {fell}, and 1 other"
 
 
 def test_the_suite_again_says_the_gates_own_reason() -> None:

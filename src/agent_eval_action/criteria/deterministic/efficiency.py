@@ -26,6 +26,7 @@ class EfficiencyCriterion(Criterion, abc.ABC):
     """Measures turns one by one; the case's value is the mean over the turns that could be measured."""
 
     goal: ClassVar[Goal] = "minimize"
+    waits: ClassVar[bool] = False
     scale: ClassVar[tuple[float, float]] = (0.0, float("inf"))
     unit: ClassVar[str]
     unmeasured: ClassVar[str]

@@ -17,6 +17,7 @@ class PairedCriterion(Criterion, abc.ABC):
     """Scores turns one by one against the turns of the case."""
 
     needs_reference: ClassVar[bool] = True
+    waits: ClassVar[bool] = False
 
     @abc.abstractmethod
     def score_turn(self, turn: int, expected: Invocation, actual: Invocation) -> TurnScore:
