@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 from agent_eval_action.llm.base import Llm
 from agent_eval_action.model.base import AdkModel
 from agent_eval_action.model.evalset import EvalCase, Invocation
+from agent_eval_action.model.function import FunctionReply
 from agent_eval_action.model.measured import meets
 from agent_eval_action.model.result import CriterionScore, Goal, ScoreStatus, TurnScore
 
@@ -21,15 +22,6 @@ class Functions(Protocol):
     async def call(self, function: str, arguments: Mapping[str, Any]) -> FunctionReply:
         """Call ``package.module.function``. Raises nothing of its own: what went wrong is in the reply."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionReply:
-    """What a metric function gave back, as JSON, or why it gave nothing (one sentence, and its traceback)."""
-
-    value: Any = None
-    error: str = ""
-    traceback: str = ""
 
 
 @dataclass(frozen=True, slots=True)

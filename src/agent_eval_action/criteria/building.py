@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_snake
 
-from agent_eval_action import __version__
 from agent_eval_action.config.specs import CriterionSpec, refusals
 from agent_eval_action.criteria.base import Criterion
-from agent_eval_action.criteria.planned import PLANNED, CustomOptions
+from agent_eval_action.criteria.foreign import custom
 from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.model.result import CriterionInfo
 from agent_eval_action.source import did_you_mean, shorten
 
 _NO_EFFECT = "include_intermediate_responses_in_final"
+_CUSTOM_KEYS = (("custom_metrics", "customMetrics"), ("code_config", "codeConfig"))
 
 
 def build(specs: Iterable[CriterionSpec], classes: Mapping[str, type[Criterion]]) -> tuple[Criterion, ...]:
@@ -62,11 +64,15 @@ def _options(criterion: Criterion) -> dict[str, Any]:
 
 
 def _build_one(spec: CriterionSpec, classes: Mapping[str, type[Criterion]]) -> Criterion | list[Problem]:
-    kind = classes.get(spec.name)
+    # A custom metric of a name of ADK's takes its place, as in ADK.
+    kind = _custom(spec) if spec.custom is not None else classes.get(spec.name)
     if kind is None:
-        return _not_here(spec, classes)
+        hint = did_you_mean(spec.name, classes) or "a function of yours needs an entry in custom_metrics"
+        return [spec.problem(f"unknown criterion `{spec.name}`", hint=hint)]
+    if isinstance(kind, Problem):
+        return [kind]
     options, problems = dict(spec.options), []
-    if _NO_EFFECT not in kind.model_fields:
+    if spec.custom is None and _NO_EFFECT not in kind.model_fields:
         options = {key: value for key, value in options.items() if to_snake(key) != _NO_EFFECT}
         problems = _no_effect(spec)
     made = _validated(kind, options, spec)
@@ -92,7 +98,8 @@ def _threshold(made: Criterion, spec: CriterionSpec) -> list[Problem]:
     if value is None:
         if made.goal == "minimize":
             return []
-        return [spec.problem(f"{spec.name}: `threshold` is required", hint=f"a number from {low:g} to {high:g}")]
+        hint = f"a number from {low:g} to {high:g}" if high - low < float("inf") else "a number"
+        return [spec.problem(f"{spec.name}: `threshold` is required", hint=hint)]
     if low <= value <= high and value != float("inf"):  # false for NaN
         return []
     wanted = f"a number from {low:g} to {high:g}" if high != float("inf") else f"a number of at least {low:g}"
@@ -114,20 +121,21 @@ def _no_effect(spec: CriterionSpec) -> list[Problem]:
     return []
 
 
-def _not_here(spec: CriterionSpec, classes: Mapping[str, type[Criterion]]) -> list[Problem]:
-    """Unknown, or known and not in this version: two different things to read."""
-    planned = PLANNED.get(spec.name) or (CustomOptions if spec.custom is not None else None)
-    if planned is None:
-        hint = did_you_mean(spec.name, [*classes, *PLANNED])
-        return [
-            spec.problem(
-                f"unknown criterion `{spec.name}`", hint=hint or "a function of yours needs an entry in custom_metrics"
-            )
-        ]
-    checked = _validated(planned, dict(spec.options), spec)
-    what = "a custom metric" if spec.name not in PLANNED else "a criterion of ADK that needs a model"
-    known = spec.problem(
-        f"{spec.name} is known ({what}), but this version ({__version__}) does not score it",
-        hint="remove it from the criteria; this version scores " + ", ".join(classes),
-    )
-    return [known, *(checked if isinstance(checked, list) else [])]
+def _custom(spec: CriterionSpec) -> type[Criterion] | Problem:
+    """The criterion of a function of the user's; whether it can be imported shows its first call."""
+    assert spec.custom is not None  # noqa: S101 - asked by the caller
+    name = spec.custom.code_config.name
+    problem = _in_custom_metrics(spec)
+    if not custom.is_function_path(name):
+        return replace(problem, value=shorten(name), hint='for example "name": "my_agent.metrics.tone"')
+    return custom.of(spec.name, spec.custom, problem.where)
+
+
+def _in_custom_metrics(spec: CriterionSpec) -> Problem:
+    """The place of the function's name in its file."""
+    message = f"{spec.name}: a metric's function is written package.module.function"
+    if spec.source is None:
+        return spec.problem(message)
+    spelled = [(top, spec.name, code, "name") for top, code in itertools.product(*_CUSTOM_KEYS)]
+    found = next((path for path in spelled if spec.source.line(path) is not None), spec.at)
+    return spec.source.problem(found, message)

@@ -12,7 +12,9 @@ from typing import Any
 from agent_eval_action.interpreter.frames import encode
 from agent_eval_action.interpreter.processes import MARKER
 
-WORKER = Path(__file__).resolve().parents[1] / "worker" / "agent_eval_worker_main.py"
+_PROGRAMS = Path(__file__).resolve().parents[1] / "worker"
+WORKER = _PROGRAMS / "agent_eval_worker_main.py"
+METRIC_WORKER = _PROGRAMS / "agent_eval_worker_metric.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Launch:
     workspace: Path
     timeout_s: float
     limits: Limits = field(default_factory=Limits)
+    program: Path = WORKER
 
     @property
     def cwd(self) -> Path:
@@ -79,7 +82,7 @@ def start(launch: Launch) -> Started:
     theirs, ours = (command_read, event_write, output_write), (event_read, command_write, output_read)
     try:
         process = subprocess.Popen(  # noqa: S603 - the interpreter is the user's choice, the rest is ours
-            [str(launch.python), str(WORKER), str(command_read), str(event_write)],
+            [str(launch.python), str(launch.program), str(command_read), str(event_write)],
             stdin=subprocess.DEVNULL,
             stdout=output_write,
             stderr=output_write,

@@ -30,6 +30,7 @@ class Slots:
         self.ceiling = ceiling
         self.size = float(min(ceiling, start or ceiling))
         self.taken = 0
+        self._most = 0  # taken at once since the last cut: what was refused may be told when most have left
         self._cuts = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -47,6 +48,7 @@ class Slots:
                 raise
         else:
             self.taken += 1
+        self._most = max(self._most, self.taken)
         try:
             yield Place(self._cuts)
         finally:
@@ -63,7 +65,8 @@ class Slots:
         """What took this place was turned away."""
         if place.generation == self._cuts:
             self._cuts += 1
-            self.size = max(1.0, min(self.size, float(self.taken)) * _CUT)
+            self.size = max(1.0, min(self.size, float(self._most)) * _CUT)
+            self._most = self.taken
 
     def _leave(self) -> None:
         self.taken -= 1

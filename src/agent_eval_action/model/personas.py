@@ -202,8 +202,8 @@ PERSONAS: Final[Mapping[str, Persona]] = MappingProxyType(
         "EXPERT": Persona(
             id="EXPERT",
             description=(
-                "Knows exactly what is wanted and treats the agent as an instrument that does it fast. Has little time for "
-                "small talk and for questions that lead nowhere."
+                "Knows exactly what is wanted and treats the agent as an instrument that does it fast. Has little "
+                "time for small talk and for questions that lead nowhere."
             ),
             behaviors=(
                 _ASK_IN_FULL,

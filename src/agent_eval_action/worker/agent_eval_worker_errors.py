@@ -45,11 +45,16 @@ def describe(error: BaseException) -> dict[str, str]:
     kind, status = _kind(error)
     text = _one_line(error)
     if kind == "rate_limited":
-        wait = _retry_after(error)
+        wait = retry_after(error)
         text += f" (retry after {wait})" if wait else ""
     if status is not None and str(status) not in text:
         text = f"{status}: {text}"
     return {"kind": kind, "message": whole_text(text[:MAX_MESSAGE]), "traceback": last_lines(error)}
+
+
+def kind_of(error: BaseException) -> str:
+    """The kind alone, as ``describe`` has it."""
+    return _kind(error)[0]
 
 
 def last_lines(error: BaseException) -> str:
@@ -128,7 +133,8 @@ def _status(error: BaseException) -> int | None:
     return None
 
 
-def _retry_after(error: BaseException) -> str | None:
+def retry_after(error: BaseException) -> str | None:
+    """When the server said to ask again, as it said it."""
     for one in _chain(error):
         headers = getattr(getattr(one, "response", None), "headers", None)
         try:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
+from agent_eval_worker_refusals import Refusals
+
 Interval = tuple[float, float]
-MAX_ATTEMPTS = 7
+MAX_ATTEMPTS = 5
+FIRST_DELAY_S = 1.0
+LONGEST_DELAY_S = 30.0
 
 
 def union_seconds(intervals: list[Interval]) -> float:
@@ -29,6 +35,23 @@ class TurnRecord:
         self.tool: list[Interval] = []
         self.open_model: dict[str, list[float]] = {}
         self.open_tool: dict[int, tuple[float, str]] = {}
+        self.throttled = 0
+        self.waiting = 0
+        self.starts: dict[str, list[float]] = {}
+
+    @contextlib.contextmanager
+    def wait(self) -> Iterator[None]:
+        """A wait for the model's rate: neither the model's time nor the turn's."""
+        self.waiting += 1
+        try:
+            yield
+        finally:
+            self.waiting -= 1
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is done but waiting for the model's rate."""
+        return self.waiting > 0 and not self.open_tool and not any(self.open_model.values())
 
     def durations(self) -> tuple[float, float]:
         """Seconds (model, tool): a tool's time without the model calls made inside it."""
@@ -38,6 +61,8 @@ class TurnRecord:
     def doing(self) -> str:
         """What is under way, for the message of a turn that took too long."""
         now = time.monotonic()
+        if self.idle:
+            return "waiting to ask a model that answers 429"
         tools = [f"tool `{name}` for {now - start:.1f} s" for start, name in self.open_tool.values()]
         models = [f"the model of `{name}` for {now - s[-1]:.1f} s" for name, s in self.open_model.items() if s]
         return ", ".join(tools or models)
@@ -81,12 +106,14 @@ def make_plugin_class() -> Any:
     class RecorderPlugin(BasePlugin):  # type: ignore[misc] # google-adk is not installed with us
         """One per session: its record is that of the turn being made."""
 
-        def __init__(self, retry_options: Any) -> None:
+        def __init__(self, retry_options: Any, refusals: Refusals) -> None:
             super().__init__(name="agent_eval_recorder")
             self.record = TurnRecord()
             self._retry_options = retry_options
+            self._refusals = refusals
 
         async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
+            await self._refusals.before(self.record, callback_context.agent_name, llm_request)
             self.record.model_asked(callback_context.agent_name, llm_request)
             if self._retry_options is not None and not _has_own_retries(callback_context):
                 _set_retries(llm_request, self._retry_options)
@@ -94,8 +121,13 @@ def make_plugin_class() -> Any:
         async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
             self.record.model_answered(callback_context.agent_name, llm_response)
 
-        async def on_model_error_callback(self, *, callback_context: Any, llm_request: Any, error: Any) -> None:
-            self.record.model_ended(callback_context.agent_name)
+        async def on_model_error_callback(self, *, callback_context: Any, llm_request: Any, error: Any) -> Any:
+            agent, record = callback_context.agent_name, self.record
+            record.model_ended(agent)
+            self._refusals.met(record, agent, llm_request, error)
+            if _has_own_retries(callback_context):
+                return None  # the agent's author has decided how often
+            return await self._refusals.again(record, agent, _model_of(callback_context), llm_request, error)
 
         async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> None:
             self.record.tool_called(tool_context, tool.name)
@@ -118,23 +150,25 @@ def _set_retries(request: Any, options: Any) -> None:
 
 
 def make_retry_options(timeout_s: float) -> Any:
-    """ADK's retries in an evaluation (7 attempts, 5 s doubling to 120 s), as many as fit in half a turn's time.
+    """Retries of what a server could not do (from 1 s, doubling), as many as fit in half a turn's time.
 
-    Waiting longer would turn every rate limit into a timeout, which nobody retries.
+    Waiting longer would turn every outage into a timeout, which nobody retries. 429 is not among them: the
+    plugin makes those calls again, of every client, and at the pace that is let through; ADK's own seven
+    attempts from 5 s on would have all sessions wait for nothing, and come back all at once.
     """
     from google.genai import types
 
     if not hasattr(types, "HttpRetryOptions"):
         return None
-    attempts, waited, delay = 1, 0.0, 5.0
+    attempts, waited, delay = 1, 0.0, FIRST_DELAY_S
     while attempts < MAX_ATTEMPTS and waited + delay <= timeout_s / 2:
-        attempts, waited, delay = attempts + 1, waited + delay, min(delay * 2, 120.0)
+        attempts, waited, delay = attempts + 1, waited + delay, min(delay * 2, LONGEST_DELAY_S)
     return types.HttpRetryOptions(
         attempts=attempts,
-        initial_delay=5.0,
-        max_delay=120.0,
+        initial_delay=FIRST_DELAY_S,
+        max_delay=LONGEST_DELAY_S,
         exp_base=2.0,
-        http_status_codes=[408, 429, 500, 502, 503, 504],
+        http_status_codes=[408, 500, 502, 503, 504],
     )
 
 
@@ -161,9 +195,12 @@ def _text(instruction: Any) -> str:
 
 
 def _has_own_retries(callback_context: Any) -> bool:
+    return getattr(_model_of(callback_context), "retry_options", None) is not None
+
+
+def _model_of(callback_context: Any) -> Any:
     context: Any = getattr(callback_context, "_invocation_context", None)
     try:
-        model = context.agent.canonical_model
+        return context.agent.canonical_model
     except Exception:  # noqa: BLE001 - agents of other kinds have no model
-        return False
-    return getattr(model, "retry_options", None) is not None
+        return None

@@ -21,6 +21,7 @@ from agent_eval_worker_errors import describe, last_lines
 from agent_eval_worker_json import encode
 from agent_eval_worker_pipe import Channel, flush_streams
 from agent_eval_worker_plugin import make_plugin_class, make_retry_options
+from agent_eval_worker_refusals import Refusals
 from agent_eval_worker_session import Factory, Session, Turn, turn_frame
 from agent_eval_worker_watch import Watch, cancelled_only_by, run_forever
 
@@ -80,9 +81,9 @@ class Worker:
         version = self._adk_version()
         loading.load_dotenv(folder, Path(self._init["workspace"]))
         loaded = await loading.load(folder)
-        self._factory = Factory(
-            loaded, make_plugin_class(), make_retry_options(self._timeout), self._init["frame_bytes"]
-        )
+        plugin_class, retries = make_plugin_class(), make_retry_options(self._timeout)
+        refusals = Refusals(self._timeout / 2)
+        self._factory = Factory(loaded, lambda: plugin_class(retries, refusals), self._init["frame_bytes"])
         self._channel.send(
             {
                 "ev": "ready",
@@ -183,7 +184,7 @@ class Worker:
         if len(live) > 1:
             passed = max(0.0, passed - lag)
         for name, session, turn in live:
-            turn.charged += min(passed, now - turn.started)
+            turn.charged += 0.0 if session.idle else min(passed, now - turn.started)
             if turn.timed_out_at is None and turn.charged > self._timeout:
                 turn.timed_out_at, turn.doing = now, session.doing()
                 if turn.task is not None:

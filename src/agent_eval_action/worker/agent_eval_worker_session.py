@@ -8,6 +8,7 @@ import inspect
 import json
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from agent_eval_worker_errors import describe, last_lines
@@ -34,9 +35,9 @@ class Turn:
 
 
 class Factory:
-    """What all sessions of a worker share: the agent, the plugin class, the limits."""
+    """What all sessions of a worker share: the agent, what makes a plugin, the limits."""
 
-    def __init__(self, loaded: Any, plugin_class: Any, retry_options: Any, frame_bytes: int) -> None:
+    def __init__(self, loaded: Any, make_plugin: Callable[[], Any], frame_bytes: int) -> None:
         from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
         from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
         from google.adk.runners import Runner
@@ -45,8 +46,7 @@ class Factory:
 
         self._runner_class = Runner
         self._services = (InMemorySessionService, InMemoryArtifactService, InMemoryMemoryService)
-        self._plugin_class = plugin_class
-        self._retry_options = retry_options
+        self._make_plugin = make_plugin
         self.loaded = loaded
         self.content_class = types.Content
         self.frame_bytes = frame_bytes
@@ -59,7 +59,7 @@ class Factory:
             if inspect.isawaitable(done):
                 await done
         sessions, artifacts, memory = (make() for make in self._services)
-        plugin = self._plugin_class(self._retry_options)
+        plugin = self._make_plugin()
         self.last_runner = runner = self._runner(request["app"], plugin, sessions, artifacts, memory)
         session = await sessions.create_session(
             app_name=request["app"],
@@ -137,12 +137,18 @@ class Session:
             "details": record.details,
             "begun": begun,
             "seconds": [total, model, tool],
+            "throttled": record.throttled,
         }
 
     def doing(self) -> str:
         """What the turn waits for: asked before it is cancelled, for then it waits for nothing."""
         found = self._plugin.record.doing()
         return "under way: " + found if found else ""
+
+    @property
+    def idle(self) -> bool:
+        """Whether the turn only waits for the rate of a model: such time is not charged to it."""
+        return self._plugin.record.idle  # type: ignore[no-any-return] # the plugin's class is made at run time
 
     async def state(self) -> dict[str, Any]:
         """The session's state after its last turn."""
@@ -154,7 +160,7 @@ def turn_frame(session_id: str, body: dict[str, Any]) -> bytes:
     """The frame of a turn: events are JSON already, so they are joined, not encoded again."""
     if "error" in body:
         return encode({"ev": "turn", "s": session_id, "error": body["error"]})
-    head = {"ev": "turn", "s": session_id, **{key: body[key] for key in ("details", "begun", "seconds")}}
+    head = {"ev": "turn", "s": session_id, **{key: body[key] for key in ("details", "begun", "seconds", "throttled")}}
     return encode(head)[:-1] + b', "events": [' + b",".join(body["events"]) + b"]}"
 
 

@@ -90,18 +90,23 @@ async def test_sessions_share_nothing(drive, say) -> None:
         assert await one.close() == end
 
 
-async def test_errors_of_the_model_and_of_tools(drive) -> None:
-    async with drive("wild") as agent:
+async def test_a_model_that_says_429_and_when_is_not_asked_before(drive) -> None:
+    """Half of the turn's time is all that a call waits: here less than the model wants."""
+    async with drive("wild", timeout_s=1) as agent:
         limited = await agent.ask("rate_limit")
         assert isinstance(limited, AttemptError)
         assert limited.kind is ErrorKind.RATE_LIMITED
         assert "429" in limited.message
         assert "retry after 17s" in limited.message
+
+
+async def test_errors_of_the_model_and_of_tools(drive) -> None:
+    async with drive("wild") as agent:
         down = await agent.ask("unavailable")
         assert isinstance(down, AttemptError)
         assert down.kind is ErrorKind.UNAVAILABLE
         retried = json.loads(await agent.answer("retries"))
-        assert retried == [4, 5.0, [408, 429, 500, 502, 503, 504]]
+        assert retried == [5, 1.0, [408, 500, 502, 503, 504]]
         failed = await agent.ask('fail {"text": "no such order"}')
         assert isinstance(failed, AttemptError)
         assert (failed.kind, failed.turn) == (ErrorKind.EXCEPTION, 0)

@@ -8,7 +8,6 @@ import pytest
 
 from agent_eval_action.config.specs import DEFAULT_CRITERIA, CriterionSpec, load_criteria_file
 from agent_eval_action.criteria import CRITERIA, build, criterion_digest, criterion_info
-from agent_eval_action.criteria.planned import PLANNED
 from agent_eval_action.errors import ConfigError, Problem
 from support.turns import criterion
 
@@ -32,7 +31,6 @@ def test_the_defaults_are_those_of_adk():
 
 def test_the_table_goes_by_the_names_of_its_classes():
     assert {name: kind.name for name, kind in CRITERIA.items()} == {name: name for name in CRITERIA}
-    assert not CRITERIA.keys() & PLANNED.keys()
 
 
 def test_every_problem_of_every_criterion_is_told_with_its_line(tmp_path):
@@ -70,18 +68,7 @@ def test_every_problem_of_every_criterion_is_told_with_its_line(tmp_path):
     assert len(problems) == 5
 
 
-@pytest.mark.parametrize("name", PLANNED)
-def test_what_needs_a_model_is_known_and_said_not_to_be_here(tmp_path, name):
-    threshold = 3 if name == "response_evaluation_score" else 0.5
-    (problem,) = refused(tmp_path, f'{{"criteria": {{"{name}": {threshold}}}}}')
-    assert problem.message.startswith(f"{name} is known (a criterion of ADK that needs a model), but this version")
-    assert "response_match_score" in (problem.hint or "")
-
-
-def test_a_custom_metric_is_known_when_it_is_declared(tmp_path):
-    declared = '"custom_metrics": {"tone": {"code_config": {"name": "pkg.tone"}}}'
-    (problem,) = refused(tmp_path, f'{{"criteria": {{"tone": {{"threshold": 7, "of_mine": 1}}}}, {declared}}}')
-    assert problem.message.startswith("tone is known (a custom metric)")
+def test_a_function_nobody_declared_is_an_unknown_criterion(tmp_path):
     (problem,) = refused(tmp_path, '{"criteria": {"tone": 1}}')
     assert problem.message == "unknown criterion `tone`"
     assert "custom_metrics" in (problem.hint or "")

@@ -350,3 +350,16 @@ def test_it_is_configured_as_in_adk():
     with pytest.raises(ConfigError) as raised:
         criterion("hallucinations_v1", threshold=0.9, evaluate_intermediate_responses=True)
     assert "evaluate_intermediate_nl_responses" in str(raised.value.problems[0].hint)
+
+
+async def test_judged_as_turns_arrive_it_has_the_same_score():
+    instruments = Instruments(judge_of(by_word))
+    made = Hallucinations(threshold=0.5)
+    spoken = (turn("supported\nunsupported"), turn("supported", said("unsupported")), turn(""))
+    case = EvalCase(eval_id="case", conversation=spoken)
+    turns = [
+        await made.score_turn(Sample(case, spoken[: number + 1], instruments=instruments), number)
+        for number in range(len(spoken))
+    ]
+    whole = Sample(case, spoken, instruments=instruments)
+    assert await made.over_turns(whole, turns) == await made.score(whole)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.criteria.base import Sample
+from agent_eval_action.criteria.base import Instruments, Sample
 from agent_eval_action.criteria.judged.simulator_quality import SimulatorQuality
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.base import Llm, LlmError, LlmRequest
@@ -285,3 +285,17 @@ def test_it_is_configured_as_in_adk():
     with pytest.raises(ConfigError) as raised:
         criterion("per_turn_user_simulator_quality_v1", threshold=0.9, stop_signl="x", stopSignal="")
     assert len(raised.value.problems) == 2
+
+
+async def test_judged_as_turns_arrive_it_has_the_same_score():
+    llm = judge_of(END="no", **{"A large one.": "no"})
+    made = SimulatorQuality(threshold=0.5)
+    case, instruments = scenario(), Instruments(llm)
+    turns = [
+        await made.score_turn(Sample(case, tuple(TURNS[: number + 1]), instruments=instruments), number)
+        for number in range(len(TURNS))
+    ]
+    whole = Sample(case, tuple(TURNS), instruments=instruments)
+    asked = len(llm.asked)
+    assert await made.over_turns(whole, turns) == await made.score(whole)
+    assert {texts_in(request)["message"] for request in llm.asked[:asked]} == {"A large one.", "When does it come?"}

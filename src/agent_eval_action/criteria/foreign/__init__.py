@@ -1,0 +1,1 @@
+"""Criteria whose scores come from code that is not ours."""
