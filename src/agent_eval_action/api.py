@@ -44,6 +44,7 @@ from agent_eval_action.run.collect import Collector
 from agent_eval_action.run.crew import Bounds, Crew
 from agent_eval_action.run.drivers import driver_for, driver_on_base
 from agent_eval_action.run.events import Event, Notice, PhaseStarted
+from agent_eval_action.run.instruments import Opening, Workshop, open_workshop
 from agent_eval_action.run.load import Loader, relative
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import Earlier, earlier, forget
@@ -86,7 +87,7 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     history = main.history()
     for note in history.notes:
         context.emit(Notice(note, level="warning"))
-    run = _Run(settings, context, found, history.as_baseline(), upon)
+    run = _Run(settings, context, found, history.as_baseline(), upon, recording=main.recording)
     try:
         run.start()
         plan, kept = await run.prepare()
@@ -187,10 +188,13 @@ class _Run:
     found: Discovery
     baseline: Baseline | None
     upon: Upon
+    recording: bool = False
     commit: str | None = None
     head: Arm = field(init=False)
     base: BaseCommit | NoBase = field(init=False)
     warm: asyncio.Task[None] = field(init=False)
+    spending: Spending = field(init=False)
+    workshop: Workshop = field(default_factory=lambda: Workshop({}))
     pipeline: Pipeline = field(init=False)
 
     def start(self) -> None:
@@ -241,6 +245,17 @@ class _Run:
             context.emit(Notice(str(problem), level="warning"))
         for note in loader.notes:
             context.emit(Notice(note))
+        self.spending = Spending(LlmSettings.of(settings).meter())
+        opening = Opening(
+            settings,
+            context.environ,
+            self._agents(),
+            self.spending.meter,
+            # of a run that writes history every vote is made anew, or history would understate the judges' noise
+            read_cache=context.repeats is None and not self.recording,
+            say=lambda text: context.emit(Notice(text)),
+        )
+        self.workshop = await open_workshop(plan, opening, self.head)
         kept = earlier(settings.resume, settings.out, plan) if settings.resume else Earlier()
         return plan, kept
 
@@ -254,9 +269,10 @@ class _Run:
                 self.warm,
                 writer,
                 Collector(plan),
-                Spending(LlmSettings.of(settings).meter()),
+                self.spending,
                 context.emit,
                 kept,
+                self.workshop.by_agent,
             )
             self.pipeline = Pipeline(plan, self.head, crew, context.stop, settings.max_time)
             if context.repeats is None and settings.adaptive:
@@ -288,7 +304,7 @@ class _Run:
 
     async def stop(self) -> None:
         """End what was started."""
-        await self.head.stop()
+        await asyncio.gather(self.head.stop(), self.workshop.close())
         await asyncio.gather(self.warm, return_exceptions=True)
 
     def result(self, started_at: str, seconds: float) -> RunResult:

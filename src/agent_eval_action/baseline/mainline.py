@@ -14,7 +14,7 @@ from agent_eval_action.baseline.history import Suite, age_note, pool, record_of_
 from agent_eval_action.baseline.lookup import Event, Found, look_up
 from agent_eval_action.baseline.place import Place, Stored, Written
 from agent_eval_action.baseline.run_record import record_of
-from agent_eval_action.baseline.writing import regressed, why_not_written
+from agent_eval_action.baseline.writing import regressed, why_not_of_main, why_not_written
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.git import Commit, Repository, remote_of
 from agent_eval_action.model.base import StoreKind
@@ -53,6 +53,11 @@ class Mainline:
         pooled = pool(self.found.records, suite, accepts=accepts, last=self.last, source=self.store.name)
         old = age_note(pooled, now or dt.datetime.now(dt.UTC), self.max_age)
         return replace(pooled, store=self.kept, notes=(*((old,) if old else ()), *self.found.notes))
+
+    @property
+    def recording(self) -> bool:
+        """Whether this run may become a part of the history."""
+        return why_not_of_main(self.event, self.head.sha if self.head else None) is None
 
     def add(
         self,

@@ -11,10 +11,9 @@ from agent_eval_action.model.result import CaseKey, RunResult, RunStatus
 _OF_MAIN: Final = frozenset({"push", "schedule", "workflow_dispatch", "repository_dispatch"})
 
 
-def why_not_written(event: Event, result: RunResult, head: str | None) -> str | None:
-    """Why this run leaves no record; None when it may. ``head``: the commit that was tested."""
+def why_not_of_main(event: Event, head: str | None) -> str | None:
+    """Why no run of this job leaves a record, however it ends; None when it may. ``head``: the commit tested."""
     main = f"refs/heads/{event.default_branch}"
-    decision = result.decision
     reasons = (
         (not event.name, "only runs of main in CI are recorded"),
         (event.is_change or event.fork, "a change that is not merged is never recorded"),
@@ -22,6 +21,16 @@ def why_not_written(event: Event, result: RunResult, head: str | None) -> str | 
         (not event.default_branch, "the event names no default branch"),
         (event.ref != main, f"only runs of {event.default_branch} are recorded, not of {event.ref or 'nothing'}"),
         (head is None or event.sha not in (None, head), "the commit that was tested is not the one this run is of"),
+    )
+    return next((why for holds, why in reasons if holds), None)
+
+
+def why_not_written(event: Event, result: RunResult, head: str | None) -> str | None:
+    """Why this run leaves no record; None when it may. ``head``: the commit that was tested."""
+    decision = result.decision
+    never = why_not_of_main(event, head)
+    reasons = (
+        (never is not None, never),
         (result.status is not RunStatus.COMPLETE, "the run is not complete"),
         (decision is None or decision.outcome is Outcome.INCONCLUSIVE, "the run is inconclusive"),
     )

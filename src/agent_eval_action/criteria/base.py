@@ -76,6 +76,11 @@ class Criterion(AdkModel, abc.ABC):
         """The models it will ask, as configured: their credentials are looked for before anything is spent."""
         return ()
 
+    def check(self, case: EvalCase) -> str:
+        """Why this case can never be scored, known from the files alone; "" when it can."""
+        del case
+        return ""
+
     @abc.abstractmethod
     async def score(self, sample: Sample) -> CriterionScore:
         """Score one attempt. Raises nothing of its own: what cannot be scored is a score with status error."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_eval_action.config.settings import Settings
-from agent_eval_action.llm.base import Llm, LlmError, LlmReply, LlmRequest, Provider
+from agent_eval_action.llm.base import Llm, LlmError, LlmReply, LlmRequest
 from agent_eval_action.llm.budget import Budgeted, Meter, SpendingLimits
 from agent_eval_action.llm.cache import AnswerStore, Cached
 from agent_eval_action.llm.credentials import OPENAI_URLS, uses_vertex
 from agent_eval_action.llm.prices import Price, Prices
-from agent_eval_action.llm.providers import PROVIDERS, provider_of
+from agent_eval_action.llm.providers import PROVIDERS, Offered, provider_of
 from agent_eval_action.llm.rate import Limiters, Rated, RateLimits
 from agent_eval_action.llm.retry import DEADLINE_SECONDS, Retrying
 from agent_eval_action.llm.setup import TRY_SECONDS, Setup
@@ -64,14 +64,21 @@ class _Wires:
     """The providers, each made when a model of it is first asked: their libraries are heavy."""
 
     setup: Setup
-    made: dict[str, Provider] = field(default_factory=dict)
+    made: dict[str, Offered] = field(default_factory=dict)
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """Ask whoever has the model."""
-        name, _ = provider_of(request.model)
+        return await self._of(request.model).generate(request)
+
+    async def warm_up(self, model: str) -> str:
+        """Load what the first call needs; what fails, in one sentence, or ""."""
+        return await self._of(model).warm_up(model)
+
+    def _of(self, model: str) -> Offered:
+        name, _ = provider_of(model)
         if name not in self.made:
             self.made[name] = PROVIDERS[name](self.setup)
-        return await self.made[name].generate(request)
+        return self.made[name]
 
     def identity(self, model: str) -> tuple[str, str]:
         """(provider, server): an answer of another server is another answer."""
@@ -97,6 +104,10 @@ class LlmStack:
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """One reply; see ``llm.base.Llm``."""
         return await self.llm.generate(request)
+
+    async def warm_up(self, model: str) -> str:
+        """Load what a model's first call needs while something else is waited for; what fails, or ""."""
+        return await self._wires.warm_up(model)
 
     async def close(self) -> None:
         """Give back connections; never raises."""

@@ -68,7 +68,8 @@ class Loader:
         path = relative(found.path, self.workspace)
         simulator = found.agent.user_simulator or built.simulator or UserSimulatorConfig()
         self.config_problems += refused_users(eval_set, simulator, found)
-        if self.config_problems:
+        self.eval_problems += _unscorable(eval_set, built.criteria, found.path)
+        if self.config_problems or self.eval_problems:
             return None
         cases = tuple(PlannedCase(case, played_digest(case, simulator)) for case in eval_set.eval_cases)
         return PlannedSet(found.agent.name, found.key, path, cases, built.criteria, built.infos, simulator)
@@ -120,6 +121,16 @@ class Loader:
             self.config_problems.extend(error.problems or (Problem(self.workspace, error.message, hint=error.hint),))
             return None
         return _Built(built, tuple(criteria.criterion_info(criterion, where) for criterion in built), simulator)
+
+
+def _unscorable(eval_set: EvalSet, criteria: Sequence[Criterion], path: Path) -> list[Problem]:
+    """Cases that a criterion could never score, whatever the agent does: better known before it is asked."""
+    return [
+        Problem(path, f"{case.eval_id}: {criterion.name}: {why}", line=case.line)
+        for case in eval_set.eval_cases
+        for criterion in criteria
+        if (why := criterion.check(case))
+    ]
 
 
 def _origin(specs: tuple[CriterionSpec, ...], workspace: Path) -> str:

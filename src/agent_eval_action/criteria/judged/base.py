@@ -12,9 +12,14 @@ NO_MODEL = "this run has no model to judge with"
 
 
 class JudgedCriterion(Criterion):
-    """A criterion that asks a judge. ``prompt_names`` are its files in ``criteria/prompts``."""
+    """A criterion that asks a judge. ``prompt_names`` are its files in ``criteria/prompts``.
+
+    ``calls`` is what one turn (or case) takes, ``sampled`` whether each of them is a vote of ``num_samples``.
+    """
 
     prompt_names: ClassVar[tuple[str, ...]]
+    calls: ClassVar[int] = 1
+    sampled: ClassVar[bool] = True
 
     judge_model_options: JudgeModelOptions = JudgeModelOptions()
 

@@ -63,6 +63,8 @@ class Hallucinations(JudgedCriterion, TurnwiseCriterion):
 
     name: ClassVar[str] = "hallucinations_v1"
     prompt_names: ClassVar[tuple[str, ...]] = (_SPLIT, _LABEL)
+    calls: ClassVar[int] = 2
+    sampled: ClassVar[bool] = False
 
     evaluate_intermediate_nl_responses: bool = False
 
