@@ -161,6 +161,8 @@ def test_answers_without_content(server: client.RunningGemini, gemini: genai.Cli
     assert (blocked.content, blocked.finish_reason) == (None, types.FinishReason.SAFETY)
 
 
+# google-genai derives from a class of aiohttp that does not want it, where it makes its session itself.
+@pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning")
 async def test_counts_what_is_in_flight_and_limits_the_rate(server: client.RunningGemini, gemini: genai.Client) -> None:
     server.configure(latency=1.0)
     ask_all = [gemini.aio.models.generate_content(model="gemini-2.5-flash", contents="hello") for _ in range(5)]

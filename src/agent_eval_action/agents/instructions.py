@@ -79,7 +79,7 @@ def custom(instructions: str, scenario: ConversationScenario, history: str) -> T
         values["persona"] = _PersonaView(persona_of(scenario.user_persona))
 
     def render_string(text: str) -> str:
-        """ADK's filter for a persona's texts, which may hold placeholders themselves; never for what was said."""
+        """The filter of ADK's own prompts, for a persona's texts that hold placeholders; never for what was said."""
         return text if isinstance(text, _Heard) else environment.from_string(text or "").render(values)
 
     environment.filters["render_string_filter"] = render_string

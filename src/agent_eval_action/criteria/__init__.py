@@ -9,6 +9,7 @@ from agent_eval_action.config.specs import CriterionSpec
 from agent_eval_action.criteria import building
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.criteria.building import criterion_digest, criterion_info
+from agent_eval_action.criteria.deterministic.cost import CostUsd
 from agent_eval_action.criteria.deterministic.efficiency import (
     InferenceCallCount,
     InvocationDuration,
@@ -37,6 +38,7 @@ CRITERIA: Final[dict[str, type[Criterion]]] = {
     InferenceCallCount.name: InferenceCallCount,
     TokenUsage.name: TokenUsage,
     InvocationDuration.name: InvocationDuration,
+    CostUsd.name: CostUsd,
     FinalResponseMatch.name: FinalResponseMatch,
     FinalResponseQuality.name: FinalResponseQuality,
     ToolUseQuality.name: ToolUseQuality,

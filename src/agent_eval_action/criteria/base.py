@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from agent_eval_action.llm.base import Llm
+from agent_eval_action.llm.prices import Prices
 from agent_eval_action.model.base import AdkModel
 from agent_eval_action.model.evalset import EvalCase, Invocation
 from agent_eval_action.model.function import FunctionReply
@@ -30,6 +31,7 @@ class Instruments:
 
     llm: Llm | None = None
     functions: Functions | None = None
+    prices: Prices | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class Meter:
             hint = price_hint(self._unpriced)
             return f"max_cost is set, and {self._unpriced} was used, which has no price ({hint})"
         if limits.usd is not None and self.spent.usd >= limits.usd:
-            return f"the limit of {limits.usd:,.2f} USD was reached"
+            return f"the limit of {limits.usd:,g} USD was reached"
         return ""
 
     async def reserve(self, estimate: Amount) -> str:

@@ -101,7 +101,7 @@ def _from_connection(error: Exception, name: str, said: str) -> LlmError | None:
 
     if isinstance(error, TimeoutError):
         return LlmError(LlmErrorKind.TIMEOUT, f"{name} did not answer in time")
-    if isinstance(error, aiohttp.ClientSSLError | aiohttp.InvalidURL):
+    if isinstance(error, aiohttp.ClientSSLError | aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
         return LlmError(
             LlmErrorKind.REFUSED, f"{name} cannot be reached: {said} — check the base URL and SSL_CERT_FILE"
         )

@@ -114,8 +114,10 @@ def _new_client(setup: Setup, base_url: str) -> AsyncOpenAI:
         base_url=base_url,
         timeout=setup.timeout,
         max_retries=0,  # the SDK would wait inside the limiter's slot
-        http_client=openai.DefaultAsyncHttpxClient(
-            limits=Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS), follow_redirects=False
+        # aiohttp and not httpx alone: see google_client.new_session.
+        http_client=openai.DefaultAioHttpClient(
+            limits=Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
+            follow_redirects=False,
         ),
     )
     # Said as "" above, since for None it reads the process's environment; an empty header is refused by some servers.

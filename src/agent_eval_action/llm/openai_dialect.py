@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from agent_eval_action.llm.base import LlmRequest
 from agent_eval_action.llm.text import sendable, sendable_json
-from agent_eval_action.source.naming import did_you_mean
 
 # Google's name of an option, OpenAI's, and what it must be.
 _OPTIONS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
@@ -72,8 +71,7 @@ def check_options(options: Mapping[str, Any]) -> str:
     """What is wrong with options in Google's names, in one sentence; "" if nothing."""
     for name, value in _named(options).items():
         if name not in _OPTIONS:
-            hint = did_you_mean(name, _OPTIONS) or f"known are {', '.join(_OPTIONS)}"
-            return f"the option `{name}` does not exist on OpenAI's wire: {hint}"
+            return f"the option `{name}` does not exist on OpenAI's wire: known are {', '.join(_OPTIONS)}"
         kinds = _OPTIONS[name][1]
         if not isinstance(value, kinds) or isinstance(value, bool):
             return f"the option `{name}` must be {_kind(kinds)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -31,10 +31,10 @@ def from_exception(error: Exception, *, where: str, secrets: Iterable[str]) -> L
     name = urlsplit(where).netloc.rpartition("@")[2] or quoted(where, secrets, 100)
     if isinstance(error, openai.APIStatusError):
         return from_status(error, name, secrets)
-    if isinstance(error, TimeoutError | openai.APITimeoutError):
+    if _timed_out(error):
         return LlmError(LlmErrorKind.TIMEOUT, f"{name} did not answer in time")
     if isinstance(error, openai.APIConnectionError):
-        cause = error.__cause__ or error
+        cause = list(_causes(error))[-1]
         said = quoted(str(cause), secrets) or type(cause).__name__
         return LlmError(LlmErrorKind.UNAVAILABLE, f"the connection to {name} failed: {said}")
     return _from_reading(error, name, secrets)
@@ -72,6 +72,18 @@ def no_answer(finish: str, refusal: object, usage: LlmUsage) -> LlmError:
         return LlmError(LlmErrorKind.EMPTY, message, usage=usage)
     reason = f" ({quoted(finish, limit=60)})" if finish not in ("", "stop") else ""
     return LlmError(LlmErrorKind.EMPTY, f"the model answered without a text{reason}", usage=usage)
+
+
+def _timed_out(error: Exception) -> bool:
+    """httpx-aiohttp calls a reset connection a timeout too; what aiohttp raised itself is among the causes."""
+    return any(isinstance(cause, TimeoutError) for cause in _causes(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__
 
 
 def _from_reading(error: Exception, name: str, secrets: Iterable[str]) -> LlmError:

@@ -37,7 +37,10 @@ class Price:
         return dear / _MILLION
 
 
-# List prices of 2026-11-20 for text, standard (not batch, flex or priority):
+LISTED_ON: Final = "2026-11-20"
+"""The day of the table: a change of it changes what cost_usd_v1 says of the same calls."""
+
+# List prices of that day for text, standard (not batch, flex or priority):
 #   https://ai.google.dev/gemini-api/docs/pricing       https://developers.openai.com/api/docs/pricing
 #   https://docs.claude.com/en/docs/about-claude/pricing
 # Gemini 3.6 to 3.8 Flash cost half of this until 2026-12-31: a limit that is met early is no bill.

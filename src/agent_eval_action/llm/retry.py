@@ -73,7 +73,7 @@ class Retrying:
         left = max(0.0, self.deadline - spent)
         if error.retry_after is not None and error.retry_after > left:
             return f"; it asks to wait {error.retry_after:.0f} s, and {left:.0f} s are left of llm.deadline"
-        if wait > left:
+        if left <= 0 or wait > left:
             return f"; given up after {spent:.0f} s of tries and waits (llm.deadline)"
         return None
 

@@ -12,9 +12,7 @@ _SECRET: Final = re.compile(
     r"|(?i:bearer\s+)\S+|(?i:(?:x-goog-)?api[-_ ]?key\b[\"']?\s*[:=]\s*[\"']?)[^\s\"',;}]{6,}"
     r"|(?<=[?&])(?i:key|access_token)=[^\s&\"']+"
 )
-_UNPRINTABLE: Final = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|[^\S ]|[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
-)
+_ESCAPES: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _SHORTEST_SECRET: Final = 6
 _READ: Final = 4000
 
@@ -47,6 +45,6 @@ def quoted(text: object, secrets: Iterable[str] = (), limit: int = 300) -> str:
     for secret in secrets:
         if len(secret) >= _SHORTEST_SECRET:
             said = said.replace(secret, "***")
-    said = _SECRET.sub("***", _UNPRINTABLE.sub(" ", said))
-    said = " ".join(said.split())
+    said = "".join(letter if letter.isprintable() else " " for letter in _ESCAPES.sub("", said))
+    said = " ".join(_SECRET.sub("***", said).split())
     return said if len(said) <= limit else said[: limit - 1] + "…"

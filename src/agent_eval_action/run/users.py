@@ -1,4 +1,4 @@
-"""Whose user speaks in an attempt, which models play users, and what tells conversations with them apart."""
+"""Whose user speaks in an attempt, and what tells conversations with simulated users apart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent_eval_action.config.adk_config import UserSimulatorConfig
 from agent_eval_action.formats import case_digest
 from agent_eval_action.llm.base import Llm
 from agent_eval_action.model.evalset import EvalCase
-from agent_eval_action.run.plan import Plan, PlannedAttempt
+from agent_eval_action.run.plan import PlannedAttempt
 
 
 def user_of(planned: PlannedAttempt, session: AgentSession, llm: Llm | None) -> User:
@@ -22,15 +22,6 @@ def user_of(planned: PlannedAttempt, session: AgentSession, llm: Llm | None) -> 
     if isinstance(session, HeldBefore):
         return session.speaker(scenario)
     return SimulatedUser(llm, scenario, planned.planned_set.simulator, planned.key.repeat)
-
-
-def models_of_users(plan: Plan) -> frozenset[str]:
-    """The models that play users in this plan; none where every conversation is fixed."""
-    return frozenset(
-        planned.simulator.model
-        for planned in plan.sets
-        if any(item.case.conversation_scenario is not None for item in planned.cases)
-    )
 
 
 def played_digest(case: EvalCase, simulator: UserSimulatorConfig) -> str:

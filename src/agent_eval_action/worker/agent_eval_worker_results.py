@@ -65,6 +65,8 @@ class Adk:
             return self._metrics.EvalMetric(metric_name=said["name"], threshold=said["criterion"]["threshold"])
         made = self._metrics.EvalMetric(metric_name=said["name"], criterion=criterion.model_validate(said["criterion"]))
         made.threshold = None
+        if "custom_function_path" in type(made).model_fields:
+            made.custom_function_path = said.get("function")
         return made
 
     def _invocation(self, turn: dict[str, Any]) -> Any:

@@ -10,18 +10,36 @@ from typing import Any, Literal, get_args
 
 from support.gemini_server.messages import ModelRequest
 
-Kind = Literal["status", "reset", "hang", "truncated", "invalid_json", "empty_candidates", "blocked_prompt", "blocked"]
+Kind = Literal[
+    "status",
+    "reset",
+    "hang",
+    "truncated",
+    "invalid_json",
+    "empty_candidates",
+    "blocked_prompt",
+    "blocked",
+    "max_tokens",
+    "only_thoughts",
+    "wrong_schema",
+    "not_json",
+    "other_json",
+]
 
 
 @dataclass
 class Fault:
     """One fault.
 
-    ``kind``: *status* (``code`` with Google's envelope), *reset* (connection reset), *hang* (no answer until the client
-    leaves), *truncated* (the connection ends inside the body), *invalid_json* (a whole body, cut JSON),
-    *empty_candidates*, *blocked_prompt* (promptFeedback, no candidate), *blocked* (finishReason SAFETY, no content).
+    ``kind``: *status* (``code`` with Google's envelope, or ``body`` of ``content_type`` as it is), *reset* (connection
+    reset), *hang* (no answer until the client leaves), *truncated* (the connection ends inside the body),
+    *invalid_json* (a whole body, cut JSON), *empty_candidates*, *blocked_prompt* (promptFeedback, no candidate),
+    *blocked* (finishReason SAFETY, no content), *max_tokens* (a cut text, finishReason MAX_TOKENS), *only_thoughts*
+    (thinking parts and nothing else), *wrong_schema* (the text is JSON nobody asked for), *not_json* (the text is
+    words), *other_json* (a body that is JSON and no answer).
     When: of the requests whose user text fits ``user``, skip ``after``, then every ``every``-th, ``times`` in all
-    (None: no end). ``retry_after`` is the header (seconds), ``retry_info`` google.rpc.RetryInfo's retryDelay ("2s").
+    (None: no end). ``retry_after`` is the header (seconds), ``retry_info`` google.rpc.RetryInfo's retryDelay ("2s"),
+    ``quota`` google.rpc.QuotaFailure's quotaId, ``location`` where a redirect points to.
     """
 
     kind: Kind = "status"
@@ -33,6 +51,10 @@ class Fault:
     every: int = 1
     retry_after: float | None = None
     retry_info: str | None = None
+    quota: str | None = None
+    body: str | None = None
+    content_type: str = "application/json"
+    location: str | None = None
     seen: int = field(default=0, init=False)
     made: int = field(default=0, init=False)
 
@@ -52,13 +74,18 @@ class Fault:
 
     def headers(self) -> dict[str, str]:
         """Headers of the faulty response."""
-        return {} if self.retry_after is None else {"Retry-After": f"{self.retry_after:g}"}
+        wait = {} if self.retry_after is None else {"Retry-After": f"{self.retry_after:g}"}
+        return wait if self.location is None else {**wait, "Location": self.location}
 
     def details(self) -> list[dict[str, Any]]:
         """Details of the error envelope."""
-        if self.retry_info is None:
-            return []
-        return [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": self.retry_info}]
+        details: list[dict[str, Any]] = []
+        if self.quota is not None:
+            violations = [{"quotaId": self.quota, "quotaMetric": "generate_content_requests"}]
+            details.append({"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": violations})
+        if self.retry_info is not None:
+            details.append({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": self.retry_info})
+        return details
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Any
 
 MODEL_PATH = re.compile(
     r"^/(?P<version>v\w+)/(?:projects/(?P<project>[^/]+)/locations/(?P<location>[^/]+)/)?"
-    r"(?:publishers/google/)?models/(?P<model>[^/:]+):(?P<method>generateContent|streamGenerateContent)$"
+    r"(?:(?:publishers/google/)?models|endpoints)/(?P<model>[^/:]+):(?P<method>generateContent|streamGenerateContent)$"
 )
 
 
@@ -70,14 +70,18 @@ class Reply:
 
 
 def response_body(request: ModelRequest, parts: list[dict[str, Any]], finish_reason: str | None) -> dict[str, Any]:
-    """A GenerateContentResponse. Tokens are counted as words of the request and of the parts."""
+    """A GenerateContentResponse. Tokens are counted as words of the request and of the parts, thoughts apart."""
     candidate: dict[str, Any] = {"index": 0}
     if parts:
         candidate["content"] = {"role": "model", "parts": parts}
     if finish_reason:
         candidate["finishReason"] = finish_reason
-    prompt, out = _words(request.body.get("contents")) + len(request.instruction.split()), _words(parts)
-    usage = {"promptTokenCount": prompt, "candidatesTokenCount": out, "totalTokenCount": prompt + out}
+    prompt = _words(request.body.get("contents")) + len(request.instruction.split())
+    thoughts = _words([part for part in parts if part.get("thought")])
+    out = _words([part for part in parts if not part.get("thought")])
+    usage = {"promptTokenCount": prompt, "candidatesTokenCount": out, "totalTokenCount": prompt + thoughts + out}
+    if thoughts:
+        usage["thoughtsTokenCount"] = thoughts
     return {
         "candidates": [candidate],
         "usageMetadata": usage,
@@ -101,4 +105,4 @@ def _texts(content: dict[str, Any]) -> Iterator[str]:
 
 
 def _words(value: Any) -> int:
-    return len(json.dumps(value).split())
+    return len(json.dumps(value).split()) if value else 0

@@ -21,7 +21,10 @@ STREAMED_WORDS = 4
 
 @dataclass
 class Seen:
-    """What arrived: model requests, those answered, those made to fail, and what no rule or route fits."""
+    """What arrived: model requests, those answered, those made to fail, and what no rule or route fits.
+
+    ``tokens``: access tokens given out at ``/token``, where a credentials file of the tests points to.
+    """
 
     calls: int = 0
     answered: int = 0
@@ -30,6 +33,7 @@ class Seen:
     most_at_once: int = 0
     unexpected: list[str] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
+    tokens: int = 0
 
 
 @dataclass
@@ -40,7 +44,9 @@ class GeminiServer:
     latency: float = 0.0
     faults: list[Fault] = field(default_factory=list)
     limit: RateLimit = field(default_factory=RateLimit)
+    token_status: int = 200
     seen: Seen = field(default_factory=Seen)
+    url: str = ""
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> tuple[asyncio.Server, str]:
         """Listen; returns the server and its URL."""
@@ -51,6 +57,8 @@ class GeminiServer:
         """Route one request."""
         if request.path.startswith("/_control/"):
             return self._control(request)
+        if request.path == "/token":
+            return self._token()
         route = MODEL_PATH.match(request.path)
         if request.verb != "POST" or not route:
             self.seen.unexpected.append(f"{request.verb} {request.path}")
@@ -105,16 +113,18 @@ class GeminiServer:
                 return wire.HttpResponse(200, body, {"Content-Type": "application/json"}, cut=len(body) // 2)
             case "invalid_json":
                 return wire.HttpResponse(200, json.dumps(whole).encode()[:-9], {"Content-Type": "application/json"})
-            case "empty_candidates":
-                return wire.json_response({**whole, "candidates": []})
-            case "blocked_prompt":
-                del whole["candidates"]
-                return wire.json_response({**whole, "promptFeedback": {"blockReason": "SAFETY"}})
-            case "blocked":
-                return wire.json_response(response_body(asked, [], "SAFETY"))
             case "status":
-                body = error_body(fault.code, fault.message or f"Fault {fault.code}.", fault.details())
-                return wire.json_response(body, fault.code, fault.headers())
+                return _refused(fault)
+            case _:
+                return wire.json_response(_useless(fault, asked))
+
+    def _token(self) -> wire.HttpResponse:
+        self.seen.tokens += 1
+        if self.token_status != 200:
+            said = {"error": "invalid_grant", "error_description": "Token has been expired or revoked."}
+            return wire.json_response(said, self.token_status)
+        token = f"ya29.local-token-{self.seen.tokens}"
+        return wire.json_response({"access_token": token, "expires_in": 3600, "token_type": "Bearer"})
 
     def _control(self, request: wire.HttpRequest) -> wire.HttpResponse:
         if request.path == "/_control/settings":
@@ -129,6 +139,37 @@ class GeminiServer:
         elif request.path != "/_control/seen":
             return wire.json_response(error_body(404, request.path), 404)
         return wire.json_response(vars(self.seen))
+
+
+def _useless(fault: Fault, asked: ModelRequest) -> Any:
+    """Answers that are whole as HTTP and no use."""
+    whole = response_body(asked, [{"text": "This answer is never whole."}], "STOP")
+    match fault.kind:
+        case "empty_candidates":
+            said: Any = {**whole, "candidates": []}
+        case "blocked_prompt":
+            said = {"usageMetadata": whole["usageMetadata"], "promptFeedback": {"blockReason": "SAFETY"}}
+        case "blocked":
+            said = response_body(asked, [], "SAFETY")
+        case "max_tokens":
+            said = response_body(asked, [{"text": '{"reasoning": "The answer na'}], "MAX_TOKENS")
+        case "only_thoughts":
+            said = response_body(asked, Reply(thought="I think so.").parts(), "STOP")
+        case "wrong_schema":
+            said = response_body(asked, [{"text": '{"colour": "blue", "verdict": "perhaps"}'}], "STOP")
+        case "not_json":
+            said = response_body(asked, [{"text": "I would say that this is right."}], "STOP")
+        case _:
+            said = ["no", {"answer": "of", "a": "model"}]
+    return said
+
+
+def _refused(fault: Fault) -> wire.HttpResponse:
+    if fault.body is not None:
+        headers = {"Content-Type": fault.content_type, **fault.headers()}
+        return wire.HttpResponse(fault.code, fault.body.encode(), headers)
+    body = error_body(fault.code, fault.message or f"Fault {fault.code}.", fault.details())
+    return wire.json_response(body, fault.code, fault.headers())
 
 
 def _whole(asked: ModelRequest, reply: Reply) -> wire.HttpResponse:

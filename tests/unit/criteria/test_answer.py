@@ -102,6 +102,13 @@ def test_what_fits_a_schema_is_what_jsonschema_says(value):
     assert fits is jsonschema.Draft202012Validator(LISTED).is_valid(value)
 
 
+@pytest.mark.parametrize("kind", ["integer", "number"])
+def test_true_is_no_number(kind):
+    assert parsed("1", {"type": kind}) == 1
+    with pytest.raises(ValueError, match=f"must be of type {kind}"):
+        parsed("true", {"type": kind})
+
+
 def test_where_it_does_not_fit_is_said():
     with pytest.raises(ValueError, match="`count` of item 2 of `rows` of the answer is missing"):
         parsed('{"rows": [{"key": "a", "count": 1}, {"key": "b"}], "sure": true, "share": 1}', LISTED)

@@ -107,7 +107,8 @@ def test_the_function_gets_the_case_as_adk_gives_it(tmp_path):
     _, called = scored(made(tmp_path, {"threshold": 0.5, "voice": 1}), value(1.0), Sample(case, tuple(TURNS)))
     ((function, arguments),) = called
     assert function == "shop.metrics.tone"
-    assert arguments["metric"] == {"name": "tone", "criterion": {"threshold": 0.5, "voice": 1}}
+    criterion = {"threshold": 0.5, "voice": 1}
+    assert arguments["metric"] == {"name": "tone", "function": "shop.metrics.tone", "criterion": criterion}
     assert [one["final_response"]["parts"][0]["text"] for one in arguments["actual"]] == ["hello", "bye"]
     assert [one["final_response"]["parts"][0]["text"] for one in arguments["expected"]] == ["one", "two"]
     assert [[r["rubric_id"] for r in one["rubrics"]] for one in arguments["actual"]] == [["a", "b"], ["a"]]

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from agent_eval_action.criteria.base import Sample
+from agent_eval_action.criteria.base import Instruments, Sample
+from agent_eval_action.llm.prices import Price, Prices
 from agent_eval_action.model.evalset import ConversationScenario, EvalCase, Invocation
 from agent_eval_action.model.result import CriterionScore, ScoreStatus
 from support.turns import call, criterion, recorded, score, turn
@@ -104,3 +105,39 @@ def test_a_simulated_conversation_is_measured_too():
     assert asyncio.run(criterion("token_usage_v1").score(sample)).score == 2
     empty = Sample(EvalCase(eval_id="s", conversation_scenario=scenario), ())
     assert asyncio.run(criterion("token_usage_v1").score(empty)).status is ScoreStatus.ERROR
+
+
+def test_cost_is_priced_call_by_call():
+    one = model(1000, 100) | {"model_version": "gemini-2.5-flash"}
+    two = model(1000, 100) | {"model_version": "gemini-2.5-pro"}
+    found = measured("cost_usd_v1", recorded(one, two), recorded(one))
+    flash, pro = (1000 * 0.30 + 100 * 2.50) / 1e6, (1000 * 1.25 + 100 * 10) / 1e6
+    assert found.score == pytest.approx(flash + pro / 2)
+    assert found.details == pytest.approx({"gemini-2.5-flash": flash, "gemini-2.5-pro": pro / 2})
+    assert criterion("cost_usd_v1").goal == "minimize"
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        (model(5, 5) | {"model_version": "house"}, "no price of house"),
+        (model(5, 5), "a model that does not say its name"),
+        (model(5) | {"model_version": "gemini-2.5-flash"}, "did not report its tokens"),
+    ],
+)
+def test_a_cost_that_is_not_known_is_not_measured(event, why):
+    priced = model(5, 5) | {"model_version": "gemini-2.5-flash"}
+    found = measured("cost_usd_v1", recorded(priced, event))
+    assert (found.status, found.score) == (ScoreStatus.ERROR, None)
+    assert why in found.turns[0].reason
+
+
+def test_the_price_table_is_part_of_what_cost_means():
+    assert "prices 20" in criterion("cost_usd_v1").version()
+
+
+def test_cost_uses_the_runs_own_prices():
+    made = (recorded(model(1_000_000, 0) | {"model_version": "house"}),)
+    given = Instruments(prices=Prices({"house": Price(7.0, 1.0)}))
+    case = EvalCase(eval_id="c", conversation=made)
+    assert asyncio.run(criterion("cost_usd_v1").score(Sample(case, made, instruments=given))).score == 7.0

@@ -9,6 +9,7 @@ import pytest
 
 from agent_eval_action.config.specs import CriterionSpec
 from agent_eval_action.criteria import build
+from agent_eval_action.criteria.judge import VERDICT_SCHEMA
 from agent_eval_action.criteria.judged.rubrics import RubricCriterion
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.base import LlmError, LlmRequest
@@ -234,6 +235,31 @@ def test_a_turn_without_rubrics_is_named():
     made = criterion(FINAL, threshold=1)
     assert isinstance(made, RubricCriterion)
     assert made.check(of).startswith("turn 2: there is no rubric to judge by")
+
+
+def test_a_conversation_needs_rubrics_at_its_last_turn_alone():
+    kind = TYPES[CONVERSATION]
+    made = criterion(CONVERSATION, threshold=1)
+    assert isinstance(made, RubricCriterion)
+    assert made.check(case(of_turn("a"), of_turn("b", rubric("b", type=kind)))) == ""
+    assert made.check(case(of_turn("a", rubric("a", type=kind)), of_turn("b"))).startswith("turn 2: there is no")
+
+
+def strict(schema: dict[str, Any]) -> bool:
+    """Whether OpenAI's strict mode takes it: every property required, no others."""
+    properties = schema.get("properties", {})
+    parts = [*properties.values(), *([schema["items"]] if "items" in schema else [])]
+    closed = schema["type"] != "object" or (
+        schema["additionalProperties"] is False and set(schema["required"]) == set(properties)
+    )
+    return closed and all(strict(part) for part in parts)
+
+
+def test_the_schemas_are_taken_by_every_provider():
+    llm = holding()
+    judged(FINAL, llm, case(of_turn("a")), rubrics=[rubric("a"), rubric("b")])
+    assert strict(dict(llm.asked[0].schema or {}))
+    assert strict(VERDICT_SCHEMA)
 
 
 @pytest.mark.parametrize(

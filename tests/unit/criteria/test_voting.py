@@ -219,6 +219,13 @@ def test_when_asking_is_over_for_one_rubric_the_decided_ones_stand():
     assert (found["b"].verdict, found["b"].reason) == (None, "spent")
 
 
+def test_what_ended_the_asking_is_told_before_an_earlier_outage():
+    over = LlmError(LlmErrorKind.BUDGET, "spent")
+    llm = ScriptedLlm(lambda request: over if request.sample == 1 else AWAY)
+    found = asyncio.run(vote(Judge(llm, JudgeModelOptions(), "test"), YES_NO))
+    assert (found.reason, found.kind) == ("spent", LlmErrorKind.BUDGET)
+
+
 def test_an_outage_of_some_samples_leaves_them_out():
     found, asked = ballot(["left out", "left out", "yes", "left out", "left out"])
     assert (found.verdict, asked) == (True, 5)

@@ -31,7 +31,7 @@ from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import Earlier, earlier
 from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.transcripts import TranscriptWriter
-from agent_eval_action.run.users import models_of_users, played_digest
+from agent_eval_action.run.users import played_digest
 from support.scripted_llm import ScriptedLlm
 
 SCENARIO = {"starting_prompt": "Hello", "conversation_plan": "Roll twice."}
@@ -175,12 +175,6 @@ def test_a_scenarios_digest_names_its_user_and_a_fixed_ones_does_not() -> None:
     assert len({case_digest(talk), played_digest(talk, one), played_digest(talk, other)}) == 3
     renamed = EvalCase.model_validate(scenario("another name"))
     assert played_digest(renamed, one) == played_digest(talk, one)
-
-
-def test_the_models_of_users_are_known_before_anything_runs(tmp_path: Path) -> None:
-    user = UserSimulatorConfig(model="openai/x")
-    assert models_of_users(plan(tmp_path, scenario(), FIXED, user=user)) == {"openai/x"}
-    assert models_of_users(plan(tmp_path, FIXED, user=user)) == frozenset()
 
 
 def test_the_user_is_the_one_of_the_criteria_file_unless_the_agent_has_one(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from agent_eval_action.criteria.base import Criterion, Sample
@@ -22,6 +23,10 @@ _TOKENS: dict[str, tuple[str, str]] = {
 }
 
 
+Measured = tuple[float | None, dict[str, Any], str]
+Measure = Callable[[Invocation], Measured]
+
+
 class EfficiencyCriterion(Criterion, abc.ABC):
     """Measures turns one by one; the case's value is the mean over the turns that could be measured."""
 
@@ -32,13 +37,17 @@ class EfficiencyCriterion(Criterion, abc.ABC):
     unmeasured: ClassVar[str]
 
     @abc.abstractmethod
-    def measure(self, turn: Invocation) -> tuple[float | None, dict[str, Any], str]:
+    def measure(self, turn: Invocation) -> Measured:
         """Value of a turn (None: not measured), its parts, and a remark for people."""
 
     async def score(self, sample: Sample) -> CriterionScore:
+        return self.measured(sample, self.measure)
+
+    def measured(self, sample: Sample, measure: Measure) -> CriterionScore:
+        """The score where turns are measured so."""
         if reason := sample.unmeasurable():
             return self.no_score(ScoreStatus.ERROR, reason)
-        turns = tuple(self._turn(number, turn) for number, turn in enumerate(sample.actual))
+        turns = tuple(self._turn(number, measure(turn)) for number, turn in enumerate(sample.actual))
         values = [turn.score for turn in turns if turn.score is not None]
         if not values:
             return self.no_score(ScoreStatus.ERROR, self.unmeasured, turns=turns)
@@ -46,8 +55,8 @@ class EfficiencyCriterion(Criterion, abc.ABC):
         details = _means([turn.details for turn in turns if turn.score is not None])
         return self.result(mean, reason=self._reason(mean, turns), turns=turns, details=details)
 
-    def _turn(self, number: int, turn: Invocation) -> TurnScore:
-        value, details, remark = self.measure(turn)
+    def _turn(self, number: int, found: Measured) -> TurnScore:
+        value, details, remark = found
         if value is None:
             return TurnScore(turn=number, status=ScoreStatus.ERROR, reason=remark or self.unmeasured, details=details)
         reason = f"{value:.6g} {self.unit}" + (f" ({remark})" if remark else "")

@@ -48,7 +48,7 @@ class CustomCriterion(Criterion):
         case = sample.case
         options = {"threshold": self.threshold, **(self.model_extra or {})}
         return {
-            "metric": {"name": self.name, "criterion": options},
+            "metric": {"name": self.name, "function": self.function, "criterion": options},
             "actual": [_json(turn) for turn in _with_rubrics(sample)],
             "expected": None if case.conversation is None else [_json(turn) for turn in case.conversation],
             "scenario": _json(case.conversation_scenario) if case.conversation_scenario else None,

@@ -1,0 +1,1 @@
+"""An agent's package whose agent must not be imported for a metric's sake: it has none."""

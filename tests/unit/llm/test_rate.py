@@ -1,0 +1,215 @@
+"""The limiter against servers in virtual time: fast without a limit, near the limit with one, wasting little."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
+from agent_eval_action.llm.pace import Pace
+from agent_eval_action.llm.rate import Limiter, Limiters, Rated, RateLimits
+from agent_eval_action.llm.slots import Slots
+from support import virtual_time
+
+CHANCE = random.Random(7)  # noqa: S311 - jitter, the same in every run
+
+
+@dataclass
+class Server:
+    """Lets ``per_second`` calls through in any one second, and ``at_once`` at a time; each takes about ``latency``."""
+
+    per_second: float = float("inf")
+    latency: float = 0.2
+    at_once: float = float("inf")
+    retry_after: float | None = None
+    refused: int = 0
+    answered: int = 0
+    now: int = 0
+    most: int = 0
+    let: deque[float] = field(default_factory=deque)
+    asked_at: list[float] = field(default_factory=list)
+
+    async def ask(self) -> bool:
+        await asyncio.sleep(CHANCE.uniform(0.002, 0.02))
+        at = asyncio.get_running_loop().time()
+        self.asked_at.append(at)
+        while self.let and at - self.let[0] >= 1:
+            self.let.popleft()
+        if len(self.let) >= self.per_second or self.now >= self.at_once:
+            self.refused += 1
+            return False
+        self.let.append(at)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(self.latency * CHANCE.uniform(0.8, 1.2))
+        self.now -= 1
+        self.answered += 1
+        return True
+
+
+def play(server: Server, calls: int, limiter: Callable[[], Limiter] | None = None) -> tuple[float, Limiter]:
+    """All calls asked for at once, each made again until it is answered. Returns the seconds it took."""
+    CHANCE.seed(7)
+
+    async def main() -> tuple[float, Limiter]:
+        loop = asyncio.get_running_loop()
+        made = limiter() if limiter else Limiter(clock=loop.time)
+
+        async def one() -> None:
+            tries = 0
+            while True:
+                async with made.call() as call:
+                    answered = await server.ask()
+                    if not answered:
+                        call.refuse(server.retry_after)
+                if answered:
+                    return
+                tries += 1
+                await asyncio.sleep(min(8.0, 0.5 * 2.0**tries) * CHANCE.random())
+
+        await asyncio.gather(*(one() for _ in range(calls)))
+        return loop.time(), made
+
+    return virtual_time.run(main)
+
+
+def test_without_a_limit_it_is_as_fast_as_the_wire() -> None:
+    seconds, _ = play(server := Server(), 240)
+    assert server.refused == 0
+    assert seconds < 4 * 0.24 + 0.1, "240 calls of 0.2 s: half the ceiling, then all of it, twice"
+    assert server.most == 96
+
+
+@pytest.mark.parametrize("latency", [0.05, 0.2, 2.0])
+def test_under_a_limit_it_reaches_what_the_limit_allows(latency: float) -> None:
+    calls, per_second = 400, 20
+    seconds, _ = play(server := Server(per_second, latency), calls)
+    assert server.answered == calls
+    assert calls / per_second / (seconds - latency * 1.2) >= 0.85
+    assert server.refused <= 48 + calls * 0.08, "the first burst, and now and then one to see whether there is more"
+
+
+def test_a_limit_on_what_is_under_way_is_found_too() -> None:
+    seconds, limiter = play(server := Server(latency=2.0, at_once=8), 120)
+    assert seconds <= 120 / 8 * 2.4 / 0.7
+    assert limiter.slots.size < 48
+    assert server.answered == 120
+
+
+def test_a_limit_that_goes_is_found_gone() -> None:
+    async def main() -> tuple[float | None, float | None]:
+        pace = Pace()
+        starts = [pace.started(0.0) for _ in range(48)]
+        for start in starts[20:]:
+            pace.refused(start, 0.01)
+        return pace.rate(0.02), pace.rate(30.0)
+
+    soon, later = virtual_time.run(main)
+    assert soon == pytest.approx(20 * 0.97, rel=0.05)
+    assert later is None
+
+
+def test_when_the_server_says_when_nobody_asks_before() -> None:
+    server = Server(per_second=5, latency=0.1, retry_after=10.0)
+    play(server, 8)
+    first = [at for at in server.asked_at if at < 1]
+    assert len(first) == 8
+    assert min(at for at in server.asked_at if at > 1) >= 10
+
+
+def test_calls_in_the_users_minute_are_not_exceeded() -> None:
+    server = Server(latency=0.01)
+
+    def bounded() -> Limiter:
+        return Limiter(requests_per_minute=30, clock=asyncio.get_running_loop().time)
+
+    seconds, _ = play(server, 90, bounded)
+    for start in server.asked_at:
+        assert sum(start <= at < start + 59.9 for at in server.asked_at) <= 30
+    assert seconds == pytest.approx(120, abs=1)
+
+
+def test_tokens_in_the_users_minute_are_not_exceeded() -> None:
+    pace = Pace(tokens_per_minute=1000)
+    for at in (0.0, 1.0):
+        assert pace.wait(at, 400) == 0
+        pace.used(pace.started(at, 400), 500)
+    assert pace.wait(2.0, 400) == pytest.approx(58.0)
+    assert Pace(tokens_per_minute=10).wait(0.0, 400) == 0, "what is larger than the bound goes alone"
+
+
+def test_one_more_place_a_round_after_a_cut_and_one_cut_a_burst() -> None:
+    async def main() -> list[float]:
+        slots, seen = Slots(100, 10), []
+        async with slots.place() as one, slots.place() as two:
+            slots.size, slots._most = 10.0, 10
+            for place in (one, two):
+                slots.refused(place)
+                seen.append(slots.size)
+        slots.taken = 7
+        for _ in range(8):
+            slots.went_well()
+        return [*seen, slots.size]
+
+    assert virtual_time.run(main) == pytest.approx([7.0, 7.0, 8.0], abs=0.1)
+
+
+def test_who_gives_up_waiting_leaves_no_hole() -> None:
+    async def main() -> int:
+        slots = Slots(1)
+
+        async def hold(seconds: float) -> None:
+            async with slots.place():
+                await asyncio.sleep(seconds)
+
+        first, second, third = (asyncio.create_task(hold(n)) for n in (1.0, 1.0, 1.0))
+        await asyncio.sleep(0.5)
+        second.cancel()
+        await asyncio.gather(first, second, third, return_exceptions=True)
+        # given up in the very moment of being woken
+        a, b = asyncio.create_task(hold(1.0)), asyncio.create_task(hold(1.0))
+        await asyncio.sleep(1.0)
+        b.cancel()
+        await asyncio.gather(a, b, return_exceptions=True)
+        return slots.taken
+
+    assert virtual_time.run(main) == 0
+
+
+def request(model: str = "m") -> LlmRequest:
+    return LlmRequest(model, (Message("user", "?"),))
+
+
+async def test_each_model_has_a_limiter_and_its_own_bounds() -> None:
+    limits = RateLimits(concurrency=3, requests_per_minute={"*": 60, "b": 5}, tokens_per_minute={"b": 9})
+    limiters = Limiters(limits)
+    a, b = limiters.of("a"), limiters.of("b")
+    assert limiters.of("a") is a
+    assert (a.pace.per_minute, a.pace.tokens_per_minute) == (60, None)
+    assert (b.pace.per_minute, b.pace.tokens_per_minute) == (5, 9)
+    assert a.slots.ceiling == 3
+
+
+async def test_only_a_429_is_a_refusal_and_reported_tokens_replace_the_estimate() -> None:
+    answers = iter(
+        [
+            LlmError(LlmErrorKind.UNAVAILABLE, "503"),
+            LlmReply("yes", LlmUsage(7, 2)),
+            LlmError(LlmErrorKind.RATE_LIMITED, "429"),
+        ]
+    )
+
+    class Provider:
+        async def generate(self, _: LlmRequest) -> LlmReply | LlmError:
+            return next(answers)
+
+    rated = Rated(Provider(), Limiters(RateLimits(tokens_per_minute={"*": 10_000})))
+    for refusals in (0, 0, 1):
+        await rated.generate(request())
+        assert rated.limiters.refusals() == refusals
+    assert [call.tokens for call in rated.limiters.of("m").pace._calls][1:] == [9, 0]
