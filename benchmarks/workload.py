@@ -23,7 +23,7 @@ RULES: dict[str, Any] = {
             "reply": {"calls": [{"name": "look_up_price", "args": {"item": "{1}"}}]},
         },
         {"when": {"after_tool": "look_up_price"}, "reply": {"text": "{tool.item} costs {tool.price} euros."}},
-        {"when": {"user": "delivered"}, "reply": {"text": "It is delivered by post within three days."}},
+        {"when": {"user": r"delivered.* (I\d+)"}, "reply": {"text": "{1} is delivered by post within three days."}},
     ]
 }
 
@@ -76,7 +76,12 @@ def _case(number: int) -> dict[str, Any]:
         "session_input": {"app_name": AGENT, "user_id": "customer", "state": {}},
         "conversation": [
             _turn(f"{number}-1", f"What does it cost, item {item}?", f"{item} costs {3 * number + 1} euros.", calls),
-            _turn(f"{number}-2", "And how is it delivered?", "It is delivered by post within three days.", []),
+            _turn(
+                f"{number}-2",
+                f"And how is it delivered, item {item}?",
+                f"{item} is delivered by post within three days.",
+                [],
+            ),
         ],
     }
 

@@ -80,7 +80,7 @@ def assert_harmless(found: Page) -> None:
 
 KEPT = {
     "schema_version", "started_at", "status", "kind", "outcome", "effect", "goal", "created_at", "arm", "purpose",
-    "store",
+    "store", "ended", "label",
 }  # fmt: skip
 
 

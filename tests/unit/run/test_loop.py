@@ -261,15 +261,14 @@ async def test_each_agent_of_the_base_is_opened_once_and_all_are_given_back(tmp_
 @pytest.mark.parametrize(
     ("limit", "said"),
     [
-        (SpendingLimits(calls=2), "the limit of 2 model calls was reached"),
-        (SpendingLimits(tokens=20), "the limit of 20 tokens was reached"),
+        (SpendingLimits(calls=4), "the limit of 4 model calls was reached"),
+        (SpendingLimits(tokens=40), "the limit of 40 tokens was reached"),
         (0.4, "max_time of 0.4 s was reached"),
     ],
 )
 async def test_a_limit_before_the_control_says_that_it_could_have_been_made(
-    tmp_path: Path, kit: Any, monkeypatch: pytest.MonkeyPatch, limit: SpendingLimits | float, said: str
+    tmp_path: Path, kit: Any, limit: SpendingLimits | float, said: str
 ) -> None:
-    costly(monkeypatch)
     steps: list[Step] = [RerunSuspects(((key("a"), 1),), "fell"), RunControl(((key("a"), 3),), "on main?")]
     loop = Loop(tmp_path, Asked(steps))
     if isinstance(limit, SpendingLimits):
@@ -278,34 +277,30 @@ async def test_a_limit_before_the_control_says_that_it_could_have_been_made(
         loop.max_time = limit
     base = kit.Script(lambda *_: "yes", lambda _: 60.0)
     loop.base = lambda agents: Arm.begin("base", dict.fromkeys(agents, base), commit=BASE)
-    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
+    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", tokens=10))
     assert result.cut_short == said
     assert result.base == Base(commit=BASE)
     assert result.totals.control == 0
 
 
-async def test_a_limit_leaves_nothing_open_where_the_base_cannot_be_had(
-    tmp_path: Path, kit: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    costly(monkeypatch)
+async def test_a_limit_leaves_nothing_open_where_the_base_cannot_be_had(tmp_path: Path, kit: Any) -> None:
     loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 1),), "fell")]))
-    loop.limits = SpendingLimits(calls=2)
+    loop.limits = SpendingLimits(calls=4)
     loop.base = lambda _: NoBase("it is gone", BASE)
-    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
+    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", tokens=10))
     assert result.base == Base(commit=BASE, unavailable="it is gone")
 
 
-async def test_a_limit_met_by_the_base_that_is_the_baseline_makes_the_run_incomplete(
-    tmp_path: Path, kit: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    costly(monkeypatch)
+async def test_a_limit_met_by_the_base_that_is_the_baseline_makes_the_run_incomplete(tmp_path: Path, kit: Any) -> None:
     loop = Loop(tmp_path, Asked([]))
-    loop.limits, loop.passes, loop.concurrency = SpendingLimits(calls=4), 20, 1
-    loop.base = lambda _: Arm.begin("base", {"bot": kit.Script(lambda *_: "yes", lambda _: 0.01)}, commit=BASE)
-    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
+    loop.limits, loop.passes, loop.concurrency = SpendingLimits(calls=8), 20, 1
+    loop.base = lambda _: Arm.begin(
+        "base", {"bot": kit.Script(lambda *_: "yes", lambda _: 0.01, tokens=10)}, commit=BASE
+    )
+    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", tokens=10))
     assert result.status is RunStatus.LIMITED
     assert (
-        result.cut_short == "the limit of 4 model calls was reached while the base commit's agent ran as the baseline"
+        result.cut_short == "the limit of 8 model calls was reached while the base commit's agent ran as the baseline"
     )
 
 
