@@ -6,17 +6,18 @@ is spent), the budget, retries (a wait between two tries holds no place), the ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_eval_action.config.settings import Settings
-from agent_eval_action.llm.base import Llm, LlmError, LlmReply, LlmRequest, Provider
+from agent_eval_action.llm.base import Llm, LlmError, LlmReply, LlmRequest
 from agent_eval_action.llm.budget import Budgeted, Meter, SpendingLimits
 from agent_eval_action.llm.cache import AnswerStore, Cached
 from agent_eval_action.llm.credentials import OPENAI_URLS, uses_vertex
 from agent_eval_action.llm.prices import Price, Prices
-from agent_eval_action.llm.providers import PROVIDERS, provider_of
+from agent_eval_action.llm.providers import PROVIDERS, Offered, provider_of
 from agent_eval_action.llm.rate import Limiters, Rated, RateLimits
 from agent_eval_action.llm.retry import DEADLINE_SECONDS, Retrying
 from agent_eval_action.llm.setup import TRY_SECONDS, Setup
@@ -64,14 +65,18 @@ class _Wires:
     """The providers, each made when a model of it is first asked: their libraries are heavy."""
 
     setup: Setup
-    made: dict[str, Provider] = field(default_factory=dict)
+    made: dict[str, Offered] = field(default_factory=dict)
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """Ask whoever has the model."""
-        name, _ = provider_of(request.model)
+        return await self.of(request.model).generate(request)
+
+    def of(self, model: str) -> Offered:
+        """The provider of a model."""
+        name, _ = provider_of(model)
         if name not in self.made:
             self.made[name] = PROVIDERS[name](self.setup)
-        return await self.made[name].generate(request)
+        return self.made[name]
 
     def identity(self, model: str) -> tuple[str, str]:
         """(provider, server): an answer of another server is another answer."""
@@ -93,13 +98,21 @@ class LlmStack:
     limiters: Limiters
     meter: Meter
     _wires: _Wires
+    _store: AnswerStore | None = None
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """One reply; see ``llm.base.Llm``."""
         return await self.llm.generate(request)
 
+    async def warm_up(self, models: Iterable[str]) -> list[str]:
+        """Load what first calls need (about a second) while agents start; what will not work, one sentence each."""
+        said = await asyncio.gather(*(self._wires.of(model).warm_up(model) for model in sorted(set(models))))
+        return [sentence for sentence in said if sentence]
+
     async def close(self) -> None:
-        """Give back connections; never raises."""
+        """Give back connections, and make room in the cache; never raises."""
+        if self._store is not None:
+            await asyncio.to_thread(self._store.prune)
         for provider in self._wires.made.values():
             await provider.close()
 
@@ -126,7 +139,8 @@ def open_llm(
 
     asked = Retrying(Rated(wires, limiters), settings.retry_deadline)
     llm: Llm = Budgeted(asked, meter, named)
+    store = None
     if settings.cache:
         store = AnswerStore(cache_dir / CACHE_FOLDER, say)
         llm = Cached(llm, store, wires.identity, read_cache, lambda request: meter.hit(request, named(request.model)))
-    return LlmStack(llm, limiters, meter, wires)
+    return LlmStack(llm, limiters, meter, wires, store)
