@@ -246,6 +246,20 @@ def test_a_conversation_needs_rubrics_at_its_last_turn_alone():
     assert made.check(case(of_turn("a", rubric("a", type=kind)), of_turn("b"))).startswith("turn 2: there is no")
 
 
+def test_a_weight_of_no_rubric_is_found_over_all_cases():
+    kind = TYPES[FINAL]
+    made = criterion(FINAL, threshold=1, rubrics=[rubric("own")], weights={"own": 2, "case": 2, "turn": 2})
+    assert isinstance(made, RubricCriterion)
+    one, two = case(of_turn("a"), rubrics=[rubric("case", type=kind)]), case(of_turn("a", rubric("turn", type=kind)))
+    assert made.check_cases([one, two]) == ""
+    wrong = "`weights` names `turn`, which is no rubric of the criterion or of a case"
+    assert made.check_cases([one]) == wrong
+    assert made.check_cases([one, case(of_turn("a", rubric("turn")))]) == wrong, "it is of no type"
+    misspelt = criterion(FINAL, threshold=1, rubrics=[rubric("price")], weights={"pirce": 2})
+    assert isinstance(misspelt, RubricCriterion)
+    assert misspelt.check_cases([]).endswith("; did you mean `price`?")
+
+
 def strict(schema: dict[str, Any]) -> bool:
     """Whether OpenAI's strict mode takes it: every property required, no others."""
     properties = schema.get("properties", {})
