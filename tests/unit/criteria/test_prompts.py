@@ -52,13 +52,6 @@ def test_a_file_without_a_version_is_a_mistake_of_ours(tmp_path, monkeypatch):
             prompts._read("bare")
 
 
-def test_what_is_filled_in_is_not_filled_in_again():
-    prompt = prompts.Prompt("Persona: $persona. Plan: $plan.", "1")
-    assert prompt.render(persona="$plan ${x} $", plan="go") == "Persona: $plan ${x} $. Plan: go."
-    with pytest.raises(KeyError):
-        prompt.render(persona="x")
-
-
 @pytest.mark.parametrize("kind", JUDGED, ids=lambda kind: kind.name)
 def test_a_criterions_version_has_those_of_its_prompts(kind, monkeypatch):
     before = kind(threshold=0.5).version()
