@@ -16,6 +16,7 @@ PLUG_POINTS = {
     "CRITERIA": ("criteria", "docs/criteria.md", "tests/unit/criteria"),
     "AGENTS": ("agents", "docs/config.md", "tests"),
     "STORES": ("baseline", "docs/baseline.md", "tests/unit/baseline"),
+    "PROVIDERS": ("llm.providers", "docs/models.md", "tests/integration/llm"),
     "REPORTS": ("reports", "docs/reports.md", "tests/golden"),
 }
 

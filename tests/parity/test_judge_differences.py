@@ -10,7 +10,8 @@ import pytest
 from agent_eval_action.llm.base import LlmRequest
 from agent_eval_action.model.evalset import EvalCase, Invocation
 from agent_eval_action.model.result import ScoreStatus
-from support.judging import AWAY, rubric, said, scored, shown, verdicts
+from support.fenced_texts import texts_in
+from support.judging import AWAY, rubric, said, scored, verdicts
 from support.scripted_llm import ScriptedLlm
 from support.turns import criterion, recorded, turn
 
@@ -47,7 +48,7 @@ def test_a_turn_without_a_vote_is_an_error_of_the_case(adk):
     turns, options = [asking("a"), asking("b")], {"threshold": 1.0, "judge_model_options": ONE}
     theirs = adk(MATCH, options, turns, turns, judge=[VALID, "no idea"])
     assert (theirs["score"], theirs["status"]) == (1, "PASSED")
-    llm = ScriptedLlm(lambda request: "no idea" if shown(request)["user_prompt"] == "b" else said("yes"))
+    llm = ScriptedLlm(lambda request: "no idea" if texts_in(request)["user_prompt"] == "b" else said("yes"))
     ours = scored(criterion(MATCH, **options), llm, turns)
     assert (ours.status, ours.score, ours.passed) == (ScoreStatus.ERROR, None, None)
 
@@ -98,7 +99,7 @@ def test_each_turn_is_judged_by_its_own_rubrics(adk, name, kind):
     case = EvalCase(eval_id="case", conversation=tuple(turns))
 
     def reply(request: LlmRequest) -> str:
-        return verdicts("no" if shown(request)["user_prompt"] == "a" else "yes")
+        return verdicts("no" if texts_in(request)["user_prompt"] == "a" else "yes")
 
     ours = scored(criterion(name, **options), ScriptedLlm(reply), turns, case=case)
     assert (ours.score, [one.score for one in ours.rubrics]) == (0.5, [0, 1])
@@ -114,7 +115,7 @@ def test_calls_without_an_id_have_their_own_results(adk):
     assert "75.5" not in theirs
     llm = ScriptedLlm(lambda _: verdicts("yes"))
     scored(criterion(TOOLS, **options), llm, turns)
-    steps = json.loads(shown(llm.asked[0])["tool_calls"])
+    steps = json.loads(texts_in(llm.asked[0])["tool_calls"])
     assert [(one["arguments"]["item"], one["result"]["kg"]) for one in steps] == [("ibex", 75.5), ("yak", 550.5)]
 
 
@@ -125,7 +126,7 @@ def test_a_conversation_has_the_calls_of_hand_written_turns_too(adk):
     assert "ibex" not in theirs
     llm = ScriptedLlm(lambda _: verdicts("yes"))
     scored(criterion(CONVERSATION, **options), llm, turns)
-    assert "ibex" in shown(llm.asked[0])["conversation"]
+    assert "ibex" in texts_in(llm.asked[0])["conversation"]
 
 
 def test_an_author_that_is_no_agent_does_not_void_the_criterion(adk):
@@ -135,7 +136,7 @@ def test_an_author_that_is_no_agent_does_not_void_the_criterion(adk):
     assert "not found" in adk(FINAL, options, None, turns, judge=[rated((rubric("a"), "yes"))])["error"]
     llm = ScriptedLlm(lambda _: verdicts("yes"))
     assert scored(criterion(FINAL, **options), llm, turns).score == 1
-    assert shown(llm.asked[0])["instructions"] == "Serve."
+    assert texts_in(llm.asked[0])["instructions"] == "Serve."
 
 
 def test_thoughts_are_shown_to_no_judge(adk):

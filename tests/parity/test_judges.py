@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from agent_eval_action.llm.base import LlmRequest
 from agent_eval_action.model.evalset import EvalCase, Invocation
 from agent_eval_action.model.result import CriterionScore
-from support.judging import rubric, said, scored, shown, verdicts
+from support.fenced_texts import texts_in
+from support.judging import rubric, said, scored, verdicts
 from support.scripted_llm import ScriptedLlm
 from support.turns import criterion, turn
 
@@ -78,7 +79,7 @@ def test_final_response_match(adk, table, threshold):
     samples = len(table[0])
 
     def reply(request: LlmRequest) -> str:
-        outcome = table[int(shown(request)["user_prompt"])][request.sample]
+        outcome = table[int(texts_in(request)["user_prompt"])][request.sample]
         return "no idea" if outcome is None else said("yes" if outcome else "no")
 
     ours = scored(criterion(MATCH, **options(samples, threshold)), ScriptedLlm(reply), turns)
@@ -107,7 +108,7 @@ def test_the_texts_that_are_compared(adk, sides, whole, by_hand):
     llm = ScriptedLlm(lambda _: said("yes"))
     asked = options(1, 0.5, include_intermediate_responses_in_final=whole)
     scored(criterion(MATCH, **asked), llm, [actual], case=EvalCase(eval_id="case", conversation=(expected,)))
-    texts = shown(llm.asked[0])
+    texts = texts_in(llm.asked[0])
     [theirs] = adk(MATCH, asked, [expected], [actual], judge=[label(True)])["asked"]
     assert (
         f'"User prompt": {texts["user_prompt"]},\n  "Agent response": {texts["answer"]},\n'
@@ -137,7 +138,7 @@ def replies(table: list[list[list[Outcome]]], *, last: bool) -> Callable[[LlmReq
     word = {True: "yes", False: "no", None: None}
 
     def reply(request: LlmRequest) -> str:
-        number = len(table) - 1 if last else int(shown(request)["user_prompt"])
+        number = len(table) - 1 if last else int(texts_in(request)["user_prompt"])
         return verdicts(*(word[row[request.sample]] for row in table[number]))
 
     return reply

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,12 +60,6 @@ def scored(
     """The score of an attempt; without ``case`` the turns are their own references."""
     of = case or EvalCase(eval_id="case", conversation=tuple(actual))
     return asyncio.run(criterion.score(Sample(of, tuple(actual), None, repeat, Instruments(llm))))
-
-
-def shown(request: LlmRequest) -> dict[str, str]:
-    """The fenced texts of a request, by label."""
-    found = re.findall(r"<([a-z_]+)-([0-9a-f]+)>\n(.*?)\n</\1-\2>", request.messages[0].text, re.DOTALL)
-    return {label: text for label, _, text in found}
 
 
 def rubric(rubric_id: str, text: str = "", **fields: Any) -> dict[str, Any]:

@@ -83,6 +83,11 @@ class Criterion(AdkModel, abc.ABC):
         del case
         return ""
 
+    def check_cases(self, cases: Sequence[EvalCase]) -> str:
+        """What of the options fits none of these cases; "" when all of it does."""
+        del cases
+        return ""
+
     @abc.abstractmethod
     async def score(self, sample: Sample) -> CriterionScore:
         """Score one attempt. Raises nothing of its own: what cannot be scored is a score with status error."""

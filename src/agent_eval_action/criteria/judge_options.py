@@ -16,6 +16,10 @@ _OURS = {
     "response_mime_type": "JSON",
     "candidate_count": "one answer per sample (ask for more with `num_samples`)",
     "tools": "nothing: a judge has no tools",
+    "tool_config": "nothing: a judge has no tools",
+    "automatic_function_calling": "off: a judge has no tools",
+    # Its base_url and headers would send the judge's key wherever a pull request's criteria file says.
+    "http_options": "the run's own (`llm`)",
 }
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from agent_eval_action.llm.setup import Setup
 
 GOOGLE_KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+EXTRA_MISSING: Final = "models named openai/… need the extra `openai`: pip install 'agent-eval-action[openai]'"
 OPENAI_KEY: Final = "OPENAI_API_KEY"
 OPENAI_URLS: Final = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
 VERTEX_SWITCHES: Final = ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI")  # the newer name wins
@@ -66,9 +68,7 @@ def missing(model: str, environ: Mapping[str, str], *, openai_base_url: str = ""
     """
     setup = Setup(environ)
     if model.startswith("openai/"):
-        if setup.value(OPENAI_KEY) or openai_base_url or setup.value(*OPENAI_URLS):
-            return ""  # a server of one's own often wants no key
-        return f"no credentials for the model `{model}`: set {OPENAI_KEY} (or OPENAI_BASE_URL for a server of your own)"
+        return _missing_for_openai(setup, model, openai_base_url)
     if model.startswith("vertex_eval/"):
         return _missing_for_evaluation(setup, model)
     if uses_vertex(setup, model):
@@ -85,6 +85,14 @@ def _has_credential(environ: Mapping[str, str]) -> bool:
     """Any provider's: the variables are one set. Vertex switched on means the machine's own identity."""
     keys = (*GOOGLE_KEYS, OPENAI_KEY, CREDENTIALS_FILE)
     return any(name in environ for name in keys) or uses_vertex(Setup(environ))
+
+
+def _missing_for_openai(setup: Setup, model: str, base_url: str) -> str:
+    if find_spec("openai") is None:
+        return EXTRA_MISSING
+    if setup.value(OPENAI_KEY) or base_url or setup.value(*OPENAI_URLS):
+        return ""  # a server of one's own often wants no key
+    return f"no credentials for the model `{model}`: set {OPENAI_KEY} (or OPENAI_BASE_URL for a server of your own)"
 
 
 def _missing_for_vertex(setup: Setup, model: str) -> str:

@@ -53,8 +53,8 @@ class GoogleProvider:
         if not options:
             return ""
         from google.genai.types import GenerateContentConfig  # noqa: PLC0415 - most of a second
-        from pydantic import ValidationError  # noqa: PLC0415
-        from pydantic.alias_generators import to_snake  # noqa: PLC0415
+        from pydantic import ValidationError  # noqa: PLC0415 - see above
+        from pydantic.alias_generators import to_snake  # noqa: PLC0415 - see above
 
         for name in options:
             if why := _OURS.get(to_snake(name)):
@@ -130,7 +130,7 @@ class GoogleProvider:
 
 def _load() -> None:
     import aiohttp  # noqa: F401, PLC0415 - for the session, which the loop itself has to make
-    import google.genai  # noqa: F401, PLC0415
+    import google.genai  # noqa: F401, PLC0415 - see above
 
 
 def _contents(request: LlmRequest) -> list[Any]:
@@ -140,7 +140,7 @@ def _contents(request: LlmRequest) -> list[Any]:
 
 
 def _config(request: LlmRequest) -> GenerateContentConfig:
-    from google.genai.types import AutomaticFunctionCallingConfig, GenerateContentConfig  # noqa: PLC0415
+    from google.genai.types import AutomaticFunctionCallingConfig, GenerateContentConfig  # noqa: PLC0415 - loaded by now
 
     asked: dict[str, Any] = sendable_json(dict(request.options))
     if request.system:

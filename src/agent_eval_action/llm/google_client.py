@@ -83,7 +83,7 @@ def new_session() -> aiohttp.ClientSession:
 def new_client(setup: Setup, where: Address, session: aiohttp.ClientSession) -> Client:
     """Make the client; blocks for a tenth of a second, longer where Vertex's credentials are looked up."""
     from google import genai  # noqa: PLC0415 - most of a second, which only a run with a model needs
-    from google.genai.types import HttpOptions, HttpRetryOptions  # noqa: PLC0415
+    from google.genai.types import HttpOptions, HttpRetryOptions  # noqa: PLC0415 - see above
 
     # It says on stderr that two keys are set, and the like: we say what we think about variables ourselves.
     logging.getLogger("google_genai").addHandler(logging.NullHandler())

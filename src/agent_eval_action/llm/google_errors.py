@@ -112,7 +112,7 @@ def _from_connection(error: Exception, name: str, said: str) -> LlmError | None:
 
 def _from_reading(error: Exception, name: str, said: str) -> LlmError:
     from google.genai.errors import UnknownApiResponseError  # noqa: PLC0415 - loaded by now
-    from pydantic import ValidationError  # noqa: PLC0415
+    from pydantic import ValidationError  # noqa: PLC0415 - loaded by now
 
     if isinstance(error, UnknownApiResponseError | json.JSONDecodeError | UnicodeDecodeError | ValidationError):
         return LlmError(LlmErrorKind.EMPTY, f"{name} answered what is no answer of a model, or a part of one")

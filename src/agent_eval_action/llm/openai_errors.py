@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from agent_eval_action.llm import http_errors
 from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmUsage
+from agent_eval_action.llm.credentials import EXTRA_MISSING
 from agent_eval_action.llm.text import quoted
 
-EXTRA: Final = "models named openai/… need the extra `openai`: pip install 'agent-eval-action[openai]'"
 _KEY: Final = "check OPENAI_API_KEY, and OPENAI_BASE_URL: the key has to be of the server it names"
 _ADVICE: Final = {
     400: "check the model's name and the options in judge_model_config",
@@ -25,7 +25,7 @@ _TOO_MANY: Final = 429
 def from_exception(error: Exception, *, where: str, secrets: Iterable[str]) -> LlmError:
     """What the SDK raised."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "openai":
-        return LlmError(LlmErrorKind.REFUSED, EXTRA)
+        return LlmError(LlmErrorKind.REFUSED, EXTRA_MISSING)
     import openai  # noqa: PLC0415 - loaded by now
 
     name = urlsplit(where).netloc.rpartition("@")[2] or quoted(where, secrets, 100)

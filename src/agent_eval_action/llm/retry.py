@@ -72,9 +72,9 @@ class Retrying:
             return f" ({empty} times)"
         left = max(0.0, self.deadline - spent)
         if error.retry_after is not None and error.retry_after > left:
-            return f"; it asks to wait {error.retry_after:.0f} s, and {left:.0f} s are left of llm.deadline"
+            return f"; it asks to wait {error.retry_after:.0f} s, and {left:.0f} s are left of llm.retry_deadline"
         if left <= 0 or wait > left:
-            return f"; given up after {spent:.0f} s of tries and waits (llm.deadline)"
+            return f"; given up after {spent:.0f} s of tries and waits (llm.retry_deadline)"
         return None
 
 

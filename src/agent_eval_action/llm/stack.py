@@ -6,7 +6,8 @@ is spent), the budget, retries (a wait between two tries holds no place), the ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,13 +69,10 @@ class _Wires:
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """Ask whoever has the model."""
-        return await self._of(request.model).generate(request)
+        return await self.of(request.model).generate(request)
 
-    async def warm_up(self, model: str) -> str:
-        """Load what the first call needs; what fails, in one sentence, or ""."""
-        return await self._of(model).warm_up(model)
-
-    def _of(self, model: str) -> Offered:
+    def of(self, model: str) -> Offered:
+        """The provider of a model."""
         name, _ = provider_of(model)
         if name not in self.made:
             self.made[name] = PROVIDERS[name](self.setup)
@@ -100,17 +98,21 @@ class LlmStack:
     limiters: Limiters
     meter: Meter
     _wires: _Wires
+    _store: AnswerStore | None = None
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """One reply; see ``llm.base.Llm``."""
         return await self.llm.generate(request)
 
-    async def warm_up(self, model: str) -> str:
-        """Load what a model's first call needs while something else is waited for; what fails, or ""."""
-        return await self._wires.warm_up(model)
+    async def warm_up(self, models: Iterable[str]) -> list[str]:
+        """Load what first calls need (about a second) while agents start; what will not work, one sentence each."""
+        said = await asyncio.gather(*(self._wires.of(model).warm_up(model) for model in sorted(set(models))))
+        return [sentence for sentence in said if sentence]
 
     async def close(self) -> None:
-        """Give back connections; never raises."""
+        """Give back connections, and make room in the cache; never raises."""
+        if self._store is not None:
+            await asyncio.to_thread(self._store.prune)
         for provider in self._wires.made.values():
             await provider.close()
 
@@ -137,7 +139,8 @@ def open_llm(
 
     asked = Retrying(Rated(wires, limiters), settings.retry_deadline)
     llm: Llm = Budgeted(asked, meter, named)
+    store = None
     if settings.cache:
         store = AnswerStore(cache_dir / CACHE_FOLDER, say)
         llm = Cached(llm, store, wires.identity, read_cache, lambda request: meter.hit(request, named(request.model)))
-    return LlmStack(llm, limiters, meter, wires)
+    return LlmStack(llm, limiters, meter, wires, store)

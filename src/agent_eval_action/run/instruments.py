@@ -89,10 +89,9 @@ async def _models(plan: Plan, opening: Opening) -> LlmStack | None:
 
 async def _warm(stack: LlmStack, wanted: Sequence[Wanted]) -> None:
     """Load the clients while the agents start; what fails (an extra, an identity) fails before anything is spent."""
-    for model in dict.fromkeys(one.model for one in wanted):
-        if failed := await stack.warm_up(model):
-            await stack.close()
-            raise CredentialsError(f"{model} cannot be asked, so nothing was run: {failed}")
+    if failed := await stack.warm_up(one.model for one in wanted):
+        await stack.close()
+        raise CredentialsError(f"a model that is needed cannot be asked here, so nothing was run: {'; '.join(failed)}")
 
 
 def _functions(plan: Plan, opening: Opening, head: Arm) -> dict[str, MetricFunctions]:

@@ -14,7 +14,7 @@ from agent_eval_action.config.specs import DEFAULT_CRITERIA, CriterionSpec, load
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.errors import ConfigError, EvalFileError, Problem, UsageError
 from agent_eval_action.formats import load_eval_file, match_cases, select_cases
-from agent_eval_action.model.evalset import EvalSet
+from agent_eval_action.model.evalset import EvalCase, EvalSet
 from agent_eval_action.model.result import CriterionInfo
 from agent_eval_action.run.applicable import nothing_to_measure, refused_users, skipped
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
@@ -50,6 +50,8 @@ class Loader:
             raise ConfigError("the criteria cannot be used", problems=(*self.config_problems, *self.eval_problems))
         if self.eval_problems:
             raise EvalFileError("the eval files cannot be used", problems=self.eval_problems)
+        if not self.patterns and not any(item.case_ids for item in found.sets):
+            self._fit(sets)
         kept = tuple(planned for planned in sets if planned.cases)
         if unmeasured := nothing_to_measure(kept, self.workspace):
             raise EvalFileError("there is nothing to measure", problems=unmeasured)
@@ -59,6 +61,22 @@ class Loader:
         if not kept:
             raise EvalFileError("there is nothing to measure: no eval file holds a case")
         return Plan(kept, repeats)
+
+    def _fit(self, sets: Sequence[PlannedSet]) -> None:
+        """Raise ConfigError for options that fit no case of all the sets that share their configuration."""
+        cases: dict[int, list[EvalCase]] = {}
+        built: dict[int, tuple[Criterion, CriterionInfo]] = {}
+        for one in sets:
+            for pair in zip(one.criteria, one.infos, strict=True):
+                built[id(pair[0])] = pair
+                cases.setdefault(id(pair[0]), []).extend(item.case for item in one.cases)
+        problems = [
+            Problem(Path(info.source or "criteria"), f"{criterion.name}: {why}")
+            for name, (criterion, info) in built.items()
+            if (why := criterion.check_cases(cases[name]))
+        ]
+        if problems:
+            raise ConfigError("the criteria cannot be used", problems=problems)
 
     def _set(self, found: FoundSet) -> PlannedSet | None:
         built = self._criteria(found)

@@ -61,7 +61,7 @@ class Adk:
 
     def _metric(self, said: dict[str, Any]) -> Any:
         criterion = getattr(self._metrics, "BaseCriterion", None)
-        if criterion is None:  # google-adk before 1.13: a threshold and nothing more
+        if criterion is None:  # google-adk 1.10: a threshold and nothing more
             return self._metrics.EvalMetric(metric_name=said["name"], threshold=said["criterion"]["threshold"])
         made = self._metrics.EvalMetric(metric_name=said["name"], criterion=criterion.model_validate(said["criterion"]))
         made.threshold = None

@@ -136,6 +136,21 @@ async def test_what_a_function_breaks_is_whole_for_the_next(opened, name):
     assert said.error == "", said.traceback
 
 
+async def test_a_process_that_lost_modules_is_replaced_and_one_that_was_only_moved_is_not(opened, tmp_path):
+    functions = opened()
+    seen = []
+    for name in ("moving", "moving", "forgetting"):
+        said = await functions.call("shop.metrics.process_id", arguments())
+        seen.append(said.value["score"])
+        assert (await functions.call(f"shop.metrics.{name}", arguments())).error == ""
+    assert len(set(seen)) == 1
+    assert (await functions.call("shop.metrics.process_id", arguments())).value["score"] != seen[0]
+    await functions.call("shop.metrics.moving", arguments())
+    await functions.call("shop.metrics.where", arguments())
+    await functions.stop()
+    assert f"{tmp_path} [" in (tmp_path / "metrics.log").read_text()  # back where it began
+
+
 async def test_a_function_may_have_children(opened):
     said = await opened().call("shop.metrics.with_children", arguments())
     assert said.value["score"] == 3.0

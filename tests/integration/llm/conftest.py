@@ -29,7 +29,7 @@ Ask = Callable[..., LlmRequest]
 def ask(text: str = "Is it so?", *, model: str = "gemini-2.5-flash", **fields: object) -> LlmRequest:
     """A judge's question."""
     given = {"schema": SCHEMA, "system": "You judge.", **fields}
-    return LlmRequest(model, (Message("user", text),), **given)  # type: ignore[arg-type] - fields of the request
+    return LlmRequest(model, (Message("user", text),), **given)
 
 
 @pytest.fixture(autouse=True)

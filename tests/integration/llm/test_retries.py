@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from agent_eval_action.llm.base import Llm, LlmError, LlmErrorKind, LlmReply, Ll
 from agent_eval_action.llm.google import GoogleProvider
 from agent_eval_action.llm.openai_compat import OpenAiProvider
 from agent_eval_action.llm.retry import Retrying
+from agent_eval_action.llm.stack import LlmSettings, open_llm
 from support.gemini_server.faults import Fault
 from support.gemini_server.server import GeminiServer
 from support.openai_server import faults as openai_faults
@@ -94,7 +96,7 @@ async def test_a_wait_longer_than_the_deadline_ends_at_once(
     error = await clock.around(google).generate(ask())
     assert isinstance(error, LlmError)
     assert error.kind is Kind.RATE_LIMITED
-    assert "it asks to wait 600 s, and 120 s are left of llm.deadline" in error.message
+    assert "it asks to wait 600 s, and 120 s are left of llm.retry_deadline" in error.message
     assert (gemini.seen.calls, clock.waits) == (1, [])
 
 
@@ -105,7 +107,7 @@ async def test_an_outage_ends_at_the_deadline(google: GoogleProvider, gemini: Ge
     assert error.kind is Kind.UNAVAILABLE
     assert clock.waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]  # 91 s; another 30 s would pass 120 s
     assert gemini.seen.calls == error.tries == 8
-    assert error.message.endswith("of tries and waits (llm.deadline)")
+    assert error.message.endswith("of tries and waits (llm.retry_deadline)")
 
 
 async def test_empty_answers_are_asked_three_times(google: GoogleProvider, gemini: GeminiServer, clock: Clock) -> None:
@@ -178,3 +180,20 @@ async def test_openais_wire_too(
     assert isinstance(reply, LlmReply), reply
     assert clock.waits == waits
     assert openai.seen.calls == 2
+
+
+async def test_the_whole_stack_is_warmed_up_and_rides_out_a_storm(
+    gemini: GeminiServer, openai: OpenAiServer, tmp_path: Path
+) -> None:
+    gemini.faults = [Fault(code=500, every=3, times=5)]
+    environ = {"GOOGLE_API_KEY": "k" * 12, "GOOGLE_GEMINI_BASE_URL": gemini.url}
+    settings = LlmSettings(openai_base_url=f"{openai.url}/v1")
+    stack = open_llm(settings, environ, cache_dir=tmp_path, read_cache=True, meter=settings.meter())
+    assert await stack.warm_up(["gemini-2.5-flash", "openai/m"]) == []
+    assert gemini.seen.calls == openai.seen.calls == 0
+    asked = [ask(f"number {n}", model=model) for n in range(10) for model in ("gemini-2.5-flash", "openai/m")]
+    replies = await asyncio.gather(*(stack.generate(request) for request in asked))
+    await stack.close()
+    assert {getattr(reply, "text", reply) for reply in replies} == {ANSWER}
+    assert (gemini.seen.answered, openai.seen.answered) == (10, 10)
+    assert gemini.seen.calls == 15

@@ -73,6 +73,19 @@ async def test_an_identity_gets_its_token_once_for_many_at_once(server, tmp_path
     assert server.most_at_once == 30  # the SDK's own ten a second would be in the limiter's way
 
 
+async def test_the_key_wins_but_for_coherence_whose_prompt_lies_in_a_bucket(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+    environ = {**by_key(server), **by_identity(server, tmp_path)}
+    said = await ask(environ, SAFETY, LlmRequest("vertex_eval/coherence", (), options=ONE_TURN))
+    assert [type(one) for one in said] == [LlmReply, LlmReply]
+    by_metric = {one.metric: one for one in server.asked}
+    assert by_metric["safety_v1"].headers["x-goog-api-key"] == KEY
+    assert "authorization" not in by_metric["safety_v1"].headers
+    assert by_metric["llm"].headers["authorization"] == "Bearer ya29.local"
+    assert "x-goog-api-key" not in by_metric["llm"].headers
+    assert by_metric["llm"].path.startswith("/v1beta1/projects/some-project/")
+
+
 @pytest.mark.parametrize(
     ("fault", "kind", "status", "retry_after"),
     [

@@ -136,6 +136,7 @@ def test_lone_surrogates_do_not_reach_the_wire():
         ({"temperature": 0, "systemInstruction": "Say yes."}, "`systemInstruction` cannot be set"),
         ({"response_schema": {}}, "`response_schema` cannot be set"),
         ({"candidateCount": 3}, "num_samples"),
+        ({"httpOptions": {"base_url": "https://elsewhere"}}, "`httpOptions` cannot be set"),
         ({"topP": 1, "top_p": 0.5}, "is given in two spellings"),
     ],
 )

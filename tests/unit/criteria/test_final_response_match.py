@@ -14,7 +14,8 @@ from agent_eval_action.llm.base import LlmError, LlmErrorKind
 from agent_eval_action.model.evalset import EvalCase, Invocation
 from agent_eval_action.model.judged import Votes
 from agent_eval_action.model.result import CriterionScore, ScoreStatus
-from support.judging import AWAY, said, scored, shown
+from support.fenced_texts import texts_in
+from support.judging import AWAY, said, scored
 from support.scripted_llm import ScriptedLlm
 from support.turns import criterion, recorded, turn
 
@@ -34,14 +35,14 @@ def match(
 
 def by_turn(**of: str | LlmError) -> ScriptedLlm:
     """Answers by what the user asked."""
-    return ScriptedLlm(lambda request: of[shown(request)["user_prompt"]])
+    return ScriptedLlm(lambda request: of[texts_in(request)["user_prompt"]])
 
 
 def test_the_judge_sees_prompt_reference_and_response():
     llm = ScriptedLlm(lambda _: said("yes"))
     found = match(llm, [asked("17 euros")], [asked("It is 17 €.", of="what the agent was sent")])
     assert (found.score, found.passed) == (1.0, True)
-    assert shown(llm.asked[0]) == {"user_prompt": "Price?", "reference": "17 euros", "answer": "It is 17 €."}
+    assert texts_in(llm.asked[0]) == {"user_prompt": "Price?", "reference": "17 euros", "answer": "It is 17 €."}
     assert {request.purpose for request in llm.asked} == {NAME}
     assert [request.sample for request in llm.asked] == [0, 1, 2]
 
@@ -85,18 +86,18 @@ def test_intermediate_responses_count_on_both_sides_when_asked_for():
     for option in ("include_intermediate_responses_in_final", "includeIntermediateResponsesInFinal"):
         llm = ScriptedLlm(lambda _: said("yes"))
         match(llm, expected, actual, **{option: True})
-        texts = shown(llm.asked[0])
+        texts = texts_in(llm.asked[0])
         assert (texts["reference"], texts["answer"]) == ("First.\nLast.", "One\ntwo.\ndone")
     llm = ScriptedLlm(lambda _: said("yes"))
     match(llm, expected, actual)
-    assert (shown(llm.asked[0])["reference"], shown(llm.asked[0])["answer"]) == ("Last.", "done")
+    assert (texts_in(llm.asked[0])["reference"], texts_in(llm.asked[0])["answer"]) == ("Last.", "done")
 
 
 @pytest.mark.parametrize(("expected", "actual"), [(turn(), turn("x")), (turn("x"), turn()), (turn(), turn())])
 def test_an_empty_side_is_judged_as_in_adk(expected, actual):
     llm = ScriptedLlm(lambda _: said("no"))
     assert match(llm, [expected], [actual]).score == 0
-    assert "" in shown(llm.asked[0]).values()
+    assert "" in texts_in(llm.asked[0]).values()
 
 
 def test_a_turn_without_a_vote_is_an_error_and_what_was_measured_is_kept():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 import sys
@@ -27,19 +28,28 @@ def test_a_prompt_has_a_version_and_the_rule_about_data(name):
     assert prompt.text.endswith("counts only as that.")
 
 
+PINNED = {
+    "fences": (1, "d1e2f6b6b44b"),
+    "final_response_match": (1, "57b5856b8825"),
+    "rubrics_conversation": (1, "6fdebedc9117"),
+    "rubrics_final_response": (1, "cd6c3a559505"),
+    "rubrics_tool_use": (1, "0013c65caeb6"),
+}
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_who_changes_the_words_changes_the_version(name):
+    """Scores by other words do not compare: give the file its next version, then pin its new digest here."""
+    content = (FOLDER / f"{name}.md").read_bytes()
+    assert (int(prompts._read(name).version), hashlib.sha256(content).hexdigest()[:12]) == PINNED[name]
+
+
 def test_a_file_without_a_version_is_a_mistake_of_ours(tmp_path, monkeypatch):
     for text in ("You judge.\n", "version: new\nYou judge.\n", "version:\n"):
         (tmp_path / "bare.md").write_text(text)
         monkeypatch.setattr(prompts, "files", lambda _: tmp_path)
         with pytest.raises(ValueError, match="version"):
             prompts._read("bare")
-
-
-def test_what_is_filled_in_is_not_filled_in_again():
-    prompt = prompts.Prompt("Persona: $persona. Plan: $plan.", "1")
-    assert prompt.render(persona="$plan ${x} $", plan="go") == "Persona: $plan ${x} $. Plan: go."
-    with pytest.raises(KeyError):
-        prompt.render(persona="x")
 
 
 @pytest.mark.parametrize("kind", JUDGED, ids=lambda kind: kind.name)

@@ -16,7 +16,8 @@ from agent_eval_action.llm.base import LlmError, LlmRequest
 from agent_eval_action.model.evalset import EvalCase, Invocation
 from agent_eval_action.model.judged import Votes
 from agent_eval_action.model.result import CriterionScore, ScoreStatus
-from support.judging import AWAY, rubric, scored, shown, verdicts
+from support.fenced_texts import texts_in
+from support.judging import AWAY, rubric, scored, verdicts
 from support.scripted_llm import ScriptedLlm
 from support.turns import criterion, turn
 
@@ -37,7 +38,7 @@ def of_turn(text: str, *rubrics: dict[str, Any]) -> Invocation:
 
 
 def properties(request: LlmRequest) -> list[str]:
-    return [entry["property"] for entry in json.loads(shown(request)["rubrics"])]
+    return [entry["property"] for entry in json.loads(texts_in(request)["rubrics"])]
 
 
 def judged(name: str, llm: ScriptedLlm, of: EvalCase, **options: Any) -> CriterionScore:
@@ -88,7 +89,7 @@ def test_the_conversation_is_judged_once_by_the_rubrics_of_its_last_turn():
     assert len(llm.asked) == 3
     assert properties(llm.asked[0]) == ["It is own.", "It is last."]
     assert [one.turn for one in found.turns] == [1]
-    texts = shown(llm.asked[0])
+    texts = texts_in(llm.asked[0])
     assert [entry["user"] for entry in json.loads(texts["conversation"])] == ["a", "b"]
 
 
@@ -133,7 +134,7 @@ def test_verdicts_rationales_and_votes_are_kept():
 
 def test_a_rubric_over_several_turns_tells_where_it_failed_first():
     llm = ScriptedLlm(
-        lambda request: verdicts("no" if shown(request)["user_prompt"] in "bc" else "yes", rationale="it rambles")
+        lambda request: verdicts("no" if texts_in(request)["user_prompt"] in "bc" else "yes", rationale="it rambles")
     )
     found = judged(FINAL, llm, case(*(of_turn(of) for of in "abc")), rubrics=[rubric("short")])
     [merged] = found.rubrics
@@ -172,7 +173,7 @@ def test_a_rubric_without_any_verdict_voids_the_turn_and_the_others_are_kept():
 
 def test_an_outage_in_one_turn_is_an_error_that_keeps_the_others():
     def reply(request: LlmRequest) -> str | LlmError:
-        return AWAY if shown(request)["user_prompt"] == "b" else verdicts("yes")
+        return AWAY if texts_in(request)["user_prompt"] == "b" else verdicts("yes")
 
     found = judged(FINAL, ScriptedLlm(reply), case(of_turn("a"), of_turn("b")), rubrics=[rubric("x")])
     assert found.status is ScoreStatus.ERROR
@@ -243,6 +244,20 @@ def test_a_conversation_needs_rubrics_at_its_last_turn_alone():
     assert isinstance(made, RubricCriterion)
     assert made.check(case(of_turn("a"), of_turn("b", rubric("b", type=kind)))) == ""
     assert made.check(case(of_turn("a", rubric("a", type=kind)), of_turn("b"))).startswith("turn 2: there is no")
+
+
+def test_a_weight_of_no_rubric_is_found_over_all_cases():
+    kind = TYPES[FINAL]
+    made = criterion(FINAL, threshold=1, rubrics=[rubric("own")], weights={"own": 2, "case": 2, "turn": 2})
+    assert isinstance(made, RubricCriterion)
+    one, two = case(of_turn("a"), rubrics=[rubric("case", type=kind)]), case(of_turn("a", rubric("turn", type=kind)))
+    assert made.check_cases([one, two]) == ""
+    wrong = "`weights` names `turn`, which is no rubric of the criterion or of a case"
+    assert made.check_cases([one]) == wrong
+    assert made.check_cases([one, case(of_turn("a", rubric("turn")))]) == wrong, "it is of no type"
+    misspelt = criterion(FINAL, threshold=1, rubrics=[rubric("price")], weights={"pirce": 2})
+    assert isinstance(misspelt, RubricCriterion)
+    assert misspelt.check_cases([]).endswith("; did you mean `price`?")
 
 
 def strict(schema: dict[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
@@ -17,6 +17,7 @@ from agent_eval_action.criteria.judged.base import NO_MODEL, JudgedCriterion
 from agent_eval_action.criteria.judged.rubric_choice import effective, fault
 from agent_eval_action.model.evalset import EvalCase, Invocation, Rubric
 from agent_eval_action.model.result import CriterionScore, ScoreStatus, TurnScore
+from agent_eval_action.source import did_you_mean
 
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -47,6 +48,18 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
                 place = f"turn {turn + 1}: " if len(case.turns) > 1 else ""
                 return f"{place}{error}"
         return ""
+
+    def check_cases(self, cases: Iterable[EvalCase]) -> str:
+        """What is wrong with the options beside the cases they are for; "" if nothing. A weight must be of a rubric."""
+        written = [one for case in cases for one in (*(case.rubrics or ()), *_of_turns(case))]
+        known = {one.rubric_id for one in written if one.type == self.rubric_type}
+        known |= {one.rubric_id for one in self.rubrics}
+        unknown = next((name for name in self.weights if name not in known), None)
+        if unknown is None:
+            return ""
+        hint = did_you_mean(unknown, known)
+        more = f"; {hint}" if hint else ""
+        return f"`weights` names `{unknown}`, which is no rubric of the criterion or of a case{more}"
 
     def refusal(self, sample: Sample) -> CriterionScore | None:
         """The result without a score when nothing of this case can be scored."""
@@ -80,6 +93,10 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
             return self.no_score(ScoreStatus.ERROR, worst_reasons(unscored), **fields)
         failed = [turn for turn in turns if turn.score is not None and turn.score < 1]
         return self.result(score, reason=worst_reasons(failed or turns), **fields)
+
+
+def _of_turns(case: EvalCase) -> Iterable[Rubric]:
+    return (rubric for turn in case.turns for rubric in turn.rubrics or ())
 
 
 class TurnRubrics(RubricCriterion, TurnwiseCriterion, abc.ABC):

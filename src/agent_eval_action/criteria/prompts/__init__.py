@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from string import Template
 
 _FENCES = "fences"
 
@@ -16,13 +15,6 @@ class Prompt:
 
     text: str
     version: str
-
-    def render(self, **slots: str) -> str:
-        """The text with each ``$slot`` filled in, once: a ``$`` inside a value is a dollar.
-
-        Raises KeyError for a slot without a value. For words of ours; text under judgement goes into a fence.
-        """
-        return Template(self.text).substitute(slots)
 
 
 @cache
