@@ -140,7 +140,7 @@ def _pair_lines(view: CaseView) -> Iterator[str]:
 def _sentence(pair: PairChange) -> str:
     """The pair's reason without the case's name, which stands above."""
     if not pair.reason:
-        return f"{code(pair.criterion, 80)} {_numbers(pair)}"
+        return f"{code(pair.criterion, 80)} {_numbers(pair)}{_spread(pair)}"
     return text(_CASE_AND_CRITERION.sub("`", pair.reason, count=1), 700) + _spread(pair)
 
 
