@@ -202,7 +202,8 @@ class Pipeline:
     async def _opened(self, agents: frozenset[str]) -> Arm | None:
         if self._bases is None:
             return None
-        if self._bases.begin(agents):
+        self._bases.begin(agents)
+        if not self._bases.ready(agents):
             self.crew.emit(PhaseStarted("control", "starting the base commit's agent"))
         opened = await self._bases.opened(agents)
         if isinstance(opened, NoBase):

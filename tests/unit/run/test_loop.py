@@ -30,7 +30,7 @@ from agent_eval_action.run import execute
 from agent_eval_action.run.arms import Arm, NoBase
 from agent_eval_action.run.collect import Collector
 from agent_eval_action.run.crew import Bounds, Crew, in_turn
-from agent_eval_action.run.events import AttemptStarted, Event, MorePlanned, Notice
+from agent_eval_action.run.events import AttemptStarted, Event, MorePlanned, Notice, PhaseStarted
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import Earlier, earlier
 from agent_eval_action.run.spending import Spending, SpendingLimits
@@ -226,6 +226,21 @@ async def test_the_base_is_started_beside_the_re_runs_and_makes_nothing_nobody_n
     assert opened == [1], "begun while the re-runs are made"
     assert (base.opened, result.totals.control, result.base) == ([], 0, None)
     assert loop.notices() == ["the base commit's agent is started beside, in case a control is needed"]
+
+
+@pytest.mark.parametrize("slow", [True, False])
+async def test_waiting_for_the_base_to_start_is_said(tmp_path: Path, kit: Any, slow: bool) -> None:
+    class Slow(kit.Script):  # type: ignore[misc] # a class of a fixture
+        async def start(self) -> AgentConditions | AttemptError:
+            await asyncio.sleep(0.3 if slow else 0)
+            return await super().start()  # type: ignore[no-any-return] # of a fixture's class
+
+    steps: list[Step] = [RerunSuspects(((key("a"), 1),), "fell"), RunControl(((key("a"), 1),), "on main?")]
+    loop = Loop(tmp_path, Asked(steps))
+    loop.base = lambda _: Arm.begin("base", {"bot": Slow(lambda *_: "yes")}, commit=BASE)
+    await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", lambda _: 0.05))
+    said = [event.detail for event in loop.events if isinstance(event, PhaseStarted) and event.name == "control"]
+    assert said == [*(["starting the base commit's agent"] if slow else []), "on main?"]
 
 
 async def test_a_base_begun_early_that_cannot_be_had_is_said_only_where_it_is_needed(tmp_path: Path, kit: Any) -> None:
