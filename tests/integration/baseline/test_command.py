@@ -133,3 +133,44 @@ def test_outside_of_github_the_file_is_the_store(origin):
     assert done.returncode == 0, done.stderr
     assert "agent-eval-data" not in done.stderr
     assert agent_eval(work, "baseline", "update", "--baseline-store", "branch").returncode == 2
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The same outside of any repository."""
+    write_repository(tmp_path, CASES)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("store", "words"), [("file", "agent-eval baseline update"), ("branch", "next run on the main branch")]
+)
+@pytest.mark.parametrize("command", [["baseline", "show"], ["baseline", "history"], ["simulate"]])
+def test_where_there_is_no_history_it_is_said_how_one_begins(folder, command, store, words):
+    with (folder / "agent-eval.yaml").open("a", encoding="utf-8") as file:
+        file.write(f"baseline:\n  store: {store}\n")
+    done = agent_eval(folder, *command)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert store == "file" or "baseline update" not in done.stderr
+
+
+def test_a_hostile_baseline_writes_nothing_to_the_terminal_but_text(folder):
+    agent_eval(folder, "baseline", "update", "--repeats", "1")
+    path = folder / ".agent-eval" / "baseline.json"
+    value = json.loads(path.read_text())
+    value |= {"commit": "\x1b[2J", "created_at": "\x1b[31mnever\n::error::x"}
+    path.write_text(json.dumps(value))
+    for command in (["baseline", "show"], ["baseline", "history"], ["compare", str(path), str(path)], ["simulate"]):
+        done = agent_eval(folder, *command, "--runs", "1") if command == ["simulate"] else agent_eval(folder, *command)
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, said
+        assert "\x1b" not in said
+        assert "\n::" not in said
+
+
+def test_a_side_that_is_not_there_is_named_with_what_can_be_given(folder):
+    done = agent_eval(folder, "compare", "nowhere", "nowhere")
+    assert done.returncode == 2
+    assert "there is nothing at nowhere" in done.stderr
+    assert "results.json, baseline.json" in done.stderr
