@@ -304,7 +304,8 @@ async def test_a_limit_leaves_nothing_open_where_the_base_cannot_be_had(
     tmp_path: Path, kit: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     costly(monkeypatch)
-    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 1),), "fell")]))
+    steps: list[Step] = [RerunSuspects(((key("a"), 1),), "fell"), RunControl(((key("a"), 3),), "on main?")]
+    loop = Loop(tmp_path, Asked(steps))
     loop.limits = SpendingLimits(calls=2)
     loop.base = lambda _: NoBase("it is gone", BASE)
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
@@ -398,6 +399,16 @@ async def test_a_budget_met_while_running_again_leaves_the_rest_undone(
     assert "was reached" in result.cut_short
     # those that were begun before the limit was met are finished
     assert 1 <= result.totals.extra <= 1 + 8
+
+
+async def test_a_budget_met_when_nothing_more_is_wanted_cuts_nothing_short(
+    tmp_path: Path, kit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costly(monkeypatch)
+    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 2),), "fell")]))
+    loop.limits = SpendingLimits(calls=3)
+    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
+    assert (result.cut_short, result.totals.extra, loop.notices()) == ("", 2, [])
 
 
 async def test_a_budget_met_in_the_first_pass_makes_the_run_incomplete(
