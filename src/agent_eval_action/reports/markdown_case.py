@@ -146,9 +146,10 @@ def _sentence(pair: PairChange) -> str:
 
 def _spread(pair: PairChange) -> str:
     """The change with its interval, unless the sentence of the evidence has it."""
-    if pair.interval is None or pair.change is None or "95 %" in pair.reason:
+    spread = fmt.interval(pair)
+    if not spread or "95 %" in pair.reason:
         return ""
-    return f" ({fmt.signed(pair.change, pair.criterion)}, 95 %: {fmt.interval(*pair.interval, pair.criterion)})"
+    return f" ({fmt.signed(pair.change, pair.criterion)}, 95 %: {spread})"
 
 
 def _evidence(view: CaseView) -> Iterator[str]:

@@ -47,6 +47,11 @@ def test_where_every_case_changed_alike_there_is_no_interval_to_show():
     assert fmt.change(row(interval=None)) == "−0.120"  # noqa: RUF001 - the sign reports write
 
 
+def test_of_a_case_whose_scores_never_differ_neither(build):
+    comment, junit = rendered(build, row(interval=None, detectable=None), interval=(-0.4, -0.4))
+    assert "95 %" not in comment + junit
+
+
 def test_a_run_that_could_have_seen_no_drop_says_so():
     assert fmt.detectable(row(detectable=0.95)) == "none, for want of runs"
     assert fmt.detectable(row(detectable=None)) == fmt.NONE
