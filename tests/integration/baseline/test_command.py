@@ -110,6 +110,21 @@ def test_main_records_and_a_pull_request_is_compared_with_it(origin, shas, tmp_p
     assert rows == ["b"], "the accepted pair has no history any more"
 
 
+def test_a_file_that_a_pull_request_adds_does_not_take_the_place_of_the_branch(origin, shas, tmp_path):
+    main, head, _ = shas
+    work = origin.clone("main", "--depth=1", ref="refs/heads/main")
+    agent_eval(work, "run", **github(tmp_path, work, "push", {}, GITHUB_REF="refs/heads/main"))
+    work = origin.clone("pull", ref="refs/pull/7/merge")
+    assert agent_eval(work, "baseline", "update", "--repeats", "1", "--baseline-store", "file").returncode == 0
+    pull = {"pull_request": {"base": {"sha": main, "repo": {"id": 1}}, "head": {"sha": head, "repo": {"id": 1}}}}
+    env = github(tmp_path, work, "pull_request", pull, GITHUB_REF="refs/pull/7/merge", GITHUB_BASE_REF="main")
+    done = agent_eval(work, "run", **env)
+    decision = json.loads((work / ".agent-eval/out/results.json").read_text())["decision"]
+    assert done.returncode != 0, done.stderr
+    assert decision["baseline"]["path"] == "branch agent-eval-data"
+    assert any("baseline.json that this change adds is not used" in note for note in decision["notes"])
+
+
 @pytest.mark.usefixtures("shas")
 def test_a_wrong_accept_file_stops_the_run_with_its_line(origin):
     work = origin.clone("laptop")
