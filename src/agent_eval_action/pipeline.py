@@ -132,6 +132,9 @@ class Pipeline:
             if isinstance(step, Enough):
                 self.cut_short = step.reason if step.limited else ""
                 return
+            if spent := self.crew.spending.met():  # asked for only where something is still wanted
+                self._cut(spent)
+                return
             before = self.crew.collector.scored()
             if isinstance(step, RunControl):
                 control = await self._control(step)
@@ -202,7 +205,8 @@ class Pipeline:
     async def _opened(self, agents: frozenset[str]) -> Arm | None:
         if self._bases is None:
             return None
-        if self._bases.begin(agents):
+        self._bases.begin(agents)
+        if not self._bases.ready(agents):
             self.crew.emit(PhaseStarted("control", "starting the base commit's agent"))
         opened = await self._bases.opened(agents)
         if isinstance(opened, NoBase):
@@ -233,16 +237,14 @@ class Pipeline:
 
     def _may_go_on(self, step: Step, before: int) -> bool:
         """Whether asking again can lead anywhere: a step that brought no score would be asked for for ever."""
-        crew = self.crew
-        if self.cut_short:
-            return False
-        if spent := crew.spending.met():
-            self.cut_short = spent
-        elif crew.collector.scored() == before and not isinstance(step, RunControl):
-            self.cut_short = "what was run again could not be measured"
-        if self.cut_short:
-            crew.emit(Notice(f"no more re-runs: {self.cut_short}", level="warning"))
+        spent, brought = self.crew.spending.met(), self.crew.collector.scored() > before
+        if not self.cut_short and not spent and not brought and not isinstance(step, RunControl):
+            self._cut("what was run again could not be measured")
         return not self.cut_short
+
+    def _cut(self, why: str) -> None:
+        self.cut_short = why
+        self.crew.emit(Notice(f"no more re-runs: {why}", level="warning"))
 
 
 def _by_case(step: RerunSuspects | RerunSuite | RunControl) -> list[tuple[CaseKey, int]]:

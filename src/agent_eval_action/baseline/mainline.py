@@ -89,9 +89,15 @@ def open_mainline(settings: Settings, environ: Mapping[str, str], event: Event, 
     lookup = look_up(repository, event, remote, remote_name=place.remote, limit=2 * settings.baseline_runs)
     rerun = settings.baseline_store == "rerun"
     found = Found() if rerun else _of_base(place, base) if base and name == "file" else store.records(lookup)
-    if base and not found.records and settings.baseline_store == "auto" and _exists(settings.baseline):
-        name, store = "file", STORES["file"](place)
-        found = _of_base(place, base)
+    if base and name == "branch" and settings.baseline_store == "auto" and _exists(settings.baseline):
+        if found.records:
+            note = (
+                f"the {FileStore.at(place).name} that this change adds is not used: main's scores are on {store.name}"
+            )
+            found = replace(found, notes=(*found.notes, note))
+        else:
+            name, store = "file", STORES["file"](place)
+            found = _of_base(place, base)
     return Mainline(
         store=store,
         store_kind=name,

@@ -18,6 +18,7 @@ from agent_eval_action.cli.compare import in_folder
 from agent_eval_action.cli.session import Session, console, settings_for
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
+from agent_eval_action.gate.wording import BEGIN
 from agent_eval_action.model.result import RunResult, RunStatus
 from agent_eval_action.reports import format as fmt
 from agent_eval_action.reports import results_json
@@ -84,19 +85,19 @@ def show_command(path: Path | None, config: str | None) -> ExitCode:
 
     settings = settings_for({"config": config} if config else {}).settings
     if path is not None:
-        found, shown = FileStore(path).read(), str(path)
+        found, shown, begin = FileStore(path).read(), str(path), "name a file that `agent-eval baseline update` wrote"
     else:
         history = api.mainline(settings, os.environ).history()
-        found, shown = history.as_baseline(), history.source
+        found, shown, begin = history.as_baseline(), history.source, BEGIN[history.store]
         _say(history.notes)
     if found is None:
-        raise ResultsError(f"there is no baseline at {shown}", hint="make one: agent-eval baseline update")
+        raise ResultsError(f"there is no baseline at {shown}", hint=begin)
     table = Table("Agent", "Set", "Case", "Criterion", "Passed", "Mean", "Tool calls", box=None, pad_edge=False)
     for row in show(found):
         table.add_row(*(Text(terminal(cell, 120)) for cell in row))
     out = Console(width=None if Console().is_terminal else 200)
     commit = f" of commit {found.commit[:10]}" if found.commit else ""
-    out.print(f"{shown}{commit}, made {found.created_at}", markup=False, highlight=False)
+    out.print(terminal(f"{shown}{commit}, made {found.created_at}"), markup=False, highlight=False)
     out.print(table)
     return ExitCode.PASS
 
@@ -112,14 +113,15 @@ def history_command(config: str | None) -> ExitCode:
     history = main.history()
     _say(history.notes)
     if not main.found.records:
-        raise ResultsError(f"there are no records at {main.store.name}", hint="they are made by runs of main")
+        raise ResultsError(f"there are no records at {main.store.name}", hint=BEGIN[main.kept])
     table = Table("Commit", "Made", "Cases", "Attempts", "Withheld", "Accepted", "agent-eval", box=None, pad_edge=False)
     for row in records_table(main.found.records):
         table.add_row(*(Text(terminal(cell, 80)) for cell in row))
     out = Console(width=None if Console().is_terminal else 200)
     pairs = fmt.plural(sum(bool(one.runs) for one in history.pairs.values()), "pair")
     size = fmt.plural(len(main.found.records), "run")
-    out.print(f"{main.store.name}: {size} of main at or before {main.how}; {pairs} comparable", markup=False)
+    which = f"{size} of main at or before {main.how}" if main.kept == "branch" else "as it was committed"
+    out.print(terminal(f"{main.store.name}: {which}; {pairs} comparable"), markup=False)
     out.print(table)
     return ExitCode.PASS
 
@@ -133,7 +135,8 @@ def accept_command(case: str, criterion: str | None, reason: str, config: str | 
         raise UsageError("an accepted change needs a reason", hint='--reason "why the change is meant"')
     for word, value, known in (("case", case, names.case), ("criterion", criterion, names.criterion)):
         if value is not None and value not in known:
-            raise UsageError(f"there is no {word} {value!r}", hint=did_you_mean(value, known))
+            hint = did_you_mean(value, known) or f"known: {_some(sorted(known))}"
+            raise UsageError(f"there is no {word} {value!r}", hint=hint)
     path = settings.workspace / ACCEPT
     accept.append(path, entry, workspace=settings.workspace)
     what = f"{case} › {criterion}" if criterion else case

@@ -21,6 +21,7 @@ from agent_eval_action.run.foreign_results import TOOL, named_like, run_of
 
 _HISTORY: Final = Path(".adk") / "eval_history"
 _BASELINE: Final = "baseline.json"
+_TAKEN: Final = f"give {files.RESULTS}, {_BASELINE}, *{SUFFIX}, or a folder that holds one of them"
 _MAX_FILES: Final = 10_000
 _PEEK: Final = 4_096
 
@@ -53,14 +54,15 @@ class Side:
 def read_side(path: Path) -> Side:
     """Read whatever lies at ``path``: a file, a folder with results, or a pattern of google-adk's files."""
     foreign = _foreign_files(path)
+    if not foreign and not path.exists():
+        raise ResultsError(f"there is nothing at {path}", hint=_TAKEN)
     if foreign:
         result, notes = run_of([read_results(file) for file in foreign])
         return Side(result, notes=notes)
     if path.is_dir():
         found = next((path / name for name in (files.RESULTS, _BASELINE) if (path / name).is_file()), None)
         if found is None:
-            hint = f"a folder holds {files.RESULTS}, {_BASELINE} or *{SUFFIX}"
-            raise ResultsError(f"there are no results in {path}", hint=hint)
+            raise ResultsError(f"there are no results in {path}", hint=_TAKEN)
         path = found
     if _is_baseline(path):
         baseline = FileStore(path).read()

@@ -14,6 +14,7 @@ from agent_eval_action.cli.text import terminal
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
 from agent_eval_action.gate.rehearsal import Rehearsal, rehearse
+from agent_eval_action.gate.wording import BEGIN
 from agent_eval_action.model.history import History
 
 _MAX_RUNS = 100_000
@@ -25,8 +26,10 @@ def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json:
         raise UsageError(f"--runs {runs} is not between 1 and {_MAX_RUNS:,}")
     settings = settings_for(flags).settings
     history = api.mainline(settings, os.environ).history()
+    for note in history.notes:
+        console().print(terminal(f"note: {note}"), markup=False, soft_wrap=True)
     if not any(pair.scores for pair in history.pairs.values()):
-        raise ResultsError("there is no history to simulate on", hint="make one: agent-eval baseline update")
+        raise ResultsError(f"there is no history to simulate on at {history.source}", hint=BEGIN[history.store])
     goals = {name: one.goal for name, one in CRITERIA.items()}
     found = rehearse(history, settings.policy, goals, runs=runs, seed=seed, extra_runs=settings.max_extra_runs)
     if as_json:

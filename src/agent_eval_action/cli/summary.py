@@ -78,7 +78,7 @@ def _metrics(result: RunResult, decision: Decision) -> str:
         parts.append("no baseline")
     else:
         parts.append(f"baseline {base.path}" + (f" of {base.commit[:10]}" if base.commit else ""))
-    return " · ".join(parts)
+    return terminal(" · ".join(parts))
 
 
 def _table(console: Console, decision: Decision) -> None:

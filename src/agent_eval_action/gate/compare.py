@@ -108,9 +108,11 @@ def compare(
     threshold alone.
     """
     known = {record.key: record for record in baseline.records} if baseline else {}
+    # where the history of every pair starts anew there are records without a score that counts
+    any_baseline = bool(known or (history and history.records))
     pairs = sorted(
         (
-            _compare_pair(pair, known.get(kept_key(pair.key)), bool(known), _past(history, pair))
+            _compare_pair(pair, known.get(kept_key(pair.key)), any_baseline, _past(history, pair))
             for pair in measured_pairs(result)
         ),
         key=lambda pair: (pair.key, pair.criterion),
@@ -119,7 +121,7 @@ def compare(
         pairs=tuple(pairs),
         criteria=criteria_of(pairs),
         removed=_removed(known, result),
-        baseline=_info(baseline, path) if baseline and known else None,
+        baseline=_info(baseline, path) if baseline and any_baseline else None,
         own_thresholds=frozenset(
             info.name
             for one_set in result.sets

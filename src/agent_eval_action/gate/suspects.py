@@ -27,7 +27,8 @@ def suspect_words(test: SuspectTest) -> str:
     scores = test.fresh or pair.attempts
     here = "here" if test.fresh else "in the first pass here"
     interval = interval_of(pair, scores)
-    spread = f" (change {number(interval[0])} to {number(interval[1])}, 95 %)" if interval and test.fresh else ""
+    ends = [number(end) for end in interval] if interval and test.fresh else []
+    spread = f" (change {ends[0]} to {ends[1]}, 95 %)" if len(set(ends)) > 1 else ""
     if _plain(pair):
         then, now = _times(pair.history), _times([(score, 1) for score in scores])
         words = f"passed {then} times on main and {now} {here}"

@@ -54,6 +54,8 @@ def _ended(rules: Sequence[Rule], result: RunResult) -> Finding:
     cases = {pair.key for rule in rules for pair in rule.one.pairs}
     missing = {pair.key for rule in rules for pair in rule.one.pairs if pair.measured and pair.measured.errors}
     ended = result.cut_short or _ENDED[result.status]
+    if not missing:  # every case was run once: it ended what was run again, or the control
+        return Finding(effect="inconclusive", reason=f"{ended} before everything was decided")
     text = f"{ended} before everything was measured"
     return Finding(
         effect="inconclusive", reason=f"{text}: {count(len(missing), 'case')} of {len(cases):,} not complete"

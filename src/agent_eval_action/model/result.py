@@ -316,7 +316,10 @@ class Totals(Frozen):
 
 
 class Base(Frozen):
-    """The base commit's agent as this run met it. ``unavailable`` says in one sentence why it was not run."""
+    """The base commit's agent as this run met it. ``unavailable`` says in one sentence why it was not run.
+
+    With neither that nor ``agents`` it could have been run, but the run ended before.
+    """
 
     commit: str | None = None
     agents: tuple[AgentConditions, ...] = ()

@@ -78,17 +78,18 @@ def signed(value: float | None, criterion: str) -> str:
     return f"{MINUS if value < 0 else '+'}{text}"
 
 
-def interval(low: float, high: float, criterion: str) -> str:
-    """The ends of a change's interval: ``+0.05…+0.19``."""
-    return f"{signed(low, criterion)}…{signed(high, criterion)}"
+def interval(row: CriterionChange | PairChange) -> str:
+    """The ends of a change's interval: ``+0.05…+0.19``; "" where there is none, or no width to it."""
+    if row.interval is None or row.change is None:
+        return ""
+    low, high = (signed(end, row.criterion) for end in row.interval)
+    return f"{low}…{high}" if low != high else ""
 
 
 def change(row: CriterionChange | PairChange) -> str:
     """A change with its interval: ``+0.120 (+0.050…+0.190)``; without one where all cases changed alike."""
-    own = signed(row.change, row.criterion)
-    if row.interval is None or row.change is None or len({signed(end, row.criterion) for end in row.interval}) == 1:
-        return own
-    return f"{own} ({interval(*row.interval, row.criterion)})"
+    spread = interval(row)
+    return f"{signed(row.change, row.criterion)}{f' ({spread})' if spread else ''}"
 
 
 def detectable(row: CriterionChange) -> str:

@@ -22,8 +22,8 @@ def failure(view: CaseView, pair: PairChange) -> tuple[str, str]:
     keeps = fmt.limits(pair.criterion, pair.goal, pair.threshold)
     message = pair.reason or f"{numbers} ({fmt.KIND_LABELS[pair.kind]}, threshold {keeps})"
     lines = [f"{view.key}", f"{numbers}, threshold {keeps}: {fmt.KIND_LABELS[pair.kind]}"]
-    if pair.interval is not None:
-        lines.append(f"change with 95 % confidence: {fmt.interval(*pair.interval, pair.criterion)}")
+    if spread := fmt.interval(pair):
+        lines.append(f"change with 95 % confidence: {spread}")
     attempt = worst_attempt(view.result, pair.criterion, pair.goal) if view.result else None
     if attempt is not None and view.result is not None:
         lines += _attempt(attempt, pair.criterion, len(view.result.attempts))

@@ -141,15 +141,16 @@ def _pair_lines(view: CaseView) -> Iterator[str]:
 def _sentence(pair: PairChange) -> str:
     """The pair's reason without the case's name, which stands above."""
     if not pair.reason:
-        return f"{code(pair.criterion, 80)} {_numbers(pair)}"
+        return f"{code(pair.criterion, 80)} {_numbers(pair)}{_spread(pair)}"
     return text(_CASE_AND_CRITERION.sub("`", pair.reason, count=1), 700) + _spread(pair)
 
 
 def _spread(pair: PairChange) -> str:
     """The change with its interval, unless the sentence of the evidence has it."""
-    if pair.interval is None or pair.change is None or "95 %" in pair.reason:
+    spread = fmt.interval(pair)
+    if not spread or "95 %" in pair.reason:
         return ""
-    return f" ({fmt.signed(pair.change, pair.criterion)}, 95 %: {fmt.interval(*pair.interval, pair.criterion)})"
+    return f" ({fmt.signed(pair.change, pair.criterion)}, 95 %: {spread})"
 
 
 def _evidence(view: CaseView) -> Iterator[str]:

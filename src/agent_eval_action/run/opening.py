@@ -27,6 +27,16 @@ class BaseArms:
             self._opening.update(dict.fromkeys(sorted(new), task))
         return bool(new)
 
+    def ready(self, agents: frozenset[str]) -> bool:
+        """Whether nothing is left to wait for: each of these has started, or it is known why it does not."""
+        for task in {self._opening[name] for name in agents}:
+            if not task.done() or task.exception() is not None:
+                return False
+            arm = task.result()
+            if isinstance(arm, Arm) and not all(start.done() for start in arm.starts.values()):
+                return False
+        return True
+
     async def opened(self, agents: frozenset[str]) -> Arm | NoBase:
         """The arm with these agents, which are being started; or why one of them cannot be run."""
         self.begin(agents)

@@ -110,6 +110,21 @@ def test_main_records_and_a_pull_request_is_compared_with_it(origin, shas, tmp_p
     assert rows == ["b"], "the accepted pair has no history any more"
 
 
+def test_a_file_that_a_pull_request_adds_does_not_take_the_place_of_the_branch(origin, shas, tmp_path):
+    main, head, _ = shas
+    work = origin.clone("main", "--depth=1", ref="refs/heads/main")
+    agent_eval(work, "run", **github(tmp_path, work, "push", {}, GITHUB_REF="refs/heads/main"))
+    work = origin.clone("pull", ref="refs/pull/7/merge")
+    assert agent_eval(work, "baseline", "update", "--repeats", "1", "--baseline-store", "file").returncode == 0
+    pull = {"pull_request": {"base": {"sha": main, "repo": {"id": 1}}, "head": {"sha": head, "repo": {"id": 1}}}}
+    env = github(tmp_path, work, "pull_request", pull, GITHUB_REF="refs/pull/7/merge", GITHUB_BASE_REF="main")
+    done = agent_eval(work, "run", **env)
+    decision = json.loads((work / ".agent-eval/out/results.json").read_text())["decision"]
+    assert done.returncode != 0, done.stderr
+    assert decision["baseline"]["path"] == "branch agent-eval-data"
+    assert any("baseline.json that this change adds is not used" in note for note in decision["notes"])
+
+
 @pytest.mark.usefixtures("shas")
 def test_a_wrong_accept_file_stops_the_run_with_its_line(origin):
     work = origin.clone("laptop")
@@ -133,3 +148,44 @@ def test_outside_of_github_the_file_is_the_store(origin):
     assert done.returncode == 0, done.stderr
     assert "agent-eval-data" not in done.stderr
     assert agent_eval(work, "baseline", "update", "--baseline-store", "branch").returncode == 2
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The same outside of any repository."""
+    write_repository(tmp_path, CASES)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("store", "words"), [("file", "agent-eval baseline update"), ("branch", "next run on the main branch")]
+)
+@pytest.mark.parametrize("command", [["baseline", "show"], ["baseline", "history"], ["simulate"]])
+def test_where_there_is_no_history_it_is_said_how_one_begins(folder, command, store, words):
+    with (folder / "agent-eval.yaml").open("a", encoding="utf-8") as file:
+        file.write(f"baseline:\n  store: {store}\n")
+    done = agent_eval(folder, *command)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert store == "file" or "baseline update" not in done.stderr
+
+
+def test_a_hostile_baseline_writes_nothing_to_the_terminal_but_text(folder):
+    agent_eval(folder, "baseline", "update", "--repeats", "1")
+    path = folder / ".agent-eval" / "baseline.json"
+    value = json.loads(path.read_text())
+    value |= {"commit": "\x1b[2J", "created_at": "\x1b[31mnever\n::error::x"}
+    path.write_text(json.dumps(value))
+    for command in (["baseline", "show"], ["baseline", "history"], ["compare", str(path), str(path)], ["simulate"]):
+        done = agent_eval(folder, *command, "--runs", "1") if command == ["simulate"] else agent_eval(folder, *command)
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, said
+        assert "\x1b" not in said
+        assert "\n::" not in said
+
+
+def test_a_side_that_is_not_there_is_named_with_what_can_be_given(folder):
+    done = agent_eval(folder, "compare", "nowhere", "nowhere")
+    assert done.returncode == 2
+    assert "there is nothing at nowhere" in done.stderr
+    assert "results.json, baseline.json" in done.stderr

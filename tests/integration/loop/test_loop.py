@@ -92,6 +92,21 @@ def test_a_case_that_recovers_is_shown_as_flaky_and_passes(dice: Any) -> None:
     assert "flaky" in {pair["kind"] for pair in pairs(ended, ONE)}
 
 
+def test_an_illness_that_is_over_by_the_control_is_not_the_changes(dice: Any) -> None:
+    """Bad in the first pass and when run again, well in turn with the base's agent: what drifts meets both."""
+    dice.branch()
+    ill = f'        with {MARKER}.open("a") as times:\n            times.write("x")\n'
+    ill += f'        if {MARKER}.stat().st_size <= 2:\n            return {{"error": "the service is ill"}}\n'
+    dice.change(MINE + ill)
+    dice.commit("a change that meets an ill service")
+    ended = dice.run()
+    assert ended.code == 0, ended.said
+    made = [one.get("purpose", "first") for one in ended.case(ONE)["attempts"]]
+    assert made == ["first", "rerun", "control", "control", "rerun", "rerun"]
+    assert len(ended.case(ONE)["control"]) == 3
+    assert "flaky" in {pair["kind"] for pair in pairs(ended, ONE)}
+
+
 def test_a_limit_before_the_control_is_no_fail_and_is_said(broken: Any) -> None:
     ended = broken.run("--max-extra-runs", "5")
     assert ended.counts() == (SUITE + 1, 1, 0), ended.said

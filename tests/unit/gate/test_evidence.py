@@ -142,8 +142,10 @@ def in_turn(history, before, beside, control, **fields):
 
 def test_what_was_over_by_the_time_of_the_control_is_not_the_change_s():
     """The model was ill for the re-runs and well when the base's agent was asked: both arms say so."""
-    over = in_turn(passed(10, 10), [0] * 5, [1] * 5, [1] * 10)
+    over = in_turn(passed(40, 40), [0] * 5, [1] * 5, [1] * 10)
     state = GateState(noisy(over), control=True)
+    (one,) = assess(state, RULES).criteria
+    assert one.tests[0].p < 0.001, "all fresh runs together would do"
     assert status(state) == {0: Status.CLEARED}
     assert not assess(state, RULES).blocked
     lasting = in_turn(passed(10, 10), [0] * 5, [0, 0, 1, 0, 0], [1] * 10)
@@ -157,10 +159,11 @@ def test_what_becomes_ill_in_between_is_as_bad_on_main():
 
 def test_suspects_that_are_well_in_turn_with_their_control_do_not_block_together():
     def several(beside):
-        made = [PairEvidence(n, "quality", passed(8, 10), (0.0, 0.0, 0.0, 1.0, 0.0, 1.0, *beside),
-                             control=(1.0,) * 8 + (0.0,) * 2, beside=beside) for n in range(6)]  # fmt: skip
+        attempts, control = (0.0, *[0.0] * 5, *beside), (1.0,) * 10
+        made = [PairEvidence(n, "quality", passed(19, 20), attempts, control=control, beside=beside) for n in range(6)]
         rest = [pair(n, passed(10, 10), 1) for n in range(6, 20)]
         (one,) = assess(GateState((*made, *rest), control=True), RULES).criteria
+        assert one.together(control=True).p < 1e-6, "all fresh runs together would do"
         return one
 
     ill, well = several((0.0, 0.0, 1.0, 0.0, 1.0)), several((1.0,) * 5)

@@ -9,7 +9,7 @@ from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.model.brief import TurnBrief
 from agent_eval_action.model.decision import ChangeKind, Outcome
-from agent_eval_action.model.result import AttemptSummary, Base, CaseResult, Totals, Usage
+from agent_eval_action.model.result import AttemptSummary, Base, CaseResult, RunStatus, Totals, Usage
 from agent_eval_action.reports import REPORTS, ReportInput
 from support.results import QUALITY, attempt, case, run, simple
 
@@ -95,6 +95,15 @@ def test_a_limit_before_the_control_is_no_fail_and_says_which(cut_short, control
     assert finding.reason.endswith(f": not confirmed, the base commit's agent was not run for comparison; {cut_short}")
     assert finding.reason.startswith("`a › quality` passed 14 of 14 times on main and 0 of 5 here")
     assert finding.reason in decision.reason
+
+
+def test_an_interrupt_before_the_control_says_that_it_ended_the_decision_not_the_first_pass():
+    made = run(again("a", 0.0, *[0.0] * 6), *rest(1.0)).model_copy(
+        update={"totals": Totals(extra=6), "base": Base(commit="b"), "status": RunStatus.INTERRUPTED}
+    )
+    decision = decide(compare(from_result(HISTORY), made), made, Policy())
+    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert "the run was interrupted before everything was decided" in decision.reason
 
 
 def test_a_limit_where_no_base_can_be_had_leaves_the_verdict_to_history():

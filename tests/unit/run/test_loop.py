@@ -29,7 +29,7 @@ from agent_eval_action.pipeline import Pipeline, Stop
 from agent_eval_action.run.arms import Arm, NoBase
 from agent_eval_action.run.collect import Collector
 from agent_eval_action.run.crew import Bounds, Crew, in_turn
-from agent_eval_action.run.events import AttemptStarted, Event, MorePlanned, Notice
+from agent_eval_action.run.events import AttemptStarted, Event, MorePlanned, Notice, PhaseStarted
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import Earlier, earlier
 from agent_eval_action.run.spending import Spending
@@ -227,6 +227,21 @@ async def test_the_base_is_started_beside_the_re_runs_and_makes_nothing_nobody_n
     assert loop.notices() == ["the base commit's agent is started beside, in case a control is needed"]
 
 
+@pytest.mark.parametrize("slow", [True, False])
+async def test_waiting_for_the_base_to_start_is_said(tmp_path: Path, kit: Any, slow: bool) -> None:
+    class Slow(kit.Script):  # type: ignore[misc] # a class of a fixture
+        async def start(self) -> AgentConditions | AttemptError:
+            await asyncio.sleep(0.3 if slow else 0)
+            return await super().start()  # type: ignore[no-any-return] # of a fixture's class
+
+    steps: list[Step] = [RerunSuspects(((key("a"), 1),), "fell"), RunControl(((key("a"), 1),), "on main?")]
+    loop = Loop(tmp_path, Asked(steps))
+    loop.base = lambda _: Arm.begin("base", {"bot": Slow(lambda *_: "yes")}, commit=BASE)
+    await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", lambda _: 0.05))
+    said = [event.detail for event in loop.events if isinstance(event, PhaseStarted) and event.name == "control"]
+    assert said == [*(["starting the base commit's agent"] if slow else []), "on main?"]
+
+
 async def test_a_base_begun_early_that_cannot_be_had_is_said_only_where_it_is_needed(tmp_path: Path, kit: Any) -> None:
     loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 2),), "fell")]))
     loop.base = lambda _: NoBase("it is gone", BASE)
@@ -284,7 +299,8 @@ async def test_a_limit_before_the_control_says_that_it_could_have_been_made(
 
 
 async def test_a_limit_leaves_nothing_open_where_the_base_cannot_be_had(tmp_path: Path, kit: Any) -> None:
-    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 1),), "fell")]))
+    steps: list[Step] = [RerunSuspects(((key("a"), 1),), "fell"), RunControl(((key("a"), 3),), "on main?")]
+    loop = Loop(tmp_path, Asked(steps))
     loop.limits = SpendingLimits(calls=4)
     loop.base = lambda _: NoBase("it is gone", BASE)
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", tokens=10))
@@ -370,6 +386,13 @@ async def test_a_budget_met_while_running_again_leaves_the_rest_undone(
     assert result.status is RunStatus.COMPLETE
     assert "was reached" in result.cut_short
     assert result.totals.extra == 1  # what is under way is counted: the limit is met exactly
+
+
+async def test_a_budget_met_when_nothing_more_is_wanted_cuts_nothing_short(tmp_path: Path, kit: Any) -> None:
+    loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 2),), "fell")]))
+    loop.limits = SpendingLimits(calls=6)
+    result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", tokens=10))
+    assert (result.cut_short, result.totals.extra, loop.notices()) == ("", 2, [])
 
 
 async def test_a_budget_met_in_the_first_pass_makes_the_run_incomplete(tmp_path: Path, kit: Any) -> None:

@@ -128,6 +128,19 @@ def test_welch_agrees_with_scipy(before, now):
     assert stats.welch(before, now) == pytest.approx((expected.low, expected.high), abs=1e-6)
 
 
+@FEW
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=8), st.floats(0, 1))
+def test_one_score_beside_several_is_student_s_interval_of_one_variance(before, now):
+    found = stats.welch(before, [now])
+    assert found is not None
+    # scipy's pooled variance takes nothing from a side with one score
+    spread = (sum((x - sum(before) / len(before)) ** 2 for x in before) / (len(before) - 1)) ** 0.5
+    half = scipy_stats.t.ppf(0.975, len(before) - 1) * spread * (1 + 1 / len(before)) ** 0.5
+    change = now - sum(before) / len(before)
+    assert found == pytest.approx((change - half, change + half), abs=1e-7)
+    assert stats.welch([0.5], [0.4]) is None
+
+
 def test_newcombe_matches_the_example_of_his_paper():
     # Newcombe 1998, Statistics in Medicine 17:873, table II: 56/70 against 48/80, method 10
     low, high = stats.newcombe((48, 80), (56, 70))

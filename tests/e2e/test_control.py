@@ -1,0 +1,82 @@
+"""The control in the container: the base commit's agent beside the change's, of a checkout that another user owns."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.timeout(900)]
+
+ONE = "players_own_die"  # rolls a d12, as one other case does
+BREAK = '    if sides == 12 and tool_context.state.get("own_die"):\n        return {"error": "no such die"}\n'
+PULL = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_REF": "refs/pull/7/merge", "GITHUB_BASE_REF": "main"}
+
+
+def git(job, *argv: str) -> str:
+    who = ("-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "safe.directory=*")
+    done = subprocess.run(
+        ["git", *who, "-C", str(job.workspace), *argv], check=True, capture_output=True, text=True, timeout=60
+    )
+    return done.stdout.strip()
+
+
+def commit(job, *broken: str) -> None:
+    """One commit; ``broken``: with a tool that fails one case."""
+    tools = job.workspace / "dice_agent" / "tools.py"
+    line = "    if sides < MIN_SIDES:\n"
+    for code in broken:
+        tools.write_text(tools.read_text().replace(line, code + line))
+    git(job, "commit", "--quiet", "--all", "--allow-empty", "-m", "x")
+
+
+def merged(job) -> str:
+    """Check out what GitHub would: the change, merged onto main. Returns main."""
+    main = git(job, "rev-parse", "main")
+    git(job, "checkout", "--quiet", "--detach", "main")
+    git(job, "merge", "--quiet", "--no-ff", "-m", "merge", "change")
+    job.environ.update(PULL)
+    return main
+
+
+@pytest.fixture
+def main(job):
+    """A main whose cases block when they are worse than before, whatever their threshold."""
+    config = job.workspace / "agent-eval.yaml"
+    config.write_text(config.read_text().replace("threshold_on: case", "threshold_on: regression"))
+    commit(job)
+    return job
+
+
+def controlled(job) -> tuple[dict, dict]:
+    results = json.loads((job.out / "results.json").read_text())
+    (case,) = [case for one in results["sets"] for case in one["cases"] if case.get("control")]
+    assert case["case"] == ONE
+    return results, case
+
+
+def test_a_broken_case_is_confirmed_by_the_base_commits_agent(main):
+    git(main, "checkout", "--quiet", "-b", "change")
+    commit(main, BREAK)
+    base = merged(main)
+    done = main.run()
+    assert done.returncode == 1, done.stdout + done.stderr
+    results, case = controlled(main)
+    assert results["base"]["commit"] == base
+    assert [one.get("purpose", "first") for one in case["attempts"]] == ["first", "rerun", "control", "control"]
+    assert {score["score"] for one in case["control"] for score in one["scores"]} == {1.0}
+    assert not list((main.workspace / ".agent-eval" / "cache" / "base").glob("*/")), "its files are gone again"
+
+
+def test_what_main_has_broken_already_does_not_block(main):
+    commit(main, BREAK)
+    git(main, "checkout", "--quiet", "-b", "change")
+    commit(main)
+    base = merged(main)
+    done = main.run()
+    assert done.returncode == 0, done.stdout + done.stderr
+    results, case = controlled(main)
+    assert results["base"]["commit"] == base
+    assert len(case["control"]) == 3
+    assert "already broken on main" in done.stdout + done.stderr
