@@ -78,7 +78,19 @@ def assert_harmless(found: Page) -> None:
     assert not ACTIVE.search(found.loose), ACTIVE.search(found.loose)
 
 
-KEPT = {"schema_version", "started_at", "status", "kind", "outcome", "effect", "goal", "created_at", "arm", "purpose"}
+KEPT = {
+    "schema_version",
+    "started_at",
+    "status",
+    "kind",
+    "outcome",
+    "effect",
+    "goal",
+    "created_at",
+    "arm",
+    "purpose",
+    "ended",
+}
 
 
 def spoiled(value: Any, text: str, key: str = "") -> Any:
