@@ -205,7 +205,7 @@ async def test_a_score_outside_the_metrics_range_is_no_score(server):
 
 
 async def test_its_answers_pass_through_the_policies_of_every_model(server, tmp_path):
-    server.faults = [Fault(code=429, retry_after=0, times=1), Fault(code=503, times=1)]
+    server.faults = [Fault(code=503, times=1), Fault("no_score", times=1)]
     settings = LlmSettings()
     meter = settings.meter()
     said = []
