@@ -88,8 +88,9 @@ class Pace:
         # Over the time of the starts, not until now: a burst's refusals may take a while to arrive.
         let, span = len(starts), max([_WINDOW_S, *(start - began for start in starts[-1:])])
         measured = let / span * _BELOW
-        if old is not None and let < _UNMEASURED:
-            measured = old * _LARGEST_CUT if fresh else old  # slower than a window can measure: found step by step
+        if let < _UNMEASURED:
+            # Slower than a window can measure, or too little was asked to say: found step by step, from one a window.
+            measured = max(measured, 1.0 / _WINDOW_S) if old is None else old * _LARGEST_CUT if fresh else old
         # Refusals of one burst arrive one by one; each makes the measurement of that burst better.
         self._rate = max(_LEAST, measured if old is None else min(old, measured))
         if old is not None and fresh:  # at the edge of a window little is seen of what was let through
