@@ -33,8 +33,9 @@ _PER_MINUTE: Final = integer(1, 1_000_000_000)
 
 def _rates(value: Any, where: Where) -> dict[str, int]:
     """One bound for every model, or a bound per model: a mapping, or ``MODEL=N`` as flags and inputs write it."""
-    if where.text and "=" in str(value):
-        value = _of_text(value, where, f"{_MODEL}=600")
+    if where.text:
+        items = items_of(value, where)
+        value = items[0] if len(items) == 1 and "=" not in str(items[0]) else _of_text(items, where, f"{_MODEL}=600")
     if not isinstance(value, Mapping):
         return {EVERY_MODEL: _PER_MINUTE.read(value, where)}
     return _each(value, lambda bound: _PER_MINUTE.read(bound, where))

@@ -11,6 +11,7 @@ from agent_eval_action.llm.prices import Prices
 # Tokens of one judge call where no earlier run says: a prompt with a short conversation, an answer with its reason.
 _INPUT = 1_500
 _OUTPUT = 600
+_CENT = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +85,4 @@ def _plus(total: float | None, each: float | None, times: int) -> float | None:
 
 
 def _dollars(amount: float) -> str:
-    return f"${amount:,.2f}" if amount >= 0.01 or not amount else "less than $0.01"
+    return f"${amount:,.2f}" if amount >= _CENT or not amount else "less than $0.01"

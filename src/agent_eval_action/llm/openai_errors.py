@@ -13,7 +13,9 @@ from agent_eval_action.llm.credentials import EXTRA_MISSING
 from agent_eval_action.llm.text import quoted
 
 _KEY: Final = "check OPENAI_API_KEY, and OPENAI_BASE_URL: the key has to be of the server it names"
+_REDIRECT: Final = "it sends us to another address, which a key does not follow: check OPENAI_BASE_URL"
 _ADVICE: Final = {
+    **dict.fromkeys((301, 302, 303, 307, 308), _REDIRECT),
     400: "check the model's name and the options in judge_model_config",
     401: _KEY,
     403: _KEY,

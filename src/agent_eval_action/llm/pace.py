@@ -15,6 +15,7 @@ _SLACK_S = 0.1  # of lateness of a timer that is made up for
 _FORGOTTEN = 8.0  # so much faster than when last refused: the bound is dropped
 _MINUTE_S = 60.0
 _LONGEST_PAUSE_S = 120.0
+_LARGEST_CUT = 0.85
 _UNMEASURED = 3  # fewer calls let through in a window say little about a rate
 
 
@@ -82,15 +83,22 @@ class Pace:
         if retry_after is not None:
             self._paused_until = max(self._paused_until, now + min(retry_after, _LONGEST_PAUSE_S))
         old, fresh = self.rate(now), call.start >= self._since
-        let = sum(1 for c in self._calls if not c.refused and call.start - _WINDOW_S < c.start <= now)
-        measured = let / max(_WINDOW_S, now - (call.start - _WINDOW_S)) * _BELOW
-        if old is not None and let < _UNMEASURED:
-            measured = old * 0.7 if fresh else old  # slower than a window can measure: find it by halves
+        began = call.start - _WINDOW_S
+        starts = [c.start for c in self._calls if not c.refused and c.start > began]
+        # Over the time of the starts, not until now: a burst's refusals may take a while to arrive.
+        let, span = len(starts), max([_WINDOW_S, *(start - began for start in starts[-1:])])
+        measured = let / span * _BELOW
+        if let < _UNMEASURED:
+            # Slower than a window can measure, or too little was asked to say: found step by step, from one a window.
+            measured = max(measured, 1.0 / _WINDOW_S) if old is None else old * _LARGEST_CUT if fresh else old
         # Refusals of one burst arrive one by one; each makes the measurement of that burst better.
         self._rate = max(_LEAST, measured if old is None else min(old, measured))
+        if old is not None and fresh:  # at the edge of a window little is seen of what was let through
+            self._rate = max(self._rate, old * _LARGEST_CUT)
         if fresh:
             self._since = now
-            self._next = max(self._next, now)
+            # What was let through has arrived by now: a window later the server has forgotten all of it.
+            self._next = max(self._next, now + (_WINDOW_S if old is None else 0.0))
         return old is None or let >= _UNMEASURED
 
     def _window(self, now: float, rate: float) -> float:

@@ -15,10 +15,9 @@ from agent_eval_action.errors import CredentialsError
 from agent_eval_action.interpreter.functions import FunctionOptions, MetricFunctions, open_functions
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.credentials import judge_environ
-from agent_eval_action.llm.estimate import estimate
 from agent_eval_action.llm.stack import LlmSettings, LlmStack, open_llm
 from agent_eval_action.run.arms import Arm
-from agent_eval_action.run.expected import asked_of
+from agent_eval_action.run.foresee import foreseen
 from agent_eval_action.run.models import Wanted, dotenv_of, refuse_unusable, wanted_of
 from agent_eval_action.run.plan import Plan
 
@@ -63,7 +62,7 @@ async def open_workshop(plan: Plan, opening: Opening, head: Arm) -> Workshop:
 
 
 async def _models(plan: Plan, opening: Opening) -> LlmStack | None:
-    wanted = wanted_of(plan)
+    wanted = wanted_of(plan, recorded={agent.name for agent in opening.agents if agent.driver == "recorded"})
     if not wanted:
         return None
     settings = opening.settings
@@ -73,7 +72,7 @@ async def _models(plan: Plan, opening: Opening) -> LlmStack | None:
     llm = LlmSettings.of(settings)
     refuse_unusable(wanted, environ, openai_base_url=llm.openai_base_url)
     llm.prices.require((one.model for one in wanted), settings.max_cost)
-    if told := estimate(asked_of(plan), llm.prices).sentence:
+    if told := foreseen(plan, llm.prices).sentence:
         opening.say(told)
     stack = open_llm(
         llm,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,20 +27,23 @@ class Wanted:
     source: str = ""
 
 
-def wanted_of(plan: Plan) -> tuple[Wanted, ...]:
-    """Every model the plan will ask, once for each purpose and place that asks it."""
+def wanted_of(plan: Plan, recorded: Collection[str] = ()) -> tuple[Wanted, ...]:
+    """Every model the plan will ask, once for each purpose and place that asks it.
+
+    ``recorded``: names of agents that are recordings, whose users are asked nothing.
+    """
     found: list[Wanted] = []
     for one in plan.sets:
-        found += [wanted for wanted in _of_set(one) if wanted not in found]
+        found += [wanted for wanted in _of_set(one, played=one.agent not in recorded) if wanted not in found]
     return tuple(found)
 
 
-def _of_set(one: PlannedSet) -> Iterator[Wanted]:
+def _of_set(one: PlannedSet, *, played: bool) -> Iterator[Wanted]:
     for criterion, info in zip(one.criteria, one.infos, strict=True):
         own = isinstance(criterion, JudgedCriterion) and criterion.judge_model_options.judge_model_config
         for model in criterion.models():
             yield Wanted(criterion.name, model, own or {}, info.source)
-    if any(item.case.conversation_scenario is not None for item in one.cases):
+    if played and any(item.case.conversation_scenario is not None for item in one.cases):
         yield Wanted(PURPOSE, one.simulator.model, one.simulator.model_configuration or {}, one.path)
 
 

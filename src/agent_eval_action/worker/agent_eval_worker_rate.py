@@ -19,6 +19,7 @@ AT_LEAST_ASKED = 0.5
 LEAST = 1 / 30
 SLACK_S = 0.1
 FORGOTTEN = 8.0
+LARGEST_CUT = 0.85
 UNMEASURED = 3
 LONGEST_WAIT_S = 30.0
 FIRST_WAIT_S = 0.25
@@ -55,16 +56,21 @@ class Pace:
         if retry_after:
             self._paused_until = max(self._paused_until, now + min(retry_after, self._longest_wait_s))
         old, fresh = self._bound(now), start[0] >= self._since
-        asked = [refused for when, refused in self._starts if start[0] - WINDOW_S < when]
-        let = sum(not refused for refused in asked)
+        began = start[0] - WINDOW_S
+        asked = [(when, refused) for when, refused in self._starts if when > began]
+        let = sum(not refused for _, refused in asked)
         # At first another worker may have taken more than its share of what was let through.
         guess = let * BELOW if old else max(let * BELOW, len(asked) * AT_LEAST_ASKED)
-        measured = guess / max(WINDOW_S, now - start[0] + WINDOW_S)
+        # Over the time of the starts, not until now: a burst's refusals may take a while to arrive.
+        measured = guess / max(WINDOW_S, asked[-1][0] - began if asked else 0.0)
         if old and let < UNMEASURED:
-            measured = old * 0.7 if fresh else old
+            measured = old * LARGEST_CUT if fresh else old
         self._rate = max(LEAST, min(old, measured) if old else measured)
+        if old and fresh:  # at the edge of a window little is seen of what was let through
+            self._rate = max(self._rate, old * LARGEST_CUT)
         if fresh:
-            self._since, self._next = now, max(self._next, now)
+            # What was let through has arrived by now: a window later the server has forgotten all of it.
+            self._since, self._next = now, max(self._next, now + (0.0 if old else WINDOW_S))
 
     def _bound(self, now: float) -> float:
         """Starts a second; 0: unbound."""

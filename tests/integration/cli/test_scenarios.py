@@ -29,9 +29,6 @@ RULES = [
 ]
 
 
-unwired = pytest.mark.xfail(strict=True, reason="a run is given no model yet: api hands no instruments to its crew")
-
-
 class Repo:
     """A repository whose agent and whose user talk to one server."""
 
@@ -85,7 +82,6 @@ def said(attempt: dict[str, Any]) -> list[str]:
     return [turn["user_content"]["parts"][0]["text"] for turn in attempt["turns"]]
 
 
-@unwired
 def test_a_scenario_is_run_resumed_and_replayed(repo: Repo) -> None:
     done = repo("run")
     assert done.returncode == 0, done.stderr
@@ -103,7 +99,6 @@ def test_a_scenario_is_run_resumed_and_replayed(repo: Repo) -> None:
     assert repo.server.seen()["calls"] == 0
 
 
-@unwired
 def test_an_outage_of_the_users_model_is_inconclusive(repo: Repo) -> None:
     repo.configure(llm={"retry_deadline": "1s"})
     repo.server.configure(faults=[{"kind": "status", "code": 500, "user": "The conversation so far"}])

@@ -94,6 +94,7 @@ FAULTS = [
     (Fault(code=401), Kind.REFUSED, "check OPENAI_API_KEY"),
     (Fault(code=403), Kind.REFUSED, "check OPENAI_API_KEY"),
     (Fault(code=404), Kind.REFUSED, "it mostly ends with /v1"),
+    (Fault(code=307, location="http://127.0.0.1:9/v1"), Kind.REFUSED, "check OPENAI_BASE_URL"),
     (Fault(kind="reset"), Kind.UNAVAILABLE, "connection to 127.0.0.1"),
     (Fault(kind="truncated"), Kind.UNAVAILABLE, "127.0.0.1"),
     (Fault(kind="invalid_json"), Kind.EMPTY, "no answer of a model"),

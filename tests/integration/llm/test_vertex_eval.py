@@ -14,6 +14,7 @@ import pytest
 from agent_eval_action.criteria.base import Instruments, Sample
 from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest
 from agent_eval_action.llm.setup import Setup
+from agent_eval_action.llm.stack import LlmSettings, open_llm
 from agent_eval_action.llm.vertex_eval import VertexEval
 from agent_eval_action.model.evalset import EvalCase
 from agent_eval_action.model.result import ScoreStatus
@@ -201,3 +202,19 @@ async def test_a_score_outside_the_metrics_range_is_no_score(server):
     said = await scored(by_key(server), "safety_v1", "hello", threshold=0.5)
     assert said.status is ScoreStatus.ERROR
     assert "gave 4, and this metric goes from 0 to 1" in said.reason
+
+
+async def test_its_answers_pass_through_the_policies_of_every_model(server, tmp_path):
+    server.faults = [Fault(code=503, times=1), Fault("no_score", times=1)]
+    settings = LlmSettings()
+    meter = settings.meter()
+    said = []
+    for _ in range(2):
+        stack = open_llm(settings, by_key(server), cache_dir=tmp_path / "cache", read_cache=True, meter=meter)
+        for response in ("hello", "good bye"):
+            request = LlmRequest("vertex_eval/safety_v1", (), options={**ONE_TURN, "response": response})
+            said.append(await stack.generate(request))
+        await stack.close()
+    assert all(isinstance(one, LlmReply) for one in said), said
+    assert [one.cached for one in said] == [False, False, True, True]
+    assert len(server.asked) == 4  # two answers, and the two tries that failed

@@ -48,6 +48,7 @@ class Fault:
     times: int | None = None
     retry_after: float | None = None
     retry_after_ms: float | None = None
+    location: str | None = None
     seen: int = field(default=0, init=False)
     made: int = field(default=0, init=False)
 
@@ -68,4 +69,5 @@ class Fault:
     def headers(self) -> dict[str, str]:
         """Headers of the faulty response."""
         said = {"Retry-After": self.retry_after, "retry-after-ms": self.retry_after_ms}
-        return {name: f"{value:g}" for name, value in said.items() if value is not None}
+        waits = {name: f"{value:g}" for name, value in said.items() if value is not None}
+        return waits if self.location is None else {**waits, "Location": self.location}

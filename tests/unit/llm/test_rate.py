@@ -213,3 +213,14 @@ async def test_only_a_429_is_a_refusal_and_reported_tokens_replace_the_estimate(
         await rated.generate(request())
         assert rated.limiters.refusals() == refusals
     assert [call.tokens for call in rated.limiters.of("m").pace._calls][1:] == [9, 0]
+
+
+def test_one_refusal_of_a_call_that_was_alone_costs_seconds_not_half_a_minute() -> None:
+    pace = Pace()
+    pace.refused(pace.started(0.0), 0.1)
+    now, waited = 0.1, 0.0
+    for _ in range(10):
+        wait = pace.wait(now)
+        now, waited = now + wait, waited + wait
+        pace.started(now)
+    assert waited < 12

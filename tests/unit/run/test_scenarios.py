@@ -27,6 +27,7 @@ from agent_eval_action.run.arms import Arm
 from agent_eval_action.run.collect import Collector
 from agent_eval_action.run.crew import Bounds, Crew
 from agent_eval_action.run.load import Loader
+from agent_eval_action.run.models import wanted_of
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import Earlier, earlier
 from agent_eval_action.run.spending import Spending
@@ -175,6 +176,14 @@ def test_a_scenarios_digest_names_its_user_and_a_fixed_ones_does_not() -> None:
     assert len({case_digest(talk), played_digest(talk, one), played_digest(talk, other)}) == 3
     renamed = EvalCase.model_validate(scenario("another name"))
     assert played_digest(renamed, one) == played_digest(talk, one)
+
+
+def test_the_models_of_users_are_looked_for_unless_the_agent_is_a_recording(tmp_path: Path) -> None:
+    user = UserSimulatorConfig(model="openai/x", model_configuration={"temperature": 0})
+    made = plan(tmp_path, scenario(), FIXED, user=user)
+    (wanted,) = wanted_of(made)
+    assert (wanted.purpose, wanted.model, wanted.options) == ("user_simulator", "openai/x", {"temperature": 0})
+    assert wanted_of(made, recorded={"bot"}) == wanted_of(plan(tmp_path, FIXED, user=user)) == ()
 
 
 def test_the_user_is_the_one_of_the_criteria_file_unless_the_agent_has_one(tmp_path: Path) -> None:
