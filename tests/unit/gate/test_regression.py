@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from agent_eval_action.baseline.records import from_result
+from agent_eval_action.baseline.writing import regressed
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.model.brief import TurnBrief
 from agent_eval_action.model.decision import ChangeKind, Outcome
-from agent_eval_action.model.result import AttemptSummary, Base, CaseResult, RunStatus, Totals, Usage
+from agent_eval_action.model.result import AttemptSummary, Base, CaseKey, CaseResult, RunStatus, Totals, Usage
 from agent_eval_action.reports import REPORTS, ReportInput
 from support.results import QUALITY, attempt, case, run, simple
 
@@ -47,10 +48,17 @@ def test_a_confirmed_suspect_blocks_in_plain_words():
     assert decision.findings[0].reason.startswith("`a › quality` passed 14 of 14 times on main and 0 of 5 here")
     assert decision.findings[0].effect == "blocks"
     (pair,) = [pair for pair in decision.pairs if pair.blocking]
+    assert regressed(decision) == ((CaseKey("bot", "set", "a"), QUALITY),)
     assert pair.fresh
     assert (pair.fresh.n, pair.fresh.passed) == (5, 0)
     assert pair.interval
     assert pair.interval[1] < -0.4
+
+
+def test_what_blocks_by_its_threshold_alone_is_not_withheld_from_main_s_history():
+    decision = verdict(again("a", 0.0, *[1.0] * 5), again("b", 0.0), policy=Policy(threshold_on="case"))
+    assert [pair.case for pair in decision.pairs if pair.blocking] == ["b"]
+    assert regressed(decision) == ()
 
 
 def test_a_cleared_suspect_is_flaky_with_its_rate_and_blocks_nothing():
