@@ -26,6 +26,20 @@ async def test_what_the_server_says_pauses_the_model_but_not_beyond_what_a_call_
     assert 4.0 < pace._paused_until - start[0] < 6.0
 
 
+async def test_a_pause_outlasts_the_pace() -> None:
+    pace = Pace()
+    pace.refused(await pace.start(), 20.0)
+    pace._since -= 1000.0  # long enough that the pace itself is forgotten
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(pace.start(), 0.1)
+
+
+async def test_one_refusal_of_a_call_that_was_alone_is_no_rate() -> None:
+    pace = Pace()
+    pace.refused(await pace.start(), None)
+    assert pace._bound(pace._since) == 1.0
+
+
 @pytest.mark.parametrize(("text", "found"), [("17s", 17.0), ("2 s", 2.0), ("0.5s", 0.5), ("Wed", None), (None, None)])
 def test_seconds_of_what_was_said(text: str | None, found: float | None) -> None:
     assert seconds(text) == found
