@@ -76,7 +76,7 @@ class Pace:
     def _bound(self, now: float) -> float:
         """Starts a second; 0: unbound."""
         age = now - self._since
-        growth = 1.0 + 0.03 * age + 0.08 * age**2
+        growth = 1.0 + 0.05 * age + 0.25 * age**2
         return self._rate * growth if growth < FORGOTTEN else 0.0
 
     def _window(self, now: float, rate: float) -> float:
