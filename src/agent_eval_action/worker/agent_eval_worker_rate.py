@@ -37,8 +37,9 @@ class Pace:
 
     async def start(self) -> list[float]:
         """Wait for the next start; what is returned names it to ``refused``."""
-        if not self._bound(time.monotonic()):
-            return self._started(time.monotonic(), 0.0)
+        now = time.monotonic()
+        if not self._bound(now) and self._paused_until <= now:
+            return self._started(now, 0.0)
         async with self._gate:
             while True:
                 now = time.monotonic()
@@ -65,7 +66,7 @@ class Pace:
         measured = guess / max(WINDOW_S, asked[-1][0] - began if asked else 0.0)
         if old and let < UNMEASURED:
             measured = old * LARGEST_CUT if fresh else old
-        self._rate = max(LEAST, min(old, measured) if old else measured)
+        self._rate = max(LEAST, min(old, measured)) if old else max(1.0 / WINDOW_S, measured)
         if old and fresh:  # at the edge of a window little is seen of what was let through
             self._rate = max(self._rate, old * LARGEST_CUT)
         if fresh:
@@ -75,7 +76,7 @@ class Pace:
     def _bound(self, now: float) -> float:
         """Starts a second; 0: unbound."""
         age = now - self._since
-        growth = 1.0 + 0.03 * age + 0.08 * age**2
+        growth = 1.0 + 0.05 * age + 0.25 * age**2
         return self._rate * growth if growth < FORGOTTEN else 0.0
 
     def _window(self, now: float, rate: float) -> float:

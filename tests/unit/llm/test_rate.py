@@ -171,11 +171,11 @@ def test_who_gives_up_waiting_leaves_no_hole() -> None:
         await asyncio.sleep(0.5)
         second.cancel()
         await asyncio.gather(first, second, third, return_exceptions=True)
-        # given up in the very moment of being woken
-        a, b = asyncio.create_task(hold(1.0)), asyncio.create_task(hold(1.0))
-        await asyncio.sleep(1.0)
-        b.cancel()
-        await asyncio.gather(a, b, return_exceptions=True)
+        async with slots.place():
+            waiting = asyncio.create_task(hold(1.0))
+            await asyncio.sleep(0)
+        waiting.cancel()  # woken by the one that left, and given up before it ran
+        await asyncio.gather(waiting, return_exceptions=True)
         return slots.taken
 
     assert virtual_time.run(main) == 0

@@ -64,6 +64,7 @@ class Script:
     answer: Callable[[SessionRequest, int], str | AttemptError]
     delay: Callable[[SessionRequest], float] = lambda _: 0.0
     tokens: int = 0
+    throttled: float = 0
     opened: list[SessionRequest] = field(default_factory=list)
     running: int = 0
     most: int = 0
@@ -98,7 +99,7 @@ class Conversation:
             report = {"prompt_token_count": self.script.tokens, "candidates_token_count": 0}
             event = InvocationEvent(author="bot", usage_metadata=report, model_version="gemini-2.5-flash")
             made = made.model_copy(update={"intermediate_data": InvocationEvents(invocation_events=(event,))})
-        return TurnDone(made)
+        return TurnDone(made, self.script.throttled)
 
     async def close(self) -> SessionEnd:
         self.script.running -= 1

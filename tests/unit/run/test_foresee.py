@@ -1,0 +1,48 @@
+"""What a run will ask, from its plan alone."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent_eval_action import criteria
+from agent_eval_action.config.specs import CriterionSpec
+from agent_eval_action.llm.prices import Prices
+from agent_eval_action.model.evalset import ConversationScenario, EvalCase
+from agent_eval_action.model.judged import ModelUse
+from agent_eval_action.run.foresee import foreseen, means_of
+from agent_eval_action.run.plan import Plan
+
+FLASH = "gemini-2.5-flash"
+MATCH = CriterionSpec("final_response_match_v2", {"threshold": 0.5, "judge_model_options": {"num_samples": 5}})
+
+
+@pytest.fixture
+def kit(scripted: type[Any]) -> Any:
+    """The conftest's builders."""
+    return sys.modules[scripted.__module__]
+
+
+def test_votes_of_every_turn_of_every_repeat_are_foreseen(kit: Any) -> None:
+    plan = kit.plan(*(kit.case(f"c{n}") for n in range(40)))
+    assert foreseen(plan, Prices()).sentence == "", "no criterion asks a model"
+    judged = Plan((replace(plan.sets[0], criteria=criteria.build([MATCH])),), repeats=2)
+    found = foreseen(judged, Prices())
+    assert (found.calls, found.most_calls) == (40 * 2 * 2 * 3, 40 * 2 * 2 * 5)
+
+
+def test_a_simulated_users_turns_are_foreseen_at_most(kit: Any) -> None:
+    plan = kit.plan(kit.case("a"))
+    scenario = ConversationScenario(starting_prompt="Hello", conversation_plan="Ask.")
+    item = replace(plan.sets[0].cases[0], case=EvalCase(eval_id="s", conversation_scenario=scenario))
+    found = foreseen(Plan((replace(plan.sets[0], cases=(item,)),)), Prices())
+    assert found.most_calls == plan.sets[0].simulator.max_allowed_invocations
+
+
+def test_an_earlier_run_says_how_long_calls_are() -> None:
+    use = ModelUse(purpose="p", provider="google", model=FLASH, calls=4, input_tokens=400, output_tokens=40)
+    silent = use.model_copy(update={"purpose": "silent", "calls_without_usage": 1})
+    assert means_of([use, silent]) == {("p", FLASH): (100.0, 10.0)}
