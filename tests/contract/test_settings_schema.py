@@ -34,7 +34,8 @@ SCALARS = st.one_of(
 )
 RULES = st.dictionaries(st.sampled_from(["mode", "threshold_on", "max_drop", "max_rise", "other"]), SCALARS, max_size=2)
 VALUES = SCALARS | st.lists(SCALARS, max_size=2) | st.dictionaries(st.sampled_from("ab"), SCALARS | RULES, max_size=2)
-LEAVES = [option.key for option in OPTIONS if option.key and option.name not in ("agent", "criteria", "user_simulator", "recording")]
+_OTHERS = ("agent", "criteria", "user_simulator", "recording")
+LEAVES = [option.key for option in OPTIONS if option.key and option.name not in _OTHERS]
 AGENT = st.just("dice") | st.fixed_dictionaries(
     {"path": st.just("dice")},
     optional={

@@ -1,4 +1,4 @@
-"""Own samples of `adk`, `adk_legacy`, `adk_scenarios` and of what is neither: each beside what becomes of it, word for word."""
+"""Own samples of every format and of what is none: each beside what becomes of it, word for word."""
 
 from __future__ import annotations
 

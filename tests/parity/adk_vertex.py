@@ -17,9 +17,9 @@ ANSWERS = os.fdopen(os.dup(1), "w", encoding="utf-8")
 sys.stdout = sys.stderr
 
 from google.adk.dependencies._agentplatform import agentplatform  # noqa: E402 - warnings are off first
-from google.adk.evaluation.eval_case import Invocation  # noqa: E402
-from google.adk.evaluation.eval_metrics import EvalMetric  # noqa: E402
-from google.adk.evaluation.metric_evaluator_registry import DEFAULT_METRIC_EVALUATOR_REGISTRY  # noqa: E402
+from google.adk.evaluation.eval_case import Invocation  # noqa: E402 - warnings are off first
+from google.adk.evaluation.eval_metrics import EvalMetric  # noqa: E402 - warnings are off first
+from google.adk.evaluation.metric_evaluator_registry import DEFAULT_METRIC_EVALUATOR_REGISTRY  # noqa: E402 - warnings are off first
 
 _Client = agentplatform.Client
 agentplatform.Client = lambda **given: _Client(**given, http_options={"base_url": os.environ["VERTEX_SERVER"] + "/"})

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from agent_eval_action.criteria.base import Criterion, TurnwiseCriterion
 from agent_eval_action.criteria.judged.base import JudgedCriterion
 from agent_eval_action.llm.estimate import Asked, Estimate, estimate
 from agent_eval_action.llm.prices import Prices
+from agent_eval_action.model.evalset import EvalCase
 from agent_eval_action.model.judged import ModelUse
 from agent_eval_action.run.plan import Plan, PlannedSet
 
@@ -33,20 +35,29 @@ def means_of(uses: Iterable[ModelUse]) -> Means:
 
 def _asked(plan: Plan, means: Means) -> Iterator[Asked]:
     for planned in plan.sets:
-        fixed, played = (plan.repeats * turns for turns in _turns(planned))
         for criterion in planned.criteria:
-            samples = criterion.judge_model_options.num_samples if isinstance(criterion, JudgedCriterion) else 1
+            questions, samples = plan.repeats * _questions(criterion, planned), 1
+            if isinstance(criterion, JudgedCriterion):
+                questions *= criterion.calls
+                samples = criterion.judge_model_options.num_samples if criterion.sampled else 1
             for model in criterion.models():
                 mean = means.get((criterion.name, model), (None, None))
-                yield Asked(criterion.name, model, fixed + played, samples, *mean)
-        if played:
+                yield Asked(criterion.name, model, questions, samples, *mean)
+        if played := sum(_turns(item.case, planned) for item in planned.cases if item.case.conversation_scenario):
             model = planned.simulator.model
-            yield Asked(SIMULATED, model, played, 1, *means.get((SIMULATED, model), (None, None)))
+            yield Asked(SIMULATED, model, plan.repeats * played, 1, *means.get((SIMULATED, model), (None, None)))
 
 
-def _turns(planned: PlannedSet) -> tuple[int, int]:
-    """Turns of fixed conversations, and the most that simulated users may have."""
+def _questions(criterion: Criterion, planned: PlannedSet) -> int:
+    """How many turns it judges, or conversations."""
+    by_turn = isinstance(criterion, TurnwiseCriterion)
+    cases = (item.case for item in planned.cases if item.case.conversation is not None or not criterion.needs_reference)
+    return sum(_turns(case, planned) if by_turn else 1 for case in cases)
+
+
+def _turns(case: EvalCase, planned: PlannedSet) -> int:
+    """Turns of a fixed conversation, or the most that a simulated user may have."""
+    if case.conversation is not None:
+        return len(case.conversation)
     most = planned.simulator.max_allowed_invocations
-    scenarios = sum(item.case.conversation_scenario is not None for item in planned.cases)
-    fixed = sum(len(item.case.turns) for item in planned.cases if item.case.conversation_scenario is None)
-    return fixed, scenarios * (most if most > 0 else _UNLIMITED)
+    return most if most > 0 else _UNLIMITED

@@ -56,8 +56,8 @@ async def open_workshop(plan: Plan, opening: Opening, head: Arm) -> Workshop:
     """Open what this plan needs. Raises ConfigError or CredentialsError for what cannot be asked."""
     stack = await _models(plan, opening)
     functions = _functions(plan, opening, head)
-    names = {one.agent for one in plan.sets}
-    made = {name: Instruments(stack, functions.get(name)) for name in names}
+    prices = opening.meter.prices
+    made = {one.agent: Instruments(stack, functions.get(one.agent), prices) for one in plan.sets}
     return Workshop(made, stack, tuple(functions.values()))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 @cache
 def _private_key() -> str:
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - of the extra vertex
-    from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415 - of the extra vertex
 
     made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()

@@ -95,7 +95,7 @@ def test_all_of_an_eval_config_in_both_spellings(tmp_path, camel):
         ('{"criteria": {"a": 1}, "custom_metrics": {},\n"customMetrics": {}}', 2, "are the same key, given twice"),
         ('{"criteria": {"a": 1}, "user_simulator_config":\n{"type": "robot"}}', 2, "'llm_backed' or 'llm_audio'"),
         ('{"criteria": {"a": 1}, "user_simulator_config":\n{"modle": "m"}}', 2, "did you mean `model`?"),
-        ('{"criteria": {"a": 1}, "user_simulator_config":\n{"type": "llm_audio"}}', 2, "llm_audio is known, but not in"),
+        ('{"criteria": {"a": 1}, "user_simulator_config":\n{"type": "llm_audio"}}', 2, "llm_audio is known, but not"),
         (
             '{"criteria": {"a": 1}, "user_simulator_config":\n{"modelConfiguration": {"systemInstruction": "x"}}}',
             2,

@@ -46,3 +46,16 @@ def test_an_earlier_run_says_how_long_calls_are() -> None:
     use = ModelUse(purpose="p", provider="google", model=FLASH, calls=4, input_tokens=400, output_tokens=40)
     silent = use.model_copy(update={"purpose": "silent", "calls_without_usage": 1})
     assert means_of([use, silent]) == {("p", FLASH): (100.0, 10.0)}
+
+
+@pytest.mark.parametrize(
+    ("name", "calls", "most"),
+    [("hallucinations_v1", 4, 4), ("rubric_based_multi_turn_trajectory_quality_v1", 3, 5)],
+    ids=["two calls a turn, no votes", "one question a conversation"],
+)
+def test_what_a_criterion_asks_by_its_kind(kit: Any, name: str, calls: int, most: int) -> None:
+    rubric = {"rubricId": "a", "rubricContent": {"textProperty": "It is."}}
+    options = {"threshold": 0.5} | ({"rubrics": [rubric]} if name.startswith("rubric") else {})
+    judged = Plan((replace(kit.plan(kit.case("a")).sets[0], criteria=criteria.build([CriterionSpec(name, options)])),))
+    found = foreseen(judged, Prices())
+    assert (found.calls, found.most_calls) == (calls, most)

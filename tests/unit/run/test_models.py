@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.unit.run.conftest import planned_set
 
 from agent_eval_action import criteria
 from agent_eval_action.config.specs import CriterionSpec
@@ -12,7 +13,6 @@ from agent_eval_action.errors import ConfigError, CredentialsError
 from agent_eval_action.model.evalset import ConversationScenario, EvalCase
 from agent_eval_action.run.models import Wanted, dotenv_of, refuse_unusable, wanted_of
 from agent_eval_action.run.plan import Plan
-from tests.unit.run.conftest import planned_set
 
 KEY = {"GOOGLE_API_KEY": "k"}
 MATCH = "final_response_match_v2"
