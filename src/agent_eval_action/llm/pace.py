@@ -12,6 +12,9 @@ _WINDOW_S = 1.0  # over which the rate that is let through is measured
 _BELOW = 0.97  # what is let through less a little, so that the next refusal is a while off
 _LEAST = 1 / 30  # starts a second: a server that refuses everything is still asked twice a minute
 _SLACK_S = 0.1  # of lateness of a timer that is made up for
+_CREEP_S = 1.5  # slowly past a limit that stands; after that the limit has moved, or who shared it has left
+_CREPT = 1.0375
+_SPEED_UP = 2.0  # times a second
 _FORGOTTEN = 8.0  # so much faster than when last refused: the bound is dropped
 _MINUTE_S = 60.0
 _LONGEST_PAUSE_S = 120.0
@@ -33,8 +36,8 @@ class Pace:
     """One model's starts.
 
     The rate is learnt: at a refusal, the calls of the last second that were not refused are what the
-    server lets through. The pace goes a little below it, creeps past it within two seconds and speeds up
-    after that, so that a limit that has gone is found gone within ten. ``per_minute`` and
+    server lets through. The pace goes a little below it, creeps past it within two seconds and multiplies
+    after that: a share that others leave is taken up within seconds, a limit that has gone found gone within ten. ``per_minute`` and
     ``tokens_per_minute`` are the user's bounds, over any 60 seconds; None: none.
     """
 
@@ -51,7 +54,7 @@ class Pace:
         if self._rate is None:
             return None
         age = max(0.0, now - self._since)
-        growth = 1.0 + 0.005 * age + 0.01 * age**2
+        growth = 1.0 + 0.01 * age + 0.01 * age**2 if age <= _CREEP_S else _CREPT * _SPEED_UP ** (age - _CREEP_S)
         return self._rate * growth if growth < _FORGOTTEN else None
 
     def wait(self, now: float, tokens: int = 0) -> float:

@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,13 @@ from support.gemini_server.script import Answer
 
 KEEP = 5000
 STREAMED_WORDS = 4
+
+
+Hold = Callable[[ModelRequest], Awaitable[None]]
+
+
+async def at_once(asked: ModelRequest) -> None:
+    """Put nothing off."""
 
 
 @dataclass
@@ -38,13 +46,14 @@ class Seen:
 
 @dataclass
 class GeminiServer:
-    """Answers as ``answer`` says, each after ``latency`` seconds."""
+    """Answers as ``answer`` says, each after ``latency`` seconds; ``hold`` is awaited first and can put one off."""
 
     answer: Answer
     latency: float = 0.0
     faults: list[Fault] = field(default_factory=list)
     limit: RateLimit = field(default_factory=RateLimit)
     token_status: int = 200
+    hold: Hold = at_once
     seen: Seen = field(default_factory=Seen)
     url: str = ""
 
@@ -89,6 +98,7 @@ class GeminiServer:
             return wire.json_response(error_body(429, "Resource has been exhausted (rate)."), 429)
         if self.latency:
             await asyncio.sleep(self.latency)
+        await self.hold(asked)
         fault = next((fault for fault in self.faults if fault.strikes(asked)), None)
         if fault:
             self.seen.faults[fault.kind] += 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qs, unquote
 
 from support.gemini_server import wire
+from support.serving import listening
 
 Kind = Literal["status", "reset", "hang", "malformed", "truncated", "no_results", "no_score", "not_a_score", "error"]
 BUCKET = "vertex-ai-generative-ai-eval-sdk-resources"
@@ -145,33 +145,5 @@ def _faulty(fault: Fault) -> wire.HttpResponse:
 @contextlib.contextmanager
 def running(server: VertexServer) -> Iterator[VertexServer]:
     """The server listening, with its ``url``, while the block runs."""
-    loop, listening = asyncio.new_event_loop(), threading.Event()
-    loop.set_exception_handler(lambda *_: None)  # connections are cut at the end, which asyncio reports
-
-    async def serve() -> None:
-        listener = await wire.serve(server.handle, "127.0.0.1", 0)
-        server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-        listening.set()
-        async with listener:
-            await ended.wait()
-
-    async def main() -> None:
-        nonlocal ended
-        ended = asyncio.Event()
-        await serve()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0.01)  # transports close in the loop's next rounds
-
-    ended: asyncio.Event
-    thread = threading.Thread(target=loop.run_until_complete, args=(main(),), name="vertex-server")
-    thread.start()
-    listening.wait()
-    try:
+    with listening(server.handle) as server.url:
         yield server
-    finally:
-        loop.call_soon_threadsafe(ended.set)
-        thread.join()
-        loop.close()
