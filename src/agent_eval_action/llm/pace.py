@@ -37,8 +37,8 @@ class Pace:
 
     The rate is learnt: at a refusal, the calls of the last second that were not refused are what the
     server lets through. The pace goes a little below it, creeps past it within two seconds and multiplies
-    after that: a share that others leave is taken up within seconds, a limit that has gone found gone within ten. ``per_minute`` and
-    ``tokens_per_minute`` are the user's bounds, over any 60 seconds; None: none.
+    after that: a share that others leave is taken up within seconds, and so is a limit that has gone.
+    ``per_minute`` and ``tokens_per_minute`` are the user's bounds, over any 60 seconds; None: none.
     """
 
     per_minute: int | None = None

@@ -224,3 +224,14 @@ def test_one_refusal_of_a_call_that_was_alone_costs_seconds_not_half_a_minute() 
         now, waited = now + wait, waited + wait
         pace.started(now)
     assert waited < 12
+
+
+def test_a_share_that_others_leave_is_taken_up_within_seconds() -> None:
+    pace = Pace()
+    for n in range(5):
+        pace.started(n / 5)
+    pace.refused(pace.started(1.0), 1.0)
+    at_first, crept, later = (pace.rate(1.0 + after) or 0.0 for after in (0.0, 1.5, 4.0))
+    assert at_first < 5.0
+    assert crept < 1.05 * at_first, "past a limit that stands it only creeps"
+    assert later > 4 * at_first, "who had the rest may have left"
