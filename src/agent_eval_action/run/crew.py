@@ -58,12 +58,17 @@ class Crew:
         A fixed number of workers over one iterator: memory does not grow with the size of the suite.
         """
         concurrency, queue = self.bounds.concurrency, iter(attempts)
-        async with asyncio.TaskGroup() as group:
-            crews = {arm.name: _Crewed(arm, self._executors(arm)) for arm in arms}
-            shift = _Shift(crews, group, asyncio.Semaphore(concurrency * _JUDGED_AT_ONCE))
-            # more workers than sessions: an attempt being scored must not hold a session's place
-            for _ in range(concurrency * 2):
-                group.create_task(self._worker(queue, shift))
+        crews = {arm.name: _Crewed(arm, self._executors(arm)) for arm in arms}
+        begun: set[Scoring] = set()
+        try:
+            async with asyncio.TaskGroup() as group:
+                shift = _Shift(crews, group, asyncio.Semaphore(concurrency * _JUDGED_AT_ONCE), begun)
+                # more workers than sessions: an attempt being scored must not hold a session's place
+                for _ in range(concurrency * 2):
+                    group.create_task(self._worker(queue, shift))
+        finally:
+            # Cut off, turns that were heard are still with their judges, who would be asked, and paid, for nothing.
+            await asyncio.gather(*(scoring.forget() for scoring in begun))
 
     def _executors(self, arm: Arm) -> dict[str, Executor]:
         retries = self.bounds.retries
@@ -80,10 +85,12 @@ class Crew:
             crewed = shift.crews[planned.key.arm]
             attempt = self.kept.get(planned.key, crewed.arm.commit)
             scoring = Scoring(planned, self._instruments(planned.key.agent))
+            shift.begun.add(scoring)
             if attempt is None:
                 attempt = await self._paid(planned, crewed, scoring)
-                if attempt is None:
-                    return
+                if attempt is None:  # nothing is made any more, but what is kept is still to come
+                    shift.begun.discard(scoring)
+                    continue
             await asyncio.shield(self.scoring_ready)
             mine = attempt.model_copy(update={"purpose": planned.purpose, "commit": crewed.arm.commit})
             if scoring.waits:
@@ -91,12 +98,14 @@ class Crew:
                 shift.group.create_task(self._judged(scoring, mine, shift))
             else:
                 self._keep(await scoring.finish(mine))
+                shift.begun.discard(scoring)
 
     async def _judged(self, scoring: Scoring, attempt: Attempt, shift: _Shift) -> None:
         """Wait for judges beside the workers: the next attempt is made meanwhile."""
         try:
             self._keep(await scoring.finish(attempt))
         finally:
+            shift.begun.discard(scoring)
             shift.judging.release()
 
     def _keep(self, scored: Attempt) -> None:
@@ -136,11 +145,12 @@ class _Crewed:
 
 @dataclass(frozen=True, slots=True)
 class _Shift:
-    """What the workers of one call share: who makes attempts, and places to wait for judges."""
+    """What the workers of one call share: who makes attempts, places to wait for judges, and what is not scored yet."""
 
     crews: Mapping[ArmName, _Crewed]
     group: asyncio.TaskGroup
     judging: asyncio.Semaphore
+    begun: set[Scoring]
 
 
 def in_turn(one: Sequence[PlannedAttempt], other: Sequence[PlannedAttempt]) -> list[PlannedAttempt]:

@@ -20,7 +20,7 @@ _TRACEBACK_LIMIT = 2_000
 _Turns = list[asyncio.Task[TurnScore]]
 
 
-@dataclass
+@dataclass(eq=False)
 class Scoring:
     """The scores of one attempt in the making.
 
@@ -38,7 +38,7 @@ class Scoring:
         """The newest of these turns has just been made: what judges turns one by one begins with it."""
         sample = self._sample(tuple(turns))
         for criterion in self.planned.planned_set.criteria:
-            if isinstance(criterion, TurnwiseCriterion) and criterion.refusal(sample) is None:
+            if isinstance(criterion, TurnwiseCriterion) and _begins(criterion, sample):
                 judging = self._judging.setdefault(criterion.name, [])
                 judging.append(asyncio.create_task(criterion.score_turn(sample, len(turns) - 1)))
 
@@ -99,6 +99,14 @@ class Scoring:
         if isinstance(criterion, TurnwiseCriterion) and judging and len(judging) == len(sample.actual):
             return _joined(criterion, sample, judging)
         return criterion.score(sample)
+
+
+def _begins(criterion: TurnwiseCriterion, sample: Sample) -> bool:
+    """Whether its turns can be judged as they come. One that raises does so again at the end, where that is a score."""
+    try:
+        return criterion.refusal(sample) is None
+    except Exception:  # noqa: BLE001 - see above
+        return False
 
 
 async def _joined(criterion: TurnwiseCriterion, sample: Sample, judging: _Turns) -> CriterionScore:

@@ -1,0 +1,131 @@
+"""Judging beside the agents: what is cut off asks nobody any more, and one criterion's trouble is its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_eval_action import criteria
+from agent_eval_action.config.specs import CriterionSpec
+from agent_eval_action.criteria.base import Criterion, Instruments, Sample
+from agent_eval_action.criteria.judged.response_match import FinalResponseMatch
+from agent_eval_action.llm.budget import Meter, SpendingLimits
+from agent_eval_action.model.result import AttemptError, CriterionScore, ErrorKind, RunResult, ScoreStatus
+from agent_eval_action.model.result import Conditions as RunConditions
+from agent_eval_action.run.arms import Arm
+from agent_eval_action.run.collect import Collector
+from agent_eval_action.run.crew import Bounds, Crew
+from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.resume import Earlier, earlier
+from agent_eval_action.run.spending import Spending
+from agent_eval_action.run.transcripts import TranscriptWriter
+from support.scripted_llm import ScriptedLlm
+
+MATCH = CriterionSpec("final_response_match_v2", {"threshold": 0.5})
+YES = '{"rationale": "It does.", "verdict": "yes"}'
+
+
+@pytest.fixture
+def kit(scripted: type[Any]) -> Any:
+    """The conftest's builders."""
+    return sys.modules[scripted.__module__]
+
+
+def judged(plan: Plan, *built: Criterion) -> Plan:
+    """The plan, scored by these criteria alone."""
+    chosen = built or criteria.build([MATCH])
+    infos = tuple(criteria.criterion_info(criterion) for criterion in chosen)
+    return replace(plan, sets=tuple(replace(one, criteria=chosen, infos=infos) for one in plan.sets))
+
+
+async def make(
+    out: Path, plan: Plan, driver: Any, llm: Any, *, kept: Earlier | None = None, calls: int | None = None
+) -> RunResult:
+    """Everything of the plan that may be made, as a result."""
+
+    async def nothing() -> None:
+        pass
+
+    with TranscriptWriter(out) as writer:
+        crew = Crew(
+            Bounds(concurrency=1, retries=1),
+            asyncio.create_task(nothing()),
+            writer,
+            Collector(plan),
+            Spending(Meter(SpendingLimits(calls))),
+            lambda _: None,
+            kept or Earlier(),
+            {"bot": Instruments(llm=llm)},
+        )
+        await crew.make(plan.attempts(), Arm.begin("head", {"bot": driver}))
+    return crew.collector.result(
+        started_at="now", seconds=0.0, status="complete", conditions=RunConditions(tool_version="test")
+    )
+
+
+async def test_a_run_that_is_cut_off_asks_no_judge_any_more(tmp_path: Path, kit: Any) -> None:
+    """The first turn is with its judge and the agent is at the second when everything is cancelled."""
+    llm, delays, second = ScriptedLlm(lambda _: YES, latency=600.0), iter([0.0]), asyncio.Event()
+
+    def delay(_: Any) -> float:
+        first = next(delays, None)
+        if first is None:
+            second.set()
+        return 600.0 if first is None else first
+
+    making = asyncio.create_task(
+        make(tmp_path, judged(kit.plan(kit.case("a"))), kit.Script(lambda *_: "yes", delay), llm)
+    )
+    await second.wait()
+    for _ in range(5):  # the votes of the first turn are tasks of tasks
+        await asyncio.sleep(0)
+    assert llm.asked
+    making.cancel()
+    await asyncio.gather(making, return_exceptions=True)
+    assert llm._open == 0
+
+
+async def test_an_attempt_made_again_leaves_no_judge_of_the_first_try(tmp_path: Path, kit: Any) -> None:
+    broken = AttemptError(kind=ErrorKind.UNAVAILABLE, message="503")
+    said = iter(["yes", broken])
+    llm = ScriptedLlm(lambda _: YES, latency=0.01)
+    result = await make(tmp_path, judged(kit.plan(kit.case("a"))), kit.Script(lambda *_: next(said, "yes")), llm)
+    (score,) = result.sets[0].cases[0].attempts[0].scores
+    assert (score.score, len(score.turns), llm._open) == (1.0, 2, 0)
+
+
+class Unsure(FinalResponseMatch):
+    """One with a defect: it cannot even say whether it applies."""
+
+    def refusal(self, sample: Sample) -> CriterionScore | None:
+        del sample
+        raise RuntimeError("a defect")
+
+
+async def test_a_criterion_that_raises_while_turns_come_in_is_one_error_and_not_a_lost_run(
+    tmp_path: Path, kit: Any
+) -> None:
+    plan = judged(
+        kit.plan(kit.case("a")), Unsure(threshold=0.5), *criteria.build([CriterionSpec("tool_call_count_v1")])
+    )
+    result = await make(tmp_path, plan, kit.Script(lambda *_: "yes"), ScriptedLlm(lambda _: YES))
+    unsure, calls = result.sets[0].cases[0].attempts[0].scores
+    assert (unsure.status, unsure.score, calls.score) == (ScoreStatus.ERROR, None, 0.0)
+    assert "a defect" in unsure.reason
+
+
+async def test_what_an_earlier_run_has_counts_also_behind_what_a_limit_leaves_out(tmp_path: Path, kit: Any) -> None:
+    names = [f"c{number}" for number in range(12)]
+    whole, last = kit.plan(*map(kit.case, names)), kit.plan(kit.case(names[-1]))
+    llm, driver = ScriptedLlm(lambda _: YES), kit.Script(lambda *_: "yes", tokens=10)
+    await make(tmp_path / "first", judged(last), driver, llm)
+    kept = earlier(tmp_path / "first", tmp_path / "second", whole)
+    result = await make(tmp_path / "second", judged(whole), driver, llm, kept=kept, calls=1)
+    cases = {case.case: case.attempts for case in result.sets[0].cases}
+    made = {name: attempts[0].error is None for name, attempts in cases.items()}
+    assert (made[names[0]], made[names[-2]], made[names[-1]]) == (True, False, True)
