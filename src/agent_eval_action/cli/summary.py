@@ -32,8 +32,8 @@ _STATUS = {
 _EFFECT = {"blocks": ("✗", "red"), "inconclusive": ("?", "yellow"), "advisory": ("·", "cyan")}
 
 
-def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]] = ()) -> None:
-    """Print what was decided. ``written`` are (label, path) pairs of the files made."""
+def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]] = (), *, rest: str = "") -> None:
+    """Print what was decided. ``written``: (label, path) of the files; ``rest``: the command for what is missing."""
     decision = result.decision
     if decision is None:
         return
@@ -57,6 +57,8 @@ def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]]
         console.print()
         for name, path in written:
             console.print(Text.assemble((f"  {name:<9}", "dim"), path))
+    if rest:
+        _line(console, Text.assemble(("\n  what was measured is kept; only the rest: ", "dim"), terminal(rest)))
 
 
 def _line(console: Console, text: Text) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel, to_snake
@@ -210,7 +210,7 @@ def refusals(error: ValidationError, kind: type[BaseModel]) -> list[tuple[JsonPa
         place, text = tuple(detail["loc"]), detail["msg"].removeprefix("Value error, ")
         if detail["type"] == "extra_forbidden":
             key = str(place[-1])
-            hint = did_you_mean(key, kind.model_fields) if len(place) == 1 else None
+            hint = did_you_mean(key, _fields_at(kind, place[:-1]))
             found.append((place, f"unknown key `{key}`", {"hint": hint}))
         elif detail["type"] == "missing":
             name = to_snake(str(place[-1]))  # pydantic names its camelCase spelling
@@ -218,3 +218,15 @@ def refusals(error: ValidationError, kind: type[BaseModel]) -> list[tuple[JsonPa
         else:
             found.append((place, text[:1].lower() + text[1:], {"value": shorten(detail["input"])}))
     return found
+
+
+def _fields_at(kind: type[BaseModel], place: JsonPath) -> tuple[str, ...]:
+    """The keys that are known at a place inside a model; none where that is no model."""
+    for step in place:
+        field = kind.model_fields.get(to_snake(str(step)))
+        inner = (field.annotation, *get_args(field.annotation)) if field else ()
+        models = [one for one in inner if isinstance(one, type) and issubclass(one, BaseModel)]
+        if not models:
+            return ()
+        kind = models[0]
+    return tuple(kind.model_fields)
