@@ -1,0 +1,43 @@
+"""One of the tests' servers in a thread of its own, so that a test can run commands and look at the server between."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from support.gemini_server import wire
+
+
+@contextlib.contextmanager
+def listening(handle: wire.Handler) -> Iterator[str]:
+    """Serve while the block runs; yields the URL."""
+    loop, ready = asyncio.new_event_loop(), threading.Event()
+    loop.set_exception_handler(lambda *_: None)  # connections are cut at the end, which asyncio reports
+    ended: asyncio.Event
+    url = ""
+
+    async def main() -> None:
+        nonlocal ended, url
+        ended = asyncio.Event()
+        listener = await wire.serve(handle, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        ready.set()
+        async with listener:
+            await ended.wait()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0.01)  # transports close in the loop's next rounds
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(main(),), name="server-of-tests")
+    thread.start()
+    ready.wait()
+    try:
+        yield url
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
+        loop.close()
