@@ -11,11 +11,10 @@ from agent_eval_action.agents import instructions
 from agent_eval_action.agents.user import Ended
 from agent_eval_action.config.adk_config import UserSimulatorConfig
 from agent_eval_action.llm.base import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, Message
+from agent_eval_action.llm.budget import SIMULATED_USER
 from agent_eval_action.model.evalset import Content, ConversationScenario, Invocation, Part
 from agent_eval_action.model.personas import persona_of
 from agent_eval_action.model.result import AttemptError, ErrorKind
-
-PURPOSE = "user_simulator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class SimulatedUser:
             messages=(Message("user", told.message),),
             system=told.system,
             options=self.config.model_configuration or {},
-            purpose=PURPOSE,
+            purpose=SIMULATED_USER,
             prompt_version=instructions.prompt_version(),
             sample=len(turns),
             repeat=self.repeat,

@@ -15,6 +15,9 @@ from agent_eval_action.model.judged import ModelUse
 AGENT = "agent"
 """The purpose that agents' calls are counted under."""
 
+SIMULATED_USER = "user_simulator"
+"""The purpose of calls that play a user, each inside an attempt that has set something aside already."""
+
 # The server may have worked for these, and nobody says how much.
 _MAY_COST = frozenset({LlmErrorKind.EMPTY, LlmErrorKind.TIMEOUT, LlmErrorKind.BLOCKED})
 
@@ -72,13 +75,14 @@ class Meter:
             return f"the limit of {limits.usd:,g} USD was reached"
         return ""
 
-    async def reserve(self, estimate: Amount) -> str:
+    async def reserve(self, estimate: Amount, *, inside: bool = False) -> str:
         """Set something aside for what is about to be asked; waits while what is under way may take all that is left.
 
+        ``inside``: something that has set aside itself waits for this; to wait for it in turn would be for good.
         Returns the limit that is met, "" when the asking may go on: ``settle`` must follow then.
         """
         while not (met := self.met()):
-            if self._room():
+            if inside or self._room():
                 self.reserved += estimate
                 return ""
             self._changed.clear()
@@ -94,6 +98,8 @@ class Meter:
     def _room(self) -> bool:
         """Whether another thing may begin: it may itself go over a limit, but not together with all the others."""
         soon, limits = self.spent + self.reserved, self.limits
+        if not self.reserved.calls:  # nothing would end the wait; sums of dollars may be off in the last digit
+            return True
         return (
             (limits.calls is None or soon.calls < limits.calls)
             and (limits.tokens is None or soon.tokens < limits.tokens)
@@ -118,6 +124,12 @@ class Meter:
             return self.expected(request) if costs else Amount(calls=1)
         self._add(self._measured(use, said.usage))
         return self._amount(request.model, filled(said.usage, request, said))
+
+    def given_up(self, request: LlmRequest, provider: str) -> None:
+        """Count a call whose answer nobody waits for any more: the server works on, and nobody says how much."""
+        use = ModelUse(purpose=request.purpose, provider=provider, model=request.model, calls=1, failed=1)
+        self._add(use.model_copy(update={"calls_without_usage": 1, "unpriced": 1}))
+        self.spent += self.expected(request)
 
     def hit(self, request: LlmRequest, provider: str) -> None:
         """An answer came out of the cache: no call."""
@@ -185,7 +197,7 @@ class Budgeted:
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """One reply, paid for, or why there is no money for it."""
         estimate = self.meter.expected(request)
-        if met := await self.meter.reserve(estimate):
+        if met := await self.meter.reserve(estimate, inside=request.purpose == SIMULATED_USER):
             return LlmError(LlmErrorKind.BUDGET, met)
         spent = Amount()
         try:
@@ -194,3 +206,20 @@ class Budgeted:
         finally:
             self.meter.settle(estimate, spent)
         return said
+
+
+@dataclass(frozen=True)
+class Wired:
+    """An ``Llm`` right at the wire: what is given up there was asked and may be billed, what waits its turn was not."""
+
+    inner: Llm
+    meter: Meter
+    provider_of: Callable[[str], str]
+
+    async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
+        """One try."""
+        try:
+            return await self.inner.generate(request)
+        except asyncio.CancelledError:
+            self.meter.given_up(request, self.provider_of(request.model))
+            raise

@@ -1,7 +1,8 @@
 """The client judges and simulated users get: every policy around every provider, put together once per run.
 
 From the outside in: the cache (an answer from it costs nothing and waits for nobody, also when the budget
-is spent), the budget, retries (a wait between two tries holds no place), the rate, the provider.
+is spent), the budget, retries (a wait between two tries holds no place), the rate, the count of what is given
+up on the wire, the provider.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.llm.base import Llm, LlmError, LlmReply, LlmRequest
-from agent_eval_action.llm.budget import Budgeted, Meter, SpendingLimits
+from agent_eval_action.llm.budget import Budgeted, Meter, SpendingLimits, Wired
 from agent_eval_action.llm.cache import AnswerStore, Cached
 from agent_eval_action.llm.credentials import OPENAI_URLS, uses_vertex
 from agent_eval_action.llm.prices import Price, Prices
@@ -137,7 +138,7 @@ def open_llm(
     def named(model: str) -> str:
         return provider_of(model)[0]
 
-    asked = Retrying(Rated(wires, limiters), settings.retry_deadline)
+    asked = Retrying(Rated(Wired(wires, meter, named), limiters), settings.retry_deadline)
     llm: Llm = Budgeted(asked, meter, named)
     store = None
     if settings.cache:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action.agents.simulator import PURPOSE
 from agent_eval_action.criteria.judged.base import JudgedCriterion
 from agent_eval_action.errors import ConfigError, CredentialsError, Problem
+from agent_eval_action.llm.budget import SIMULATED_USER
 from agent_eval_action.llm.credentials import missing
 from agent_eval_action.llm.providers import check_options, refusal
 from agent_eval_action.run.plan import Plan, PlannedSet
@@ -44,7 +44,7 @@ def _of_set(one: PlannedSet, *, played: bool) -> Iterator[Wanted]:
         for model in criterion.models():
             yield Wanted(criterion.name, model, own or {}, info.source)
     if played and any(item.case.conversation_scenario is not None for item in one.cases):
-        yield Wanted(PURPOSE, one.simulator.model, one.simulator.model_configuration or {}, one.path)
+        yield Wanted(SIMULATED_USER, one.simulator.model, one.simulator.model_configuration or {}, one.path)
 
 
 def refuse_unusable(wanted: Iterable[Wanted], environ: Mapping[str, str], *, openai_base_url: str = "") -> None:

@@ -9,9 +9,10 @@ import pytest
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.agent_use import agent_calls, usage_of_report
 from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
-from agent_eval_action.llm.budget import AGENT, Budgeted, Meter, SpendingLimits
+from agent_eval_action.llm.budget import AGENT, SIMULATED_USER, Amount, Budgeted, Meter, SpendingLimits, Wired
 from agent_eval_action.llm.estimate import Asked, estimate
 from agent_eval_action.llm.prices import Price, Prices
+from agent_eval_action.llm.rate import Limiters, Rated, RateLimits
 from agent_eval_action.model.evalset import Content, Invocation, InvocationEvent, InvocationEvents, Part
 from support.scripted_llm import ScriptedLlm
 
@@ -98,6 +99,36 @@ async def test_what_was_set_aside_is_free_again_when_a_call_is_given_up() -> Non
     llm.latency = 0.0
     first.cancel()
     assert isinstance(await second, LlmReply)
+
+
+async def test_a_call_given_up_on_the_wire_is_counted_and_one_in_the_queue_is_not() -> None:
+    """The server works on: what it bills is not zero because nobody waits for it."""
+    meter = Meter()
+
+    def named(_: str) -> str:
+        return "google"
+
+    wired = Wired(ScriptedLlm(lambda _: "yes", latency=600.0), meter, named)
+    llm = Budgeted(Rated(wired, Limiters(RateLimits(concurrency=1))), meter, named)
+    asking = [asyncio.create_task(llm.generate(request("x" * 4000))) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    for task in asking:
+        task.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
+    (use,) = meter.uses()
+    assert (use.calls, use.failed, use.calls_without_usage, use.unpriced) == (1, 1, 1, 1)
+    assert (meter.spent.calls, meter.spent.tokens > 1000, meter.reserved.calls) == (1, True, 0)
+
+
+async def test_what_is_asked_inside_something_set_aside_does_not_wait_for_it() -> None:
+    asked, _ = budgeted(LlmReply("yes", LlmUsage(1, 1)), calls=2)
+    for _ in range(2):
+        assert await asked.meter.reserve(Amount(1)) == ""
+    judge = asyncio.create_task(asked.generate(request()))
+    assert isinstance(await asyncio.wait_for(asked.generate(request(purpose=SIMULATED_USER)), 10), LlmReply)
+    assert not judge.done()
+    asked.meter.settle(Amount(1), Amount(1))
+    assert isinstance(await judge, LlmError)
 
 
 async def test_a_limit_in_dollars_ends_at_the_first_call_without_a_price() -> None:

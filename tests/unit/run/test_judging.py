@@ -14,7 +14,8 @@ from agent_eval_action import criteria
 from agent_eval_action.config.specs import CriterionSpec
 from agent_eval_action.criteria.base import Criterion, Instruments, Sample
 from agent_eval_action.criteria.judged.response_match import FinalResponseMatch
-from agent_eval_action.llm.budget import Meter, SpendingLimits
+from agent_eval_action.llm.budget import Budgeted, Meter, SpendingLimits
+from agent_eval_action.model.evalset import ConversationScenario, EvalCase
 from agent_eval_action.model.result import AttemptError, CriterionScore, ErrorKind, RunResult, ScoreStatus
 from agent_eval_action.model.result import Conditions as RunConditions
 from agent_eval_action.run.arms import Arm
@@ -44,7 +45,14 @@ def judged(plan: Plan, *built: Criterion) -> Plan:
 
 
 async def make(
-    out: Path, plan: Plan, driver: Any, llm: Any, *, kept: Earlier | None = None, calls: int | None = None
+    out: Path,
+    plan: Plan,
+    driver: Any,
+    llm: Any,
+    *,
+    kept: Earlier | None = None,
+    meter: Meter | None = None,
+    concurrency: int = 1,
 ) -> RunResult:
     """Everything of the plan that may be made, as a result."""
 
@@ -53,11 +61,11 @@ async def make(
 
     with TranscriptWriter(out) as writer:
         crew = Crew(
-            Bounds(concurrency=1, retries=1),
+            Bounds(concurrency, retries=1),
             asyncio.create_task(nothing()),
             writer,
             Collector(plan),
-            Spending(Meter(SpendingLimits(calls))),
+            Spending(meter or Meter()),
             lambda _: None,
             kept or Earlier(),
             {"bot": Instruments(llm=llm)},
@@ -125,7 +133,29 @@ async def test_what_an_earlier_run_has_counts_also_behind_what_a_limit_leaves_ou
     llm, driver = ScriptedLlm(lambda _: YES), kit.Script(lambda *_: "yes", tokens=10)
     await make(tmp_path / "first", judged(last), driver, llm)
     kept = earlier(tmp_path / "first", tmp_path / "second", whole)
-    result = await make(tmp_path / "second", judged(whole), driver, llm, kept=kept, calls=1)
+    result = await make(
+        tmp_path / "second", judged(whole), driver, llm, kept=kept, meter=Meter(SpendingLimits(calls=1))
+    )
     cases = {case.case: case.attempts for case in result.sets[0].cases}
     made = {name: attempts[0].error is None for name, attempts in cases.items()}
     assert (made[names[0]], made[names[-2]], made[names[-1]]) == (True, False, True)
+
+
+async def test_users_of_attempts_that_hold_the_whole_budget_do_not_wait_for_each_other(
+    tmp_path: Path, kit: Any
+) -> None:
+    """An attempt's user is asked on the attempt's own account: waiting for another one would be for good."""
+    scenario = ConversationScenario(starting_prompt="Hello", conversation_plan="Ask twice.")
+    plan = kit.plan(kit.case("a"))
+    played = replace(plan.sets[0].cases[0], case=EvalCase(eval_id="a", conversation_scenario=scenario))
+    plan = Plan((replace(plan.sets[0], cases=(played,), criteria=(), infos=()),), repeats=2)
+    meter = Meter(SpendingLimits(calls=2))
+    llm = Budgeted(
+        ScriptedLlm(lambda request: "</finished>" if request.sample > 1 else "more"), meter, lambda _: "google"
+    )
+    # both sessions are open before either user is asked
+    driver = kit.Script(lambda *_: "yes", lambda _: 0.05)
+    result = await asyncio.wait_for(make(tmp_path, plan, driver, llm, meter=meter, concurrency=2), 3)
+    attempts = result.sets[0].cases[0].attempts
+    assert [one.error is None or one.error.kind is ErrorKind.STOPPED for one in attempts] == [True, True]
+    assert meter.reserved.calls == 0
