@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from agent_eval_action.criteria.base import Criterion, TurnwiseCriterion
 from agent_eval_action.criteria.judged.base import JudgedCriterion
+from agent_eval_action.llm.budget import SIMULATED_USER
 from agent_eval_action.llm.estimate import Asked, Estimate, estimate
 from agent_eval_action.llm.prices import Prices
 from agent_eval_action.model.evalset import EvalCase
 from agent_eval_action.model.judged import ModelUse
+from agent_eval_action.run.applicable import applies
 from agent_eval_action.run.plan import Plan, PlannedSet
 
-SIMULATED = "user_simulator"
 _UNLIMITED = 20  # turns taken for a conversation whose length nothing bounds
 
 Means = Mapping[tuple[str, str], tuple[float, float]]
 """Mean input and output tokens of a call, by purpose and model."""
 
 
-def foreseen(plan: Plan, prices: Prices, earlier: Iterable[ModelUse] = ()) -> Estimate:
-    """The first pass's calls. ``earlier``: what a run before used, whose calls were as long as these will be."""
-    return estimate(_asked(plan, means_of(earlier)), prices)
+def foreseen(
+    plan: Plan, prices: Prices, earlier: Iterable[ModelUse] = (), *, recorded: Collection[str] = ()
+) -> Estimate:
+    """The first pass's calls. ``earlier``: what a run before used, whose calls were as long as these will be.
+
+    ``recorded``: names of agents that are recordings, whose users are asked nothing.
+    """
+    means = means_of(earlier)
+    asked = [one for planned in plan.sets for one in _of_criteria(planned, plan.repeats, means)]
+    asked += [
+        one for planned in plan.sets if planned.agent not in recorded for one in _of_user(planned, plan.repeats, means)
+    ]
+    return estimate(asked, prices)
 
 
 def means_of(uses: Iterable[ModelUse]) -> Means:
@@ -33,25 +44,28 @@ def means_of(uses: Iterable[ModelUse]) -> Means:
     }
 
 
-def _asked(plan: Plan, means: Means) -> Iterator[Asked]:
-    for planned in plan.sets:
-        for criterion in planned.criteria:
-            questions, samples = plan.repeats * _questions(criterion, planned), 1
-            if isinstance(criterion, JudgedCriterion):
-                questions *= criterion.calls
-                samples = criterion.judge_model_options.num_samples if criterion.sampled else 1
-            for model in criterion.models():
-                mean = means.get((criterion.name, model), (None, None))
-                yield Asked(criterion.name, model, questions, samples, *mean)
-        if played := sum(_turns(item.case, planned) for item in planned.cases if item.case.conversation_scenario):
-            model = planned.simulator.model
-            yield Asked(SIMULATED, model, plan.repeats * played, 1, *means.get((SIMULATED, model), (None, None)))
+def _of_criteria(planned: PlannedSet, repeats: int, means: Means) -> Iterator[Asked]:
+    for criterion in planned.criteria:
+        questions, samples = repeats * _questions(criterion, planned), 1
+        if isinstance(criterion, JudgedCriterion):
+            questions *= criterion.calls
+            samples = criterion.judge_model_options.num_samples if criterion.sampled else 1
+        for model in criterion.models() if questions else ():
+            mean = means.get((criterion.name, model), (None, None))
+            yield Asked(criterion.name, model, questions, samples, *mean)
+
+
+def _of_user(planned: PlannedSet, repeats: int, means: Means) -> Iterator[Asked]:
+    if played := sum(_turns(item.case, planned) for item in planned.cases if item.case.conversation_scenario):
+        model = planned.simulator.model
+        mean = means.get((SIMULATED_USER, model), (None, None))
+        yield Asked(SIMULATED_USER, model, repeats * played, 1, *mean)
 
 
 def _questions(criterion: Criterion, planned: PlannedSet) -> int:
     """How many turns it judges, or conversations."""
     by_turn = isinstance(criterion, TurnwiseCriterion)
-    cases = (item.case for item in planned.cases if item.case.conversation is not None or not criterion.needs_reference)
+    cases = (item.case for item in planned.cases if applies(criterion, item.case))
     return sum(_turns(case, planned) if by_turn else 1 for case in cases)
 
 

@@ -62,7 +62,8 @@ async def open_workshop(plan: Plan, opening: Opening, head: Arm) -> Workshop:
 
 
 async def _models(plan: Plan, opening: Opening) -> LlmStack | None:
-    wanted = wanted_of(plan, recorded={agent.name for agent in opening.agents if agent.driver == "recorded"})
+    recorded = {agent.name for agent in opening.agents if agent.driver == "recorded"}
+    wanted = wanted_of(plan, recorded)
     if not wanted:
         return None
     settings = opening.settings
@@ -72,7 +73,7 @@ async def _models(plan: Plan, opening: Opening) -> LlmStack | None:
     llm = LlmSettings.of(settings)
     refuse_unusable(wanted, environ, openai_base_url=llm.openai_base_url)
     llm.prices.require((one.model for one in wanted), settings.max_cost)
-    if told := foreseen(plan, llm.prices).sentence:
+    if told := foreseen(plan, llm.prices, recorded=recorded).sentence:
         opening.say(told)
     stack = open_llm(
         llm,

@@ -38,8 +38,15 @@ def test_a_simulated_users_turns_are_foreseen_at_most(kit: Any) -> None:
     plan = kit.plan(kit.case("a"))
     scenario = ConversationScenario(starting_prompt="Hello", conversation_plan="Ask.")
     item = replace(plan.sets[0].cases[0], case=EvalCase(eval_id="s", conversation_scenario=scenario))
-    found = foreseen(Plan((replace(plan.sets[0], cases=(item,)),)), Prices())
-    assert found.most_calls == plan.sets[0].simulator.max_allowed_invocations
+    played = Plan((replace(plan.sets[0], cases=(item,)),))
+    assert foreseen(played, Prices()).most_calls == plan.sets[0].simulator.max_allowed_invocations
+    assert foreseen(played, Prices(), recorded={"bot"}).most_calls == 0, "a recording's user is asked nothing"
+
+
+def test_a_criterion_asks_nothing_of_cases_it_does_not_apply_to(kit: Any) -> None:
+    spec = CriterionSpec("per_turn_user_simulator_quality_v1", {"threshold": 0.5})
+    plan = Plan((replace(kit.plan(kit.case("fixed")).sets[0], criteria=criteria.build([spec])),))
+    assert foreseen(plan, Prices()).most_calls == 0
 
 
 def test_an_earlier_run_says_how_long_calls_are() -> None:
