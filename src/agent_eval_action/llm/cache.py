@@ -34,7 +34,7 @@ def request_key(request: LlmRequest, provider: str, server: str = "") -> dict[st
     return {
         "format": FORMAT,
         "provider": provider,
-        "server": server,
+        "server": server and _digest(server),  # a base URL may carry a name and a password
         "model": request.model,
         "system": request.system,
         "messages": [[message.role, message.text] for message in request.messages],

@@ -235,3 +235,13 @@ def test_pruning_takes_the_old_then_the_oldest_and_what_killed_writers_left(tmp_
     assert store.prune(max_age_s=100, max_bytes=2 * size + 50, now=now) == 3
     assert [path.exists() for path in (*paths, left)] == [False, False, True, True, False]
     assert AnswerStore(tmp_path / "none").prune() == 0
+
+
+def test_what_a_base_url_carries_is_not_written(tmp_path: Path) -> None:
+    store = AnswerStore(tmp_path)
+    for url in ("https://me:hidden@proxy.example/v1", "https://me:other@proxy.example/v1"):
+        assert store.read(request_key(ASKED, "openai", url)) is None
+        store.write(request_key(ASKED, "openai", url), SAID)
+    written = [path.read_text() for path in tmp_path.glob("??/*")]
+    assert len(written) == 2
+    assert not [text for text in written if "hidden" in text or "other@" in text]
