@@ -1,6 +1,6 @@
 """Asking again: backoff with full jitter, what the server said about when, and a deadline.
 
-Order of wrapping: budget(cache(retry(rate(provider)))). Each try takes a slot of the limiter and tells it of a 429;
+The order of the policies is ``stack``'s. Each try takes a slot of the limiter and tells it of a 429;
 the wait between tries holds no slot.
 """
 
