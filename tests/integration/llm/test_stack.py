@@ -91,3 +91,22 @@ async def test_who_waits_to_ask_again_holds_no_place(gemini: GeminiServer, tmp_p
     await asyncio.gather(one("first"), one("second"))
     await llm.close()
     assert done == ["second", "first"]
+
+
+async def test_what_is_given_up_on_the_wire_is_counted(gemini: GeminiServer, tmp_path: Path) -> None:
+    arrived = asyncio.Event()
+
+    async def hold(_: Any) -> None:
+        arrived.set()
+        await asyncio.sleep(600)
+
+    gemini.hold = hold
+    llm = opened(gemini, tmp_path, rates=RateLimits(concurrency=1))
+    asking = [asyncio.create_task(llm.generate(ask(sample=n, purpose="match"))) for n in range(2)]
+    await arrived.wait()
+    for task in asking:
+        task.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
+    await llm.close()
+    (use,) = llm.meter.uses()
+    assert (use.purpose, use.calls, use.failed, use.calls_without_usage) == ("match", 1, 1, 1)
