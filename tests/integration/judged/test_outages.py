@@ -40,7 +40,7 @@ def test_an_outage_keeps_what_is_measured_and_resume_asks_for_the_rest(six: Judg
     assert done.junit.count("<error ") == 3
 
     six.forget()
-    again = six.run("--resume", ".agent-eval/out")
+    again = six.run("--resume", ".agent-eval/out", "--no-cache")
     assert again.code == 0, again.said
     assert set(again.statuses(CRITERION).values()) == {"scored"}
     assert six.model.asked == {"match": 3}, "no agent is run again, and no question that was answered is asked again"
