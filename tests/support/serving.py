@@ -7,7 +7,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from support.gemini_server import wire
+from support.model_server import wire
 
 
 @contextlib.contextmanager

@@ -10,8 +10,9 @@ from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply
 from agent_eval_action.llm.budget import Meter, SpendingLimits
 from agent_eval_action.llm.rate import RateLimits
 from agent_eval_action.llm.stack import LlmSettings, LlmStack, open_llm
-from support.gemini_server.faults import Fault, RateLimit
+from support.gemini_server.faults import Fault
 from support.gemini_server.server import GeminiServer
+from support.model_server.faults import RateLimit
 
 from .conftest import ANSWER, KEY, ask
 

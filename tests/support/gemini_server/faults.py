@@ -1,14 +1,11 @@
-"""What can go wrong at a model's endpoint, and when. Faults come as JSON, also to a running server."""
+"""What can go wrong at Gemini's endpoint, beside what can at any."""
 
 from __future__ import annotations
 
-import re
-import time
-from collections import deque
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
 
-from support.gemini_server.messages import ModelRequest
+from support.model_server.faults import WireFault
 
 Kind = Literal[
     "status",
@@ -28,54 +25,20 @@ Kind = Literal[
 
 
 @dataclass
-class Fault:
+class Fault(WireFault):
     """One fault.
 
-    ``kind``: *status* (``code`` with Google's envelope, or ``body`` of ``content_type`` as it is), *reset* (connection
-    reset), *hang* (no answer until the client leaves), *truncated* (the connection ends inside the body),
-    *invalid_json* (a whole body, cut JSON), *empty_candidates*, *blocked_prompt* (promptFeedback, no candidate),
-    *blocked* (finishReason SAFETY, no content), *max_tokens* (a cut text, finishReason MAX_TOKENS), *only_thoughts*
-    (thinking parts and nothing else), *wrong_schema* (the text is JSON nobody asked for), *not_json* (the text is
-    words), *other_json* (a body that is JSON and no answer).
-    When: of the requests whose user text fits ``user``, skip ``after``, then every ``every``-th, ``times`` in all
-    (None: no end). ``retry_after`` is the header (seconds), ``retry_info`` google.rpc.RetryInfo's retryDelay ("2s"),
-    ``quota`` google.rpc.QuotaFailure's quotaId, ``location`` where a redirect points to.
+    Of this wire: *empty_candidates*, *blocked_prompt* (promptFeedback, no candidate), *blocked* (finishReason
+    SAFETY, no content), *max_tokens* (a cut text, finishReason MAX_TOKENS), *only_thoughts* (thinking parts and
+    nothing else). ``retry_info`` is google.rpc.RetryInfo's retryDelay ("2s"), ``quota``
+    google.rpc.QuotaFailure's quotaId.
     """
 
+    kinds: ClassVar[tuple[str, ...]] = get_args(Kind)
+
     kind: Kind = "status"
-    code: int = 500
-    message: str = ""
-    user: str = ""
-    after: int = 0
-    times: int | None = None
-    every: int = 1
-    retry_after: float | None = None
     retry_info: str | None = None
     quota: str | None = None
-    body: str | None = None
-    content_type: str = "application/json"
-    location: str | None = None
-    seen: int = field(default=0, init=False)
-    made: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise ValueError(f"unknown fault {self.kind!r}: known are {', '.join(get_args(Kind))}")
-
-    def strikes(self, request: ModelRequest) -> bool:
-        """Whether this request gets the fault; counts it when it does."""
-        if not re.search(self.user, request.user_text) or (self.times is not None and self.made >= self.times):
-            return False
-        self.seen += 1
-        if self.seen <= self.after or (self.seen - self.after - 1) % self.every:
-            return False
-        self.made += 1
-        return True
-
-    def headers(self) -> dict[str, str]:
-        """Headers of the faulty response."""
-        wait = {} if self.retry_after is None else {"Retry-After": f"{self.retry_after:g}"}
-        return wait if self.location is None else {**wait, "Location": self.location}
 
     def details(self) -> list[dict[str, Any]]:
         """Details of the error envelope."""
@@ -86,23 +49,3 @@ class Fault:
         if self.retry_info is not None:
             details.append({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": self.retry_info})
         return details
-
-
-@dataclass
-class RateLimit:
-    """Lets ``per_second`` requests through in any one second; None: all."""
-
-    per_second: float | None = None
-    _let: deque[float] = field(default_factory=deque, init=False, repr=False)
-
-    def exceeded(self) -> bool:
-        """Whether the request arriving now is one too many."""
-        if self.per_second is None:
-            return False
-        now = time.monotonic()
-        while self._let and now - self._let[0] >= 1:
-            self._let.popleft()
-        if len(self._let) >= self.per_second:
-            return True
-        self._let.append(now)
-        return False

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qs, unquote
 
-from support.gemini_server import wire
+from support.model_server import wire
 from support.serving import listening
 
 Kind = Literal["status", "reset", "hang", "malformed", "truncated", "no_results", "no_score", "not_a_score", "error"]

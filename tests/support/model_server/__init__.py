@@ -1,0 +1,1 @@
+"""What the tests' model servers share: HTTP, faults, a rate, control from outside. Each adds its own wire."""
