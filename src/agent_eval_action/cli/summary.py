@@ -9,7 +9,7 @@ from agent_eval_action.cli.text import terminal
 from agent_eval_action.model.decision import CriterionChange, Decision, Finding, Outcome
 from agent_eval_action.model.result import RunResult
 from agent_eval_action.reports import format as fmt
-from agent_eval_action.reports.costs import cost_text, judge_calls
+from agent_eval_action.reports.costs import agent_tokens, cost_text, judge_calls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,9 +71,7 @@ def _metrics(result: RunResult, decision: Decision) -> str:
     parts = [fmt.plural(totals.cases, "case"), fmt.attempts(totals)]
     if totals.errors:
         parts.append(fmt.plural(totals.errors, "error"))
-    if totals.usage.total_tokens is not None:
-        parts.append(f"{fmt.count(totals.usage.total_tokens)} tokens")
-    parts += [said for said in (judge_calls(totals), cost_text(totals)) if said]
+    parts += [said for said in (agent_tokens(totals), judge_calls(totals), cost_text(totals)) if said]
     parts.append(fmt.duration(totals.seconds))
     base = decision.baseline
     if base is None:

@@ -51,13 +51,19 @@ class Estimate:
         """For the log; "" when no judge is asked."""
         if not self.most_calls:
             return ""
-        cost = "at unknown cost (llm.prices)"
-        if self.usd is not None and self.most_usd is not None:
-            cost = f"about {_dollars(self.usd)}, at most {_dollars(self.most_usd)}"
         return (
             f"judges: about {self.calls:,} calls and {self.tokens:,} tokens, at most {self.most_calls:,} and "
-            f"{self.most_tokens:,}; {cost}"
+            f"{self.most_tokens:,}; {self._cost}"
         )
+
+    @property
+    def _cost(self) -> str:
+        if self.usd is None or self.most_usd is None:
+            return "at unknown cost (llm.prices)"
+        if self.most_usd < _CENT:
+            return "less than $0.01"
+        about = f"about ${self.usd:,.2f}, " if self.usd >= _CENT else ""
+        return f"{about}at most ${self.most_usd:,.2f}"
 
 
 def estimate(asked: Iterable[Asked], prices: Prices) -> Estimate:
@@ -82,7 +88,3 @@ def estimate(asked: Iterable[Asked], prices: Prices) -> Estimate:
 
 def _plus(total: float | None, each: float | None, times: int) -> float | None:
     return None if total is None or each is None else total + each * times
-
-
-def _dollars(amount: float) -> str:
-    return f"${amount:,.2f}" if amount >= _CENT or not amount else "less than $0.01"

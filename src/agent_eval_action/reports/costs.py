@@ -6,6 +6,9 @@ from agent_eval_action.model.judged import ModelUse
 from agent_eval_action.model.result import Totals
 from agent_eval_action.reports import format as fmt
 
+AGENT = "agent"
+USER = "user_simulator"
+
 
 def cost_text(totals: Totals) -> str:
     """``$0.0412``, with "at least" where calls have no known price; "" where nothing is priced."""
@@ -16,13 +19,23 @@ def cost_text(totals: Totals) -> str:
 
 
 def judge_calls(totals: Totals) -> str:
-    """``240 judge calls, 12 from the cache``; "" without any."""
-    mine = [use for use in totals.uses if use.purpose != "agent"]
+    """``240 judge calls, 12 more from the cache``; "" without any."""
+    mine = [use for use in totals.uses if use.purpose != AGENT]
     calls, cached = sum(use.calls for use in mine), sum(use.cached for use in mine)
     if not calls + cached:
         return ""
-    said = fmt.plural(calls, "judge call")
-    return f"{said}, {fmt.count(cached)} from the cache" if cached else said
+    users = any(use.purpose == USER for use in mine)
+    said = fmt.plural(calls, "judge and user call" if users else "judge call")
+    return f"{said}, {fmt.count(cached)} more from the cache" if cached else said
+
+
+def agent_tokens(totals: Totals) -> str:
+    """``1,080 tokens``; whose they are where judges have theirs in the table of models; "" where nobody reported any."""
+    if totals.usage.total_tokens is None:
+        return ""
+    least = "at least " if totals.usage.calls_without_usage else ""
+    whose = "agent tokens" if any(use.purpose != AGENT for use in totals.uses) else "tokens"
+    return f"{least}{fmt.count(totals.usage.total_tokens)} {whose}"
 
 
 COLUMNS = ("Asked for", "Model", "Calls", "Cached", "Tokens in", "Tokens out", "Cost")

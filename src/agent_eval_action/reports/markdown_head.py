@@ -12,7 +12,7 @@ from agent_eval_action.model.decision import BaselineInfo, CriterionChange, Deci
 from agent_eval_action.model.result import ErrorKind, RunResult, ScoreStatus
 from agent_eval_action.reports import format as fmt
 from agent_eval_action.reports.cases import CaseView, Group, passed_before, passing
-from agent_eval_action.reports.costs import cost_text, judge_calls
+from agent_eval_action.reports.costs import agent_tokens, cost_text, judge_calls
 from agent_eval_action.reports.escape_markdown import code, text
 
 ICONS: Final = {
@@ -78,10 +78,7 @@ def metrics(result: RunResult, decision: Decision, cases: list[CaseView]) -> str
     parts.append(fmt.plural(errors, "case with errors", "cases with errors") if errors else "no errors")
     if unmade:
         parts.append(fmt.plural(unmade, "case not complete", "cases not complete"))
-    if totals.usage.total_tokens is not None:
-        missing = totals.usage.calls_without_usage
-        parts.append(f"{'at least ' if missing else ''}{fmt.count(totals.usage.total_tokens)} tokens")
-    parts += [said for said in (judge_calls(totals), cost_text(totals)) if said]
+    parts += [said for said in (agent_tokens(totals), judge_calls(totals), cost_text(totals)) if said]
     parts += [fmt.duration(totals.seconds), fmt.plural(result.conditions.repeats, "repeat")]
     if totals.extra or totals.control:
         parts.append(fmt.attempts(totals))

@@ -34,7 +34,7 @@ def test_recorded_answers_are_judged_without_a_call(recorded: Judged) -> None:
     assert done.code == 0, done.said
     assert recorded.server.seen.calls == 0
     assert done.uses()["final_response_match_v2"]["cached"] == VOTES
-    assert f"{VOTES} from the cache" in done.comment
+    assert f"{VOTES} more from the cache" in done.comment
 
 
 def test_without_the_cache_all_is_asked_again(recorded: Judged) -> None:

@@ -229,3 +229,11 @@ def test_the_estimate_counts_votes_that_agree_and_all_of_them() -> None:
     assert estimate([Asked("match", "house", 1)], Prices()).most_usd is None
     assert "llm.prices" in estimate([Asked("match", "house", 1)], Prices()).sentence
     assert estimate([], Prices()).sentence == ""
+
+
+@pytest.mark.parametrize(
+    ("questions", "samples", "says"),
+    [(1, 5, "; less than $0.01"), (1, 9, "; at most $0.02"), (200, 5, "; about $1.17, at most $1.95")],
+)
+def test_the_estimate_says_no_more_of_cents_than_it_knows(questions: int, samples: int, says: str) -> None:
+    assert estimate([Asked("match", FLASH, questions, samples)], Prices()).sentence.endswith(says)

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from agent_eval_action.model.judged import ModelUse, RubricScore, SentenceLabel, Votes
-from agent_eval_action.model.result import CriterionScore, ScoreStatus, Totals, TurnScore
-from agent_eval_action.reports.costs import COLUMNS, cost_rows, cost_text, judge_calls
+from agent_eval_action.model.result import CriterionScore, ScoreStatus, Totals, Usage, TurnScore
+from agent_eval_action.reports.costs import COLUMNS, agent_tokens, cost_rows, cost_text, judge_calls
 from agent_eval_action.reports.judged import judged_lines
 
 
@@ -65,4 +65,17 @@ def test_calls_of_agents_are_no_calls_of_judges() -> None:
     agent = ModelUse(purpose="agent", provider="", model="m", calls=2)
     judge = ModelUse(purpose="judged", provider="google", model="m", calls=240, cached=12)
     assert judge_calls(Totals(uses=(agent,))) == ""
-    assert judge_calls(Totals(uses=(agent, judge))) == "240 judge calls, 12 from the cache"
+    assert judge_calls(Totals(uses=(agent, judge))) == "240 judge calls, 12 more from the cache"
+    user = judge.model_copy(update={"purpose": "user_simulator", "calls": 3, "cached": 0})
+    assert judge_calls(Totals(uses=(agent, judge, user))) == "243 judge and user calls, 12 more from the cache"
+
+
+def test_tokens_say_whose_they_are_where_a_cost_beside_them_is_of_more() -> None:
+    agent = ModelUse(purpose="agent", provider="", model="m", calls=2)
+    judge = ModelUse(purpose="judged", provider="google", model="m", calls=1)
+    usage = Usage(model_calls=2, total_tokens=1080)
+    assert agent_tokens(Totals()) == ""
+    assert agent_tokens(Totals(usage=usage, uses=(agent,))) == "1,080 tokens"
+    assert agent_tokens(Totals(usage=usage, uses=(agent, judge))) == "1,080 agent tokens"
+    unreported = usage.model_copy(update={"calls_without_usage": 1})
+    assert agent_tokens(Totals(usage=unreported, uses=(agent,))) == "at least 1,080 tokens"
