@@ -30,7 +30,7 @@ def judge_calls(totals: Totals) -> str:
 
 
 def agent_tokens(totals: Totals) -> str:
-    """``1,080 tokens``; whose they are where judges have theirs in the table of models; "" where nobody reported any."""
+    """``1,080 tokens``, and whose where judges have some too; "" where nobody reported any."""
     if totals.usage.total_tokens is None:
         return ""
     least = "at least " if totals.usage.calls_without_usage else ""

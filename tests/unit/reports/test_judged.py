@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from agent_eval_action.model.judged import ModelUse, RubricScore, SentenceLabel, Votes
-from agent_eval_action.model.result import CriterionScore, ScoreStatus, Totals, Usage, TurnScore
+from agent_eval_action.model.result import CriterionScore, ScoreStatus, Totals, TurnScore, Usage
 from agent_eval_action.reports.costs import COLUMNS, agent_tokens, cost_rows, cost_text, judge_calls
 from agent_eval_action.reports.judged import judged_lines
 
