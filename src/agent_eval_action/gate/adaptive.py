@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from agent_eval_action.gate.assess import (
-    FRESH_LOOKS,
-    SINGLE,
-    STABLE_RUNS,
-    SUITE_LOOKS,
-    CriterionEvidence,
-    assess,
-)
+from agent_eval_action.gate.assess import SUITE_LOOKS, CriterionEvidence, assess
 from agent_eval_action.gate.evidence import (
     Attempts,
     Enough,
@@ -25,6 +18,7 @@ from agent_eval_action.gate.evidence import (
     RunControl,
     Step,
 )
+from agent_eval_action.gate.suspected import FRESH_LOOKS, SINGLE, STABLE_RUNS
 from agent_eval_action.gate.tested import Status
 from agent_eval_action.gate.wording import count
 
