@@ -10,7 +10,6 @@ from agent_eval_action.cli import files, summary
 from agent_eval_action.cli.session import Session, console, exit_code, settings_for
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.errors import ExitCode
-from agent_eval_action.model.decision import Outcome
 from agent_eval_action.model.result import RunResult, RunStatus, ScoreStatus
 from agent_eval_action.run.load import relative
 
@@ -28,16 +27,9 @@ def run_command(selectors: Sequence[str], flags: Mapping[str, Any]) -> ExitCode:
 
 def _rest(result: RunResult, settings: Settings) -> str:
     """The command that makes only what is missing; "" where nothing is."""
-    undecided = result.decision is not None and result.decision.outcome is Outcome.INCONCLUSIVE
     attempts = [attempt for one in result.sets for case in one.cases for attempt in case.attempts]
     lost = any(one.error or any(score.status is ScoreStatus.ERROR for score in one.scores) for one in attempts)
-    if result.status is not RunStatus.COMPLETE or (undecided and lost):
-        words = [
-            "agent-eval",
-            "run",
-            *result.conditions.arguments,
-            "--resume",
-            relative(settings.out, settings.workspace),
-        ]
-        return shlex.join(words)
+    if result.status is not RunStatus.COMPLETE or lost:
+        out = relative(settings.out, settings.workspace)
+        return shlex.join(["agent-eval", "run", *result.conditions.arguments, "--resume", out])
     return ""

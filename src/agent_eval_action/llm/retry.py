@@ -53,7 +53,7 @@ class Retrying:
             wait = self._wait(tries, answer.retry_after)
             end = self._end(answer, empty, spent, wait)
             if end is not None:
-                return replace(answer, message=f"{answer.message}{end}", tries=tries, seconds=spent, usage=wasted)
+                return replace(answer, message=f"{answer.message.removesuffix('.') if end else answer.message}{end}", tries=tries, seconds=spent, usage=wasted)
             await self.sleep(wait)
             spent += wait
 
@@ -74,7 +74,8 @@ class Retrying:
         if error.retry_after is not None and error.retry_after > left:
             return f"; it asks to wait {error.retry_after:.0f} s, and {left:.0f} s are left of llm.retry_deadline"
         if left <= 0 or wait > left:
-            return f"; given up after {spent:.0f} s of tries and waits (llm.retry_deadline)"
+            # the deadline and not what was spent: an outage says the same of every case, so that reports say it once
+            return f"; given up after {self.deadline:g} s (llm.retry_deadline)"
         return None
 
 

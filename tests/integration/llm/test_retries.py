@@ -107,7 +107,7 @@ async def test_an_outage_ends_at_the_deadline(google: GoogleProvider, gemini: Ge
     assert error.kind is Kind.UNAVAILABLE
     assert clock.waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]  # 91 s; another 30 s would pass 120 s
     assert gemini.seen.calls == error.tries == 8
-    assert error.message.endswith("of tries and waits (llm.retry_deadline)")
+    assert error.message.endswith("Fault 503; given up after 120 s (llm.retry_deadline)")
 
 
 async def test_empty_answers_are_asked_three_times(google: GoogleProvider, gemini: GeminiServer, clock: Clock) -> None:

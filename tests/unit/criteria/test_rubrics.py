@@ -166,7 +166,7 @@ def test_a_rubric_without_any_verdict_voids_the_turn_and_the_others_are_kept():
     llm = ScriptedLlm(lambda _: verdicts("no", None, None))
     found = judged(FINAL, llm, case(of_turn("a")), rubrics=[rubric("a"), rubric("b"), rubric("c")])
     assert (found.status, found.score, found.passed) == (ScoreStatus.ERROR, None, None)
-    assert found.reason == "turn 1: “b”: no verdict: the judge left it out of its answer; and 1 more rubrics"
+    assert found.reason == "turn 1: “b”: no verdict: the judge left it out of its answer; and 1 more rubric"
     assert [one.score for one in found.turns[0].rubrics] == [0, None, None]
     assert [one.score for one in found.rubrics] == [0, None, None]
 

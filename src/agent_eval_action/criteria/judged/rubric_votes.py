@@ -69,7 +69,8 @@ async def judged_turn(
     scores = tuple(_scored(rubric, ballots[rubric.rubric_id], weights) for rubric in rubrics)
     open_ = [f"“{one.rubric_id}”: {undecided(ballots[one.rubric_id])}" for one in scores if one.score is None]
     if open_:
-        more = f"; and {len(open_) - 1} more rubrics" if len(open_) > 1 else ""
+        rest = len(open_) - 1
+        more = f"; and {rest} more {'rubric' if rest == 1 else 'rubrics'}" if rest else ""
         return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=open_[0] + more, rubrics=scores)
     return TurnScore(turn=turn, score=weighted_mean(scores), reason=reason(scores), rubrics=scores)
 
