@@ -53,7 +53,8 @@ class Retrying:
             wait = self._wait(tries, answer.retry_after)
             end = self._end(answer, empty, spent, wait)
             if end is not None:
-                return replace(answer, message=f"{answer.message.removesuffix('.') if end else answer.message}{end}", tries=tries, seconds=spent, usage=wasted)
+                message = f"{answer.message.removesuffix('.')}{end}" if end else answer.message
+                return replace(answer, message=message, tries=tries, seconds=spent, usage=wasted)
             await self.sleep(wait)
             spent += wait
 
