@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from support.gemini_server.messages import ModelRequest
 
@@ -28,7 +29,8 @@ def test_the_first_turn_is_judged_before_the_second_is_answered(judged: Judged) 
             seen.append("judge")
             judging[0].set()
         elif "Oslo" in request.user_text:
-            await asyncio.wait_for(judging[0].wait(), PATIENCE)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(judging[0].wait(), PATIENCE)
             seen.append("second turn")
         else:
             seen.append("first turn")
