@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_eval_action.llm.base import LlmError, LlmReply, LlmRequest, LlmUsage
-from agent_eval_action.llm.google_client import Address, address, new_client, new_session
+from agent_eval_action.llm.google_client import Address, address, new_client
+from agent_eval_action.llm.google_clients import Clients
 from agent_eval_action.llm.google_errors import from_exception, no_answer
 from agent_eval_action.llm.setup import Setup
 from agent_eval_action.llm.text import quoted, sendable, sendable_json
 from agent_eval_action.source.naming import did_you_mean
 
 if TYPE_CHECKING:
-    import aiohttp
     from google.genai import Client
     from google.genai.types import GenerateContentConfig, GenerateContentResponse
 
@@ -44,8 +44,10 @@ class GoogleProvider:
     """Each request one call: no retry of its own. Lives in one event loop."""
 
     setup: Setup
-    _clients: dict[Address, asyncio.Task[Client]] = field(default_factory=dict, init=False, repr=False)
-    _sessions: list[aiohttp.ClientSession] = field(default_factory=list, init=False, repr=False)
+    _clients: Clients[Client] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._clients = Clients(partial(new_client, self.setup))
 
     @staticmethod
     def check_options(options: Mapping[str, Any]) -> str:
@@ -76,7 +78,7 @@ class GoogleProvider:
         On Vertex it finds missing credentials before anything is asked.
         """
         try:
-            await self._client(address(self.setup, model))
+            await self._clients.of(address(self.setup, model))
         except Exception as error:  # noqa: BLE001 - whatever the client raises is told as a sentence
             return self._failed(error, address(self.setup, model)).message
         return ""
@@ -88,7 +90,7 @@ class GoogleProvider:
         try:
             # Around everything, the renewal of a token included.
             async with asyncio.timeout(self.setup.timeout):
-                client = await self._client(where)
+                client = await self._clients.of(where)
                 started = time.monotonic()
                 response = await client.aio.models.generate_content(
                     model=request.model, contents=_contents(request), config=_config(request)
@@ -100,37 +102,10 @@ class GoogleProvider:
 
     async def close(self) -> None:
         """Give the connections back."""
-        for task in self._clients.values():
-            task.cancel()
-            with contextlib.suppress(Exception, asyncio.CancelledError):
-                (await task).close()
-        for session in self._sessions:
-            with contextlib.suppress(Exception):
-                await session.close()
-        self._clients.clear()
-        self._sessions.clear()
-
-    async def _client(self, where: Address) -> Client:
-        """The client of an address. Hundreds of first calls wait for one making; one that failed is made anew."""
-        task = self._clients.get(where)
-        if task is None or (task.done() and (task.cancelled() or task.exception())):
-            task = self._clients[where] = asyncio.create_task(self._made(where))
-        return await asyncio.shield(task)
-
-    async def _made(self, where: Address) -> Client:
-        # In threads: the imports and Vertex's look-up of credentials would hold up every other call.
-        await asyncio.to_thread(_load)
-        session = new_session()
-        self._sessions.append(session)
-        return await asyncio.to_thread(new_client, self.setup, where, session)
+        await self._clients.close()
 
     def _failed(self, error: Exception, where: Address) -> LlmError:
         return from_exception(error, vertex=where.vertex, secrets=[where.key] if where.key else [])
-
-
-def _load() -> None:
-    import aiohttp  # noqa: F401, PLC0415 - for the session, which the loop itself has to make
-    import google.genai  # noqa: F401, PLC0415 - see above
 
 
 def _contents(request: LlmRequest) -> list[Any]:

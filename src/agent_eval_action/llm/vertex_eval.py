@@ -9,25 +9,23 @@ so that our policies alone decide about retries and rates (tests/parity holds th
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import Any, Final
 
 from agent_eval_action.llm import vertex_sdk
 from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest
 from agent_eval_action.llm.credentials import missing
-from agent_eval_action.llm.google_client import Address, new_session
+from agent_eval_action.llm.google_client import Address
+from agent_eval_action.llm.google_clients import Clients
 from agent_eval_action.llm.google_errors import from_exception
 from agent_eval_action.llm.setup import Setup
 from agent_eval_action.llm.text import quoted, sendable_json
 from agent_eval_action.llm.vertex_sdk import COHERENCE, Evaluation, NoInstanceError, NoSdkError
-
-if TYPE_CHECKING:
-    import aiohttp
 
 PREFIX: Final = "vertex_eval/"
 METRICS: Final = (
@@ -60,8 +58,10 @@ class VertexEval:
     """
 
     setup: Setup
-    _opened: dict[Address, asyncio.Task[Evaluation]] = field(default_factory=dict, init=False, repr=False)
-    _sessions: list[aiohttp.ClientSession] = field(default_factory=list, init=False, repr=False)
+    _clients: Clients[Evaluation] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._clients = Clients(partial(vertex_sdk.open_evaluation, self.setup))
 
     @staticmethod
     def check_options(options: Mapping[str, Any]) -> str:
@@ -74,7 +74,7 @@ class VertexEval:
         if wrong := missing(model, self.setup.environ):
             return wrong
         try:
-            await self._evaluation(model)
+            await self._clients.of(self._address(model))
         except Exception as error:  # noqa: BLE001 - whatever is raised is told as a sentence
             return self._failed(error, model).message
         return ""
@@ -88,7 +88,7 @@ class VertexEval:
             return LlmError(LlmErrorKind.REFUSED, wrong)
         began = time.monotonic()
         try:
-            evaluation = await self._evaluation(request.model)
+            evaluation = await self._clients.of(self._address(request.model))
             began = time.monotonic()
             # Around everything, the renewal of a token included.
             async with asyncio.timeout(self.setup.timeout):
@@ -99,29 +99,7 @@ class VertexEval:
 
     async def close(self) -> None:
         """Give the connections back."""
-        for task in self._opened.values():
-            task.cancel()
-            with contextlib.suppress(Exception, asyncio.CancelledError):
-                (await task).close()
-        for session in self._sessions:
-            with contextlib.suppress(Exception):
-                await session.close()
-        self._opened.clear()
-        self._sessions.clear()
-
-    async def _evaluation(self, model: str) -> Evaluation:
-        """The client for a metric. Hundreds of first calls wait for one making; one that failed is made anew."""
-        where = self._address(model)
-        task = self._opened.get(where)
-        if task is None or (task.done() and (task.cancelled() or task.exception())):
-            task = self._opened[where] = asyncio.create_task(self._made(where))
-        return await asyncio.shield(task)
-
-    async def _made(self, where: Address) -> Evaluation:
-        await asyncio.to_thread(_load)
-        session = new_session()
-        self._sessions.append(session)
-        return await asyncio.to_thread(vertex_sdk.open_evaluation, self.setup, where, session)
+        await self._clients.close()
 
     def _address(self, model: str) -> Address:
         """As google-adk: the key wins. Coherence needs an identity, since its prompt lies in a bucket."""
@@ -139,10 +117,6 @@ class VertexEval:
             return LlmError(LlmErrorKind.REFUSED, said)
         key = self._address(model).key
         return from_exception(error, vertex=True, secrets=[key] if key else [])
-
-
-def _load() -> None:
-    import aiohttp  # noqa: F401, PLC0415 - for the session, which the loop itself has to make
 
 
 def _reply(said: Mapping[str, Any]) -> LlmReply | LlmError:
