@@ -14,7 +14,7 @@ WALK: Final = 1_000
 """How many ancestors are looked at: a record older than that says little about main."""
 
 _MERGED: Final = 2
-_PULL: Final = ("pull_request", "pull_request_target", "pull_request_review")
+_PULL: Final = ("pull_request", "pull_request_target", "pull_request_review", "pull_request_review_comment")
 
 
 @dataclass(frozen=True, slots=True)
