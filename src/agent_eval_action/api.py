@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
 from agent_eval_action.llm.stack import LlmSettings
 from agent_eval_action.model.history import History
+from agent_eval_action.model.redaction import Redaction
 from agent_eval_action.model.result import AttemptError, Base, Conditions, RunResult, RunStatus
 from agent_eval_action.pipeline import Pipeline, Stop
 from agent_eval_action.run.arms import Arm, Begun, NoBase
@@ -48,6 +49,7 @@ from agent_eval_action.run.instruments import Opening, Workshop, open_workshop
 from agent_eval_action.run.load import Loader, relative
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import Earlier, earlier, forget
+from agent_eval_action.run.secrets import redact_logs, secrets_of
 from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.transcripts import TranscriptWriter
 
@@ -68,6 +70,8 @@ class Context:
     flags: Mapping[str, Any] = field(default_factory=dict)  # as typed: the same words are read on the base
     cwd: Path | None = None
     meanwhile: Callable[[], None] = lambda: None  # done in a thread while the agents start
+    redaction: Redaction = field(default_factory=Redaction)  # what is taken out of all that is kept
+    hide: Callable[[Iterable[str]], None] | None = None  # told of secrets before anything that may hold them is said
 
 
 async def evaluate(settings: Settings, context: Context) -> RunResult:
@@ -81,6 +85,8 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     change = await asyncio.to_thread(change_of, settings, context, upon)
     settings = change.settings
     found = discovered(settings, context.selectors)
+    hide = context.hide or context.redaction.hide
+    hide(secrets_of((one.agent for one in found.sets), context.environ, settings.workspace))
     for note in (*context.notes, *found.notes, *change.notes):
         context.emit(Notice(note))
     main = await asyncio.to_thread(mainline, settings, context.environ, change.stored)
@@ -98,13 +104,13 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
         await run.measure(plan, kept)
     finally:
         await run.stop()
-    result = run.result(started_at, time.monotonic() - began)
+    result = context.redaction.value(run.result(started_at, time.monotonic() - began))
     whole = None if context.selectors or settings.case else plan
     held, against = held_against(result, run.baseline, settings)
     rerun = settings.baseline_store == "rerun"
     source = Path("the base commit, run beside") if rerun else Path(history.source)
     decision = judged(held, against, settings, source, history).decision
-    decided = change.judged(result.model_copy(update={"decision": decision}), whole)
+    decided = context.redaction.value(change.judged(result.model_copy(update={"decision": decision}), whole))
     written = await asyncio.to_thread(main.add, decided)
     if written.stored or (main.event.name and main.store_kind == "branch"):
         context.emit(Notice(written.note))
@@ -273,6 +279,7 @@ class _Run:
                 context.emit,
                 kept,
                 self.workshop.by_agent,
+                context.redaction.value,
             )
             self.pipeline = Pipeline(plan, self.head, crew, context.stop, settings.max_time)
             if context.repeats is None and settings.adaptive:
@@ -306,6 +313,7 @@ class _Run:
         """End what was started."""
         await asyncio.gather(self.head.stop(), self.workshop.close())
         await asyncio.gather(self.warm, return_exceptions=True)
+        await asyncio.to_thread(redact_logs, self.settings.out, self.context.redaction)
 
     def result(self, started_at: str, seconds: float) -> RunResult:
         """The run as far as it came, not decided yet."""

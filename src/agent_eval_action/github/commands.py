@@ -22,7 +22,7 @@ _APART: Final = "\N{ZERO WIDTH SPACE}"
 
 
 def command(name: str, message: str = "", **properties: str | int | None) -> str:
-    """``::name key=value,…::message`` on one line, whatever the values hold. A property that is None or "" is left out."""
+    """``::name key=value,…::message`` on one line, whatever the values hold; empty properties are left out."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no command")
     given = {key: str(value) for key, value in properties.items() if value not in (None, "")}
