@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 PUBLIC: Final = "https://api.github.com"
 WRITE_GAP: Final = 1.0
 """Seconds between two writes: GitHub asks for no less, or its secondary limits strike."""
-DEADLINE: Final = 120.0
+DEADLINE: Final = 90.0
 _SECONDARY: Final = 60.0  # what GitHub asks to wait when it does not say
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 16.0
 _TIMEOUT: Final = 20.0
+_PASSING: Final = frozenset({Refusal.UNAVAILABLE, Refusal.LIMITED})
 _LIMITED: Final = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS})
 
 
@@ -54,15 +55,6 @@ class Server:
         return cls(api, environ.get("GITHUB_GRAPHQL_URL", "").rstrip("/") or beside, ca_bundle)
 
 
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    """One try. ``harmless``: nothing was done, so any call may be sent again; ``wait``: seconds GitHub asks for."""
-
-    error: GitHubError
-    wait: float | None = None
-    harmless: bool = False
-
-
 @dataclass
 class Connection:
     """One authenticated client. ``deadline``: the longest all tries of one call may take together, in seconds."""
@@ -74,31 +66,35 @@ class Connection:
     _client: httpx.Client | None = field(default=None, init=False, repr=False)
     _written: float | None = field(default=None, init=False)
 
-    def request(self, verb: str, url: str, what: str, **content: Any) -> httpx.Response:
+    def request(self, verb: str, url: str, what: str, *, once: bool = False, **content: Any) -> httpx.Response:
         """Send, and return the response of status 2xx.
 
-        ``what`` says the call in words. Reads and what can be done twice (PATCH, DELETE) are tried again after 5xx
-        and lost connections; a POST is not, for it may have been done: its caller looks. Everything is tried again
-        when GitHub says it was too much, as long as the wait it asks for ends before the deadline.
+        ``what`` says the call in words. 5xx, lost connections and "too much" are tried again as long as the waits end
+        before the deadline; with ``once`` nothing is, for a call that must be thought over before it is made again.
         Raises GitHubError.
         """
-        reads = verb == "GET" or url == self.server.graphql
         began, tries = self.clock.now(), 0
         while True:
             tries += 1
-            if not reads:
-                self._keep_gap()
+            if verb != "GET" and url != self.server.graphql:
+                self.wait_to_write()
+                self._written = self.clock.now()
             answer = self._send(verb, url, what, content)
-            if not isinstance(answer, _Failed):
+            if not isinstance(answer, GitHubError):
                 return answer
-            if not (answer.harmless or ((reads or verb != "POST") and answer.error.kind is Refusal.UNAVAILABLE)):
-                raise answer.error
-            pause = answer.wait
-            if pause is None:
-                pause = min(_FIRST_PAUSE * 2 ** (tries - 1), _LONGEST_PAUSE) * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
+            if once or answer.kind not in _PASSING:
+                raise answer
+            pause = pause_before(tries) if answer.wait is None else answer.wait
             if self.clock.now() - began + pause > self.deadline:
-                raise _given_up(answer.error, what, pause, tries)
+                raise _given_up(answer, what, pause, tries)
             self.clock.sleep(pause)
+
+    def wait_to_write(self) -> None:
+        """Wait until GitHub takes another write."""
+        if self._written is not None:
+            left = self._written + WRITE_GAP - self.clock.now()
+            if left > 0:
+                self.clock.sleep(left)
 
     def close(self) -> None:
         """Close what is open."""
@@ -106,31 +102,22 @@ class Connection:
             self._client.close()
             self._client = None
 
-    def _send(self, verb: str, url: str, what: str, content: dict[str, Any]) -> httpx.Response | _Failed:
+    def _send(self, verb: str, url: str, what: str, content: dict[str, Any]) -> httpx.Response | GitHubError:
         import httpx
 
         try:
             response = self._open().request(verb, url, **content)
         except httpx.TransportError as error:
-            unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
             reason = str(error) or type(error).__name__
-            failed = GitHubError(Refusal.UNAVAILABLE, f"GitHub could not be asked to {what}: {reason}")
-            return _Failed(failed, harmless=unsent)
+            return GitHubError(Refusal.UNAVAILABLE, f"GitHub could not be asked to {what}: {reason}")
         if response.is_success:
             return response
         body = _json(response)
         failed = refused(what, response.status_code, response.headers, body)
-        limit = _limit(response, body, self.clock.wall())
-        if limit is None:
-            return _Failed(failed)
-        failed.kind = Refusal.LIMITED
-        return _Failed(failed, wait=limit, harmless=True)
-
-    def _keep_gap(self) -> None:
-        now = self.clock.now()
-        if self._written is not None and now - self._written < WRITE_GAP:
-            self.clock.sleep(WRITE_GAP - (now - self._written))
-        self._written = self.clock.now()
+        failed.wait = _limit(response, body, self.clock.wall())
+        if failed.wait is not None:
+            failed.kind = Refusal.LIMITED
+        return failed
 
     def _open(self) -> httpx.Client:
         import httpx
@@ -150,6 +137,11 @@ class Connection:
                 },
             )
         return self._client
+
+
+def pause_before(tries: int) -> float:
+    """Seconds before the next try, after so many that failed."""
+    return float(min(_FIRST_PAUSE * 2 ** (tries - 1), _LONGEST_PAUSE) * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
 
 
 def _load(trust: ssl.SSLContext, bundle: Path) -> None:

@@ -27,11 +27,15 @@ class Refusal(enum.StrEnum):
 
 @dataclass
 class GitHubError(Exception):
-    """A call that failed for good. ``message`` is one sentence; ``status`` 0 without an answer."""
+    """A call that failed. ``message`` is one sentence; ``status`` 0 without an answer.
+
+    ``wait``: seconds GitHub asks to wait, where it does.
+    """
 
     kind: Refusal
     message: str
     status: int = 0
+    wait: float | None = None
 
     def __str__(self) -> str:
         return self.message

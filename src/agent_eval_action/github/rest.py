@@ -137,14 +137,15 @@ class GitHub:
         return self._one(Comment, "GET", f"{_repo(target.repo)}/issues/comments/{number}", f"read comment {number}")
 
     def create_comment(self, target: PullRequest, body: str) -> Comment:
-        """Write a comment: `pull-requests: write`, and for it alone."""
+        """Write a comment: `pull-requests: write`. Never tried again: it may have been written, so look first."""
         path = f"{_repo(target.repo)}/issues/{target.number}/comments"
-        return self._one(Comment, "POST", path, f"comment on {target}", json={"body": body})
+        return self._one(Comment, "POST", path, f"comment on {target}", once=True, json={"body": body})
 
     def update_comment(self, target: PullRequest, number: int, body: str) -> Comment:
-        """Replace a comment's text."""
+        """Replace a comment's text. Never tried again: another job may have written meanwhile, so read first."""
         path = f"{_repo(target.repo)}/issues/comments/{number}"
-        return self._one(Comment, "PATCH", path, f"edit comment {number} on {target}", json={"body": body})
+        what = f"edit comment {number} on {target}"
+        return self._one(Comment, "PATCH", path, what, once=True, json={"body": body})
 
     def delete_comment(self, target: PullRequest, number: int) -> None:
         """Remove a comment; one that is not there any more is no error."""
