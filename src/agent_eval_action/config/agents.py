@@ -27,7 +27,7 @@ class AgentDefaults(Frozen):
 
     ``criteria`` is a file, or entries written in agent-eval.yaml; None leaves it to the
     test_config.json beside each eval file. ``user_simulator`` None leaves it to the criteria file.
-    ``workers`` None is one per CPU core; ``timeout_s`` is seconds a turn; ``env`` maps a variable to
+    ``install_env`` is the same for building its environment alone. ``workers`` None is one per CPU core; ``timeout_s`` is seconds a turn; ``env`` maps a variable to
     its value, or to None to let it through.
     """
 
@@ -37,6 +37,7 @@ class AgentDefaults(Frozen):
     criteria: Path | tuple[InstanceOf[CriterionSpec], ...] | None = None
     user_simulator: UserSimulatorConfig | None = None
     env: dict[str, str | None] = Field(default_factory=dict)
+    install_env: dict[str, str | None] = Field(default_factory=dict)
     initial_session_file: Path | None = None
     workers: int | None = None
     timeout_s: float = 120.0

@@ -98,6 +98,16 @@ OPTIONS: Final[tuple[Option, ...]] = (
         repeatable=True,
     ),
     _agent(
+        "install_env",
+        ENV,
+        "Environment variables that building the agent's environment sees, and nothing after it: credentials of "
+        "private package indexes and git hosts. Names, or names with values.",
+        default={},
+        shown="index settings, proxies and certificates only",
+        metavar="NAME[=VALUE]",
+        repeatable=True,
+    ),
+    _agent(
         "initial_session_file",
         PATH,
         "Session (app_name, user_id, state) that eval files of the older list form begin with.",
