@@ -34,6 +34,7 @@ from agent_eval_action.gate.adaptive import next_step
 from agent_eval_action.gate.evidence import Enough, Step
 from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
+from agent_eval_action.interpreter.isolation_cell import Isolation
 from agent_eval_action.llm.stack import LlmSettings
 from agent_eval_action.model.history import History
 from agent_eval_action.model.redaction import Redaction
@@ -43,7 +44,7 @@ from agent_eval_action.run.arms import Arm, Begun, NoBase
 from agent_eval_action.run.base import BaseCommit, find_base, open_base
 from agent_eval_action.run.collect import Collector
 from agent_eval_action.run.crew import Bounds, Crew
-from agent_eval_action.run.drivers import driver_for, driver_on_base
+from agent_eval_action.run.drivers import driver_for, driver_on_base, isolated
 from agent_eval_action.run.events import Event, Notice, PhaseStarted
 from agent_eval_action.run.instruments import Opening, Workshop, open_workshop
 from agent_eval_action.run.load import Loader, relative
@@ -94,6 +95,7 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     for note in history.notes:
         context.emit(Notice(note, level="warning"))
     run = _Run(settings, context, found, history.as_baseline(), upon, recording=main.recording)
+    await run.isolate()
     try:
         run.start()
         plan, kept = await run.prepare()
@@ -202,6 +204,11 @@ class _Run:
     spending: Spending = field(init=False)
     workshop: Workshop = field(default_factory=lambda: Workshop({}))
     pipeline: Pipeline = field(init=False)
+    isolation: Isolation | None = None
+
+    async def isolate(self) -> None:
+        """Make ready what agents run in, where they can be given a uid of their own."""
+        self.isolation = await isolated(self.settings, self.context.environ, self._agents(), self.context.emit)
 
     def start(self) -> None:
         """Begin starting every agent: their imports overlap with reading the eval files."""
@@ -213,7 +220,7 @@ class _Run:
         self.base = find_base(settings, self.upon.control(known), environ)
         agents = self._agents()
         self.context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in agents)))
-        drivers = {agent.name: driver_for(agent, settings, environ) for agent in agents}
+        drivers = {agent.name: driver_for(agent, settings, environ, self.isolation) for agent in agents}
         recorded = frozenset(agent.name for agent in agents if agent.driver == "recorded")
         self.head = Arm.begin("head", drivers, fixed=recorded)
         for name, begun in self.head.starts.items():
@@ -260,6 +267,7 @@ class _Run:
             # of a run that writes history every vote is made anew, or history would understate the judges' noise
             read_cache=context.repeats is None and not self.recording,
             say=lambda text: context.emit(Notice(text)),
+            isolation=self.isolation,
         )
         self.workshop = await open_workshop(plan, opening, self.head)
         kept = earlier(settings.resume, settings.out, plan) if settings.resume else Earlier()
@@ -312,6 +320,8 @@ class _Run:
     async def stop(self) -> None:
         """End what was started."""
         await asyncio.gather(self.head.stop(), self.workshop.close())
+        if self.isolation is not None:
+            await asyncio.to_thread(self.isolation.close)
         await asyncio.gather(self.warm, return_exceptions=True)
         await asyncio.to_thread(redact_logs, self.settings.out, self.context.redaction)
 

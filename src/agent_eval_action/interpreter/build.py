@@ -20,6 +20,9 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.interpreter.build_kept import keep, taken_out
+from agent_eval_action.interpreter.isolation_cell import Cell, options_of
+from agent_eval_action.interpreter.isolation_user import User, end_all
 from agent_eval_action.interpreter.launch import upwards
 
 KINDS = ("uv.lock", "pyproject.toml", "requirements.txt")
@@ -75,8 +78,13 @@ def find_lock(folder: Path, workspace: Path) -> Lock | None:
     return None
 
 
-def build(lock: Lock, cache_dir: Path, environ: Mapping[str, str], given_up: threading.Event) -> tuple[Path, bool]:
+def build(
+    lock: Lock, cache_dir: Path, environ: Mapping[str, str], given_up: threading.Event, cell: Cell | None = None
+) -> tuple[Path, bool]:
     """The environment's folder, and whether it was there already. Raises AgentEnvironmentError."""
+    if cell is not None:
+        with cell.building:
+            return _build_in(cell, lock, cache_dir, environ, given_up)
     final = cache_dir / digest(lock, environ)
     if (final / "bin" / "python").exists():
         return final, True
@@ -84,12 +92,56 @@ def build(lock: Lock, cache_dir: Path, environ: Mapping[str, str], given_up: thr
     # Built apart and renamed: a process that dies half-way leaves nothing that looks finished.
     draft = cache_dir / f".draft-{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        _build_into(draft, lock, install_environ(environ), given_up)
+        _build_into(draft, lock, install_environ(environ), given_up, None)
         with contextlib.suppress(OSError):
             draft.rename(final)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return final, False
+
+
+def _build_in(
+    cell: Cell, lock: Lock, cache_dir: Path, environ: Mapping[str, str], given_up: threading.Event
+) -> tuple[Path, bool]:
+    """The same for a cell: built by the installer's uid, then root's, so that no agent can change another's.
+
+    The workspace's cache is closed to both, so what is built is kept there in one file, and taken out of it again.
+    """
+    name = digest(lock, environ)
+    final, kept = cell.environments / name, cache_dir / f"{name}.tar"
+    if (final / "bin" / "python").exists():
+        return final, True
+    draft, pythons = cell.environments / f".draft-{secrets.token_hex(4)}", cell.environments / f"python-{name}"
+    for folder in (draft, pythons):
+        folder.mkdir(mode=0o755, exist_ok=True)
+        os.chown(folder, cell.installer.uid, cell.installer.uid)
+    try:
+        was_kept = taken_out(kept, draft, cell.installer)
+        if not was_kept:
+            said = cell.install_environ(install_environ(environ), pythons)
+            try:
+                _build_into(draft / "env", lock, said, given_up, cell.installer)
+            except AgentEnvironmentError as error:
+                raise AgentEnvironmentError(cell.shown(error.message), hint=cell.shown(error.hint or "")) from error
+        # a build step may have left a process behind, which would go on writing
+        end_all({cell.installer.uid})
+        for folder in (draft, pythons):
+            _to_root(folder)
+        shutil.rmtree(final, ignore_errors=True)
+        (draft / "env").rename(final)
+        if not was_kept:
+            keep(final, kept)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return final, was_kept
+
+
+def _to_root(folder: Path) -> None:
+    """Nobody but root can change what lies here from now on; set-uid bits end with the change of owner."""
+    os.chown(folder, 0, 0)
+    for _, folders, files, here in os.fwalk(folder):
+        for name in (*folders, *files):
+            os.chown(name, 0, 0, dir_fd=here, follow_symlinks=False)
 
 
 def digest(lock: Lock, environ: Mapping[str, str]) -> str:
@@ -145,7 +197,7 @@ def uv_binary(environ: Mapping[str, str]) -> str:
     return found
 
 
-def _build_into(draft: Path, lock: Lock, environ: dict[str, str], given_up: threading.Event) -> None:
+def _build_into(draft: Path, lock: Lock, environ: dict[str, str], given_up: threading.Event, user: User | None) -> None:
     uv = uv_binary(environ)
     environ = {**environ, "UV_PROJECT_ENVIRONMENT": str(draft), "UV_NO_PROGRESS": "1"}
     install = (
@@ -155,12 +207,14 @@ def _build_into(draft: Path, lock: Lock, environ: dict[str, str], given_up: thre
     )
     # Relocatable, because it is renamed when it is complete.
     for command in (["venv", "--relocatable", str(draft)], install):
-        code, said = _run([uv, *command], lock.project, environ, given_up)
+        code, said = _run([uv, *command], lock.project, environ, given_up, user)
         if code != 0:
             raise _failure(lock, said)
 
 
-def _run(command: list[str], cwd: Path, environ: dict[str, str], given_up: threading.Event) -> tuple[int, str]:
+def _run(
+    command: list[str], cwd: Path, environ: dict[str, str], given_up: threading.Event, user: User | None
+) -> tuple[int, str]:
     with subprocess.Popen(  # noqa: S603 - uv, with arguments of ours
         command,
         cwd=cwd,
@@ -169,7 +223,10 @@ def _run(command: list[str], cwd: Path, environ: dict[str, str], given_up: threa
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        **options_of(user),
     ) as process:
+        if user is not None:
+            user.limit(process.pid)
         while True:
             try:
                 _, said = process.communicate(timeout=POLL_S)

@@ -13,6 +13,7 @@ from agent_eval_action.criteria.base import Instruments
 from agent_eval_action.criteria.foreign.custom import CustomCriterion
 from agent_eval_action.errors import CredentialsError
 from agent_eval_action.interpreter.functions import FunctionOptions, MetricFunctions, open_functions
+from agent_eval_action.interpreter.isolation_cell import Isolation
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.credentials import judge_environ
 from agent_eval_action.llm.stack import LlmSettings, LlmStack, open_llm
@@ -50,6 +51,7 @@ class Opening:
     meter: Meter
     read_cache: bool
     say: Callable[[str], None]
+    isolation: Isolation | None = None
 
 
 async def open_workshop(plan: Plan, opening: Opening, head: Arm) -> Workshop:
@@ -113,4 +115,5 @@ def _options(agent: AgentSettings, opening: Opening, head: Arm) -> FunctionOptio
         environ={**opening.environ, **{name: value for name, value in agent.env.items() if value is not None}},
         env_allow=tuple(agent.env),
         known=lambda: driver.python if isinstance(driver, AdkAgent) else None,
+        isolation=opening.isolation,
     )
