@@ -8,7 +8,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from agent_eval_action.gate.adaptive import next_step
 from agent_eval_action.gate.evidence import Enough, Step
 from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
+from agent_eval_action.github.events import Job, job_from
 from agent_eval_action.interpreter.isolation_cell import Isolation
 from agent_eval_action.llm.stack import LlmSettings
 from agent_eval_action.model.history import History
@@ -49,10 +50,12 @@ from agent_eval_action.run.events import Event, Notice, PhaseStarted
 from agent_eval_action.run.instruments import Opening, Workshop, open_workshop
 from agent_eval_action.run.load import Loader, relative
 from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.relevant import Narrowed, changed_files, narrowed, wanted
 from agent_eval_action.run.resume import Earlier, earlier, forget
 from agent_eval_action.run.secrets import redact_logs, secrets_of
 from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.transcripts import TranscriptWriter
+from agent_eval_action.run.withheld import warnings_of, without, without_answers
 
 _TAIL_LINES = 8
 
@@ -74,6 +77,11 @@ class Context:
     redaction: Redaction = field(default_factory=Redaction)  # what is taken out of all that is kept
     hide: Callable[[Iterable[str]], None] | None = None  # told of secrets before anything that may hold them is said
 
+    @cached_property
+    def job(self) -> Job:
+        """What the event asks of this run."""
+        return job_from(self.environ)
+
 
 async def evaluate(settings: Settings, context: Context) -> RunResult:
     """Run everything the settings name, run again what is in doubt, compare with the baseline, decide.
@@ -82,6 +90,8 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     of ``errors`` for what is wrong before anything was measured.
     """
     began, started_at = time.monotonic(), dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    if warning := context.job.refuse(allowed=settings.allow_pull_request_target):
+        context.emit(Notice(warning, level="warning"))
     upon = await asyncio.to_thread(upon_of, settings, context.environ)
     change = await asyncio.to_thread(change_of, settings, context, upon)
     settings = change.settings
@@ -90,6 +100,14 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     hide(secrets_of((one.agent for one in found.sets), context.environ, settings.workspace))
     for note in (*context.notes, *found.notes, *change.notes):
         context.emit(Notice(note))
+    left = await asyncio.to_thread(narrow, settings, found, context, upon)
+    settings, found = left.settings, left.found
+    for note in left.notes:
+        context.emit(Notice(note))
+    if left.nothing:
+        conditions = Conditions(tool_version=__version__, commit=git.head_commit(settings.workspace))
+        return left.result(started_at, conditions)
+    partly = bool(context.selectors or settings.case or left.skipped)
     main = await asyncio.to_thread(mainline, settings, context.environ, change.stored)
     history = main.history()
     for note in history.notes:
@@ -101,13 +119,13 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
         plan, kept = await run.prepare()
         history = main.history(suite_of_plan(plan))
         run.baseline = history.as_baseline()
-        for problem in () if context.selectors or settings.case else unknown(main.entries, names_of(plan)):
+        for problem in () if partly else unknown(main.entries, names_of(plan)):
             context.emit(Notice(str(problem), level="warning"))
         await run.measure(plan, kept)
     finally:
         await run.stop()
     result = context.redaction.value(run.result(started_at, time.monotonic() - began))
-    whole = None if context.selectors or settings.case else plan
+    whole = None if partly else plan
     held, against = held_against(result, run.baseline, settings)
     rerun = settings.baseline_store == "rerun"
     source = Path("the base commit, run beside") if rerun else Path(history.source)
@@ -117,6 +135,15 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     if written.stored or (main.event.name and main.store_kind == "branch"):
         context.emit(Notice(written.note))
     return decided
+
+
+def narrow(settings: Settings, found: Discovery, context: Context, upon: Upon) -> Narrowed:
+    """What is left to run where agents say what they are made of, and the event is one of a change."""
+    if not context.job.may_skip or not wanted(found):
+        return Narrowed(found, settings)
+    repository = git.Repository(settings.workspace, context.environ)
+    changed = changed_files(repository, upon.exactly, upon.head.sha if upon.head else None)
+    return narrowed(settings, found, changed, context.job.workflow_file)
 
 
 def upon_of(settings: Settings, environ: Mapping[str, str]) -> Upon:
@@ -268,8 +295,12 @@ class _Run:
             read_cache=context.repeats is None and not self.recording,
             say=lambda text: context.emit(Notice(text)),
             isolation=self.isolation,
+            may_lack=context.job.is_pull_request,
         )
         self.workshop = await open_workshop(plan, opening, self.head)
+        plan = without(plan, self.workshop.lacking, opening.recorded)
+        for warning in warnings_of(self.workshop.lacking):
+            context.emit(Notice(warning, level="warning"))
         kept = earlier(settings.resume, settings.out, plan) if settings.resume else Earlier()
         return plan, kept
 
@@ -331,6 +362,8 @@ class _Run:
         found = pipeline.crew.collector.result(
             started_at=started_at, seconds=seconds, status=self.context.stop.status, conditions=self._conditions()
         )
+        if self.context.job.is_pull_request:
+            found = without_answers(found, self.context.job.withheld, self.workshop.lacking)
         meter = pipeline.crew.spending.meter
         totals = found.totals.model_copy(update={"uses": meter.uses(), "usd": meter.usd()})
         return found.model_copy(update={"base": pipeline.base, "cut_short": pipeline.cut_short, "totals": totals})

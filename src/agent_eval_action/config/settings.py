@@ -68,6 +68,7 @@ class Settings(Frozen):
     llm_openai_base_url: str | None = None
     case: tuple[str, ...] = ()
     resume: Path | None = None
+    allow_pull_request_target: bool = False
     fail_on: FailOn = "inconclusive"
     policy: Policy = Policy()
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from agent_eval_action.baseline.event import at, event_from, in_actions, payload_of, text_of
 from agent_eval_action.baseline.lookup import Event
+from agent_eval_action.errors import UsageError
 
 DEPENDABOT: Final = "dependabot[bot]"
 _REPOSITORY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}/[A-Za-z0-9._-]{1,100}", re.ASCII)
@@ -87,6 +88,7 @@ class Job:
     that writes; "" where it gives both. ``refusal`` says why nothing may be run, unless asked for by name,
     ``hint`` what to do instead; ``warning`` is to be said aloud when it was asked for.
     ``workflow``, ``job`` and ``matrix`` ("" without one) tell the comments of one repository apart;
+    ``workflow_file`` is its path in the repository.
     ``run_id``, ``run_number`` and ``run_attempt`` are 0 where GitHub does not say.
     """
 
@@ -105,6 +107,7 @@ class Job:
     run_id: int = 0
     run_number: int = 0
     run_attempt: int = 0
+    workflow_file: str = ""
 
     @property
     def in_actions(self) -> bool:
@@ -128,6 +131,15 @@ class Job:
     def writes(self) -> bool:
         """Whether the job's token may be able to comment; whether it is allowed to shows the first call."""
         return self.in_actions and not self.withheld
+
+    def refuse(self, *, allowed: bool) -> str:
+        """What to warn of before anything is run; "" for nothing. Raises UsageError where nothing may be run.
+
+        ``allowed``: somebody asked by name for running it all the same.
+        """
+        if self.refusal and not allowed:
+            raise UsageError(self.refusal, hint=self.hint)
+        return self.warning
 
     @property
     def key(self) -> str:
@@ -161,6 +173,7 @@ def job_of(environ: Mapping[str, str], payload: Any) -> Job:
         run_id=_number(environ.get("GITHUB_RUN_ID")),
         run_number=_number(environ.get("GITHUB_RUN_NUMBER")),
         run_attempt=_number(environ.get("GITHUB_RUN_ATTEMPT")),
+        workflow_file=_workflow_file(environ.get("GITHUB_WORKFLOW_REF", ""), repository),
     )
     if kind is Kind.TARGET:
         return replace(job, refusal=_TARGET_REFUSED, hint=_TARGET_HINT, warning=_TARGET_WARNING)
@@ -202,6 +215,12 @@ def _matrix(text: str | None) -> str:
         return ""
     words = [one if isinstance(one, str) else json.dumps(one, sort_keys=True) for _, one in sorted(value.items())]
     return _line(", ".join(words))
+
+
+def _workflow_file(text: str, repository: str) -> str:
+    """``.github/workflows/x.yml`` of ``owner/name/.github/workflows/x.yml@refs/…``; "" of another repository's."""
+    path = text.partition("@")[0].removeprefix(f"{repository}/")
+    return path if repository and path.startswith(".github/") and ".." not in path else ""
 
 
 def _repository(text: str | None) -> str:

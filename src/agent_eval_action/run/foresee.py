@@ -34,7 +34,7 @@ def means_of(uses: Iterable[ModelUse]) -> Means:
 def _asked(plan: Plan, means: Means) -> Iterator[Asked]:
     for planned in plan.sets:
         fixed, played = (plan.repeats * turns for turns in _turns(planned))
-        for criterion in planned.criteria:
+        for criterion in planned.scored_by:
             samples = criterion.judge_model_options.num_samples if isinstance(criterion, JudgedCriterion) else 1
             for model in criterion.models():
                 mean = means.get((criterion.name, model), (None, None))
@@ -47,6 +47,6 @@ def _asked(plan: Plan, means: Means) -> Iterator[Asked]:
 def _turns(planned: PlannedSet) -> tuple[int, int]:
     """Turns of fixed conversations, and the most that simulated users may have."""
     most = planned.simulator.max_allowed_invocations
-    scenarios = sum(item.case.conversation_scenario is not None for item in planned.cases)
-    fixed = sum(len(item.case.turns) for item in planned.cases if item.case.conversation_scenario is None)
+    scenarios = sum(item.case.conversation_scenario is not None for item in planned.run)
+    fixed = sum(len(item.case.turns) for item in planned.run if item.case.conversation_scenario is None)
     return fixed, scenarios * (most if most > 0 else _UNLIMITED)
