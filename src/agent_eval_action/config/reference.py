@@ -1,10 +1,11 @@
-"""The table of options as Markdown, for docs/config.md; a test ties the page to it."""
+"""The tables of options and inputs as Markdown, for docs/config.md; tests tie the page to them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
+from agent_eval_action.config.action_inputs import HOST, NO_OPTIONS
 from agent_eval_action.config.option import Option
 from agent_eval_action.config.options import OPTIONS
 
@@ -14,6 +15,13 @@ HEADER: Final = "| key | flag | input | value | default | |\n|---|---|---|---|--
 def option_table(options: Iterable[Option] = OPTIONS) -> str:
     """A row per option: key in the file, flag, input, kind of value, default, sentence."""
     return "\n".join([HEADER, *(_row(option) for option in options)])
+
+
+def input_table() -> str:
+    """A row per input of the actions that is no option."""
+    rows = [f"| `{one.name}` | {one.help} |" for one in NO_OPTIONS]
+    rows += [f"| `{one.name}` (host) | {one.help} |" for one in HOST]
+    return "\n".join(["| input | |\n|---|---|", *rows])
 
 
 def _row(option: Option) -> str:
