@@ -12,6 +12,9 @@ from agent_eval_action.errors import AgentEvalError, ExitCode
 
 def main() -> None:
     """Entry point of ``agent-eval``: runs the command and turns what it raises into an exit code."""
+    from agent_eval_action.cli.entry import enter
+
+    enter()
     # No plugin of pydantic is ours; looking for some reads the metadata of every package installed.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # A run makes many objects that stay: at Python's default of 700 the collector takes a third of a large run.
