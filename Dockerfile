@@ -24,8 +24,8 @@ RUN apt-get update \
 COPY --from=build /opt/venv /opt/venv
 # Run by the runner after a cancel as well: what the container wrote is given to the checkout's owner.
 RUN printf '#!/opt/venv/bin/python -Iu\nfrom agent_eval_action.cli.ownership import main\n\nmain()\n' \
-      > /opt/venv/bin/agent-eval-post \
-    && chmod 755 /opt/venv/bin/agent-eval-post
+      > /usr/local/bin/agent-eval-restore-ownership \
+    && chmod 755 /usr/local/bin/agent-eval-restore-ownership
 # Where the runner puts the checkout whatever is said here; this is for `docker run` by hand.
 WORKDIR /github/workspace
 LABEL org.opencontainers.image.title="agent-eval-action" \
