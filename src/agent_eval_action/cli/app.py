@@ -112,7 +112,9 @@ def simulate(
 @app.command()
 def report(
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="results.json, or the folder it is in.")],
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="junit or markdown.")] = "markdown",
+    to: Annotated[
+        str, typer.Option("--to", metavar="FORMAT", help="html, markdown, summary, junit or annotations.")
+    ] = "markdown",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to stdout.")
     ] = None,

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
+from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.secrets import secrets_around
 from agent_eval_action.github import commands
 from agent_eval_action.github.step import on_github
@@ -45,9 +46,34 @@ def say(command: str) -> None:
         sys.stderr.command(command)
 
 
-def error(message: str, title: str = TITLE) -> None:
+def error(message: str, title: str = TITLE, path: str = "", line: int | None = None) -> None:
     """Why the step is red. A container's exit code alone shows nothing on the page of the run."""
-    say(commands.annotation(Annotation(level="error", title=title, message=redaction.text(message)[:_MESSAGE])))
+    shown = terminal(redaction.text(message), _MESSAGE, lines=True)
+    say(commands.annotation(Annotation(level="error", title=title, message=shown, path=path, line=line)))
+
+
+def warning(message: str) -> None:
+    """What went wrong beside the verdict: an annotation in a step, else a line."""
+    shown = terminal(redaction.text(message), _MESSAGE)
+    if folds():
+        say(commands.annotation(Annotation(level="warning", title=TITLE, message=shown)))
+    else:
+        print(f"warning: {shown}", file=sys.stderr)
+
+
+def folds() -> bool:
+    """Whether the log can fold lines."""
+    return isinstance(sys.stderr, GuardedStream)
+
+
+def group(title: str) -> None:
+    """Begin lines that can be folded."""
+    say(commands.command("group", title))
+
+
+def end_group() -> None:
+    """End them."""
+    say(commands.command("endgroup"))
 
 
 def excerpt(text: str) -> str:
@@ -56,9 +82,17 @@ def excerpt(text: str) -> str:
     Matchers that earlier steps left (setup-python's) turn the lines of a traceback into annotations; behind a bar
     they match none. Removing the matcher would take it from the steps that come after.
     """
-    if not isinstance(sys.stderr, GuardedStream):
+    if not folds():
         return text
     return "\n".join(f"| {line}" for line in text.splitlines())
+
+
+def data(text: str) -> None:
+    """Data on stdout: as bytes, so that no platform changes an end of a line; into a log through what guards it."""
+    if isinstance(sys.stdout, GuardedStream):
+        sys.stdout.write(text)
+    else:
+        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
 
 
 def end() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_eval_action.cli import files, summary
-from agent_eval_action.cli.session import Session, console, exit_code, settings_for
+from agent_eval_action.cli import files
+from agent_eval_action.cli.finish import finish
+from agent_eval_action.cli.session import Session, settings_for
 from agent_eval_action.errors import ExitCode
 
 
@@ -16,6 +17,4 @@ def run_command(selectors: Sequence[str], flags: Mapping[str, Any]) -> ExitCode:
     settings = resolved.settings
     files.begin(settings)
     result = Session(resolved, tuple(selectors), flags=flags).evaluate()
-    written = files.write(result, settings)
-    summary.show(console(), result, written)
-    return exit_code(result, result.conditions.fail_on or settings.fail_on)
+    return finish(result, settings)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -25,6 +26,7 @@ from agent_eval_action.reports.markdown_foot import ADDRESS
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
+    from markupsafe import Markup
 
 BUDGET: Final = 12_000_000
 """What a telephone still opens; beyond it cases keep their line and lose what is behind it, the best ones first."""
@@ -33,6 +35,7 @@ _TEMPLATES: Final = Path(__file__).with_name("templates")
 _FINDINGS, _NOTES, _AGENTS = 60, 60, 20
 _ROW: Final = 700  # bytes of a case's line, generously
 _TEXT: Final = 4_000
+_SPAN: Final = re.compile(r"`([^`]+)`")
 
 
 def html(report: ReportInput, budget: int | None = None) -> str:
@@ -112,7 +115,7 @@ def _criterion(row: CriterionChange) -> dict[str, Any]:
         "detectable": fmt.detectable(row),
         "below": row.failing,
         "pairs": row.pairs,
-        "errors": row.errors,
+        "errors": fmt.plural(row.errors, "error") if row.errors else "",
         "status": row.status.replace("_", " "),
         "status_tone": {"fail": "bad", "error": "warn", "pass": "good"}.get(row.status, ""),
     }
@@ -127,7 +130,7 @@ def _agent(agent: AgentConditions) -> str:
 def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - most commands make no page
 
-    return Environment(
+    env = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
@@ -135,6 +138,17 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    env.filters["prose"] = _prose
+    return env
+
+
+def _prose(text: str) -> Markup:
+    """A sentence of ours: what it has between backticks is shown in code type."""
+    from markupsafe import Markup, escape  # noqa: PLC0415 - not needed by other reports
+
+    parts = _SPAN.split(clean(text, _TEXT))
+    code = Markup("<code>{}</code>")
+    return Markup("").join(code.format(part) if index % 2 else escape(part) for index, part in enumerate(parts))
 
 
 def _shown(value: Any) -> Any:
