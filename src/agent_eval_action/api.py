@@ -52,7 +52,7 @@ from agent_eval_action.run.load import Loader, relative
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.relevant import Narrowed, changed_files, narrowed, wanted
 from agent_eval_action.run.resume import Earlier, earlier, forget
-from agent_eval_action.run.secrets import redact_logs, secrets_of
+from agent_eval_action.run.secrets import redact_by, redact_logs, secrets_of
 from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.transcripts import TranscriptWriter
 from agent_eval_action.run.withheld import warnings_of, without, without_answers
@@ -96,6 +96,7 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     change = await asyncio.to_thread(change_of, settings, context, upon)
     settings = change.settings
     found = discovered(settings, context.selectors)
+    redact_by(settings.redact, context.redaction)
     hide = context.hide or context.redaction.hide
     hide(secrets_of((one.agent for one in found.sets), context.environ, settings.workspace))
     for note in (*context.notes, *found.notes, *change.notes):

@@ -16,6 +16,7 @@ from agent_eval_action.config.composite import (
     SETS,
     THRESHOLD_ON,
 )
+from agent_eval_action.config.github_options import GITHUB_OPTIONS
 from agent_eval_action.config.llm_options import LLM_OPTIONS
 from agent_eval_action.config.llm_values import USD
 from agent_eval_action.config.option import Option as Option  # noqa: PLC0414 - re-exported for those who import options
@@ -192,6 +193,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         metavar="USD",
     ),
     *LLM_OPTIONS,
+    *GITHUB_OPTIONS,
     Option(
         "case",
         TEXTS,

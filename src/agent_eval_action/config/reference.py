@@ -30,7 +30,7 @@ def _row(option: Option) -> str:
         keys = "`agent` or `agents`"
     cells = (
         keys + (" (a)" if option.scope == "agent" else ""),
-        f"`{option.flag}`" if option.flag else "arguments",
+        f"`{option.flag}`" if option.flag else "arguments" if option.name == "evals" else "–",
         f"`{option.input}`",
         option.kind.label,
         option.shown or "–",

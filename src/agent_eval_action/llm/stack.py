@@ -49,7 +49,8 @@ class LlmSettings:
             rates=rates,
             timeout=settings.llm_timeout_s,
             retry_deadline=settings.llm_retry_deadline,
-            cache=settings.llm_cache,
+            # an answer is kept with its question, which holds what is not to be stored
+            cache=settings.llm_cache and not settings.redact,
             openai_base_url=settings.llm_openai_base_url or "",
             limits=SpendingLimits(settings.max_calls, settings.max_tokens, settings.max_cost),
             prices=Prices(own),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar, cast
+from functools import cache
+from typing import Any, Final, Literal, TypeVar, cast, get_origin
 
 from pydantic import BaseModel
 
@@ -13,7 +14,14 @@ LEAST: Final = 6
 """Characters of the shortest value that is hidden: what is shorter stands in every second line by chance."""
 
 # What results are kept and found under comes from the repository's own files, and has to stay what it is.
-_NAMES: Final = frozenset({"agent", "eval_set", "case", "criterion", "digest", "case_digest", "path", "commit"})
+_NAMES: Final = frozenset(
+    {"agent", "eval_set", "case", "criterion", "path", "commit", "id", "invocation_id", "rubric_id"}
+)
+# A user's pattern may fit more than it is meant for: what says when, by what version and of what kind is no text.
+_FACTS: Final = frozenset(
+    {"digest", "case_digest", "packages_digest", "scoring_version", "tool_version", "started_at", "created_at", "role"}
+    | {"mime_type", "fail_on", "threshold_on"}
+)
 
 _Value = TypeVar("_Value")
 
@@ -65,13 +73,21 @@ class Redaction:
         return cast("_Value", _walked(value, self.text))
 
 
+@cache
+def _kept_as_it_is(model: type[BaseModel]) -> frozenset[str]:
+    """Fields of names and facts, and of words from a fixed list, which would not be read back."""
+    words = {name for name, one in model.model_fields.items() if get_origin(one.annotation) is Literal}
+    return frozenset(words) | _NAMES | _FACTS
+
+
 def _walked(value: Any, redact: Callable[[str], str]) -> Any:
     if type(value) is str:
         shown = redact(value)
         return value if shown == value else shown
     if isinstance(value, BaseModel):
         held = {**{name: getattr(value, name) for name in type(value).model_fields}, **(value.model_extra or {})}
-        walked = {name: _walked(item, redact) for name, item in held.items() if name not in _NAMES}
+        kept = _kept_as_it_is(type(value))
+        walked = {name: _walked(item, redact) for name, item in held.items() if name not in kept}
         changed = {name: item for name, item in walked.items() if item is not held[name]}
         return value.model_copy(update=changed) if changed else value
     if isinstance(value, dict):

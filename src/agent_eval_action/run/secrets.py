@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from agent_eval_action.config.agents import AgentSettings
+from agent_eval_action.config.redact import rewriting
 from agent_eval_action.config.secrets import secrets_in
 from agent_eval_action.model.redaction import Redaction
 from agent_eval_action.run.models import dotenv_of
@@ -21,6 +22,12 @@ def secrets_of(agents: Iterable[AgentSettings], environ: Mapping[str, str], work
         given = {name: environ.get(name, "") if value is None else value for name, value in agent.env.items()}
         yield from secrets_in(given)
         yield from secrets_in(_dotenv(agent.path.resolve(), inside))
+
+
+def redact_by(patterns: Sequence[str], redaction: Redaction) -> None:
+    """Take out what fits a pattern of the user's as well."""
+    if patterns:
+        redaction.add(rewriting(patterns))
 
 
 def redact_logs(out: Path, redaction: Redaction) -> None:
