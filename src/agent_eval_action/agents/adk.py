@@ -47,6 +47,7 @@ class AdkAgentOptions:
     concurrency: int = 32
     environ: Mapping[str, str] = field(default_factory=dict)
     env_allow: tuple[str, ...] = ()
+    install_env: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     isolation: Isolation | None = None
     role: Role = "head"
@@ -186,7 +187,14 @@ class AdkAgent:
         if cell is not None:
             folder, workspace = cell.inside(folder), cell.tree
         search = Search(
-            folder, workspace, options.cache_dir.resolve(), options.environ, options.python, self._given_up, cell
+            folder,
+            workspace,
+            options.cache_dir.resolve(),
+            options.environ,
+            options.python,
+            self._given_up,
+            cell,
+            options.install_env,
         )
         environment, seen = choose(search), agent_environ(options.environ, options.env_allow)
         launch = Launch(

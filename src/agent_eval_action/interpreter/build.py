@@ -21,6 +21,7 @@ from uv import find_uv_bin
 
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.interpreter.build_kept import keep, taken_out
+from agent_eval_action.interpreter.install import failing_package
 from agent_eval_action.interpreter.isolation_cell import Cell, options_of
 from agent_eval_action.interpreter.isolation_user import User, end_all
 from agent_eval_action.interpreter.launch import upwards
@@ -28,31 +29,6 @@ from agent_eval_action.interpreter.launch import upwards
 KINDS = ("uv.lock", "pyproject.toml", "requirements.txt")
 TAIL_LINES = 15
 POLL_S = 0.2
-PASSED = frozenset(
-    {
-        "PATH",
-        "HOME",
-        "USER",
-        "LANG",
-        "TMPDIR",
-        "NETRC",
-        "XDG_CACHE_HOME",
-        "XDG_CONFIG_HOME",
-        "XDG_DATA_HOME",
-        "CC",
-        "CXX",
-    }
-)
-PASSED_PREFIXES = ("UV_", "LC_", "SSL_CERT_")
-PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})
-FROM_PIP = {
-    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
-    "PIP_EXTRA_INDEX_URL": "UV_INDEX",
-    "PIP_FIND_LINKS": "UV_FIND_LINKS",
-    "PIP_CERT": "SSL_CERT_FILE",
-}
-"""uv reads none of pip's variables; where uv's own is absent, pip's stands for it."""
-
 _LOCAL = re.compile(r"\s*(?:-e\b|--editable|-f\b|--find-links|[./~]|[^#]*\bfile:|[^#\s]*\.(?:whl|zip|gz)\b)")
 """A requirement that is, or may be, a path."""
 
@@ -81,7 +57,10 @@ def find_lock(folder: Path, workspace: Path) -> Lock | None:
 def build(
     lock: Lock, cache_dir: Path, environ: Mapping[str, str], given_up: threading.Event, cell: Cell | None = None
 ) -> tuple[Path, bool]:
-    """The environment's folder, and whether it was there already. Raises AgentEnvironmentError."""
+    """The environment's folder, and whether it was there already. Raises AgentEnvironmentError.
+
+    ``environ`` is what the install step sees (``install.seen_by_install``).
+    """
     if cell is not None:
         with cell.building:
             return _build_in(cell, lock, cache_dir, environ, given_up)
@@ -92,7 +71,10 @@ def build(
     # Built apart and renamed: a process that dies half-way leaves nothing that looks finished.
     draft = cache_dir / f".draft-{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        _build_into(draft, lock, install_environ(environ), given_up, None)
+        _build_into(draft, lock, dict(environ), given_up, None)
+        if not (final / "bin" / "python").exists():
+            # a Python that uv had downloaded for it is not here any more: a cache that was brought back is one
+            shutil.rmtree(final, ignore_errors=True)
         with contextlib.suppress(OSError):
             draft.rename(final)
     finally:
@@ -118,7 +100,7 @@ def _build_in(
     try:
         was_kept = taken_out(kept, draft, cell.installer)
         if not was_kept:
-            said = cell.install_environ(install_environ(environ), pythons)
+            said = cell.install_environ(environ, pythons)
             try:
                 _build_into(draft / "env", lock, said, given_up, cell.installer)
             except AgentEnvironmentError as error:
@@ -169,19 +151,6 @@ def _place(lock: Lock) -> str:
         return str(lock.project)
     lines = [line for path in included(lock.path, set()) for line in path.read_text("utf-8", "replace").splitlines()]
     return str(lock.project) if any(_LOCAL.match(line) for line in lines) else ""
-
-
-def install_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """What the install step sees: index settings, proxies, certificates; none of CI's own tokens."""
-    passed = {
-        name: value
-        for name, value in environ.items()
-        if name in PASSED or name.startswith(PASSED_PREFIXES) or name.upper() in PROXIES
-    }
-    for theirs, ours in FROM_PIP.items():
-        if environ.get(theirs) and not passed.get(ours):
-            passed[ours] = environ[theirs]
-    return passed
 
 
 def uv_binary(environ: Mapping[str, str]) -> str:
@@ -245,23 +214,6 @@ def _failure(lock: Lock, said: str) -> AgentEnvironmentError:
         + (f": package {package} failed" if package else ""),
         hint="uv's last lines:\n" + "\n".join(f"  {line}" for line in lines),
     )
-
-
-def failing_package(text: str) -> str | None:
-    """The package uv's message is about, where it names one."""
-    patterns = (
-        r"Failed to (?:build|download|fetch|prepare|unpack|install)[^`\n]*`([^`]+)`",
-        r"Because (\S+) was not found",
-        r"Because there (?:is|are) no versions? of (\S+)",
-        r"no version of (\S+)",
-        r"Because only (?:the following versions of )?([A-Za-z0-9._-]+)",
-        r"No solution found when resolving dependencies[^`]*`([^`]+)`",
-    )
-    for pattern in patterns:
-        found = re.search(pattern, text)
-        if found:
-            return found.group(1)
-    return None
 
 
 def included(path: Path, seen: set[Path]) -> list[Path]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.interpreter.build import Lock, build, find_lock
+from agent_eval_action.interpreter.install import seen_by_install, without_secrets
 from agent_eval_action.interpreter.isolation_cell import Cell, options_of
 from agent_eval_action.interpreter.launch import upwards
 
@@ -41,6 +42,7 @@ class Search:
     """Where to look. ``environ`` is the caller's whole environment; ``given_up`` ends a build from another thread.
 
     With a ``cell`` folder and workspace lie in its copy, and whatever is executed is its user's.
+    ``install_env`` reaches the install step alone.
     """
 
     folder: Path
@@ -50,6 +52,7 @@ class Search:
     python: Path | None = None
     given_up: threading.Event = field(default_factory=threading.Event)
     cell: Cell | None = None
+    install_env: Mapping[str, str] = field(default_factory=dict)
 
 
 def choose(search: Search) -> AgentEnvironment:
@@ -96,7 +99,12 @@ def _configured(search: Search, python: Path) -> AgentEnvironment:
 
 
 def _built(search: Search, lock: Lock, rejected: list[str]) -> AgentEnvironment:
-    venv, was_cached = build(lock, search.cache_dir, search.environ, search.given_up, search.cell)
+    seen = seen_by_install(search.environ, search.install_env)
+    try:
+        venv, was_cached = build(lock, search.cache_dir, seen, search.given_up, search.cell)
+    except AgentEnvironmentError as error:
+        shown = [without_secrets(text or "", seen) for text in (error.message, error.hint)]
+        raise AgentEnvironmentError(shown[0], hint=shown[1]) from None
     python = venv / "bin" / "python"
     wrong = _wrong_with(python, search)
     if wrong is not None:

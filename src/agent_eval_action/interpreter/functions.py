@@ -39,6 +39,7 @@ class FunctionOptions:
     timeout_s: float = 120.0
     environ: Mapping[str, str] = field(default_factory=dict)
     env_allow: tuple[str, ...] = ()
+    install_env: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     known: Callable[[], Path | None] = lambda: None
     isolation: Isolation | None = None
@@ -198,6 +199,7 @@ class MetricFunctions:
                 options.known() or options.python,
                 self._given_up,
                 cell,
+                options.install_env,
             )
             chosen = choose(search)
         except (AgentEnvironmentError, OSError) as error:

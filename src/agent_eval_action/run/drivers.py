@@ -12,6 +12,7 @@ from agent_eval_action.agents.base import AgentDriver
 from agent_eval_action.agents.recorded import RecordedAgent
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.settings import Settings
+from agent_eval_action.interpreter.install import given_for_install
 from agent_eval_action.interpreter.isolation_cell import Isolation, Level, open_isolation
 from agent_eval_action.interpreter.shared import Place, not_shared
 from agent_eval_action.run.arms import Arm
@@ -76,6 +77,7 @@ def _options(agent: AgentSettings, settings: Settings, environ: Mapping[str, str
         concurrency=settings.concurrency,
         environ={**environ, **{name: value for name, value in agent.env.items() if value is not None}},
         env_allow=tuple(agent.env),
+        install_env=given_for_install(agent.install_env, environ),
         log_path=settings.out / "logs" / f"{agent.name}.log",
         cache_dir=settings.cache_dir / "environments",
         workspace=settings.workspace,

@@ -13,6 +13,7 @@ from agent_eval_action.criteria.base import Instruments
 from agent_eval_action.criteria.foreign.custom import CustomCriterion
 from agent_eval_action.errors import CredentialsError
 from agent_eval_action.interpreter.functions import FunctionOptions, MetricFunctions, open_functions
+from agent_eval_action.interpreter.install import given_for_install
 from agent_eval_action.interpreter.isolation_cell import Isolation
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.credentials import EXTRA, judge_environ
@@ -134,6 +135,7 @@ def _options(agent: AgentSettings, opening: Opening, head: Arm) -> FunctionOptio
         timeout_s=agent.timeout_s,
         environ={**opening.environ, **{name: value for name, value in agent.env.items() if value is not None}},
         env_allow=tuple(agent.env),
+        install_env=given_for_install(agent.install_env, opening.environ),
         known=lambda: driver.python if isinstance(driver, AdkAgent) else None,
         isolation=opening.isolation,
     )

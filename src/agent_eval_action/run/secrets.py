@@ -9,6 +9,7 @@ from pathlib import Path
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.redact import rewriting
 from agent_eval_action.config.secrets import secrets_in
+from agent_eval_action.interpreter.install import given_for_install, install_secrets
 from agent_eval_action.model.redaction import Redaction
 from agent_eval_action.run.models import dotenv_of
 
@@ -21,6 +22,7 @@ def secrets_of(agents: Iterable[AgentSettings], environ: Mapping[str, str], work
     for agent in agents:
         given = {name: environ.get(name, "") if value is None else value for name, value in agent.env.items()}
         yield from secrets_in(given)
+        yield from install_secrets(given_for_install(agent.install_env, environ))
         yield from secrets_in(_dotenv(agent.path.resolve(), inside))
 
 
