@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,5 +37,6 @@ def append(path: Path, text: str) -> None:
             while written < len(data):
                 written += file.write(data[written:]) or 0
         except OSError:
-            file.truncate(before)
+            with contextlib.suppress(OSError):
+                file.truncate(before)
             raise
