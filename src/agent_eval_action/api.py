@@ -106,7 +106,8 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     for note in left.notes:
         context.emit(Notice(note))
     if left.nothing:
-        conditions = Conditions(tool_version=__version__, commit=git.head_commit(settings.workspace))
+        commit = git.head_commit(settings.workspace)
+        conditions = Conditions(tool_version=__version__, commit=commit, change=context.job.commit)
         return left.result(started_at, conditions)
     partly = bool(context.selectors or settings.case or left.skipped)
     main = await asyncio.to_thread(mainline, settings, context.environ, change.stored)
@@ -376,6 +377,7 @@ class _Run:
             tool_version=__version__,
             platform=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
             commit=self.commit,
+            change=self.context.job.commit,
             repeats=self.context.repeats or settings.repeats,
             concurrency=settings.concurrency,
             threshold_on=settings.policy.threshold_on,

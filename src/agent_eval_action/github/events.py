@@ -15,6 +15,7 @@ from typing import Any, Final
 from agent_eval_action.baseline.event import at, event_from, in_actions, payload_of, text_of
 from agent_eval_action.baseline.lookup import Event
 from agent_eval_action.errors import UsageError
+from agent_eval_action.github.rest import PullRequest
 
 DEPENDABOT: Final = "dependabot[bot]"
 _REPOSITORY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}/[A-Za-z0-9._-]{1,100}", re.ASCII)
@@ -68,14 +69,6 @@ _FOREIGN_RUN: Final = (
 _FOREIGN_RUN_HINT: Final = (
     "a trusted workflow posts the results of a fork without running anything: agent-eval post RESULTS (docs/forks.md)"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PullRequest:
-    """The pull request a comment goes to. ``repository``, like ``owner/name``, is the one it asks to be merged into."""
-
-    repository: str
-    number: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,6 +279,7 @@ class Conditions(Frozen):
     tool_version: str
     platform: str = ""
     commit: str | None = None
+    change: str | None = None  # the head of the pull request that ``commit`` is the merge of; None outside of CI
     repeats: int = 1
     concurrency: int = 32
     threshold_on: str = "case"
