@@ -16,6 +16,10 @@ def main() -> None:
     from agent_eval_action.cli.entry import enter
 
     enter()
+    from agent_eval_action.config.action_inputs import given_credentials
+
+    # judges and agents read the models' own variables, whichever way their values came
+    os.environ.update(given_credentials(os.environ))
     # No plugin of pydantic is ours; looking for some reads the metadata of every package installed.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # A run makes many objects that stay: at Python's default of 700 the collector takes a third of a large run.
