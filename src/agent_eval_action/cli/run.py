@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_eval_action.cli import files
+from agent_eval_action.cli.comment import publisher
 from agent_eval_action.cli.finish import finish
 from agent_eval_action.cli.session import Session, settings_for
 from agent_eval_action.errors import ExitCode
+from agent_eval_action.github.events import job_from
 
 
 def run_command(selectors: Sequence[str], flags: Mapping[str, Any]) -> ExitCode:
@@ -17,4 +20,4 @@ def run_command(selectors: Sequence[str], flags: Mapping[str, Any]) -> ExitCode:
     settings = resolved.settings
     files.begin(settings)
     result = Session(resolved, tuple(selectors), flags=flags).evaluate()
-    return finish(result, settings)
+    return finish(result, settings, publisher(result, settings, job_from(os.environ)))
