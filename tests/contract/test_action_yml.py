@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from agent_eval_action.cli import files
+from agent_eval_action.cli.finish import outputs
 from agent_eval_action.config.action_inputs import (
     CREDENTIALS,
     HOST,
@@ -20,6 +22,7 @@ from agent_eval_action.config.action_inputs import (
 )
 from agent_eval_action.config.options import OPTIONS
 from agent_eval_action.config.reference import input_table
+from agent_eval_action.reports import results_json
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {False: ROOT / "action.yml", True: ROOT / "host" / "action.yml"}
@@ -101,6 +104,15 @@ def test_a_credential_stands_for_its_variable_in_both_spellings(one, spelling):
     assert given_credentials({name: " value ", one.variable: "of env"}) == {one.variable: "value"}
     assert given_credentials({name: "", one.variable: "of env"}) == {}
     assert ACTION["inputs"][one.name]["description"].endswith(f"`{one.variable}`.")
+
+
+def test_every_output_promised_is_written_and_no_other():
+    result = results_json.read(ROOT / "tests" / "golden" / "regressed" / "results.json")
+    paths = files.Written(tuple((name, f"out/{name}") for name in ("results", *files.FILES)))
+    written = outputs(result, paths)
+    assert set(written) == set(ACTION["outputs"])
+    assert {name for name, value in written.items() if not value} == {"cost"}, "the golden run's models have no price"
+    assert (written["verdict"], written["report"]) == ("fail", "out/html")
 
 
 def test_both_actions_promise_the_same_outputs_and_the_page_shows_them():
