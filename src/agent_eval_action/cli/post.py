@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.baseline.event import payload_of
+from agent_eval_action.cli.comment import in_detail
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.settings import Settings, resolve
 from agent_eval_action.errors import ExitCode, OutputError, UsageError
@@ -20,6 +21,7 @@ from agent_eval_action.github.sections import Stamp
 from agent_eval_action.model.result import RunResult
 from agent_eval_action.reports import REPORTS, ReportInput
 from agent_eval_action.reports.artifact import read_foreign
+from agent_eval_action.reports.detail import state_of
 from agent_eval_action.reports.escape_markdown import text
 
 
@@ -65,7 +67,7 @@ def _say(text: str) -> None:
 
 def section(run: RunBefore, result: RunResult, settings: Settings) -> Section:
     """What is said on the pull request: rendered here from the numbers alone, and of a fork's that nobody vouches."""
-    given = ReportInput(result=result, marker=UNVERIFIED if run.fork else "")
+    given = in_detail(ReportInput(result=result, marker=UNVERIFIED if run.fork else ""), settings)
     stamp = Stamp(
         key=settings.comment_key or run.name or "agent-eval",
         sha=run.head_sha,
@@ -73,7 +75,7 @@ def section(run: RunBefore, result: RunResult, settings: Settings) -> Section:
         attempt=run.run_attempt,
         run_id=run.run_id,
         outcome=given.decision.outcome.value,
-        state=given.decision.reason,
+        state=state_of(given.decision),
         title=text(run.name),
     )
     return Section(stamp, lambda room: REPORTS["markdown"](given, room))
