@@ -53,7 +53,7 @@ if [ "$(cat "$home/.made" 2>/dev/null || true)" != "$want" ]; then
   else # not a release: the wheel of this tree
     "$uv" venv --quiet --no-project --python "$home/venv/bin/python" "$home/build"
     "$uv" pip sync --quiet --python "$home/build/bin/python" --require-hashes "$root/requirements/bootstrap.txt"
-    (cd "$root" && "$home/build/bin/python" -m hatchling -q build -t wheel -d "$home/dist")
+    (cd "$root" && "$home/build/bin/python" -m hatchling build -t wheel -d "$home/dist" >/dev/null)
     "$uv" pip install --quiet --python "$home/venv/bin/python" --no-deps "$home"/dist/*.whl
   fi
   rm -rf "$home/build" "$home/dist"
