@@ -16,6 +16,8 @@ _SAY_SO: Final = re.compile(
     r"(?:^|[^A-Z0-9])(?:APIKEY|AUTH|AUTHORIZATION|COOKIE|CREDENTIALS?|DSN|KEYS?|PASS|PASSPHRASE|PASSWD|PASSWORD|PAT"
     r"|PRIVATE|PWD|SECRETS?|SIGNATURE|TOKENS?|WEBHOOK)(?:$|[^A-Z0-9])"
 )
+_COUNT: Final = re.compile(r"[\d_.,]{1,12}")
+_OF_A_PERSON: Final = re.compile("PASS|PWD|SECRET")
 _OF_SHELLS: Final = frozenset({"PWD", "OLDPWD"})
 _LOOKS_FROM: Final = 8
 _PLAIN: Final = re.compile(
@@ -36,6 +38,8 @@ def is_secret(name: str, value: str) -> bool:
     if len(value) < LEAST or value.lower() in {"default", "disabled", "enabled"}:
         return False
     if _says_so(name):
+        if _COUNT.fullmatch(value) and not _OF_A_PERSON.search(name.upper()):
+            return False  # tokens per minute, and how many keys
         return not value.startswith(("/", "./", "../", "~/")) or "\n" in value
     return len(value) >= _LOOKS_FROM and name.upper() not in _NO_SECRET and not _PLAIN.fullmatch(value)
 

@@ -112,7 +112,9 @@ def _reasons(view: CaseView) -> Iterator[str]:
     broken = failed_attempt(view.result) if view.result is not None else None
     if broken is not None and broken.error is not None:
         yield _plain(error_line(broken.error))
-    wrong = [pair for pair in view.pairs if pair.blocking or pair.kind is ChangeKind.ERROR or passing(pair) is False]
+    # a case that merely fell is told of where its criterion fell over the whole suite
+    telling = view.pairs[: view.telling]
+    wrong = [p for p in view.pairs if p in telling or p.blocking or p.kind is ChangeKind.ERROR or passing(p) is False]
     told = [pair for pair in wrong if not (broken is not None and broken.error and pair.kind is ChangeKind.ERROR)]
     for pair in told[:_REASONS]:
         yield _sentence(pair)
@@ -138,7 +140,7 @@ def _relative(path: str) -> str:
     """A path of the workspace, or none: results may come from elsewhere, and the runner takes what it is given."""
     pure = PurePosixPath(clean(path, 1_000))
     outside = pure.is_absolute() or ".." in pure.parts or "\\" in path or ":" in path.partition("/")[0]
-    return "" if outside else str(pure)
+    return "" if outside or not path else str(pure)
 
 
 def _for_checks(one: Annotation) -> dict[str, Any]:
