@@ -144,7 +144,9 @@ def _newer_in(sections: dict[str, Kept], stamp: Stamp) -> bool:
 def _marker(kind: str, values: dict[str, Any]) -> str:
     """An HTML comment on one line: nothing in it can end it."""
     short = {name: value[:_TEXTS] if isinstance(value, str) else value for name, value in values.items()}
-    said = json.dumps({name: value for name, value in short.items() if value not in ("", 0)}, separators=(",", ":"))
+    said = json.dumps(
+        {name: value for name, value in short.items() if name == "key" or value not in ("", 0)}, separators=(",", ":")
+    )
     for character in "<>-":
         said = said.replace(character, f"\\u{ord(character):04x}")
     return f"<!-- agent-eval-action:{kind} {said} -->"

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from agent_eval_action.github.comment import Section, publish
@@ -33,12 +34,14 @@ def one(told: dict[str, Any], number: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    print("ready", flush=True)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     for line in sys.stdin:
         told = json.loads(line)
-        numbers = told["numbers"]
-        with ThreadPoolExecutor(len(numbers)) as pool:
-            print(json.dumps(list(pool.map(lambda number: one(told, number), numbers))), flush=True)
+        with ThreadPoolExecutor(len(told["numbers"])) as pool:
+            answers = list(pool.map(partial(one, told), told["numbers"]))
+        sys.stdout.write(json.dumps(answers) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
