@@ -22,6 +22,10 @@ RUN apt-get update \
     && python3 -m compileall -q -x '/(test|idlelib|tkinter|turtledemo|ensurepip|lib2to3|site-packages|dist-packages)/' \
        "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 COPY --from=build /opt/venv /opt/venv
+# Run by the runner after a cancel as well: what the container wrote is given to the checkout's owner.
+RUN printf '#!/opt/venv/bin/python -Iu\nfrom agent_eval_action.cli.ownership import main\n\nmain()\n' \
+      > /usr/local/bin/agent-eval-restore-ownership \
+    && chmod 755 /usr/local/bin/agent-eval-restore-ownership
 # Where the runner puts the checkout whatever is said here; this is for `docker run` by hand.
 WORKDIR /github/workspace
 LABEL org.opencontainers.image.title="agent-eval-action" \

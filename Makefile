@@ -48,6 +48,7 @@ test-adk110: setup setup-oracles ## what runs on google-adk 1.10
 test-container: setup ## build the image and start it as GitHub's runner does (skipped aloud where no engine runs)
 	$(PYTEST) -m container
 
+ACTIONS := action.yml host/action.yml
 WORKFLOWS := $(wildcard .github/workflows/*.yml examples/*/.github/workflows/*.yml)
 .PHONY: lint
 lint: setup ## ruff, mypy, import-linter, hadolint, schemas of action and workflows, zizmor
@@ -56,9 +57,9 @@ lint: setup ## ruff, mypy, import-linter, hadolint, schemas of action and workfl
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	.venv/bin/hadolint Dockerfile
-	.venv/bin/check-jsonschema --builtin-schema vendor.github-actions action.yml
+	.venv/bin/check-jsonschema --builtin-schema vendor.github-actions $(ACTIONS)
 	.venv/bin/check-jsonschema --builtin-schema vendor.github-workflows $(WORKFLOWS)
-	.venv/bin/zizmor --offline --no-progress --pedantic action.yml $(WORKFLOWS)
+	.venv/bin/zizmor --offline --no-progress --pedantic $(ACTIONS) $(WORKFLOWS)
 
 .PHONY: format
 format: setup ## let ruff fix and format
@@ -68,6 +69,11 @@ format: setup ## let ruff fix and format
 .PHONY: bench
 bench: setup setup-oracles ## the measurements: against `adk eval`, and rescoring 10,000 cases
 	.venv/bin/python -m benchmarks
+
+.PHONY: wheel
+wheel: $(BOOTSTRAP) ## dist/*.whl, the same bytes from the same commit
+	@rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) .venvs/bootstrap/bin/python -m hatchling build -t wheel -d dist
 
 .PHONY: setup
 setup: $(READY) ## .venv with the tool and what develops it

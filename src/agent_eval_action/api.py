@@ -6,9 +6,9 @@ import asyncio
 import datetime as dt
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +34,28 @@ from agent_eval_action.gate.adaptive import next_step
 from agent_eval_action.gate.evidence import Enough, Step
 from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
+from agent_eval_action.github.events import Job, job_from
+from agent_eval_action.interpreter.isolation_cell import Isolation
 from agent_eval_action.llm.stack import LlmSettings
 from agent_eval_action.model.history import History
+from agent_eval_action.model.redaction import Redaction
 from agent_eval_action.model.result import AttemptError, Base, Conditions, RunResult, RunStatus
 from agent_eval_action.pipeline import Pipeline, Stop
 from agent_eval_action.run.arms import Arm, Begun, NoBase
 from agent_eval_action.run.base import BaseCommit, find_base, open_base
 from agent_eval_action.run.collect import Collector
 from agent_eval_action.run.crew import Bounds, Crew
-from agent_eval_action.run.drivers import driver_for, driver_on_base
+from agent_eval_action.run.drivers import driver_for, driver_on_base, isolated
 from agent_eval_action.run.events import Event, Notice, PhaseStarted
 from agent_eval_action.run.instruments import Opening, Workshop, open_workshop
 from agent_eval_action.run.load import Loader, relative
 from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.relevant import Narrowed, changed_files, narrowed, wanted
 from agent_eval_action.run.resume import Earlier, earlier, forget
+from agent_eval_action.run.secrets import redact_by, redact_logs, secrets_of
 from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.transcripts import TranscriptWriter
+from agent_eval_action.run.withheld import warnings_of, without, without_answers
 
 _TAIL_LINES = 8
 
@@ -68,6 +74,13 @@ class Context:
     flags: Mapping[str, Any] = field(default_factory=dict)  # as typed: the same words are read on the base
     cwd: Path | None = None
     meanwhile: Callable[[], None] = lambda: None  # done in a thread while the agents start
+    redaction: Redaction = field(default_factory=Redaction)  # what is taken out of all that is kept
+    hide: Callable[[Iterable[str]], None] | None = None  # told of secrets before anything that may hold them is said
+
+    @cached_property
+    def job(self) -> Job:
+        """What the event asks of this run."""
+        return job_from(self.environ)
 
 
 async def evaluate(settings: Settings, context: Context) -> RunResult:
@@ -77,38 +90,62 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     of ``errors`` for what is wrong before anything was measured.
     """
     began, started_at = time.monotonic(), dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    if warning := context.job.refuse(allowed=settings.allow_pull_request_target):
+        context.emit(Notice(warning, level="warning"))
     upon = await asyncio.to_thread(upon_of, settings, context.environ)
     change = await asyncio.to_thread(change_of, settings, context, upon)
     settings = change.settings
     found = discovered(settings, context.selectors)
+    redact_by(settings.redact, context.redaction)
+    hide = context.hide or context.redaction.hide
+    hide(secrets_of((one.agent for one in found.sets), context.environ, settings.workspace))
     for note in (*context.notes, *found.notes, *change.notes):
         context.emit(Notice(note))
+    left = await asyncio.to_thread(narrow, settings, found, context, upon)
+    settings, found = left.settings, left.found
+    for note in left.notes:
+        context.emit(Notice(note))
+    if left.nothing:
+        commit = git.head_commit(settings.workspace)
+        conditions = Conditions(tool_version=__version__, commit=commit, change=context.job.commit)
+        return left.result(started_at, conditions)
+    partly = bool(context.selectors or settings.case or left.skipped)
     main = await asyncio.to_thread(mainline, settings, context.environ, change.stored)
     history = main.history()
     for note in history.notes:
         context.emit(Notice(note, level="warning"))
     run = _Run(settings, context, found, history.as_baseline(), upon, recording=main.recording)
+    await run.isolate()
     try:
         run.start()
         plan, kept = await run.prepare()
         history = main.history(suite_of_plan(plan))
         run.baseline = history.as_baseline()
-        for problem in () if context.selectors or settings.case else unknown(main.entries, names_of(plan)):
+        for problem in () if partly else unknown(main.entries, names_of(plan)):
             context.emit(Notice(str(problem), level="warning"))
         await run.measure(plan, kept)
     finally:
         await run.stop()
-    result = run.result(started_at, time.monotonic() - began)
-    whole = None if context.selectors or settings.case else plan
+    result = context.redaction.value(run.result(started_at, time.monotonic() - began))
+    whole = None if partly else plan
     held, against = held_against(result, run.baseline, settings)
     rerun = settings.baseline_store == "rerun"
     source = Path("the base commit, run beside") if rerun else Path(history.source)
     decision = judged(held, against, settings, source, history).decision
-    decided = change.judged(result.model_copy(update={"decision": decision}), whole)
+    decided = context.redaction.value(change.judged(result.model_copy(update={"decision": decision}), whole))
     written = await asyncio.to_thread(main.add, decided)
     if written.stored or (main.event.name and main.store_kind == "branch"):
         context.emit(Notice(written.note))
     return decided
+
+
+def narrow(settings: Settings, found: Discovery, context: Context, upon: Upon) -> Narrowed:
+    """What is left to run where agents say what they are made of, and the event is one of a change."""
+    if not context.job.may_skip or not wanted(found):
+        return Narrowed(found, settings)
+    repository = git.Repository(settings.workspace, context.environ)
+    changed = changed_files(repository, upon.exactly, upon.head.sha if upon.head else None)
+    return narrowed(settings, found, changed, context.job.workflow_file)
 
 
 def upon_of(settings: Settings, environ: Mapping[str, str]) -> Upon:
@@ -196,6 +233,11 @@ class _Run:
     spending: Spending = field(init=False)
     workshop: Workshop = field(default_factory=lambda: Workshop({}))
     pipeline: Pipeline = field(init=False)
+    isolation: Isolation | None = None
+
+    async def isolate(self) -> None:
+        """Make ready what agents run in, where they can be given a uid of their own."""
+        self.isolation = await isolated(self.settings, self.context.environ, self._agents(), self.context.emit)
 
     def start(self) -> None:
         """Begin starting every agent: their imports overlap with reading the eval files."""
@@ -207,7 +249,7 @@ class _Run:
         self.base = find_base(settings, self.upon.control(known), environ)
         agents = self._agents()
         self.context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in agents)))
-        drivers = {agent.name: driver_for(agent, settings, environ) for agent in agents}
+        drivers = {agent.name: driver_for(agent, settings, environ, self.isolation) for agent in agents}
         recorded = frozenset(agent.name for agent in agents if agent.driver == "recorded")
         self.head = Arm.begin("head", drivers, fixed=recorded)
         for name, begun in self.head.starts.items():
@@ -254,8 +296,13 @@ class _Run:
             # of a run that writes history every vote is made anew, or history would understate the judges' noise
             read_cache=context.repeats is None and not self.recording,
             say=lambda text: context.emit(Notice(text)),
+            isolation=self.isolation,
+            may_lack=context.job.is_pull_request,
         )
         self.workshop = await open_workshop(plan, opening, self.head)
+        plan = without(plan, self.workshop.lacking, opening.recorded)
+        for warning in warnings_of(self.workshop.lacking):
+            context.emit(Notice(warning, level="warning"))
         kept = earlier(settings.resume, settings.out, plan) if settings.resume else Earlier()
         return plan, kept
 
@@ -273,6 +320,7 @@ class _Run:
                 context.emit,
                 kept,
                 self.workshop.by_agent,
+                context.redaction.value,
             )
             self.pipeline = Pipeline(plan, self.head, crew, context.stop, settings.max_time)
             if context.repeats is None and settings.adaptive:
@@ -305,7 +353,10 @@ class _Run:
     async def stop(self) -> None:
         """End what was started."""
         await asyncio.gather(self.head.stop(), self.workshop.close())
+        if self.isolation is not None:
+            await asyncio.to_thread(self.isolation.close)
         await asyncio.gather(self.warm, return_exceptions=True)
+        await asyncio.to_thread(redact_logs, self.settings.out, self.context.redaction)
 
     def result(self, started_at: str, seconds: float) -> RunResult:
         """The run as far as it came, not decided yet."""
@@ -313,6 +364,8 @@ class _Run:
         found = pipeline.crew.collector.result(
             started_at=started_at, seconds=seconds, status=self.context.stop.status, conditions=self._conditions()
         )
+        if self.context.job.is_pull_request:
+            found = without_answers(found, self.context.job.withheld, self.workshop.lacking)
         meter = pipeline.crew.spending.meter
         totals = found.totals.model_copy(update={"uses": meter.uses(), "usd": meter.usd()})
         return found.model_copy(update={"base": pipeline.base, "cut_short": pipeline.cut_short, "totals": totals})
@@ -324,6 +377,7 @@ class _Run:
             tool_version=__version__,
             platform=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
             commit=self.commit,
+            change=self.context.job.commit,
             repeats=self.context.repeats or settings.repeats,
             concurrency=settings.concurrency,
             threshold_on=settings.policy.threshold_on,

@@ -145,7 +145,7 @@ class Pipeline:
 
     async def _first_pass(self) -> None:
         crew, plan = self.crew, self.plan
-        attempts = plan.cases * plan.repeats
+        attempts = sum(1 for _ in plan.attempts())
         kept = sum(planned.key in crew.kept for planned in plan.attempts()) if crew.kept else 0
         crew.emit(PhaseStarted("run", f"{plan.cases} cases, {attempts} attempts"))
         crew.emit(RunPlanned(attempts=attempts, cases=plan.cases, kept=kept))

@@ -1,54 +1,137 @@
-"""action.yml offers exactly the options there are, and promises exactly the outputs that are written."""
+"""Both actions offer exactly the options there are, and promise exactly the outputs that are written."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from agent_eval_action.cli import files
+from agent_eval_action.cli.finish import outputs
+from agent_eval_action.config.action_inputs import (
+    CREDENTIALS,
+    HOST,
+    NO_OPTIONS,
+    given_credentials,
+    inputs_env,
+    inputs_yaml,
+)
 from agent_eval_action.config.options import OPTIONS
-from agent_eval_action.model.decision import Outcome
+from agent_eval_action.config.reference import input_table
+from agent_eval_action.reports import results_json
 
 ROOT = Path(__file__).resolve().parents[2]
-ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+FILES = {False: ROOT / "action.yml", True: ROOT / "host" / "action.yml"}
+ACTION, ON_HOST = (yaml.safe_load(path.read_text()) for path in FILES.values())
+PAGE = ROOT / "docs" / "config.md"
+OUTPUTS = ROOT / "docs" / "container.md"
+BIN = Path(sys.executable).parent
+INPUTS = re.compile(r"(?<=\ninputs:\n).*?(?=\noutputs:\n)", re.DOTALL)
+ENV = re.compile(r"(?<=        # inputs\n).*?(?=        # /inputs\n)", re.DOTALL)
+TABLE = re.compile(r"(?<=<!-- inputs -->\n).*?(?=<!-- /inputs -->)", re.DOTALL)
 
 
-def described(option) -> str:
-    return option.help + (f" Default: {option.shown}." if option.shown else "")
+def tie(path: Path, part: re.Pattern[str], made: str, request: pytest.FixtureRequest) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert part.search(text), f"{path.name} has no place for it"
+    if request.config.getoption("--update-golden"):
+        path.write_text(part.sub(lambda _: made, text), encoding="utf-8")
+    assert part.search(path.read_text(encoding="utf-8")).group() == made, "the options changed: pytest --update-golden"
 
 
-def test_inputs_are_the_options_in_their_order_and_words():
-    assert {name: entry["description"] for name, entry in ACTION["inputs"].items()} == {
-        option.input: described(option) for option in OPTIONS
-    }
-    assert list(ACTION["inputs"]) == [option.input for option in OPTIONS]
+@pytest.mark.parametrize("host", FILES)
+def test_inputs_are_the_options_in_their_order_and_words(host, request):
+    tie(FILES[host], INPUTS, inputs_yaml(host=host), request)
 
 
-def test_no_input_has_a_default_that_would_win_over_the_file():
-    for name, entry in ACTION["inputs"].items():
-        assert set(entry) == {"description"}, name
+def test_the_composite_hands_every_input_to_the_command(request):
+    tie(FILES[True], ENV, inputs_env(), request)
 
 
-@pytest.mark.parametrize("name", ACTION["inputs"])
+def test_the_page_holds_the_inputs_that_are_no_options(request):
+    tie(PAGE, TABLE, input_table() + "\n", request)
+
+
+def test_what_is_made_reads_as_what_was_meant():
+    """The other tests compare text with text: this one reads the YAML."""
+    assert list(ACTION["inputs"]) == [option.input for option in OPTIONS] + [one.name for one in NO_OPTIONS]
+    for option in OPTIONS:
+        entry = ACTION["inputs"][option.input]
+        assert entry["description"].startswith(option.help), option.name
+        assert option.shown in entry["description"], option.name
+    assert list(ON_HOST["inputs"]) == [*ACTION["inputs"], *(one.name for one in HOST)]
+    assert {name: ON_HOST["inputs"][name] for name in ACTION["inputs"]} == ACTION["inputs"]
+
+
+def test_a_default_is_what_only_github_knows_and_never_wins_over_the_file():
+    given = {name: entry["default"] for name, entry in ON_HOST["inputs"].items() if "default" in entry}
+    for name, default in given.items():
+        assert re.fullmatch(r"\$\{\{ [^}]+ \}\}", default), name
+    keys = {option.input for option in OPTIONS if option.key}
+    assert not keys & set(given), "agent-eval.yaml could not say it any more"
+
+
+@pytest.mark.parametrize("name", ON_HOST["inputs"])
 def test_an_inputs_name_survives_the_runner(name):
     assert re.fullmatch(r"[a-z][a-z0-9-]*", name)
     assert name not in {"args", "entrypoint"}, "without runs.args this would become the container's own"
 
 
-def test_every_output_promised_is_written_and_no_other(tmp_path, monkeypatch):
-    target = tmp_path / "output"
-    monkeypatch.setenv("GITHUB_OUTPUT", str(target))
-    decided = SimpleNamespace(decision=SimpleNamespace(outcome=Outcome.FAIL, reason="two\nlines"))
-    files._outputs(decided, {"results": "r.json", "junit": "j.xml", "markdown": "c.md"})
-    written = re.findall(r"^([a-z-]+)<<", target.read_text(), re.MULTILINE)
+def test_the_composite_gives_each_input_under_the_name_a_shell_can_set():
+    steps = ON_HOST["runs"]["steps"]
+    env = steps[-1]["env"]
+    for name in ACTION["inputs"]:
+        assert env[f"INPUT_{name.upper().replace('-', '_')}"] == f"${{{{ inputs.{name} }}}}"
+    assert set(env) - {"TOOL"} == {f"INPUT_{name.upper().replace('-', '_')}" for name in ACTION["inputs"]}
+    used = {value for step in steps for value in step["env"].values()}
+    assert used >= {f"${{{{ inputs.{one.name} }}}}" for one in HOST}
+
+
+def test_no_expression_is_put_into_a_shell():
+    for step in ON_HOST["runs"]["steps"]:
+        assert "${{" not in step["run"], "a title of a pull request would be run"
+        assert step["shell"] == "bash"
+
+
+@pytest.mark.parametrize("one", CREDENTIALS, ids=lambda one: one.variable)
+@pytest.mark.parametrize("spelling", [0, 1])
+def test_a_credential_stands_for_its_variable_in_both_spellings(one, spelling):
+    name = one.variables[spelling]
+    assert given_credentials({name: " value ", one.variable: "of env"}) == {one.variable: "value"}
+    assert given_credentials({name: "", one.variable: "of env"}) == {}
+    assert ACTION["inputs"][one.name]["description"].endswith(f"`{one.variable}`.")
+
+
+def test_every_output_promised_is_written_and_no_other():
+    result = results_json.read(ROOT / "tests" / "golden" / "regressed" / "results.json")
+    paths = files.Written(tuple((name, f"out/{name}") for name in ("results", *files.FILES)))
+    written = outputs(result, paths)
     assert set(written) == set(ACTION["outputs"])
-    assert len(written) == len(set(written))
+    assert {name for name, value in written.items() if not value} == {"cost"}, "the golden run's models have no price"
+    assert (written["verdict"], written["report"]) == ("fail", "out/html")
 
 
-def test_the_container_is_built_here_and_told_to_run():
-    assert ACTION["runs"] == {"using": "docker", "image": "Dockerfile", "args": ["run"]}
+def test_both_actions_promise_the_same_outputs_and_the_page_shows_them():
+    assert list(ON_HOST["outputs"]) == list(ACTION["outputs"])
+    page = OUTPUTS.read_text()
+    for name, entry in ACTION["outputs"].items():
+        assert ON_HOST["outputs"][name] == {**entry, "value": f"${{{{ steps.run.outputs.{name} }}}}"}
+        assert f"| `{name}` | {entry['description']}" in page, name
+
+
+def test_the_container_is_told_to_run_and_gives_the_workspace_back():
+    runs = ACTION["runs"]
+    assert (runs["using"], runs["args"]) == ("docker", ["run"])
+    assert runs["post-entrypoint"].startswith("/"), "it is looked up in the image, where nothing of ours is on the PATH"
+    assert runs["post-entrypoint"].rpartition("/")[2] in (ROOT / "Dockerfile").read_text()
     assert ACTION["branding"] == {"icon": "shield", "color": "blue"}
+
+
+def test_the_files_are_what_github_takes():
+    check = [BIN / "check-jsonschema", "--builtin-schema", "vendor.github-actions", *FILES.values()]
+    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

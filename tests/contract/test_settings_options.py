@@ -24,7 +24,7 @@ def test_no_two_options_share_a_spelling(attribute):
 def test_an_option_is_said_in_one_sentence(option):
     assert re.fullmatch(r"[A-Z].*\.", option.help)
     assert "\n" not in option.help + option.shown
-    assert option.has_flag or option.key
+    assert option.has_flag or option.key or option.action_default
     assert re.fullmatch(r"[a-z][a-z_]*", option.name)
     assert (option.key is None) == (option.scope == "command")
     assert not option.shown or option.default is None or option.kind.choices or option.default != option.shown

@@ -11,7 +11,13 @@ from agent_eval_action.reports import REPORTS, Link, ReportInput, results_json
 
 HERE = Path(__file__).parent
 SCHEMA = HERE.parents[1] / "schema" / "results.schema.json"
-FILES = {"junit": "junit.xml", "markdown": "comment.md"}
+FILES = {
+    "junit": "junit.xml",
+    "markdown": "comment.md",
+    "summary": "summary.md",
+    "html": "report.html",
+    "annotations": "annotations.json",
+}
 SCENARIOS = sorted(path.parent.name for path in HERE.glob("*/results.json"))
 
 

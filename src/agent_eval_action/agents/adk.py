@@ -16,6 +16,7 @@ from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.interpreter.environment import AgentEnvironment, Search, choose
 from agent_eval_action.interpreter.frames import Frame
 from agent_eval_action.interpreter.isolation import agent_environ
+from agent_eval_action.interpreter.isolation_cell import Cell, Isolation, Role
 from agent_eval_action.interpreter.launch import Launch, Limits, Started, start
 from agent_eval_action.interpreter.output_log import OutputLog
 from agent_eval_action.interpreter.pool import WorkerPool, cores
@@ -46,7 +47,14 @@ class AdkAgentOptions:
     concurrency: int = 32
     environ: Mapping[str, str] = field(default_factory=dict)
     env_allow: tuple[str, ...] = ()
+    install_env: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    isolation: Isolation | None = None
+    role: Role = "head"
+
+    def cell(self) -> Cell | None:
+        """Where its code runs, where it has a uid of its own. Copies the workspace at the first call."""
+        return self.isolation.cell(self.role, self.workspace.resolve()) if self.isolation else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,17 @@ class AdkAgent:
         if self._preparing is None:
             self._preparing = Future()
             threading.Thread(target=self._prepare, args=(self._preparing,), name="agent-start", daemon=True).start()
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """What it runs in, where it has a uid of its own."""
+        return self._options.isolation
+
+    @property
+    def cell(self) -> Cell | None:
+        """Its cell, once it is made."""
+        done = self._preparing
+        return done.result().launch.cell if done and done.done() and not done.exception() else None
 
     @property
     def python(self) -> Path | None:
@@ -164,15 +183,28 @@ class AdkAgent:
         folder, workspace = options.path.resolve(), options.workspace.resolve()
         if not folder.is_dir():
             raise AgentEnvironmentError(f"the agent folder {options.path} does not exist")
-        search = Search(folder, workspace, options.cache_dir.resolve(), options.environ, options.python, self._given_up)
-        environment = choose(search)
+        cell = options.cell()
+        if cell is not None:
+            folder, workspace = cell.inside(folder), cell.tree
+        search = Search(
+            folder,
+            workspace,
+            options.cache_dir.resolve(),
+            options.environ,
+            options.python,
+            self._given_up,
+            cell,
+            options.install_env,
+        )
+        environment, seen = choose(search), agent_environ(options.environ, options.env_allow)
         launch = Launch(
             python=environment.python,
-            environ=agent_environ(options.environ, options.env_allow),
+            environ=cell.environ(seen) if cell else seen,
             folder=folder,
             workspace=workspace,
             timeout_s=options.timeout_s,
             limits=options.limits,
+            cell=cell,
         )
         return _Prepared(
             environment, launch, tuple(start(launch) for _ in range(options.workers or min(_FIRST_WORKERS, cores())))

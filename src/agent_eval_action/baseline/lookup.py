@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from agent_eval_action.git import Commit, Remote, Repository, Scratch
@@ -14,7 +14,7 @@ WALK: Final = 1_000
 """How many ancestors are looked at: a record older than that says little about main."""
 
 _MERGED: Final = 2
-_PULL: Final = ("pull_request", "pull_request_target", "pull_request_review")
+_PULL: Final = ("pull_request", "pull_request_target", "pull_request_review", "pull_request_review_comment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The commit whose agent a run is compared with. ``how`` says it for people; ``tip`` asks for a merge base."""
+    """The commit whose agent a run is compared with. ``how`` says it for people; ``tip`` asks for a merge base.
+
+    ``exact``: the change was put upon this very commit; if not, it may have been put upon a later one.
+    """
 
     sha: str | None
     how: str
     tip: str | None = None
+    exact: bool = field(default=True, compare=False)
 
 
 def reference(event: Event, head: Commit | None, main: str | None = None) -> Reference:
@@ -59,7 +63,8 @@ def reference(event: Event, head: Commit | None, main: str | None = None) -> Ref
     if event.name == "merge_group" and event.base_sha:
         return Reference(event.base_sha, "the commit the merge queue's group is put upon")
     if head is None:
-        return Reference(event.base_sha, "the base the event names" if event.base_sha else "there is no commit")
+        how = "the base the event names" if event.base_sha else "there is no commit"
+        return Reference(event.base_sha, how, exact=False)
     if event.name in _PULL:
         return _of_pull_request(event, head, main)
     on_main = event.ref == f"refs/heads/{event.default_branch}"
@@ -82,7 +87,8 @@ def _of_pull_request(event: Event, head: Commit, main: str | None) -> Reference:
         return Reference(head.sha, "the base that is checked out")
     if event.base_sha is None and main is not None:
         return Reference(None, "where the pull request left its base", tip=main)
-    return Reference(event.base_sha, "the base the event names, which may be older than what was merged")
+    how = "the base the event names, which may be older than what was merged"
+    return Reference(event.base_sha, how, exact=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +180,7 @@ def _forked(
         with _history(repository, remote, head.sha, tip) as scratch:
             if scratch is not None and (base := scratch.merge_base(head.sha, tip)):
                 return Reference(base, asked.how)
-    return Reference(tip, f"the base the event names: {asked.how} is beyond the clone's history")
+    return Reference(tip, f"the base the event names: {asked.how} is beyond the clone's history", exact=False)
 
 
 def _walk(repository: Repository, sha: str, remote: Remote | None) -> tuple[tuple[Commit, ...], bool]:

@@ -32,6 +32,11 @@ class Upon:
         """Whether the commit to compare with is the very commit under test."""
         return self.head is not None and self.reference.sha == self.head.sha
 
+    @property
+    def exactly(self) -> str | None:
+        """The commit of which it is sure that the change was put upon it; None where there is none. Pure."""
+        return self.reference.sha if self.reference.exact and not self.itself else None
+
     def control(self, known: str | None = None) -> str | None:
         """The commit whose agent controls this one's; None where nothing says it. Pure.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -12,10 +13,20 @@ from agent_eval_action.errors import AgentEvalError, ExitCode
 
 def main() -> None:
     """Entry point of ``agent-eval``: runs the command and turns what it raises into an exit code."""
+    from agent_eval_action.cli.entry import enter
+
+    enter()
+    from agent_eval_action.config.action_inputs import given_credentials
+
+    # judges and agents read the models' own variables, whichever way their values came
+    os.environ.update(given_credentials(os.environ))
     # No plugin of pydantic is ours; looking for some reads the metadata of every package installed.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # A run makes many objects that stay: at Python's default of 700 the collector takes a third of a large run.
     gc.set_threshold(50_000, 20, 100)
+    from agent_eval_action.cli import log
+
+    log.begin()
     from agent_eval_action.cli.app import app
 
     try:
@@ -27,19 +38,24 @@ def main() -> None:
         code = _report(error)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
+        log.error("the run was interrupted")
         code = ExitCode.INTERRUPTED
     sys.exit(_flushed(code))
 
 
 def _report(error: Exception) -> ExitCode:
+    from agent_eval_action.cli import log
     from agent_eval_action.cli.text import terminal
 
     if isinstance(error, AgentEvalError):
-        print(f"error: {terminal(str(error), 20_000, lines=True)}", file=sys.stderr)
+        print(f"error: {terminal(log.redaction.text(str(error)), 20_000, lines=True)}", file=sys.stderr)
+        log.error(str(error))
         return error.exit_code
     if isinstance(error, BrokenPipeError):
         return ExitCode.PASS
-    print(_issue(), file=sys.stderr)
+    # what broke may be about an agent's text, which is then in the traceback
+    print(terminal(log.redaction.text(_issue()), 100_000, lines=True), file=sys.stderr)
+    log.error(f"a defect of agent-eval, not of your agent: {type(error).__name__}: {error}")
     return ExitCode.BUG
 
 
@@ -48,18 +64,23 @@ def _issue() -> str:
     import platform
 
     from agent_eval_action import __version__
+    from agent_eval_action.cli import log
 
     shown = " ".join(sys.argv[1:])
     return (
         "This is a defect of agent-eval, not of your agent. Please open an issue with the text below.\n\n"
         f"### Version\nagent-eval-action {__version__}, Python {platform.python_version()}, {platform.platform()}\n\n"
         f"### Command\n`agent-eval {shown}`\n\n"
-        f"### Traceback\n```\n{traceback.format_exc().rstrip()}\n```"
+        f"### Traceback\n```\n{log.excerpt(traceback.format_exc().rstrip())}\n```"
     )
 
 
 def _flushed(code: int) -> int:
     """Flush now: an error while Python flushes at exit would change the exit code to 120."""
+    from agent_eval_action.cli import log
+
+    with contextlib.suppress(OSError):
+        log.end()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

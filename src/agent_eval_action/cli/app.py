@@ -39,6 +39,8 @@ GATE_OPTIONS = (
 
 SIMULATE_OPTIONS = ("config", "baseline", "confidence", "min_effect", "max_drop", "gate_criteria", "max_extra_runs")
 
+POST_OPTIONS = ("comment", "comment_detail", "comment_key", "ca_bundle")
+
 EvalSets = Annotated[
     list[str] | None,
     typer.Argument(metavar="EVALSET[:case,…]", help="Eval files to run, some of their cases after a colon; none: all."),
@@ -112,7 +114,9 @@ def simulate(
 @app.command()
 def report(
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="results.json, or the folder it is in.")],
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="junit or markdown.")] = "markdown",
+    to: Annotated[
+        str, typer.Option("--to", metavar="FORMAT", help="html, markdown, summary, junit or annotations.")
+    ] = "markdown",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to stdout.")
     ] = None,
@@ -121,6 +125,18 @@ def report(
     from agent_eval_action.cli.report import report_command
 
     raise typer.Exit(report_command(results, to, output))
+
+
+@app.command()
+@with_options(only=POST_OPTIONS)
+def post(
+    flags: dict[str, Any],
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="results.json, a folder with it, or its zip.")],
+) -> None:
+    """On workflow_run: comment with the results of an earlier run, of a fork for example. Trusts none of them."""
+    from agent_eval_action.cli.post import post_command
+
+    raise typer.Exit(post_command(results, flags))
 
 
 @app.command()

@@ -14,7 +14,7 @@ from agent_eval_action.baseline.file import FileStore
 from agent_eval_action.baseline.records import Update, update
 from agent_eval_action.baseline.table import records_table
 from agent_eval_action.cli import files
-from agent_eval_action.cli.compare import in_folder
+from agent_eval_action.cli.compare import in_folder, kept
 from agent_eval_action.cli.session import Session, console, settings_for
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
@@ -43,7 +43,7 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
         files.begin(settings)
         repeats = settings.repeats if "repeats" in resolved.origins else _REPEATS
         result = Session(resolved, tuple(selectors), repeats).evaluate()
-        files.write(result, settings)
+        kept(result, settings)
     if result.status is not RunStatus.COMPLETE:
         out.print(f"the run is not complete ({result.status}): the baseline stays as it was", markup=False)
         return ExitCode.INTERRUPTED if result.status is RunStatus.INTERRUPTED else ExitCode.INCONCLUSIVE

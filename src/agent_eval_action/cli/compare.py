@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from agent_eval_action import api
-from agent_eval_action.cli import files, summary
+from agent_eval_action.cli import files, log, summary
+from agent_eval_action.cli.finish import outputs
 from agent_eval_action.cli.session import console, exit_code, settings_for
 from agent_eval_action.cli.side import Side, read_side
-from agent_eval_action.errors import ExitCode
+from agent_eval_action.config.settings import Settings
+from agent_eval_action.errors import ExitCode, OutputError
 from agent_eval_action.gate.weakening import weakenings, with_weakenings
+from agent_eval_action.github.outputs import write_outputs
+from agent_eval_action.github.step import on_github
 from agent_eval_action.model.result import RunResult
 from agent_eval_action.run.yardstick import Yardstick, sets_of_result
 
@@ -24,9 +29,21 @@ def compare_command(base: Path, head: Path, flags: Mapping[str, Any]) -> ExitCod
     one, other = one.named_like(other), other.named_like(one)
     decided = api.judged(other.result, one.as_baseline(), settings, base)
     decided = _with_changes(decided, one, other, settings.policy.on_weakened)
-    written = files.write(decided, settings) if flags.get("out") else []
+    written = kept(decided, settings) if flags.get("out") else ()
     summary.show(console(), decided, written)
     return exit_code(decided, settings.fail_on)
+
+
+def kept(result: RunResult, settings: Settings) -> tuple[tuple[str, str], ...]:
+    """Every file, and outputs for later steps. Raises OutputError when a file cannot be written: it was asked for."""
+    written = files.write(result, settings)
+    if written.lost is not None:
+        raise written.lost
+    if written.problems:
+        raise OutputError("; ".join(written.problems))
+    if on_github(os.environ) and (failed := write_outputs(outputs(result, written), os.environ)):
+        log.warning(failed)
+    return written.shown
 
 
 def in_folder(path: Path) -> Path:

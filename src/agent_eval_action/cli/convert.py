@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
+from agent_eval_action.cli import log
 from agent_eval_action.cli.session import console
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.errors import ExitCode, UsageError
@@ -30,7 +30,7 @@ def convert_command(file: Path, session_file: Path | None, output: Path | None) 
         name = (output or file).name.removesuffix(".json").removesuffix(".evalset").removesuffix(".test")
         eval_set = eval_set.model_copy(update={"eval_set_id": name, "name": None})
     if output is None:
-        sys.stdout.buffer.write(_text(eval_set).encode())
+        log.data(_text(eval_set))
         return ExitCode.PASS
     write_text(output, [_text(eval_set)])
     count = len(eval_set.eval_cases)

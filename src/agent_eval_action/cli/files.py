@@ -1,23 +1,22 @@
-"""The files of a finished run: results.json, then the reports, then outputs for later steps."""
+"""The files of a finished run: results.json, then the reports made of it."""
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from agent_eval_action.baseline.file import FOLDER, keep_out_of_git
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.errors import OutputError
-from agent_eval_action.github.outputs import write_outputs
 from agent_eval_action.model.decision import Decision
 from agent_eval_action.model.result import RunResult
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
 from agent_eval_action.reports.output import write_text
 from agent_eval_action.run.load import relative
 
-FILES = {"junit": "junit.xml", "markdown": "comment.md"}
+FILES = {"junit": "junit.xml", "markdown": "comment.md", "html": "report.html"}
 RESULTS = "results.json"
 _ACCEPTED = 3
 _IMAGE = "ghcr.io/org/agent-eval-action:v1"
@@ -38,18 +37,45 @@ def begin(settings: Settings) -> None:
         ) from error
 
 
-def write(result: RunResult, settings: Settings) -> list[tuple[str, str]]:
-    """Write every file; returns (label, path as shown) of what was written."""
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of the files: (label, path as shown) of those that are there, and why others are not.
+
+    ``lost`` is set where results.json itself could not be written: what was measured is then nowhere.
+    """
+
+    shown: tuple[tuple[str, str], ...] = ()
+    problems: tuple[str, ...] = ()
+    lost: OutputError | None = None
+
+    def path(self, label: str) -> str:
+        """As shown; "" of what is not there."""
+        return dict(self.shown).get(label, "")
+
+
+def write(result: RunResult, settings: Settings) -> Written:
+    """Write results.json, then every report, each for itself: a report that fails takes no other with it."""
+    shown: list[tuple[str, str]] = []
+    problems: list[str] = []
+    lost: OutputError | None = None
     out = settings.out
-    results_json.write(out / RESULTS, result)
-    written = [("results", out / RESULTS)]
-    given = report_input(result)
+    try:
+        results_json.write(out / RESULTS, result)
+        shown.append(("results", relative(out / RESULTS, settings.workspace)))
+    except OutputError as error:
+        lost = error
     for name, file in FILES.items():
-        write_text(out / file, [REPORTS[name](given, None)])
-        written.append((name, out / file))
-    shown = [(label, relative(path, settings.workspace)) for label, path in written]
-    _outputs(result, dict(shown))
-    return shown
+        try:
+            write_text(out / file, [REPORTS[name](report_input(result), None)])
+        except Exception as error:  # noqa: BLE001 - the verdict stands, whatever is wrong with the telling of it
+            problems.append(f"there is no {file}: {_short(error)}")
+        else:
+            shown.append((name, relative(out / file, settings.workspace)))
+    return Written(tuple(shown), tuple(problems), lost)
+
+
+def _short(error: Exception) -> str:
+    return error.message if isinstance(error, OutputError) else f"{type(error).__name__}: {error}"
 
 
 def report_input(result: RunResult) -> ReportInput:
@@ -71,17 +97,3 @@ def _accepting(decision: Decision | None, update: str) -> Iterator[str]:
         yield f'agent-eval baseline accept {shlex.quote(terminal(case, 300))} --reason "why it is meant"'
     if decision.store == "file":
         yield update
-
-
-def _outputs(result: RunResult, paths: dict[str, str]) -> None:
-    decision = result.decision
-    if decision is None:
-        return
-    values = {
-        "verdict": decision.outcome.value,
-        "reason": decision.reason,
-        "results": paths["results"],
-        "junit": paths["junit"],
-        "comment": paths["markdown"],
-    }
-    write_outputs(values, os.environ)

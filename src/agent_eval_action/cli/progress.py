@@ -125,35 +125,59 @@ def _problem(attempt: Attempt) -> str | None:
 
 @dataclass
 class PlainDisplay:
-    """Lines for a log: phases, each problem as it appears (the first ones), and a count now and then."""
+    """Lines for a log: phases, each problem as it appears (the first ones), and a count now and then.
+
+    ``group`` begins a phase that can be folded, ``end_group`` ends it; without them a phase is a line.
+    ``excerpt`` is how lines of somebody's traceback are shown.
+    """
 
     say: Callable[[str], None]
+    group: Callable[[str], None] | None = None
+    end_group: Callable[[], None] = lambda: None
+    excerpt: Callable[[str], str] = lambda text: text
     counts: Counts = field(default_factory=Counts)
     _last: float = field(default_factory=time.monotonic)
     _problems: int = 0
     _known: set[str] = field(default_factory=set)
+    _open: bool = False
 
     def __enter__(self) -> Self:
         """Begin."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        """End."""
+        """End, and with it the last group: what is said afterwards must not be folded away."""
+        self._close()
 
     def __call__(self, event: Event) -> None:
         """Show one event."""
         self.counts.take(event)
         if isinstance(event, PhaseStarted):
-            self.say(f"{event.name}: {terminal(event.detail)}")
+            self._phase(f"{event.name}: {terminal(event.detail)}")
         elif isinstance(event, Notice):
-            text = terminal(event.text, _NOTICE_LIMIT, lines=True)
-            self.say(f"{event.level}: {text}" if event.level == "warning" else text)
+            first, *rest = terminal(event.text, _NOTICE_LIMIT, lines=True).split("\n")
+            self.say(f"{event.level}: {first}" if event.level == "warning" else first)
+            if rest:
+                self.say(self.excerpt("\n".join(rest)))
         elif isinstance(event, AttemptRetried):
             self._show(f"again  {terminal(str(event.key.case_key), 160)}: {terminal(event.error.message, 160)}")
         elif isinstance(event, AttemptFinished):
             if problem := _new_problem(event.attempt, self._known):
                 self._show(problem)
             self._count()
+
+    def _phase(self, title: str) -> None:
+        self._close()
+        if self.group is None:
+            self.say(title)
+            return
+        self.group(title)
+        self._open = True
+
+    def _close(self) -> None:
+        if self._open:
+            self.end_group()
+            self._open = False
 
     def _show(self, problem: str) -> None:
         self._problems += 1

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from agent_eval_action.cli import files
+from agent_eval_action.cli import files, log
 from agent_eval_action.cli.compare import in_folder
 from agent_eval_action.errors import ExitCode, UsageError
 from agent_eval_action.reports import REPORTS, results_json
@@ -23,5 +22,5 @@ def report_command(results: Path, to: str, output: Path | None) -> ExitCode:
     if output is not None:
         write_text(output, [text])
     else:
-        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+        log.data(text)
     return ExitCode.PASS

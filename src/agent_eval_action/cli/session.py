@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_eval_action import api
+from agent_eval_action.cli import log
 from agent_eval_action.cli.progress import Display, LiveDisplay, PlainDisplay
 from agent_eval_action.config.settings import Resolved, resolve
 from agent_eval_action.criteria import CRITERIA
@@ -79,6 +80,8 @@ class Session:
                 flags=self.flags,
                 cwd=Path.cwd(),
                 meanwhile=_import_drawing,
+                redaction=log.redaction,
+                hide=log.hide,
             )
             return await api.evaluate(self.resolved.settings, context)
 
@@ -91,7 +94,12 @@ class Session:
     def _display(self) -> Display:
         if sys.stderr.isatty() and not os.environ.get("CI"):
             return LiveDisplay(console())
-        return PlainDisplay(lambda line: print(line, file=sys.stderr, flush=True))
+        return PlainDisplay(
+            lambda line: print(log.redaction.text(line), file=sys.stderr, flush=True),
+            log.group if log.folds() else None,
+            log.end_group,
+            log.excerpt,
+        )
 
 
 def _import_drawing() -> None:
@@ -101,10 +109,15 @@ def _import_drawing() -> None:
 
 
 def exit_code(result: RunResult, fail_on: str) -> ExitCode:
-    """The exit code of a decided result. ``fail_on`` fail lets an inconclusive run pass."""
+    """The exit code of a decided result. ``fail_on`` fail lets an inconclusive run pass.
+
+    One that is inconclusive for want of secrets alone, which GitHub did not give, passes whatever ``fail_on`` says:
+    nobody who can see the red check could do anything about it.
+    """
     if result.status is RunStatus.INTERRUPTED:
         return ExitCode.INTERRUPTED
     outcome = result.decision.outcome if result.decision else Outcome.INCONCLUSIVE
-    if outcome is Outcome.INCONCLUSIVE and fail_on == "fail":
+    excused = result.decision is not None and result.decision.excused
+    if outcome is Outcome.INCONCLUSIVE and (fail_on == "fail" or excused):
         return ExitCode.PASS
     return EXIT[outcome]

@@ -28,7 +28,8 @@ class AgentDefaults(Frozen):
     ``criteria`` is a file, or entries written in agent-eval.yaml; None leaves it to the
     test_config.json beside each eval file. ``user_simulator`` None leaves it to the criteria file.
     ``workers`` None is one per CPU core; ``timeout_s`` is seconds a turn; ``env`` maps a variable to
-    its value, or to None to let it through.
+    its value, or to None to let it through; ``install_env`` is the same for building its environment alone.
+    ``paths`` are files beside its own that it is made of; None: not known, so that every change may touch it.
     """
 
     driver: Driver = "adk"
@@ -37,9 +38,11 @@ class AgentDefaults(Frozen):
     criteria: Path | tuple[InstanceOf[CriterionSpec], ...] | None = None
     user_simulator: UserSimulatorConfig | None = None
     env: dict[str, str | None] = Field(default_factory=dict)
+    install_env: dict[str, str | None] = Field(default_factory=dict)
     initial_session_file: Path | None = None
     workers: int | None = None
     timeout_s: float = 120.0
+    paths: tuple[InstanceOf[EvalPattern], ...] | None = None
 
 
 class AgentSettings(AgentDefaults):

@@ -49,6 +49,16 @@ def _evals(value: Any, where: Where) -> tuple[EvalPattern, ...]:
 EVALS: Final = Kind("path or glob, or a list", or_list(TEXT.schema), _evals)
 
 
+def _paths(value: Any, where: Where) -> tuple[EvalPattern, ...]:
+    """The same, where none is an answer too: nothing beside what always counts."""
+    return () if isinstance(value, list) and not value else _evals(value, where)
+
+
+PATHS: Final = Kind(
+    "path or glob, or a list", {"anyOf": [dict(TEXT.schema), {"type": "array", "items": dict(TEXT.schema)}]}, _paths
+)
+
+
 def _inside(refused: Refused, *at: str | int | None) -> list[Flaw]:
     """The flaws of an inner value, seen from the outer one."""
     outer = tuple(step for step in at if step is not None)

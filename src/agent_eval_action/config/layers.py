@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent_eval_action.config.action_inputs import NO_OPTIONS
 from agent_eval_action.config.option import Option
 from agent_eval_action.config.options import BY_NAME, OPTIONS
 from agent_eval_action.config.values import Refused, Where
@@ -57,7 +58,7 @@ def flag_layer(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) 
 def input_layer(environ: Mapping[str, str], workspace: Path) -> Layer:
     """What INPUT_* variables say. The empty string is an input nobody gave."""
     layer = Layer()
-    known: set[str] = set()
+    known = {name for one in NO_OPTIONS for name in one.variables}
     for option in OPTIONS:
         known.update(option.variables)
         texts = {name: environ[name].strip() for name in option.variables if environ.get(name, "").strip()}

@@ -18,7 +18,8 @@ class Option:
     agent-eval.yaml, None when it has none. ``scope``: *run* is said once; *agent* is said for every
     agent (also in an entry of ``agents``); *command* is about one invocation and not for a file.
     ``default`` is what Settings has without it, ``shown`` how the docs write that.
-    ``switch`` is a flag without a value that turns the option off.
+    ``switch`` is a flag without a value that turns the option off. ``action_default`` is the expression
+    that fills the input on GitHub where nobody gives it; a value there would win over the file.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Option:
     repeatable: bool = False
     has_flag: bool = True
     switch: str = ""
+    action_default: str = ""
 
     @property
     def flag(self) -> str | None:

@@ -6,29 +6,21 @@ derived from this table or tied to it by tests/contract.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
+from agent_eval_action.config.agent_options import AGENT_TABLE
 from agent_eval_action.config.composite import (
-    CRITERIA,
-    ENV,
-    EVALS,
     MAX_DROP,
     MAX_RISE,
-    PYTHON,
     RULES,
     SETS,
     THRESHOLD_ON,
 )
+from agent_eval_action.config.github_options import GITHUB_OPTIONS
 from agent_eval_action.config.llm_options import LLM_OPTIONS
 from agent_eval_action.config.llm_values import USD
 from agent_eval_action.config.option import Option as Option  # noqa: PLC0414 - re-exported for those who import options
-from agent_eval_action.config.simulator import SIMULATOR
-from agent_eval_action.config.values import BRANCH, DURATION, PATH, TEXTS, Kind, choice, fraction, integer
-
-
-def _agent(name: str, kind: Kind, sentence: str, **rest: Any) -> Option:
-    return Option(name, kind, sentence, name, scope="agent", **rest)
-
+from agent_eval_action.config.values import BOOLEAN, BRANCH, DURATION, PATH, TEXTS, choice, fraction, integer
 
 OPTIONS: Final[tuple[Option, ...]] = (
     Option(
@@ -49,76 +41,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         metavar="DIR",
         repeatable=True,
     ),
-    _agent(
-        "evals",
-        EVALS,
-        "Eval files to run: paths or globs (`**` for any depth).",
-        shown="`*.evalset.json` and `*.test.json` are discovered",
-        has_flag=False,
-    ),
-    _agent(
-        "criteria",
-        CRITERIA,
-        "What is scored: a file like ADK's test_config.json or a mapping of criteria; "
-        "wins over files beside eval files.",
-        shown="the `test_config.json` beside each eval file, else ADK's defaults",
-        metavar="FILE",
-    ),
-    _agent(
-        "user_simulator",
-        SIMULATOR,
-        "Who plays the user of conversation scenarios: a file or a mapping like ADK's user_simulator_config; "
-        "wins over criteria files.",
-        shown="`user_simulator_config` of the criteria file, else `gemini-2.5-flash`, at most 20 turns",
-        metavar="FILE",
-    ),
-    _agent(
-        "python",
-        PYTHON,
-        "The Python interpreter, or its virtual environment, that the agent runs in.",
-        shown="found or built",
-        metavar="INTERPRETER",
-    ),
-    _agent(
-        "driver",
-        choice("adk", "recorded"),
-        "How answers are made: by ADK's Runner, or replayed from a recording.",
-        default="adk",
-        metavar="adk|recorded",
-        shown="`adk`, with a recording `recorded`",
-    ),
-    _agent("recording", PATH, "Folder of a finished run whose transcripts are scored again.", metavar="DIR"),
-    _agent(
-        "env",
-        ENV,
-        "Environment variables the agent may see (names), or sees with these values.",
-        default={},
-        shown="model credentials and the basics only",
-        metavar="NAME[=VALUE]",
-        repeatable=True,
-    ),
-    _agent(
-        "initial_session_file",
-        PATH,
-        "Session (app_name, user_id, state) that eval files of the older list form begin with.",
-        shown="`x.session.json` beside `x.test.json`",
-        metavar="FILE",
-    ),
-    _agent(
-        "workers",
-        integer(1, 1024),
-        "Worker processes of an agent.",
-        shown="two, and more while all are busy, up to one per CPU core",
-        metavar="N",
-    ),
-    _agent(
-        "timeout_s",
-        DURATION,
-        "Longest time of one turn; a turn that takes longer is an error of its case.",
-        default=120.0,
-        shown="`120`",
-        metavar="DURATION",
-    ),
+    *AGENT_TABLE,
     Option(
         "baseline",
         PATH,
@@ -270,6 +193,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         metavar="USD",
     ),
     *LLM_OPTIONS,
+    *GITHUB_OPTIONS,
     Option(
         "case",
         TEXTS,
@@ -288,6 +212,17 @@ OPTIONS: Final[tuple[Option, ...]] = (
         None,
         scope="command",
         metavar="DIR",
+    ),
+    Option(
+        "allow_pull_request_target",
+        BOOLEAN,
+        "Run on pull_request_target, or after a fork's run on workflow_run: whatever is checked out then runs with "
+        "this repository's secrets.",
+        None,
+        default=False,
+        scope="command",
+        metavar="true|false",
+        shown="`false`",
     ),
     Option(
         "fail_on",

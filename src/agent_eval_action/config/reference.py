@@ -1,10 +1,11 @@
-"""The table of options as Markdown, for docs/config.md; a test ties the page to it."""
+"""The tables of options and inputs as Markdown, for docs/config.md; tests tie the page to them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
+from agent_eval_action.config.action_inputs import HOST, NO_OPTIONS
 from agent_eval_action.config.option import Option
 from agent_eval_action.config.options import OPTIONS
 
@@ -16,13 +17,20 @@ def option_table(options: Iterable[Option] = OPTIONS) -> str:
     return "\n".join([HEADER, *(_row(option) for option in options)])
 
 
+def input_table() -> str:
+    """A row per input of the actions that is no option."""
+    rows = [f"| `{one.name}` | {one.help} |" for one in NO_OPTIONS]
+    rows += [f"| `{one.name}` (host) | {one.help} |" for one in HOST]
+    return "\n".join(["| input | |\n|---|---|", *rows])
+
+
 def _row(option: Option) -> str:
     keys = f"`{option.key}`" if option.key else "–"
     if option.name == "agent":
         keys = "`agent` or `agents`"
     cells = (
         keys + (" (a)" if option.scope == "agent" else ""),
-        f"`{option.flag}`" if option.flag else "arguments",
+        f"`{option.flag}`" if option.flag else "arguments" if option.name == "evals" else "–",
         f"`{option.input}`",
         option.kind.label,
         option.shown or "–",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from agent_eval_action.config.agents import AgentDefaults, AgentSettings, roster
 from agent_eval_action.config.composite import EvalPattern
@@ -66,8 +66,15 @@ class Settings(Frozen):
     llm_cache: bool = True
     llm_prices: dict[str, dict[str, float]] = Field(default_factory=dict)
     llm_openai_base_url: str | None = None
+    comment: Literal["update", "recreate", "changes", "off"] = "update"
+    comment_detail: Literal["full", "scores"] = "full"
+    comment_key: str | None = None
+    redact: tuple[str, ...] = ()
+    github_token: SecretStr | None = None
+    ca_bundle: Path | None = None
     case: tuple[str, ...] = ()
     resume: Path | None = None
+    allow_pull_request_target: bool = False
     fail_on: FailOn = "inconclusive"
     policy: Policy = Policy()
 
@@ -105,8 +112,10 @@ class Resolved:
             raise ConfigError("the configuration cannot be used", problems=tuple(problems))
 
 
-def resolve(*, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) -> Resolved:
+def resolve(*, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, files: bool = True) -> Resolved:
     """Merge the layers. ``flags`` is keyed by option name; None is a flag nobody typed.
+
+    ``files`` False: no agent-eval.yaml is looked for, as where a stranger could have laid one.
 
     Raises ConfigError with every problem of the file, the inputs and the flags at once.
     """
@@ -116,7 +125,8 @@ def resolve(*, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) 
     inputs = input_layer(environ, workspace)
     over = {**inputs.given, **typed.given}
     named = over.get("config")
-    config = find_config(named.value if named else None, named.where.label if named else "", here, workspace)
+    wanted = named.value if named else None
+    config = find_config(wanted, named.where.label if named else "", here, workspace) if files or named else None
     file = file_layer(config, workspace, environ) if config else Layer()
     chosen = typed.agents if "agent" in typed.given else inputs.agents
     agents = roster(file.agents, chosen, file.given, over, workspace)

@@ -15,7 +15,7 @@ from agent_eval_action.gate.notes import pair_notes
 from agent_eval_action.gate.rules import Rule, pair_findings, pair_reason, row, suite_findings
 from agent_eval_action.gate.sentences import Writer
 from agent_eval_action.gate.tested import Status, SuspectTest
-from agent_eval_action.gate.unmeasured import error_findings, nothing_measured
+from agent_eval_action.gate.unmeasured import error_findings, nothing_measured, withheld_findings
 from agent_eval_action.gate.weigh import Weighed, weigh
 from agent_eval_action.gate.wording import BEGIN, clip, count, listed
 from agent_eval_action.model.brief import TurnBrief
@@ -64,11 +64,16 @@ def decide(comparison: Comparison, result: RunResult, policy: Policy) -> Decisio
     findings += error_findings(judged, result, writer)
     if (nothing := nothing_measured(judged)) is not None:
         findings.append(nothing)
+    withheld = withheld_findings(judged, result)
+    findings += withheld
     findings.sort(key=_order)
     outcome = _outcome(findings, any(rule.collecting for rule in judged))
+    doubts = [finding for finding in findings if finding.effect == "inconclusive"]
+    excused = outcome is Outcome.INCONCLUSIVE and bool(result.conditions.withheld) and doubts == list(withheld)
     return Decision(
         outcome=outcome,
         reason=headline(outcome, comparison, judged, findings, writer),
+        excused=excused,
         findings=tuple(findings),
         criteria=tuple(row(rule, by_criterion[rule.one.criterion]) for rule in judged),
         pairs=tuple(_pairs(judged, comparison.removed, writer)),

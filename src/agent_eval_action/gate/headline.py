@@ -22,7 +22,7 @@ def headline(
     if outcome is Outcome.FAIL:
         text = "; ".join([*_failures(rules, findings, writer), *_unmeasured(findings)])
     elif outcome is Outcome.INCONCLUSIVE:
-        text = f"could not tell: {'; '.join(_unmeasured(findings))}"
+        text = f"could not tell: {'; '.join([*_unmeasured(findings), *_of_the_rest(comparison, rules, findings)])}"
     elif outcome is Outcome.COLLECTING:
         text = _collecting(comparison, rules, findings)
     else:
@@ -63,6 +63,15 @@ def _unmeasured(findings: Sequence[Finding]) -> Iterable[str]:
         yield f"{count(len(cases), 'case')} could not be measured, the first: {first}"
 
 
+def _of_the_rest(comparison: Comparison, rules: Sequence[Rule], findings: Sequence[Finding]) -> Iterable[str]:
+    """Where something was left out, and nothing else is in doubt: what the rest says."""
+    pairs = [pair for rule in rules for pair in rule.one.pairs]
+    left_out = any(pair.measured is not None and pair.measured.unmeasured for pair in pairs)
+    doubts = sum(finding.effect == "inconclusive" for finding in findings)
+    if left_out and doubts == 1 and any(pair.current is not None for pair in pairs):
+        yield f"of the rest {_passed(comparison, rules, findings)}"
+
+
 def _collecting(comparison: Comparison, rules: Sequence[Rule], findings: Sequence[Finding]) -> str:
     missed = len({(f.agent, f.eval_set, f.case) for f in findings if f.effect == "advisory" and f.case is not None})
     below = f", {missed} below ADK's default thresholds" if missed else ""
@@ -94,7 +103,9 @@ def _measured(rules: Sequence[Rule]) -> str:
 
 
 def _cases(rules: Sequence[Rule]) -> set[CaseKey]:
-    return {pair.key for rule in rules for pair in rule.one.pairs}
+    """Those that were run: one this run left out was not measured on anything."""
+    pairs = (pair for rule in rules for pair in rule.one.pairs)
+    return {pair.key for pair in pairs if not (pair.measured and pair.measured.unmeasured)}
 
 
 def _keys(pairs: Iterable[ComparedPair], kind: ChangeKind) -> set[CaseKey]:

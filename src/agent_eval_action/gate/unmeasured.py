@@ -8,11 +8,12 @@ from typing import Final, Literal
 from agent_eval_action.gate.compare import ComparedPair
 from agent_eval_action.gate.rules import Rule
 from agent_eval_action.gate.sentences import Writer
-from agent_eval_action.gate.wording import SENTENCE, clip, count
+from agent_eval_action.gate.wording import SENTENCE, clip, count, listed
 from agent_eval_action.model.decision import Finding
 from agent_eval_action.model.result import CaseKey, ErrorKind, RunResult, RunStatus
 
 Effect = Literal["inconclusive", "advisory"]
+_NAMED: Final = 5
 _ENDED: Final = {
     RunStatus.TIMED_OUT: "the run reached its max_time",
     RunStatus.INTERRUPTED: "the run was interrupted",
@@ -40,10 +41,35 @@ def error_findings(rules: Sequence[Rule], result: RunResult, writer: Writer) -> 
         yield _case(*unanswered[key], writer)
 
 
+def withheld_findings(rules: Sequence[Rule], result: RunResult) -> tuple[Finding, ...]:
+    """What was left out for want of credentials, in one sentence: it decides nothing, and is never passed over.
+
+    At most two findings: of what would have counted (inconclusive), else of what only advises.
+    """
+    left = [(rule, [pair for pair in rule.one.pairs if pair.measured and pair.measured.unmeasured]) for rule in rules]
+    left = [(rule, pairs) for rule, pairs in left if pairs]
+    gating = [(rule, pairs) for rule, pairs in left if rule.gating]
+    if not left:
+        return ()
+    effect: Effect = "inconclusive" if gating else "advisory"
+    shown = gating or left
+    first = next((pair.measured.unmeasured for _, pairs in shown for pair in pairs if pair.measured), "")
+    why = result.conditions.withheld or clip("; ".join(result.conditions.lacking), SENTENCE // 2)
+    names = listed((_left_out(rule, pairs) for rule, pairs in shown), _NAMED)
+    reason = f"{clip(first, SENTENCE // 2)}: {names}{f' ({why})' if why else ''}"
+    return (Finding(effect=effect, reason=clip(reason, SENTENCE)),)
+
+
+def _left_out(rule: Rule, pairs: Sequence[ComparedPair]) -> str:
+    of = f" in {len(pairs):,} of {count(len(rule.one.pairs), 'case')}" if len(pairs) < len(rule.one.pairs) else ""
+    return f"`{clip(rule.one.criterion, 60)}`{of}"
+
+
 def nothing_measured(rules: Sequence[Rule]) -> Finding | None:
     """A run in which nothing that could block has a score says nothing."""
     judged = [rule for rule in rules if rule.gating] or list(rules)
-    if any(pair.current is not None for rule in judged for pair in rule.one.pairs):
+    pairs = [pair for rule in judged for pair in rule.one.pairs]
+    if any(pair.current is not None or (pair.measured and pair.measured.unmeasured) for pair in pairs):
         return None
     what = ", ".join(f"`{clip(rule.one.criterion, 60)}`" for rule in judged[:5])
     reason = f"nothing was measured: no case has a score on {what}" if judged else "nothing was measured: no case ran"

@@ -75,6 +75,23 @@ class Repository:
         out = self.git("merge-base", one, other).text
         return out if is_sha(out) else None
 
+    def root(self) -> Path | None:
+        """The folder the repository is checked out in, without links, as git names its files from."""
+        done = self.git("rev-parse", "--show-toplevel")
+        return Path(done.out.decode("utf-8", "surrogateescape").rstrip("\n")) if done.ok and done.out else None
+
+    def changed(self, one: str, other: str) -> tuple[str, ...] | None:
+        """Names of the files that differ between two commits, removed ones too; None when that is not known here."""
+        if not is_sha(one) or not is_sha(other):
+            return None
+        options = ("-r", "-z", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv")
+        done = self.git("diff-tree", *options, "--end-of-options", one, other)
+        return (
+            tuple(name.decode("utf-8", "surrogateescape") for name in done.out.split(b"\0") if name)
+            if done.ok
+            else None
+        )
+
     def config(self, *args: str) -> str | None:
         """One value of the repository's configuration, its includes read; only ever taken as a text."""
         done = self.git("config", *args)

@@ -20,36 +20,15 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.interpreter.build_kept import keep, taken_out
+from agent_eval_action.interpreter.install import failing_package
+from agent_eval_action.interpreter.isolation_cell import Cell, options_of
+from agent_eval_action.interpreter.isolation_user import User, end_all
 from agent_eval_action.interpreter.launch import upwards
 
 KINDS = ("uv.lock", "pyproject.toml", "requirements.txt")
 TAIL_LINES = 15
 POLL_S = 0.2
-PASSED = frozenset(
-    {
-        "PATH",
-        "HOME",
-        "USER",
-        "LANG",
-        "TMPDIR",
-        "NETRC",
-        "XDG_CACHE_HOME",
-        "XDG_CONFIG_HOME",
-        "XDG_DATA_HOME",
-        "CC",
-        "CXX",
-    }
-)
-PASSED_PREFIXES = ("UV_", "LC_", "SSL_CERT_")
-PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})
-FROM_PIP = {
-    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
-    "PIP_EXTRA_INDEX_URL": "UV_INDEX",
-    "PIP_FIND_LINKS": "UV_FIND_LINKS",
-    "PIP_CERT": "SSL_CERT_FILE",
-}
-"""uv reads none of pip's variables; where uv's own is absent, pip's stands for it."""
-
 _LOCAL = re.compile(r"\s*(?:-e\b|--editable|-f\b|--find-links|[./~]|[^#]*\bfile:|[^#\s]*\.(?:whl|zip|gz)\b)")
 """A requirement that is, or may be, a path."""
 
@@ -75,8 +54,16 @@ def find_lock(folder: Path, workspace: Path) -> Lock | None:
     return None
 
 
-def build(lock: Lock, cache_dir: Path, environ: Mapping[str, str], given_up: threading.Event) -> tuple[Path, bool]:
-    """The environment's folder, and whether it was there already. Raises AgentEnvironmentError."""
+def build(
+    lock: Lock, cache_dir: Path, environ: Mapping[str, str], given_up: threading.Event, cell: Cell | None = None
+) -> tuple[Path, bool]:
+    """The environment's folder, and whether it was there already. Raises AgentEnvironmentError.
+
+    ``environ`` is what the install step sees (``install.seen_by_install``).
+    """
+    if cell is not None:
+        with cell.building:
+            return _build_in(cell, lock, cache_dir, environ, given_up)
     final = cache_dir / digest(lock, environ)
     if (final / "bin" / "python").exists():
         return final, True
@@ -84,12 +71,59 @@ def build(lock: Lock, cache_dir: Path, environ: Mapping[str, str], given_up: thr
     # Built apart and renamed: a process that dies half-way leaves nothing that looks finished.
     draft = cache_dir / f".draft-{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        _build_into(draft, lock, install_environ(environ), given_up)
+        _build_into(draft, lock, dict(environ), given_up, None)
+        if not (final / "bin" / "python").exists():
+            # a Python that uv had downloaded for it is not here any more: a cache that was brought back is one
+            shutil.rmtree(final, ignore_errors=True)
         with contextlib.suppress(OSError):
             draft.rename(final)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return final, False
+
+
+def _build_in(
+    cell: Cell, lock: Lock, cache_dir: Path, environ: Mapping[str, str], given_up: threading.Event
+) -> tuple[Path, bool]:
+    """The same for a cell: built by the installer's uid, then root's, so that no agent can change another's.
+
+    The workspace's cache is closed to both, so what is built is kept there in one file, and taken out of it again.
+    """
+    name = digest(lock, environ)
+    final, kept = cell.environments / name, cache_dir / f"{name}.tar"
+    if (final / "bin" / "python").exists():
+        return final, True
+    draft, pythons = cell.environments / f".draft-{secrets.token_hex(4)}", cell.environments / f"python-{name}"
+    for folder in (draft, pythons):
+        folder.mkdir(mode=0o755, exist_ok=True)
+        os.chown(folder, cell.installer.uid, cell.installer.uid)
+    try:
+        was_kept = taken_out(kept, draft, cell.installer)
+        if not was_kept:
+            said = cell.install_environ(environ, pythons)
+            try:
+                _build_into(draft / "env", lock, said, given_up, cell.installer)
+            except AgentEnvironmentError as error:
+                raise AgentEnvironmentError(cell.shown(error.message), hint=cell.shown(error.hint or "")) from error
+        # a build step may have left a process behind, which would go on writing
+        end_all({cell.installer.uid})
+        for folder in (draft, pythons):
+            _to_root(folder)
+        shutil.rmtree(final, ignore_errors=True)
+        (draft / "env").rename(final)
+        if not was_kept:
+            keep(final, kept)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return final, was_kept
+
+
+def _to_root(folder: Path) -> None:
+    """Nobody but root can change what lies here from now on; set-uid bits end with the change of owner."""
+    os.chown(folder, 0, 0)
+    for _, folders, files, here in os.fwalk(folder):
+        for name in (*folders, *files):
+            os.chown(name, 0, 0, dir_fd=here, follow_symlinks=False)
 
 
 def digest(lock: Lock, environ: Mapping[str, str]) -> str:
@@ -119,19 +153,6 @@ def _place(lock: Lock) -> str:
     return str(lock.project) if any(_LOCAL.match(line) for line in lines) else ""
 
 
-def install_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """What the install step sees: index settings, proxies, certificates; none of CI's own tokens."""
-    passed = {
-        name: value
-        for name, value in environ.items()
-        if name in PASSED or name.startswith(PASSED_PREFIXES) or name.upper() in PROXIES
-    }
-    for theirs, ours in FROM_PIP.items():
-        if environ.get(theirs) and not passed.get(ours):
-            passed[ours] = environ[theirs]
-    return passed
-
-
 def uv_binary(environ: Mapping[str, str]) -> str:
     """Uv as installed with us, else from PATH."""
     with contextlib.suppress(FileNotFoundError):
@@ -145,7 +166,7 @@ def uv_binary(environ: Mapping[str, str]) -> str:
     return found
 
 
-def _build_into(draft: Path, lock: Lock, environ: dict[str, str], given_up: threading.Event) -> None:
+def _build_into(draft: Path, lock: Lock, environ: dict[str, str], given_up: threading.Event, user: User | None) -> None:
     uv = uv_binary(environ)
     environ = {**environ, "UV_PROJECT_ENVIRONMENT": str(draft), "UV_NO_PROGRESS": "1"}
     install = (
@@ -155,12 +176,14 @@ def _build_into(draft: Path, lock: Lock, environ: dict[str, str], given_up: thre
     )
     # Relocatable, because it is renamed when it is complete.
     for command in (["venv", "--relocatable", str(draft)], install):
-        code, said = _run([uv, *command], lock.project, environ, given_up)
+        code, said = _run([uv, *command], lock.project, environ, given_up, user)
         if code != 0:
             raise _failure(lock, said)
 
 
-def _run(command: list[str], cwd: Path, environ: dict[str, str], given_up: threading.Event) -> tuple[int, str]:
+def _run(
+    command: list[str], cwd: Path, environ: dict[str, str], given_up: threading.Event, user: User | None
+) -> tuple[int, str]:
     with subprocess.Popen(  # noqa: S603 - uv, with arguments of ours
         command,
         cwd=cwd,
@@ -169,7 +192,10 @@ def _run(command: list[str], cwd: Path, environ: dict[str, str], given_up: threa
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        **options_of(user),
     ) as process:
+        if user is not None:
+            user.limit(process.pid)
         while True:
             try:
                 _, said = process.communicate(timeout=POLL_S)
@@ -188,23 +214,6 @@ def _failure(lock: Lock, said: str) -> AgentEnvironmentError:
         + (f": package {package} failed" if package else ""),
         hint="uv's last lines:\n" + "\n".join(f"  {line}" for line in lines),
     )
-
-
-def failing_package(text: str) -> str | None:
-    """The package uv's message is about, where it names one."""
-    patterns = (
-        r"Failed to (?:build|download|fetch|prepare|unpack|install)[^`\n]*`([^`]+)`",
-        r"Because (\S+) was not found",
-        r"Because there (?:is|are) no versions? of (\S+)",
-        r"no version of (\S+)",
-        r"Because only (?:the following versions of )?([A-Za-z0-9._-]+)",
-        r"No solution found when resolving dependencies[^`]*`([^`]+)`",
-    )
-    for pattern in patterns:
-        found = re.search(pattern, text)
-        if found:
-            return found.group(1)
-    return None
 
 
 def included(path: Path, seen: set[Path]) -> list[Path]:

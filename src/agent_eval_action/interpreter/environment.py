@@ -13,6 +13,8 @@ from pathlib import Path
 
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.interpreter.build import Lock, build, find_lock
+from agent_eval_action.interpreter.install import seen_by_install, without_secrets
+from agent_eval_action.interpreter.isolation_cell import Cell, options_of
 from agent_eval_action.interpreter.launch import upwards
 
 PROBE = """
@@ -37,7 +39,11 @@ class AgentEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Where to look. ``environ`` is the caller's whole environment; ``given_up`` ends a build from another thread."""
+    """Where to look. ``environ`` is the caller's whole environment; ``given_up`` ends a build from another thread.
+
+    With a ``cell`` folder and workspace lie in its copy, and whatever is executed is its user's.
+    ``install_env`` reaches the install step alone.
+    """
 
     folder: Path
     workspace: Path
@@ -45,6 +51,8 @@ class Search:
     environ: Mapping[str, str]
     python: Path | None = None
     given_up: threading.Event = field(default_factory=threading.Event)
+    cell: Cell | None = None
+    install_env: Mapping[str, str] = field(default_factory=dict)
 
 
 def choose(search: Search) -> AgentEnvironment:
@@ -56,8 +64,9 @@ def choose(search: Search) -> AgentEnvironment:
         venv = place / ".venv"
         if not venv.is_dir():
             continue
-        python = venv / "bin" / "python"
-        wrong = _wrong_with(python, search.environ)
+        # in a cell a link: what it points to cannot be exchanged by the agent
+        python = (venv.resolve() if search.cell else venv) / "bin" / "python"
+        wrong = _wrong_with(python, search)
         if wrong is None:
             return AgentEnvironment(python, _join(f"found {_shown(venv, search)}", rejected))
         rejected.append(f"{_shown(venv, search)} was passed over: {wrong}")
@@ -77,7 +86,10 @@ def _configured(search: Search, python: Path) -> AgentEnvironment:
         found = Path(shutil.which(str(python), path=search.environ.get("PATH")) or found)
     if not found.is_absolute():
         found = search.workspace / found
-    wrong = _wrong_with(found, search.environ)
+    if search.cell is not None:
+        inside = search.cell.inside(found)
+        found = inside.parent.parent.resolve() / "bin" / inside.name if inside != found else found
+    wrong = _wrong_with(found, search)
     if wrong is not None:
         raise AgentEnvironmentError(
             f"the configured interpreter {python} cannot run the agent: {wrong}",
@@ -87,9 +99,14 @@ def _configured(search: Search, python: Path) -> AgentEnvironment:
 
 
 def _built(search: Search, lock: Lock, rejected: list[str]) -> AgentEnvironment:
-    venv, was_cached = build(lock, search.cache_dir, search.environ, search.given_up)
+    seen = seen_by_install(search.environ, search.install_env)
+    try:
+        venv, was_cached = build(lock, search.cache_dir, seen, search.given_up, search.cell)
+    except AgentEnvironmentError as error:
+        shown = [without_secrets(text or "", seen) for text in (error.message, error.hint)]
+        raise AgentEnvironmentError(shown[0], hint=shown[1]) from None
     python = venv / "bin" / "python"
-    wrong = _wrong_with(python, search.environ)
+    wrong = _wrong_with(python, search)
     if wrong is not None:
         raise AgentEnvironmentError(
             f"the environment built from {_shown(lock.path, search)} cannot run the agent: {wrong}",
@@ -99,7 +116,7 @@ def _built(search: Search, lock: Lock, rejected: list[str]) -> AgentEnvironment:
     return AgentEnvironment(python, _join(how, rejected))
 
 
-def _wrong_with(python: Path, environ: Mapping[str, str]) -> str | None:
+def _wrong_with(python: Path, search: Search) -> str | None:
     """Why an interpreter will not do, or None. It is started: a .venv made elsewhere may only look like one."""
     if not os.access(python, os.X_OK):
         return (
@@ -107,10 +124,16 @@ def _wrong_with(python: Path, environ: Mapping[str, str]) -> str | None:
             if python.is_symlink()
             else (f"there is no interpreter at {python}")
         )
-    env = {key: environ[key] for key in ("PATH", "HOME", "LANG") if key in environ}
+    env = {key: search.environ[key] for key in ("PATH", "HOME", "LANG") if key in search.environ}
+    user = search.cell.user if search.cell else None
     try:
         done = subprocess.run(  # noqa: S603 - the interpreter is the user's choice
-            [str(python), "-I", "-c", PROBE], env=env, capture_output=True, timeout=PROBE_S, check=False
+            [str(python), "-I", "-c", PROBE],
+            env=user.environ(env) if user else env,
+            capture_output=True,
+            timeout=PROBE_S,
+            check=False,
+            **options_of(user),
         )
         said = json.loads(done.stdout) if done.returncode == 0 else None
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:

@@ -34,6 +34,7 @@ class FunctionProcess:
         self.usable = True
         self.loaded: set[str] = set()
         self.places: tuple[str, ...] = tuple(launch.first_frame()["sys_path"])
+        self._shown = launch.shown
         self._loop = asyncio.get_running_loop()
         self._started = start(launch)
         self._answer: asyncio.Future[Frame | Failure] | None = None
@@ -133,4 +134,4 @@ class FunctionProcess:
             self._pid_fd = None
 
     def _tail(self) -> str:
-        return last_lines(self._drain.tail())
+        return self._shown(last_lines(self._drain.tail()))

@@ -14,6 +14,7 @@ from agent_eval_action.interpreter.environment import Search, choose
 from agent_eval_action.interpreter.frames import Frame
 from agent_eval_action.interpreter.function_process import Failure, FunctionProcess
 from agent_eval_action.interpreter.isolation import agent_environ
+from agent_eval_action.interpreter.isolation_cell import Cell, Isolation
 from agent_eval_action.interpreter.launch import METRIC_WORKER, Launch, Limits
 from agent_eval_action.interpreter.output_log import OutputLog
 from agent_eval_action.model.function import FunctionReply
@@ -38,8 +39,10 @@ class FunctionOptions:
     timeout_s: float = 120.0
     environ: Mapping[str, str] = field(default_factory=dict)
     env_allow: tuple[str, ...] = ()
+    install_env: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     known: Callable[[], Path | None] = lambda: None
+    isolation: Isolation | None = None
 
 
 def open_functions(options: FunctionOptions) -> MetricFunctions:
@@ -182,22 +185,42 @@ class MetricFunctions:
         """The interpreter and everything that is the same for all processes. Blocks."""
         options = self._options
         folder, workspace = options.path.resolve(), options.workspace.resolve()
-        python = options.known() or options.python
-        search = Search(folder, workspace, options.cache_dir.resolve(), options.environ, python, self._given_up)
+        cell: Cell | None = None
         try:
+            if options.isolation is not None:
+                # a copy of their own: an agent must not be able to rewrite what grades it
+                cell = options.isolation.cell("metrics", workspace)
+                folder, workspace = cell.inside(folder), cell.tree
+            search = Search(
+                folder,
+                workspace,
+                options.cache_dir.resolve(),
+                options.environ,
+                options.known() or options.python,
+                self._given_up,
+                cell,
+                options.install_env,
+            )
             chosen = choose(search)
-        except AgentEnvironmentError as error:
-            hint = f" ({error.hint})" if error.hint else ""
-            return Failure(f"no interpreter for metric functions: {error.message}{hint}")
+        except (AgentEnvironmentError, OSError) as error:
+            return Failure(f"no interpreter for metric functions: {_said(error)}")
+        seen = agent_environ(options.environ, options.env_allow)
         return Launch(
             python=chosen.python,
-            environ=agent_environ(options.environ, options.env_allow),
+            environ=cell.environ(seen) if cell else seen,
             folder=folder,
             workspace=workspace,
             timeout_s=options.timeout_s,
             limits=options.limits,
             program=METRIC_WORKER,
+            cell=cell,
         )
+
+
+def _said(error: AgentEnvironmentError | OSError) -> str:
+    if isinstance(error, OSError):
+        return str(error)
+    return error.message + (f" ({error.hint})" if error.hint else "")
 
 
 def _failure(answer: Frame | Failure) -> Failure | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.interpreter.frames import encode
+from agent_eval_action.interpreter.isolation_cell import Cell, options_of
 from agent_eval_action.interpreter.processes import MARKER
 
 _PROGRAMS = Path(__file__).resolve().parents[1] / "worker"
@@ -30,7 +31,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Everything that is the same for all workers of an agent."""
+    """Everything that is the same for all workers of an agent. ``cell``: folder and workspace lie in its copy."""
 
     python: Path
     environ: dict[str, str]
@@ -39,6 +40,7 @@ class Launch:
     timeout_s: float
     limits: Limits = field(default_factory=Limits)
     program: Path = WORKER
+    cell: Cell | None = None
 
     @property
     def cwd(self) -> Path:
@@ -47,6 +49,10 @@ class Launch:
             if (place / "pyproject.toml").is_file():
                 return place
         return self.folder.parent
+
+    def shown(self, text: str) -> str:
+        """A text of the worker's with the paths the user knows."""
+        return self.cell.shown(text) if self.cell else text
 
     def first_frame(self) -> dict[str, Any]:
         """What the worker must know before it imports anything."""
@@ -75,7 +81,7 @@ class Started:
 
 def start(launch: Launch) -> Started:
     """Start a worker in a session of its own; raises OSError when the interpreter cannot be executed."""
-    marker = secrets.token_hex(16)
+    marker, user = secrets.token_hex(16), launch.cell.user if launch.cell else None
     command_read, command_write = os.pipe()
     event_read, event_write = os.pipe()
     output_read, output_write = os.pipe()
@@ -90,6 +96,7 @@ def start(launch: Launch) -> Started:
             cwd=launch.cwd,
             env={**launch.environ, MARKER: marker},
             start_new_session=True,
+            **options_of(user),
         )
     except OSError:
         for fd in ours:
@@ -98,6 +105,8 @@ def start(launch: Launch) -> Started:
     finally:
         for fd in theirs:
             os.close(fd)
+    if user is not None:  # it has imported nothing of the agent's yet
+        user.limit(process.pid)
     # Small enough for an empty pipe, so the import begins now, whatever our event loop is busy with.
     os.write(command_write, encode(launch.first_frame()))
     return Started(process, marker, event_read, command_write, output_read)

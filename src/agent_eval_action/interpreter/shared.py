@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from agent_eval_action.interpreter.build import KINDS, included
+from agent_eval_action.interpreter.isolation_cell import Cell, options_of
 from agent_eval_action.interpreter.launch import upwards
 
 _ALSO: Final = (".python-version", "setup.py", "setup.cfg", "requirements.in")
@@ -44,18 +45,23 @@ class Place:
     workspace: Path
 
 
-def not_shared(python: Path, here: Place, there: Place, environ: Mapping[str, str]) -> str:
-    """Why the interpreter of the agent ``here`` must not run the one ``there``; "" when it may. Blocks."""
+def not_shared(python: Path, here: Place, there: Place, environ: Mapping[str, str], cell: Cell | None = None) -> str:
+    """Why the interpreter of the agent ``here`` must not run the one ``there``; "" when it may. Blocks.
+
+    ``cell``: the one ``here`` runs in, whose copy its code is installed from.
+    """
     if _needs(here) != _needs(there):
         return "they need other packages"
     env = {key: environ[key] for key in ("PATH", "HOME", "LANG") if key in environ}
+    user, workspace = (cell.user, cell.tree) if cell else (None, here.workspace.resolve())
     try:
         done = subprocess.run(  # noqa: S603 - the interpreter the agent runs in anyway
-            [str(python), "-I", "-c", _PROBE, str(here.workspace.resolve())],
-            env=env,
+            [str(python), "-I", "-c", _PROBE, str(workspace)],
+            env=user.environ(env) if user else env,
             capture_output=True,
             timeout=_PROBE_S,
             check=True,
+            **options_of(user),
         )
         installed = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:

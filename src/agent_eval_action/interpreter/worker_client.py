@@ -114,12 +114,12 @@ class WorkerClient:
         elif event == "ready" and not self.ready.done():
             self._on_ready(frame)
         elif event == "failed" and not self.ready.done():
-            self.ready.set_result(error_of(frame))
+            self.ready.set_result(self._error_of(frame))
         else:
             self.retired = self.retired or bool(frame.get("stuck"))
             future = self._waiting.get(str(frame.get("s")))
             if future is not None and not future.done():
-                future.set_result(error_of(frame["error"]) if "error" in frame else frame)
+                future.set_result(self._error_of(frame["error"]) if "error" in frame else frame)
 
     def _on_ready(self, frame: Frame) -> None:
         self.ready.set_result(frame)
@@ -224,8 +224,12 @@ class WorkerClient:
             )
         return dead
 
+    def _error_of(self, said: object) -> AttemptError:
+        error, shown = error_of(said), self._launch.shown
+        return error.model_copy(update={"message": shown(error.message), "traceback": shown(error.traceback)})
+
     def _tail(self) -> str:
-        return last_lines(self._drain.tail())
+        return self._launch.shown(last_lines(self._drain.tail()))
 
 
 def _signal_name(number: int) -> str:

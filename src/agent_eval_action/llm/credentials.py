@@ -10,7 +10,9 @@ from typing import Final
 from agent_eval_action.llm.setup import Setup
 
 GOOGLE_KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
-EXTRA_MISSING: Final = "models named openai/… need the extra `openai`: pip install 'agent-eval-action[openai]'"
+EXTRA: Final = "pip install 'agent-eval-action["
+"""In every sentence about something that is not installed: what credentials have no part in."""
+EXTRA_MISSING: Final = f"models named openai/… need the extra `openai`: {EXTRA}openai]'"
 OPENAI_KEY: Final = "OPENAI_API_KEY"
 OPENAI_URLS: Final = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
 VERTEX_SWITCHES: Final = ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI")  # the newer name wins

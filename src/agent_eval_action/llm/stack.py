@@ -50,7 +50,8 @@ class LlmSettings:
             rates=rates,
             timeout=settings.llm_timeout_s,
             retry_deadline=settings.llm_retry_deadline,
-            cache=settings.llm_cache,
+            # an answer is kept with its question, which holds what is not to be stored
+            cache=settings.llm_cache and not settings.redact,
             openai_base_url=settings.llm_openai_base_url or "",
             limits=SpendingLimits(settings.max_calls, settings.max_tokens, settings.max_cost),
             prices=Prices(own),
@@ -105,10 +106,11 @@ class LlmStack:
         """One reply; see ``llm.base.Llm``."""
         return await self.llm.generate(request)
 
-    async def warm_up(self, models: Iterable[str]) -> list[str]:
-        """Load what first calls need (about a second) while agents start; what will not work, one sentence each."""
-        said = await asyncio.gather(*(self._wires.of(model).warm_up(model) for model in sorted(set(models))))
-        return [sentence for sentence in said if sentence]
+    async def warm_up(self, models: Iterable[str]) -> dict[str, str]:
+        """Load what first calls need (about a second) while agents start; the models that will not work, and why."""
+        asked = sorted(set(models))
+        said = await asyncio.gather(*(self._wires.of(model).warm_up(model) for model in asked))
+        return {model: sentence for model, sentence in zip(asked, said, strict=True) if sentence}
 
     async def close(self) -> None:
         """Give back connections, and make room in the cache; never raises."""

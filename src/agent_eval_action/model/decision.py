@@ -144,11 +144,13 @@ class Decision(Frozen):
     """The whole conclusion; reports render this and nothing else decides.
 
     ``weakenings`` are what the change does to the gate itself; those that block are in ``findings`` too.
-    ``store``: what keeps, or would keep, the baseline.
+    ``store``: what keeps, or would keep, the baseline. ``excused``: inconclusive for no other reason than
+    that GitHub gave the run no secrets; no step is made red by that alone.
     """
 
     outcome: Outcome
     reason: str
+    excused: bool = False
     findings: tuple[Finding, ...] = ()
     criteria: tuple[CriterionChange, ...] = ()
     pairs: tuple[PairChange, ...] = ()

@@ -27,7 +27,8 @@ class Measured:
 
     ``reason`` is what the criterion said of the worst attempt (or why it does not apply), ``error`` why
     attempts have no score, ``answered`` whether the agent answered in every attempt (then an error is the
-    criterion's own). ``worst`` are the attempts with the worst score.
+    criterion's own). ``worst`` are the attempts with the worst score. ``unmeasured`` says why it was left
+    out of this run, "" where it was not: then there is neither a score nor an error.
     """
 
     key: CaseKey
@@ -40,6 +41,7 @@ class Measured:
     error: str = ""
     answered: bool = True
     worst: tuple[AttemptSummary, ...] = ()
+    unmeasured: str = ""
 
     @property
     def mean(self) -> float | None:
@@ -128,8 +130,11 @@ def _of_case(one_set: SetResult, case: CaseResult) -> Iterator[Measured]:
     by_name = [{score.criterion: score for score in attempt.scores} for attempt in case.attempts]
     answered = bool(case.attempts) and all(attempt.error is None for attempt in case.attempts)
     for info in one_set.criteria:
-        tally = _Tally() if case.attempts else _Tally(errors=["no attempt was made"])
-        for attempt, names in zip(case.attempts, by_name, strict=True):
+        unmeasured = case.unmeasured or info.unmeasured
+        tally = _Tally(skipped=[unmeasured]) if unmeasured else _Tally()
+        if not unmeasured and not case.attempts:
+            tally.errors.append("no attempt was made")
+        for attempt, names in () if unmeasured else zip(case.attempts, by_name, strict=True):
             tally.add(attempt, names.get(info.name))
         worst = _worst(tally, info.goal)
         yield Measured(
@@ -143,6 +148,7 @@ def _of_case(one_set: SetResult, case: CaseResult) -> Iterator[Measured]:
             error=_most_common(tally.errors),
             answered=answered,
             worst=tuple(attempt for _, _, attempt in worst),
+            unmeasured=unmeasured,
         )
 
 

@@ -59,6 +59,7 @@ class ErrorKind(enum.StrEnum):
     RATE_LIMITED = "rate_limited"  # the model answered 429
     UNAVAILABLE = "unavailable"  # the model answered 5xx, or the connection failed
     PROTOCOL = "protocol"  # the worker said something that is not of the protocol
+    CREDENTIALS = "credentials"  # the agent has no key or identity for its model here
     USER = "user"  # the simulated user could not go on; the agent did nothing wrong
     SCORING = "scoring"  # a criterion could not score what the agent did
     STOPPED = "stopped"  # the run ended first: max_time or a signal
@@ -217,7 +218,8 @@ class CaseResult(Frozen):
     """All attempts of one case, and where the case is written down.
 
     ``attempts`` are this change's, the first pass before what was made again; ``control`` are those of
-    the base commit's agent on the same case, made by the same run.
+    the base commit's agent on the same case, made by the same run. ``unmeasured`` says why nothing of it
+    could be measured where that is nobody's failure; "" for every case that was run.
     """
 
     case: str
@@ -226,10 +228,14 @@ class CaseResult(Frozen):
     expected: tuple[TurnBrief, ...] = ()
     attempts: tuple[AttemptSummary, ...] = ()
     control: tuple[AttemptSummary, ...] = ()
+    unmeasured: str = ""
 
 
 class CriterionInfo(Frozen):
-    """A criterion as it was applied: enough to say whether two scores are comparable."""
+    """A criterion as it was applied: enough to say whether two scores are comparable.
+
+    ``unmeasured`` says why it was left out of this run though it is configured; "" where it was applied.
+    """
 
     name: str
     goal: Goal = "maximize"
@@ -239,6 +245,7 @@ class CriterionInfo(Frozen):
     scoring_version: str = "1"
     judge: str = ""  # the model that judges, as configured
     source: str = ""
+    unmeasured: str = ""
 
 
 class SetResult(Frozen):
@@ -272,12 +279,15 @@ class Conditions(Frozen):
     tool_version: str
     platform: str = ""
     commit: str | None = None
+    change: str | None = None  # the head of the pull request that ``commit`` is the merge of; None outside of CI
     repeats: int = 1
     concurrency: int = 32
     threshold_on: str = "case"
     fail_on: str = ""  # the rule in force, which may be the base's; "": not recorded
     selection: tuple[str, ...] = ()  # what narrowed the run (EVALSET arguments, --case); empty: the whole suite
     only_agents: tuple[str, ...] = ()  # the agents asked for by name; empty: all there are
+    withheld: str = ""  # why GitHub gave this run no secrets; "": it gave them
+    lacking: tuple[str, ...] = ()  # which credentials were missed, one sentence each
     arguments: tuple[str, ...] = ()  # what `agent-eval run` needs to make this run again
     agents: tuple[AgentConditions, ...] = ()
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from agent_eval_action.reports.annotations import as_annotations
 from agent_eval_action.reports.base import MARKER, Link, Report, ReportInput
+from agent_eval_action.reports.html import html
 from agent_eval_action.reports.junit import junit
 from agent_eval_action.reports.markdown import markdown
+from agent_eval_action.reports.summary import summary
 
 __all__ = ["MARKER", "REPORTS", "Link", "Report", "ReportInput"]
 
 REPORTS: Final[dict[str, Report]] = {
     "junit": junit,
     "markdown": markdown,
+    "summary": summary,
+    "html": html,
+    "annotations": as_annotations,
 }

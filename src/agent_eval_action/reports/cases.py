@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agent_eval_action.model.brief import TurnBrief
@@ -142,6 +143,28 @@ def passed_before(pair: PairChange) -> bool | None:
     if pair.kind in {ChangeKind.NEWLY_FAILING, ChangeKind.FIXED}:
         return pair.kind is ChangeKind.NEWLY_FAILING
     return meets(pair.baseline.mean, pair.threshold, pair.goal)
+
+
+def with_threshold(cases: Iterable[CaseView]) -> list[CaseView]:
+    """Cases of this run that have something to meet: of these a pass rate is told."""
+    return [v for v in cases if v.result is not None and any(pair.threshold is not None for pair in v.pairs)]
+
+
+def passes(view: CaseView) -> bool:
+    """Whether a case was measured and meets every threshold it has."""
+    measured = view.group is not Group.ERRORED and not has_errors(view)
+    return measured and all_of(map(passing, view.pairs)) is not False
+
+
+def has_errors(view: CaseView) -> bool:
+    """Whether a score of it is missing."""
+    return any(pair.errors for pair in view.pairs)
+
+
+def all_of(verdicts: Iterable[bool | None]) -> bool | None:
+    """Whether all that are known hold; None when none is."""
+    known = [verdict for verdict in verdicts if verdict is not None]
+    return all(known) if known else None
 
 
 def _group(pairs: list[PairChange], blocked: frozenset[str]) -> Group:

@@ -57,6 +57,8 @@ class _Builder:
                 case.add_failure_info(_message(message), self._take(output), "suite")
             elif status == "error":
                 case.add_error_info(_message(message), self._take(output), "suite")
+            elif status == "skipped":
+                case.add_skipped_info(_message(message), self._take(output))
             made.append(case)
         return _tree("whole run", made, started_at, None) if made else None
 

@@ -39,7 +39,11 @@ def markdown(report: ReportInput, budget: int | None = None) -> str:
     Given up in this order: the table of all cases, cases' details from the last, everything but the table of
     criteria, everything but the headline. The marker line is there however small the budget is.
     """
-    room = BUDGET if budget is None else budget
+    return rendered(report, BUDGET if budget is None else budget)
+
+
+def rendered(report: ReportInput, room: int, *, table_first: bool = False) -> str:
+    """The same in at most ``room`` bytes. ``table_first``: the table of all cases is kept before any case's details."""
     decision = report.decision
     in_order = views(report.result, decision)
     cases = sorted(in_order, key=severity)
@@ -49,7 +53,7 @@ def markdown(report: ReportInput, budget: int | None = None) -> str:
     around = [*top, table, head.notes(decision), foot(report)]
     left = room - _size(around)
     if left > _REMARK:
-        body = _body(cases, in_order, decision, left)
+        body = _body(cases, in_order, decision, left, table_first=table_first)
         return _joined([*around[:-1], *body, around[-1]])
     remark = f"No case is shown here for length: {_ELSEWHERE}."
     for parts in ([*top, table, remark], [*top, remark], top, [report.marker, verdict]):
@@ -59,11 +63,15 @@ def markdown(report: ReportInput, budget: int | None = None) -> str:
     return _joined(short) if _size(short) <= room else report.marker + "\n"
 
 
-def _body(cases: list[CaseView], in_order: list[CaseView], decision: Decision, room: int) -> list[str]:
+def _body(
+    cases: list[CaseView], in_order: list[CaseView], decision: Decision, room: int, *, table_first: bool
+) -> list[str]:
     """Details and lists in reading order while they fit, what did not, and the table of all cases if it does."""
     parts: list[str] = []
     dropped: Counter[Group] = Counter()
     room -= _REMARK
+    table = all_cases(in_order, decision, room) if table_first else None
+    room -= len(table.encode()) + 2 if table else 0
     for group, number, render in _blocks(cases):
         block = "" if dropped else render()
         size = len(block.encode()) + 2
@@ -73,8 +81,9 @@ def _body(cases: list[CaseView], in_order: list[CaseView], decision: Decision, r
         parts.append(block)
         room -= size
     if dropped:
-        return [*parts, _left_out(dropped)]
-    table = all_cases(in_order, decision, room)
+        parts.append(_left_out(dropped))
+    elif not table_first:
+        table = all_cases(in_order, decision, room)
     return [*parts, table] if table else parts
 
 

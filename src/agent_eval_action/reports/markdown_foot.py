@@ -13,7 +13,7 @@ from agent_eval_action.reports.costs import COLUMNS, cost_rows, cost_text, judge
 from agent_eval_action.reports.escape_markdown import code, fence, text
 
 _ROWS = 20
-_ADDRESS = re.compile(r"https?://[A-Za-z0-9.:-]+(?:/[A-Za-z0-9._~/%?=&#+-]*)?")
+ADDRESS = re.compile(r"https?://[A-Za-z0-9.:-]+(?:/[A-Za-z0-9._~/%?=&#+-]*)?")
 
 
 def foot(report: ReportInput) -> str:
@@ -67,6 +67,6 @@ def _conditions(conditions: Conditions) -> str:
 
 
 def _link(link: Link) -> str:
-    if _ADDRESS.fullmatch(link.target):
+    if ADDRESS.fullmatch(link.target):
         return f"[{text(link.label, 80)}]({link.target})"
     return f"{text(link.label, 80)}: {code(link.target, 200)}"

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
 from agent_eval_action.model.decision import BaselineInfo, CriterionChange, Decision, Outcome
 from agent_eval_action.model.result import ErrorKind, RunResult, ScoreStatus
 from agent_eval_action.reports import format as fmt
-from agent_eval_action.reports.cases import CaseView, Group, passed_before, passing
+from agent_eval_action.reports.cases import (
+    CaseView,
+    Group,
+    all_of,
+    has_errors,
+    passed_before,
+    passes,
+    passing,
+    with_threshold,
+)
 from agent_eval_action.reports.costs import agent_tokens, cost_text, judge_calls
 from agent_eval_action.reports.escape_markdown import code, text
 
@@ -73,7 +81,7 @@ def metrics(result: RunResult, decision: Decision, cases: list[CaseView]) -> str
     here = [view for view in cases if view.result is not None]
     totals = result.totals
     unmade = sum(map(_only_stopped, here))
-    errors = sum((view.group is Group.ERRORED or _has_errors(view)) and not _only_stopped(view) for view in here)
+    errors = sum((view.group is Group.ERRORED or has_errors(view)) and not _only_stopped(view) for view in here)
     parts = [fmt.plural(len(here), "case"), *_pass_rate(here)]
     parts.append(fmt.plural(errors, "case with errors", "cases with errors") if errors else "no errors")
     if unmade:
@@ -148,33 +156,20 @@ def _only_stopped(view: CaseView) -> bool:
     return kinds == {ErrorKind.STOPPED} and ScoreStatus.ERROR not in scores
 
 
-def _has_errors(view: CaseView) -> bool:
-    return any(pair.errors for pair in view.pairs)
-
-
 def _pass_rate(cases: list[CaseView]) -> list[str]:
     """Cases that meet every threshold they have; one that was not measured does not. The change is over both sides'."""
-    held = [view for view in cases if any(pair.threshold is not None for pair in view.pairs)]
+    held = with_threshold(cases)
     if not held:
         return []
-    passed = sum(_passes(view) for view in held)
+    passed = sum(map(passes, held))
     rate = fmt.percent(passed, len(held))
-    sides = [(_all_of(map(passed_before, view.pairs)), _all_of(map(passing, view.pairs))) for view in held]
+    sides = [(all_of(map(passed_before, view.pairs)), all_of(map(passing, view.pairs))) for view in held]
     both = [(before, after) for before, after in sides if before is not None and after is not None]
     if both:
         then, now = (fmt.percent(sum(side), len(both)) for side in zip(*both, strict=True))
         change = f"{then} → {now}" if then != now else f"{now} as in the baseline"
         rate = change if len(both) == len(held) else f"{rate}; of the {fmt.count(len(both))} compared {change}"
     return [f"**{fmt.count(passed)} of {fmt.count(len(held))} pass** ({rate})"]
-
-
-def _passes(view: CaseView) -> bool:
-    return view.group is not Group.ERRORED and not _has_errors(view) and _all_of(map(passing, view.pairs)) is not False
-
-
-def _all_of(verdicts: Iterable[bool | None]) -> bool | None:
-    known = [verdict for verdict in verdicts if verdict is not None]
-    return all(known) if known else None
 
 
 def _baseline(base: BaselineInfo | None, started_at: str) -> str:

@@ -35,6 +35,11 @@ def read(path: Path, max_bytes: int = MAX_BYTES) -> RunResult:
         raise ResultsError(
             f"{path} is larger than {max_bytes:,} bytes", hint="split the run: fewer cases or fewer repeats"
         )
+    return parsed(path, data)
+
+
+def parsed(path: Path, data: bytes) -> RunResult:
+    """The bytes of a results.json. ``path`` names them in messages. Raises ResultsError."""
     # Every object of a result stays: the cyclic collector walks them all again and again and takes 7 times the parsing
     collecting = gc.isenabled()
     gc.disable()

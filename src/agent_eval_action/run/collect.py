@@ -92,10 +92,8 @@ class Collector:
 
     def complete(self) -> bool:
         """Whether the first pass is."""
-        cases = (key for key, _ in self.plan.digests())
-        return all(
-            repeat in self._summaries.get((case, "head"), {}) for case in cases for repeat in range(self.plan.repeats)
-        )
+        keys = (planned.key for planned in self.plan.attempts())
+        return all(key.repeat in self._summaries.get((key.case_key, "head"), {}) for key in keys)
 
     def result(self, *, started_at: str, seconds: float, status: RunStatus, conditions: Conditions) -> RunResult:
         """The run as far as it came; attempts of the first pass that were not made are errors of kind ``stopped``."""
@@ -129,7 +127,7 @@ class Collector:
     def _case(self, planned: PlannedSet, item: PlannedCase) -> CaseResult:
         key = CaseKey(planned.agent, planned.key, item.case.eval_id)
         head, base = (self._summaries.get((key, arm), {}) for arm in ("head", "base"))
-        repeats = sorted({*range(self.plan.repeats), *head})
+        repeats = sorted({*range(0 if item.unmeasured else self.plan.repeats), *head})
         return CaseResult(
             case=item.case.eval_id,
             line=item.case.line,
@@ -137,6 +135,7 @@ class Collector:
             expected=tuple(turn_brief(turn) for turn in item.case.turns),
             attempts=tuple(head.get(repeat) or _not_made(repeat) for repeat in repeats),
             control=tuple(base[repeat] for repeat in sorted(base)),
+            unmeasured=item.unmeasured,
         )
 
 

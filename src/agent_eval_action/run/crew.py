@@ -37,7 +37,8 @@ class Bounds:
 class Crew:
     """Makes attempts of any arm. ``scoring_ready`` is done when the criteria's slow imports are.
 
-    ``instruments``: what the criteria of each agent may use, by the agent's name.
+    ``instruments``: what the criteria of each agent may use, by the agent's name. ``redact``: takes secrets out of
+    what is kept, once it is scored.
     """
 
     bounds: Bounds
@@ -48,6 +49,7 @@ class Crew:
     emit: Callable[[Event], None]
     kept: Earlier = field(default_factory=Earlier)
     instruments: Mapping[str, Instruments] = field(default_factory=dict)
+    redact: Callable[[Attempt], Attempt] = field(default=lambda attempt: attempt)
 
     def __post_init__(self) -> None:
         self._slots = Slots(self.bounds.concurrency)
@@ -109,6 +111,7 @@ class Crew:
             shift.judging.release()
 
     def _keep(self, scored: Attempt) -> None:
+        scored = self.redact(scored)
         self.writer.append(scored)
         self.collector.add(scored)
         self.emit(AttemptFinished(scored))

@@ -45,7 +45,7 @@ def means_of(uses: Iterable[ModelUse]) -> Means:
 
 
 def _of_criteria(planned: PlannedSet, repeats: int, means: Means) -> Iterator[Asked]:
-    for criterion in planned.criteria:
+    for criterion in planned.scored_by:
         questions, samples = repeats * _questions(criterion, planned), 1
         if isinstance(criterion, JudgedCriterion):
             questions *= criterion.calls
@@ -56,7 +56,7 @@ def _of_criteria(planned: PlannedSet, repeats: int, means: Means) -> Iterator[As
 
 
 def _of_user(planned: PlannedSet, repeats: int, means: Means) -> Iterator[Asked]:
-    if played := sum(_turns(item.case, planned) for item in planned.cases if item.case.conversation_scenario):
+    if played := sum(_turns(item.case, planned) for item in planned.run if item.case.conversation_scenario):
         model = planned.simulator.model
         mean = means.get((SIMULATED_USER, model), (None, None))
         yield Asked(SIMULATED_USER, model, repeats * played, 1, *mean)
@@ -65,7 +65,7 @@ def _of_user(planned: PlannedSet, repeats: int, means: Means) -> Iterator[Asked]
 def _questions(criterion: Criterion, planned: PlannedSet) -> int:
     """How many turns it judges, or conversations."""
     by_turn = isinstance(criterion, TurnwiseCriterion)
-    cases = (item.case for item in planned.cases if applies(criterion, item.case))
+    cases = (item.case for item in planned.run if applies(criterion, item.case))
     return sum(_turns(case, planned) if by_turn else 1 for case in cases)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent_eval_action.agents.adk import AdkAgent
 from agent_eval_action.config.agents import AgentSettings
@@ -13,21 +13,25 @@ from agent_eval_action.criteria.base import Instruments
 from agent_eval_action.criteria.foreign.custom import CustomCriterion
 from agent_eval_action.errors import CredentialsError
 from agent_eval_action.interpreter.functions import FunctionOptions, MetricFunctions, open_functions
+from agent_eval_action.interpreter.install import given_for_install
+from agent_eval_action.interpreter.isolation_cell import Isolation
 from agent_eval_action.llm.budget import Meter
-from agent_eval_action.llm.credentials import judge_environ
+from agent_eval_action.llm.credentials import EXTRA, judge_environ
 from agent_eval_action.llm.stack import LlmSettings, LlmStack, open_llm
 from agent_eval_action.run.arms import Arm
 from agent_eval_action.run.foresee import foreseen
-from agent_eval_action.run.models import Wanted, dotenv_of, refuse_unusable, wanted_of
+from agent_eval_action.run.models import Wanted, dotenv_of, lacking_of, refuse_unusable, refuse_wrong, wanted_of
 from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.withheld import Lacking, without
 
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """Opened instruments by agent."""
+    """Opened instruments by agent. ``lacking``: models that cannot be asked here, where a run may do without."""
 
     by_agent: Mapping[str, Instruments]
     stack: LlmStack | None = None
+    lacking: Lacking = field(default_factory=dict)
     functions: tuple[MetricFunctions, ...] = ()
 
     async def close(self) -> None:
@@ -42,6 +46,7 @@ class Opening:
     """What a run opens its instruments with.
 
     ``read_cache`` False: votes are made anew. ``say`` is told what is worth knowing before anything is spent.
+    ``may_lack``: models without credentials are left out and named in the workshop, and nothing is raised.
     """
 
     settings: Settings
@@ -50,30 +55,45 @@ class Opening:
     meter: Meter
     read_cache: bool
     say: Callable[[str], None]
+    isolation: Isolation | None = None
+    may_lack: bool = False
+
+    @property
+    def recorded(self) -> frozenset[str]:
+        """Names of agents that are recordings."""
+        return frozenset(agent.name for agent in self.agents if agent.driver == "recorded")
 
 
 async def open_workshop(plan: Plan, opening: Opening, head: Arm) -> Workshop:
     """Open what this plan needs. Raises ConfigError or CredentialsError for what cannot be asked."""
-    stack = await _models(plan, opening)
+    stack, lacking = await _models(plan, opening)
     functions = _functions(plan, opening, head)
     prices = opening.meter.prices
     made = {one.agent: Instruments(stack, functions.get(one.agent), prices) for one in plan.sets}
-    return Workshop(made, stack, tuple(functions.values()))
+    return Workshop(made, stack, lacking, tuple(functions.values()))
 
 
-async def _models(plan: Plan, opening: Opening) -> LlmStack | None:
-    recorded = {agent.name for agent in opening.agents if agent.driver == "recorded"}
-    wanted = wanted_of(plan, recorded)
+async def _models(plan: Plan, opening: Opening) -> tuple[LlmStack | None, Lacking]:
+    wanted = wanted_of(plan, opening.recorded)
     if not wanted:
-        return None
+        return None, {}
     settings = opening.settings
     workspace = settings.workspace.resolve()
     folders = [agent.path.resolve() for agent in opening.agents]
     environ = judge_environ(opening.environ, dotenv_of(folders, workspace))
     llm = LlmSettings.of(settings)
-    refuse_unusable(wanted, environ, openai_base_url=llm.openai_base_url)
+    lacking: dict[str, str] = {}
+    if opening.may_lack:
+        refuse_wrong(wanted)
+        lacking = lacking_of(wanted, environ, openai_base_url=llm.openai_base_url)
+        plan = without(plan, lacking, opening.recorded)
+        wanted = tuple(one for one in wanted if one.model not in lacking)
+    else:
+        refuse_unusable(wanted, environ, openai_base_url=llm.openai_base_url)
+    if not wanted:
+        return None, lacking
     llm.prices.require((one.model for one in wanted), settings.max_cost)
-    if told := foreseen(plan, llm.prices, recorded=recorded).sentence:
+    if told := foreseen(plan, llm.prices, recorded=opening.recorded).sentence:
         opening.say(told)
     stack = open_llm(
         llm,
@@ -83,15 +103,17 @@ async def _models(plan: Plan, opening: Opening) -> LlmStack | None:
         meter=opening.meter,
         say=opening.say,
     )
-    await _warm(stack, wanted)
-    return stack
+    return stack, {**lacking, **await _warm(stack, wanted, may_lack=opening.may_lack)}
 
 
-async def _warm(stack: LlmStack, wanted: Sequence[Wanted]) -> None:
+async def _warm(stack: LlmStack, wanted: Sequence[Wanted], *, may_lack: bool) -> Lacking:
     """Load the clients while the agents start; what fails (an extra, an identity) fails before anything is spent."""
-    if failed := await stack.warm_up(one.model for one in wanted):
+    failed = await stack.warm_up(one.model for one in wanted)
+    if failed and (not may_lack or any(EXTRA in sentence for sentence in failed.values())):
         await stack.close()
-        raise CredentialsError(f"a model that is needed cannot be asked here, so nothing was run: {'; '.join(failed)}")
+        said = "; ".join(dict.fromkeys(failed.values()))
+        raise CredentialsError(f"a model that is needed cannot be asked here, so nothing was run: {said}")
+    return failed
 
 
 def _functions(plan: Plan, opening: Opening, head: Arm) -> dict[str, MetricFunctions]:
@@ -113,5 +135,7 @@ def _options(agent: AgentSettings, opening: Opening, head: Arm) -> FunctionOptio
         timeout_s=agent.timeout_s,
         environ={**opening.environ, **{name: value for name, value in agent.env.items() if value is not None}},
         env_allow=tuple(agent.env),
+        install_env=given_for_install(agent.install_env, opening.environ),
         known=lambda: driver.python if isinstance(driver, AdkAgent) else None,
+        isolation=opening.isolation,
     )

@@ -13,10 +13,11 @@ from agent_eval_action.model.result import ArmName, AttemptKey, CaseKey, Criteri
 
 @dataclass(frozen=True, slots=True)
 class PlannedCase:
-    """One case with the digest of its definition."""
+    """One case with the digest of its definition. ``unmeasured`` says why it is not run, "" where it is."""
 
     case: EvalCase
     digest: str
+    unmeasured: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,16 @@ class PlannedSet:
     criteria: tuple[Criterion, ...]
     infos: tuple[CriterionInfo, ...]
     simulator: UserSimulatorConfig = field(default_factory=UserSimulatorConfig)
+
+    @property
+    def scored_by(self) -> tuple[Criterion, ...]:
+        """The criteria that are applied: all but those this run leaves out."""
+        return tuple(one for one, info in zip(self.criteria, self.infos, strict=True) if not info.unmeasured)
+
+    @property
+    def run(self) -> tuple[PlannedCase, ...]:
+        """The cases that are run."""
+        return tuple(item for item in self.cases if not item.unmeasured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +79,7 @@ class Plan:
         """Every attempt, a whole pass before the next repeat: a run cut short has seen every case it could."""
         for repeat in range(self.repeats):
             for planned in self.sets:
-                for item in planned.cases:
+                for item in planned.run:
                     key = AttemptKey(planned.agent, planned.key, item.case.eval_id, repeat)
                     yield PlannedAttempt(key, item.case, item.digest, planned)
 
@@ -78,7 +89,7 @@ class Plan:
         """``count`` more attempts of each of ``cases``, numbered on from its value; a pass over all before the next."""
         for more in range(count):
             for planned in self.sets:
-                for item in planned.cases:
+                for item in planned.run:
                     key = AttemptKey(planned.agent, planned.key, item.case.eval_id, 0, arm)
                     start = cases.get(key.case_key)
                     if start is not None:

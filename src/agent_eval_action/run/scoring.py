@@ -37,7 +37,7 @@ class Scoring:
     def heard(self, turns: Sequence[Invocation]) -> None:
         """The newest of these turns has just been made: what judges turns one by one begins with it."""
         sample = self._sample(tuple(turns))
-        for criterion in self.planned.planned_set.criteria:
+        for criterion in self.planned.planned_set.scored_by:
             if isinstance(criterion, TurnwiseCriterion) and _begins(criterion, sample):
                 judging = self._judging.setdefault(criterion.name, [])
                 judging.append(asyncio.create_task(criterion.score_turn(sample, len(turns) - 1)))
@@ -45,7 +45,7 @@ class Scoring:
     @property
     def waits(self) -> bool:
         """Whether scoring waits for somebody else: a judge, or a function of the user's."""
-        return any(criterion.waits for criterion in self.planned.planned_set.criteria)
+        return any(criterion.waits for criterion in self.planned.planned_set.scored_by)
 
     async def forget(self) -> None:
         """Give up what was begun."""
@@ -72,7 +72,7 @@ class Scoring:
             if score.status is not ScoreStatus.ERROR and score.digest and score.digest == digests.get(score.criterion)
         }
         sample = self._sample(attempt.turns, attempt.final_session_state)
-        criteria = self.planned.planned_set.criteria
+        criteria = self.planned.planned_set.scored_by
         scores = await asyncio.gather(*(self._score(criterion, sample, kept, digests) for criterion in criteria))
         return attempt.model_copy(update={"scores": tuple(scores)})
 

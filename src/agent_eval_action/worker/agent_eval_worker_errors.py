@@ -38,6 +38,12 @@ CONNECTION = re.compile(
     r"(Connect|Connection|ReadTimeout|WriteTimeout|PoolTimeout|ReadError|WriteError|ProtocolError|"
     r"ServerDisconnected|ClientOSError|Timeout)"
 )
+# What google-genai, openai (and litellm, which asks it), anthropic and google-auth say of a key that is not there.
+NO_KEY = re.compile(
+    r"No API key was provided|Missing key inputs argument|api_key client option must be set|"
+    r"Could not resolve authentication method|default credentials were not found|Missing credentials",
+    re.IGNORECASE,
+)
 
 
 def describe(error: BaseException) -> dict[str, str]:
@@ -90,6 +96,8 @@ def _kind(error: BaseException) -> tuple[str, int | None]:
         return "died", None
     for one in _chain(error):
         status = _status(one)
+        if _lacks_credentials(one, status):
+            return "credentials", status
         if status == HTTPStatus.TOO_MANY_REQUESTS:
             return "rate_limited", status
         if status is not None and (status == HTTPStatus.REQUEST_TIMEOUT or status in SERVER_ERRORS):
@@ -97,6 +105,21 @@ def _kind(error: BaseException) -> tuple[str, int | None]:
         if isinstance(one, ConnectionError) or (_of_client(one) and CONNECTION.search(type(one).__name__)):
             return "unavailable", None
     return "exception", None
+
+
+def _lacks_credentials(error: BaseException, status: int | None) -> bool:
+    """A client that was given no key, or that finds no identity on this machine. A wrong key is a 401 as well."""
+    if status == HTTPStatus.UNAUTHORIZED or type(error).__name__ == "DefaultCredentialsError":
+        return True
+    # clients say it with a ValueError, a TypeError or a class of their own; agents may fail with the same types
+    return isinstance(error, (ValueError, TypeError)) or _of_client(error) if _says_no_key(error) else False
+
+
+def _says_no_key(error: BaseException) -> bool:
+    try:
+        return NO_KEY.search(str(error)[:MAX_MESSAGE]) is not None
+    except BaseException:  # noqa: BLE001 - a hostile __str__ must not end the turn
+        return False
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

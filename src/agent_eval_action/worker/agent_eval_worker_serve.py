@@ -115,7 +115,8 @@ class Worker:
         found = describe(error)
         trace = "" if isinstance(error, loading.NoAgentError) else last_lines(error)
         message = str(error) if isinstance(error, loading.NoAgentError) else found["message"]
-        return {"kind": "import", "message": message, "traceback": trace}
+        kind = found["kind"] if found["kind"] == "credentials" else "import"
+        return {"kind": kind, "message": message, "traceback": trace}
 
     def _receive(self, loop: asyncio.AbstractEventLoop) -> None:
         while True:

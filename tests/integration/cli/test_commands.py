@@ -102,7 +102,7 @@ def repo(tmp_path: Path) -> Repo:
 
 def test_pass_writes_every_file_and_outputs(repo: Repo) -> None:
     output = repo.root / "github_output"
-    done = repo("run", GITHUB_OUTPUT=str(output))
+    done = repo("run", GITHUB_ACTIONS="true", GITHUB_OUTPUT=str(output))
     assert done.returncode == 0, done.stderr
     out = repo.root / ".agent-eval" / "out"
     assert {path.name for path in out.iterdir()} >= {"results.json", "junit.xml", "comment.md", "attempts.jsonl"}

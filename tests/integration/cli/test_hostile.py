@@ -10,7 +10,10 @@ import sys
 from pathlib import Path
 
 import junitparser
+import lxml.html
 import pytest
+
+from support.runner_log import commands
 
 HOSTILE = [
     "::set-output name=x::y",
@@ -25,6 +28,13 @@ HOSTILE = [
     "@everyone #1 ![beacon](https://example.invalid/x.png)",
     "```\n</details>\n<!-- agent-eval-action:comment -->",
     "]]> <![CDATA[",
+    "::add-mask::e",
+    " \t::stop-commands::token",
+    "fine\n::endgroup::\n::add-path::/tmp",
+    "##[group]fold the rest away",
+    "| " * 60 + "::set-env name=PATH::/tmp",
+    "\u3000::error file=a,line=1::not mine",
+    "  File \"agent.py\", line 3, in f\n    raise ValueError('found by a matcher')",
     "y" * 10_000_000,
 ]
 
@@ -55,14 +65,19 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Comp
         cases.append({"eval_id": f"case{number}", "conversation": [expected]})
         done = {"agent": "bot", "eval_set": "s", "case": f"case{number}", "repeat": 0, "case_digest": "x"}
         lines.append(json.dumps(done | {"turns": [turn]}))
-    failed = {"kind": "exception", "message": "::error::" + HOSTILE[3], "traceback": "\n".join(HOSTILE[:12])}
+    failed = {"kind": "exception", "message": "::error::" + HOSTILE[3], "traceback": "\n".join(HOSTILE[:-1])}
     cases.append({"eval_id": "broken", "conversation": [expected]})
     lines.append(json.dumps(done | {"case": "broken", "turns": [], "error": failed}))
     (root / "s.evalset.json").write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases}))
     (root / "recording" / "attempts.jsonl").write_text("\n".join(lines) + "\n")
     command = [str(Path(sys.executable).with_name("agent-eval")), "run"]
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("INPUT_", "GITHUB_"))}
-    environ = clean | {"GITHUB_OUTPUT": str(root / "output")}
+    environ = clean | {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_OUTPUT": str(root / "output"),
+        "GITHUB_STEP_SUMMARY": str(root / "summary"),
+        "INPUT_BASELINE-STORE": "file",
+    }
     return root, subprocess.run(command, cwd=root, env=environ, capture_output=True, timeout=120, check=False)
 
 
@@ -72,12 +87,45 @@ def test_it_ends_as_it_should(ran: tuple[Path, subprocess.CompletedProcess[bytes
     assert b"Traceback (most recent call last)" not in done.stderr
 
 
-def test_the_log_issues_no_command_and_moves_no_cursor(ran: tuple[Path, subprocess.CompletedProcess[bytes]]) -> None:
+def test_the_log_moves_no_cursor_and_stays_short(ran: tuple[Path, subprocess.CompletedProcess[bytes]]) -> None:
     _, done = ran
     text = (done.stdout + done.stderr).decode()
-    assert not re.search(r"(?m)^[ \t]*::|##\[", text)
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text)
-    assert len(text) < 60_000
+    assert len(text) < 120_000
+
+
+def test_the_runner_sees_our_commands_and_no_other(ran: tuple[Path, subprocess.CompletedProcess[bytes]]) -> None:
+    _, done = ran
+    assert commands(done.stdout) == []
+    found = commands(done.stderr)
+    assert {one.name for one in found} <= {"group", "endgroup", "error", "warning", "notice"}
+    assert not [one for one in found if one.old]
+    folds = [one.name for one in found if one.name in {"group", "endgroup"}]
+    assert folds == ["group", "endgroup"] * (len(folds) // 2)
+    assert folds
+    # groups are named by phases of ours, and no group but ours can be ended
+    assert {one.message.partition(":")[0] for one in found if one.name == "group"} <= {"agents", "run"}
+    placed = [one for one in found if one.properties.get("file")]
+    assert {one.properties["file"] for one in placed} == {"s.evalset.json"}
+    last = found[-1]
+    assert (last.name, last.properties["title"]) == ("error", "agent-eval: inconclusive")
+
+
+@pytest.mark.parametrize("level", ["error", "warning", "notice"])
+def test_no_level_has_more_annotations_than_are_shown(
+    ran: tuple[Path, subprocess.CompletedProcess[bytes]], level: str
+) -> None:
+    _, done = ran
+    mine = [one for one in commands(done.stderr) if one.name == level]
+    assert len(mine) <= 10
+    assert all(len(one.message.encode()) <= 4_096 for one in mine)
+
+
+def test_no_line_of_the_log_is_one_that_pythons_matcher_takes(
+    ran: tuple[Path, subprocess.CompletedProcess[bytes]],
+) -> None:
+    _, done = ran
+    assert not re.search(r"(?m)^\s*File\s\"(.*)\",\sline\s(\d+),\sin\s(.*)$", done.stderr.decode())
 
 
 def test_the_files_parse_and_stay_small(ran: tuple[Path, subprocess.CompletedProcess[bytes]]) -> None:
@@ -96,7 +144,8 @@ def test_the_outputs_are_ours_alone(ran: tuple[Path, subprocess.CompletedProcess
     root, _ = ran
     text = (root / "output").read_text()
     names = re.findall(r"(?m)^([a-z-]+)<<agent-eval-[0-9a-f]{32}$", text)
-    assert names == ["verdict", "reason", "results", "junit", "comment"]
+    outputs = ["verdict", "reason", "pass-rate", "regressions", "cost", "results", "junit", "comment", "report"]
+    assert names == outputs
     values = dict(re.findall(r"(?ms)^([a-z-]+)<<(agent-eval-[0-9a-f]{32})\n.*?\n\2$", text))
     assert list(values) == names
 
@@ -113,3 +162,21 @@ def test_the_comment_has_the_tables_it_should_and_nothing_of_the_agents(
     assert page.count("<details") == page.count("</details>")
     criteria = page.split("</table>")[0]
     assert criteria.count("<tr>") == 3  # the head and two criteria
+
+
+def test_the_page_holds_no_element_of_the_agents(ran: tuple[Path, subprocess.CompletedProcess[bytes]]) -> None:
+    root, _ = ran
+    tree = lxml.html.fromstring((root / ".agent-eval/out/report.html").read_bytes().decode())
+    assert len(tree.xpath("//script")) == 1
+    assert not tree.xpath("//img | //a | //iframe | //link | //form | //@onerror | //@onclick | //@style | //@src")
+    assert len(tree.xpath('//*[contains(@class, "case")][@data-name]')) == len(HOSTILE) + 1
+
+
+def test_the_summary_is_the_report(ran: tuple[Path, subprocess.CompletedProcess[bytes]]) -> None:
+    root, _ = ran
+    cmarkgfm = pytest.importorskip("cmarkgfm")
+    text = (root / "summary").read_text()
+    assert len(text.encode()) < 1_048_576
+    page = cmarkgfm.github_flavored_markdown_to_html(text)
+    assert not re.search("<script|<img|<a ", page)
+    assert page.count("<details") == page.count("</details>")

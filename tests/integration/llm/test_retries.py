@@ -189,7 +189,7 @@ async def test_the_whole_stack_is_warmed_up_and_rides_out_a_storm(
     environ = {"GOOGLE_API_KEY": "k" * 12, "GOOGLE_GEMINI_BASE_URL": gemini.url}
     settings = LlmSettings(openai_base_url=f"{openai.url}/v1")
     stack = open_llm(settings, environ, cache_dir=tmp_path, read_cache=True, meter=settings.meter())
-    assert await stack.warm_up(["gemini-2.5-flash", "openai/m"]) == []
+    assert await stack.warm_up(["gemini-2.5-flash", "openai/m"]) == {}
     assert gemini.seen.calls == openai.seen.calls == 0
     asked = [ask(f"number {n}", model=model) for n in range(10) for model in ("gemini-2.5-flash", "openai/m")]
     replies = await asyncio.gather(*(stack.generate(request) for request in asked))

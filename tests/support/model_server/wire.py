@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -54,7 +55,7 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
     return HttpResponse(status, json.dumps(value).encode(), {"Content-Type": "application/json", **(headers or {})})
 
 
-async def serve(handler: Handler, host: str, port: int) -> asyncio.Server:
+async def serve(handler: Handler, host: str, port: int, tls: ssl.SSLContext | None = None) -> asyncio.Server:
     """Listen; one task per connection."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -72,7 +73,7 @@ async def serve(handler: Handler, host: str, port: int) -> asyncio.Server:
         finally:
             writer.close()
 
-    return await asyncio.start_server(connected, host, port, limit=MAX_HEAD, backlog=1024)
+    return await asyncio.start_server(connected, host, port, limit=MAX_HEAD, backlog=1024, ssl=tls)
 
 
 async def _read(reader: asyncio.StreamReader) -> HttpRequest | None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.interpreter.build import Lock, digest, failing_package, find_lock, install_environ
+from agent_eval_action.interpreter.build import Lock, digest, find_lock
+from agent_eval_action.interpreter.install import failing_package, install_environ
 from agent_eval_action.interpreter.launch import Launch, upwards
 from agent_eval_action.interpreter.pool import cores
 

@@ -1,0 +1,84 @@
+"""The comment of a run: what this job has to say, and where."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from agent_eval_action.cli.files import report_input
+from agent_eval_action.config.settings import Settings
+from agent_eval_action.github.comment import Published, Section, publish
+from agent_eval_action.github.events import Job
+from agent_eval_action.github.rest import GitHub
+from agent_eval_action.github.sections import Stamp
+from agent_eval_action.model.result import RunResult
+from agent_eval_action.reports import REPORTS, Link, ReportInput
+from agent_eval_action.reports.detail import scores_only, state_of
+from agent_eval_action.reports.escape_markdown import text
+from agent_eval_action.run.load import relative
+
+_KEY = 200
+
+
+def publisher(result: RunResult, settings: Settings, job: Job) -> Callable[[], str]:
+    """What posts the comment and returns what went wrong, "" when nothing did."""
+
+    def post() -> str:
+        said = published(result, settings, job, os.environ)
+        return "" if said.ok else said.note
+
+    return post
+
+
+def published(result: RunResult, settings: Settings, job: Job, environ: Mapping[str, str]) -> Published:
+    """Post it, where there is a pull request to post it to. Never raises for what GitHub does."""
+    if job.pull_request is None or settings.comment == "off":
+        return Published()
+    target = job.pull_request
+    given = settings.github_token
+    token = given.get_secret_value() if given else environ.get("GITHUB_TOKEN", "").strip()
+    if not token:
+        why = "there is no token; the input github-token has the job's own unless it is set to nothing"
+        return Published(f"no comment on {target}: {why}", ok=False)
+    github = GitHub.of(environ, token, settings.ca_bundle)
+    try:
+        return publish(github, target, section(result, settings, job, environ), settings.comment)
+    finally:
+        github.close()
+
+
+def section(result: RunResult, settings: Settings, job: Job, environ: Mapping[str, str]) -> Section:
+    """This job's section: drawn when it is known how much room there is."""
+    given = in_detail(replace(report_input(result), links=_links(job, environ), marker=""), settings)
+    key = settings.comment_key or default_key(job, settings.config, settings.workspace)
+    stamp = Stamp(
+        key=key[:_KEY],
+        sha=job.commit or "",
+        run=job.run_number,
+        attempt=job.run_attempt or 1,
+        run_id=job.run_id,
+        outcome=given.decision.outcome.value,
+        state=state_of(report_input(result).decision),
+        title=text(key, _KEY),
+    )
+    return Section(stamp, lambda room: REPORTS["markdown"](given, room))
+
+
+def in_detail(report: ReportInput, settings: Settings) -> ReportInput:
+    """What the comment may show."""
+    return scores_only(report) if settings.comment_detail == "scores" else report
+
+
+def _links(job: Job, environ: Mapping[str, str]) -> tuple[Link, ...]:
+    server = environ.get("GITHUB_SERVER_URL", "").rstrip("/")
+    if not server or not job.run_id:
+        return ()
+    return (Link("this run and its files", f"{server}/{job.repository}/actions/runs/{job.run_id}"),)
+
+
+def default_key(job: Job, config: Path | None, workspace: Path) -> str:
+    """Workflow, job and leg of the matrix, and the configuration file where it is not in the usual place."""
+    usual = config is None or config.parent in (workspace, workspace / ".github")
+    return job.key if usual or config is None else f"{job.key} / {relative(config, workspace)}"

@@ -1,0 +1,158 @@
+"""The first process in the container: hides what it was given, starts the one that works, and looks after it.
+
+It takes the settings out of its environment, executes itself again without them (a process's first environment can
+be read in /proc for as long as it lives), and hands them to a child by a file in memory. Then it does what nobody
+else does in a container: it forwards signals, reaps orphans, and in the end gives files to the checkout's owner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from agent_eval_action.cli.ownership import give_back, places
+
+ASKED: Final = "AGENT_EVAL_ISOLATION"  # as in interpreter.isolation_cell, which would take long to import
+HANDED_BY: Final = "AGENT_EVAL_SETTINGS_FD"
+_NAME: Final = "agent-eval-settings"
+_KEPT: Final = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TERM",
+    "COLUMNS",
+    "TMPDIR",
+    "GITHUB_WORKSPACE",
+    "RUNNER_TEMP",
+)
+"""What the first process needs itself, and no secret is in."""
+
+_FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_WATCHED: Final = frozenset((*_FORWARDED, signal.SIGCHLD))
+_INTERRUPTED: Final = 130
+_TO_LEAVE_S: Final = 8.0
+"""After a signal: the runner sends another after 7.5 s, and gives up after 10."""
+_TO_GIVE_S: Final = 1.5
+_GONE_S: Final = 2.0
+_SET_PDEATHSIG, _SET_DUMPABLE, _SET_SUBREAPER = 1, 4, 36
+
+
+def enter() -> None:
+    """Return in the process that is to do the work: this one, or a child of the one that looks after it."""
+    handed = os.environ.pop(HANDED_BY, "")
+    if handed and _is_ours(handed):
+        _start(int(handed))
+    elif wanted(os.environ, os.getpid(), os.geteuid()):
+        _again(dict(os.environb), in_container=os.getpid() == 1)
+
+
+def wanted(environ: Mapping[str, str], pid: int, uid: int) -> bool:
+    """Whether there is something to hide and somebody to hide it from: as root, in a container or when asked to."""
+    asked = environ.get(ASKED, "")
+    return sys.platform == "linux" and uid == 0 and asked != "off" and (pid == 1 or asked == "on")
+
+
+def _again(environ: dict[bytes, bytes], *, in_container: bool) -> None:
+    # until the process that handles them is there none may be lost: the first process has no default handlers
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    environ[ASKED.encode()] = b"container" if in_container else b"on"
+    fd = os.memfd_create(_NAME, 0)
+    with open(fd, "wb", closefd=False) as file:
+        file.write(b"\0".join(name + b"=" + value for name, value in environ.items()))
+    os.lseek(fd, 0, os.SEEK_SET)
+    clean: dict[str, bytes | str] = {name: environ[name.encode()] for name in _KEPT if name.encode() in environ}
+    os.execve(sys.executable, sys.orig_argv, {**clean, HANDED_BY: str(fd)})  # noqa: S606 - ourselves
+
+
+def _is_ours(handed: str) -> bool:
+    """Whether the descriptor is the file in memory that we made; the job's environment can hold any number."""
+    try:
+        return Path(f"/proc/self/fd/{int(handed)}").readlink().name.startswith(f"memfd:{_NAME}")
+    except (OSError, ValueError):
+        return False
+
+
+def _start(fd: int) -> None:
+    _prctl(_SET_DUMPABLE, 0)  # no core file, and /proc of this process and its children is root's
+    _prctl(_SET_SUBREAPER, 1)
+    child = os.fork()
+    if child == 0:
+        # a group of its own: what is typed at a terminal reaches it once, by us
+        os.setpgid(0, 0)
+        _prctl(_SET_PDEATHSIG, signal.SIGKILL)
+        _take(fd)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+        return
+    os.close(fd)
+    code, interrupted = _look_after(child)
+    _end_children()
+    give_back(places(os.environ), time.monotonic() + _TO_GIVE_S if interrupted else None)
+    os._exit(code)
+
+
+def _take(fd: int) -> None:
+    with open(fd, "rb") as file:
+        entries = [entry.partition(b"=") for entry in file.read().split(b"\0")]
+    os.environb.clear()
+    os.environb.update({name: value for name, _, value in entries if name})
+
+
+def _look_after(child: int) -> tuple[int, bool]:
+    """Forward signals to the child and reap whoever ends, until it ends: its exit code, and whether one was sent."""
+    leave_by = None
+    while True:
+        got = signal.sigtimedwait(_WATCHED, 1.0)
+        if got is not None and got.si_signo in _FORWARDED:
+            leave_by = leave_by or time.monotonic() + _TO_LEAVE_S
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, got.si_signo)
+        for pid, status in _ended():
+            if pid == child:
+                code = os.waitstatus_to_exitcode(status)
+                return (code if code >= 0 else _INTERRUPTED if leave_by else 128 - code), leave_by is not None
+        if leave_by and time.monotonic() > leave_by:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+
+
+def _ended() -> list[tuple[int, int]]:
+    """Whoever ended, our child or an orphan that was given to us."""
+    found = []
+    with contextlib.suppress(ChildProcessError):
+        while (one := os.waitpid(-1, os.WNOHANG))[0]:
+            found.append(one)
+    return found
+
+
+def _end_children() -> None:
+    """Kill what the work left behind: nothing may write any more while files change their owner."""
+    gone_by = time.monotonic() + _GONE_S
+    while (left := _children()) and time.monotonic() < gone_by:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        _ended()
+        time.sleep(0.005)
+
+
+def _children() -> list[int]:
+    ours, found = str(os.getpid()), []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                fields = Path(f"/proc/{entry.name}/stat").read_text(errors="replace").rpartition(")")[2].split()
+                if fields[1] == ours:
+                    found.append(int(entry.name))
+    return found
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -1,0 +1,19 @@
+"""What a run left unmeasured, and the command that makes only that."""
+
+from __future__ import annotations
+
+import shlex
+
+from agent_eval_action.config.settings import Settings
+from agent_eval_action.model.result import RunResult, RunStatus, ScoreStatus
+from agent_eval_action.run.load import relative
+
+
+def rest_command(result: RunResult, settings: Settings) -> str:
+    """The command that makes only what is missing; "" where nothing is."""
+    attempts = [attempt for one in result.sets for case in one.cases for attempt in case.attempts]
+    lost = any(one.error or any(score.status is ScoreStatus.ERROR for score in one.scores) for one in attempts)
+    if result.status is not RunStatus.COMPLETE or lost:
+        out = relative(settings.out, settings.workspace)
+        return shlex.join(["agent-eval", "run", *result.conditions.arguments, "--resume", out])
+    return ""

@@ -1,0 +1,98 @@
+"""stdout and stderr of a step: whatever is written there, only our own commands are commands.
+
+Text is broken where it reaches the log, not only where it is made: a table folds a long line, and what stood in the
+middle of it then begins one.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import threading
+from collections.abc import Callable
+from typing import Final, TextIO
+
+from agent_eval_action.github.commands import neutral
+
+_LONGEST: Final = 1 << 20
+"""Characters of a line that is held back until its end comes; what is longer is ended."""
+
+
+class GuardedStream(io.TextIOBase):
+    """A text stream whose lines cannot be commands. A line is written when it is complete, or at the end."""
+
+    def __init__(self, under: TextIO, redact: Callable[[str], str]) -> None:
+        super().__init__()
+        self._under = under
+        self._redact = redact
+        self._held = ""
+        self._lock = threading.RLock()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override] # typeshed has it writable
+        """That of the stream below."""
+        return self._under.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override] # typeshed has it writable
+        """That of the stream below."""
+        return self._under.errors
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def isatty(self) -> bool:
+        """What the stream below says."""
+        return self._under.isatty()
+
+    def fileno(self) -> int:
+        """That of the stream below."""
+        return self._under.fileno()
+
+    def write(self, text: str, /) -> int:
+        """Take text; complete lines of it are written."""
+        with self._lock:
+            self._held += text.replace("\r\n", "\n").replace("\r", "\n")
+            whole, ended, rest = self._held.rpartition("\n")
+            if len(rest) > _LONGEST:
+                whole, ended, rest = self._held, "\n", ""
+            self._held = rest
+            if ended:
+                self._put(f"{whole}\n")
+        return len(text)
+
+    def command(self, line: str) -> None:
+        """Write a line as it is: a command of ours."""
+        with self._lock:
+            self.end_line()
+            self._write(f"{line}\n")
+            self._under.flush()
+
+    def end_line(self) -> None:
+        """Write what was held back, as a line of its own."""
+        with self._lock:
+            held, self._held = self._held, ""
+            if held:
+                self._put(f"{held}\n")
+
+    def flush(self) -> None:
+        """Flush the stream below; a line without its end stays held back, for more may come."""
+        if not self.closed:
+            self._under.flush()
+
+    def _put(self, text: str) -> None:
+        self._write(neutral(self._redact(text)))
+
+    def _write(self, text: str) -> None:
+        encoding = self._under.encoding or "utf-8"
+        self._under.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def is_log(stream: TextIO) -> bool:
+    """Whether a stream may end in a log: a file that a step redirects to is data, and no runner reads it."""
+    try:
+        return not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return True

@@ -1,0 +1,184 @@
+"""Google credentials for an agent: it gets short-lived access tokens, never the file they are made from.
+
+google-auth knows a place that hands out access tokens and nothing else, the metadata server of a virtual machine,
+and takes its address from GCE_METADATA_HOST. A credential file cannot hold a bare token, and a token in a variable
+(CLOUDSDK_AUTH_ACCESS_TOKEN) is read by gcloud alone and ends within the hour.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
+_FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
+_WELL_KNOWN: Final = ".config/gcloud/application_default_credentials.json"
+_ROOT: Final = "/computeMetadata/v1/"
+_ACCOUNT: Final = f"{_ROOT}instance/service-accounts/"
+_TEXT, _JSON = "text/plain", "application/json"
+_LEAST_S: Final = 300.0
+"""google-auth asks again when a token has less than 225 seconds left; it must then get another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An access token and when it ends (seconds since 1970)."""
+
+    text: str
+    ends: float
+
+
+@dataclass
+class GoogleTokens:
+    """A metadata server on the loopback that hands out one identity's access tokens to some uids."""
+
+    server: ThreadingHTTPServer
+    environ: Mapping[str, str]
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def google_tokens(environ: Mapping[str, str], uids: frozenset[int], warn: Callable[[str], None]) -> GoogleTokens | None:
+    """Serve tokens of the credential file in use; None where there is none, or it cannot be read (warned)."""
+    path = credential_file(environ)
+    if path is None:
+        return None
+    try:
+        said = json.loads(path.read_text("utf-8"))
+        source = _Source(str(path), str(said.get("client_email") or said.get("service_account_email") or "default"))
+    except (OSError, ValueError, AttributeError) as error:
+        warn(f"the Google credentials of {path} are not used for the agent: they cannot be read ({error})")
+        return None
+    project = environ.get("GOOGLE_CLOUD_PROJECT") or str(said.get("project_id") or "")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(source, uids, project))
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.1,), name="google-tokens", daemon=True).start()
+    address = f"127.0.0.1:{server.server_address[1]}"
+    # the second is asked first, to find out whether this is a machine of Google's
+    given = {"GCE_METADATA_HOST": address, "GCE_METADATA_IP": address, "GCE_METADATA_MTLS_MODE": "none"}
+    if quota := said.get("quota_project_id"):
+        given["GOOGLE_CLOUD_QUOTA_PROJECT"] = str(quota)
+    if project:
+        given["GOOGLE_CLOUD_PROJECT"] = project
+    no_proxy = ",".join(filter(None, (environ.get("NO_PROXY") or environ.get("no_proxy"), "127.0.0.1")))
+    return GoogleTokens(server, {**given, "NO_PROXY": no_proxy, "no_proxy": no_proxy})
+
+
+def credential_file(environ: Mapping[str, str]) -> Path | None:
+    """The file google-auth would take: the one named, else the one gcloud leaves in the home."""
+    if named := environ.get(_FILE, "").strip():
+        return Path(named)
+    home = environ.get("HOME", "")
+    folder = environ.get("CLOUDSDK_CONFIG", "")
+    found = Path(folder) / Path(_WELL_KNOWN).name if folder else Path(home) / _WELL_KNOWN
+    return found if (home or folder) and found.is_file() else None
+
+
+class _Source:
+    """Tokens of one credential file, exchanged by google-auth in this process."""
+
+    def __init__(self, path: str, email: str) -> None:
+        self.email = email
+        self._path = path
+        self._lock = threading.Lock()
+        self._credentials: Any = None
+
+    def token(self) -> Token:
+        """A token that lasts a while yet; raises what google-auth raises."""
+        import google.auth  # noqa: PLC0415 - heavy, and needed where there is such a file
+        from google.auth.transport.requests import Request  # noqa: PLC0415 - the same
+
+        with self._lock:
+            if self._credentials is None:
+                load: Any = google.auth.load_credentials_from_file
+                self._credentials, _ = load(self._path, scopes=[_SCOPE])
+            if not self._credentials.token or self._left() < _LEAST_S:
+                self._credentials.refresh(Request())
+            return Token(str(self._credentials.token), time.time() + max(self._left(), 0.0))
+
+    def _left(self) -> float:
+        expiry = self._credentials.expiry
+        if expiry is None:
+            return _LEAST_S
+        return float((expiry - dt.datetime.now(dt.UTC).replace(tzinfo=None)).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    kind: str
+    text: str
+
+
+_NONE: Final = _Answer(404, _TEXT, "no such value")
+_REFUSED: Final = _Answer(403, _TEXT, "not for you")
+
+
+def _answer(path: str, source: _Source, project: str) -> _Answer:
+    """What the metadata server says, as far as google-auth asks it."""
+    if path.startswith(_ACCOUNT):
+        what = path.removeprefix(_ACCOUNT).rstrip("/").partition("/")[2]
+        return _token(source) if what == "token" else _about(what, source)
+    plain = {"/": "agent-eval", _ROOT: "agent-eval", f"{_ROOT}universe/universe-domain": "googleapis.com"}
+    if project:
+        plain[f"{_ROOT}project/project-id"] = project
+    return _Answer(200, _TEXT, plain[path]) if path in plain else _NONE
+
+
+def _about(what: str, source: _Source) -> _Answer:
+    account = {"aliases": ["default"], "email": source.email, "scopes": [_SCOPE]}
+    found = {"": (_JSON, json.dumps(account)), "email": (_TEXT, source.email), "scopes": (_TEXT, _SCOPE)}
+    return _Answer(200, *found[what]) if what in found else _NONE
+
+
+def _token(source: _Source) -> _Answer:
+    try:
+        token = source.token()
+    except Exception as error:  # noqa: BLE001 - google-auth raises many kinds, and all mean no token
+        # without its text: an exchange's answer may quote what was exchanged
+        return _Answer(503, _TEXT, f"no token: {type(error).__name__}")
+    left = max(int(token.ends - time.time()), 0)
+    said = {"access_token": token.text, "expires_in": left, "token_type": "Bearer"}
+    return _Answer(200, _JSON, json.dumps(said))
+
+
+def _handler(source: _Source, uids: frozenset[int], project: str) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            host, port = self.client_address[:2]
+            allowed = self.headers.get("Metadata-Flavor") == "Google" and peer(str(host), port) in uids
+            answer = _answer(urlsplit(self.path).path, source, project) if allowed else _REFUSED
+            body = answer.text.encode()
+            self.send_response(answer.status)
+            self.send_header("Metadata-Flavor", "Google")
+            self.send_header("Content-Type", answer.kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the library names it
+            """Nothing: an agent must not be able to write into our log."""
+
+    return Handler
+
+
+def peer(host: str, port: int) -> int | None:
+    """The uid at the other end of a loopback connection: with the host's network there are others on it."""
+    wanted = f"{socket.inet_aton(host)[::-1].hex().upper()}:{port:04X}"
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[1] == wanted:
+            return int(fields[7])
+    return None

@@ -1,0 +1,129 @@
+"""Copies a workspace for an agent to work in: without git, credentials, our own files and what would not run there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from agent_eval_action.errors import AgentEnvironmentError
+
+LEFT_OUT: Final = frozenset(
+    {".git", ".agent-eval", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox", ".hypothesis"}
+)
+CREDENTIALS: Final = "gha-creds-*.json"
+"""What google-github-actions/auth leaves in the workspace."""
+
+TREE_BYTES: Final = 4 << 30
+_NAMED: Final = 3
+_MODE: Final = 0o700
+
+
+@dataclass
+class TreeCopy:
+    """One copy. ``uid`` gets the files, ``gid`` may write them as well; everybody else sees nothing.
+
+    ``closed``: folders that are left out besides those every copy lacks. ``environments``: where virtual
+    environments that run here are put, root's, with a link in their place: what an agent can rewrite must
+    run nothing but that agent.
+    """
+
+    source: Path
+    target: Path
+    uid: int
+    gid: int
+    environments: Path
+    closed: Collection[Path] = ()
+    limit: int = TREE_BYTES
+    bytes: int = field(default=0, init=False)
+    files: int = field(default=0, init=False)
+
+    def make(self) -> None:
+        """Copy. Raises AgentEnvironmentError when it is too large, OSError when it cannot be written."""
+        room = shutil.disk_usage(self.target.parent).free
+        self.limit = min(self.limit, room * 4 // 5)
+        self._folder(self.source, self.target)
+
+    def _folder(self, source: Path, target: Path) -> None:
+        target.mkdir(mode=_MODE)
+        for entry in _entries(source):
+            path = Path(entry.path)
+            if entry.name in LEFT_OUT or path in self.closed or fnmatchcase(entry.name, CREDENTIALS):
+                continue
+            if entry.is_symlink():
+                self._link(path, target / entry.name)
+            elif entry.is_dir(follow_symlinks=False):
+                if (path / "pyvenv.cfg").is_file():
+                    self._environment(path, target / entry.name)
+                else:
+                    self._folder(path, target / entry.name)
+            elif entry.is_file(follow_symlinks=False):
+                self._file(path, target / entry.name)
+            # pipes, sockets and devices are nobody's source code
+        self._give(target, source.lstat().st_mode)
+
+    def _file(self, source: Path, target: Path) -> None:
+        found = source.lstat()
+        self.bytes += found.st_size
+        self.files += 1
+        if self.bytes > self.limit:
+            raise self._too_large()
+        with contextlib.suppress(FileNotFoundError):  # it may go while we look
+            shutil.copyfile(source, target, follow_symlinks=False)
+            os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
+            self._give(target, found.st_mode)
+
+    def _link(self, source: Path, target: Path) -> None:
+        to = source.readlink()
+        if to.is_absolute() and to.is_relative_to(self.source):
+            to = self.target / to.relative_to(self.source)
+        target.symlink_to(to)
+        os.lchown(target, self.uid, self.gid)
+
+    def _give(self, path: Path, mode: int) -> None:
+        os.chown(path, self.uid, self.gid, follow_symlinks=False)
+        own = stat.S_IMODE(mode) & _MODE | (_MODE if stat.S_ISDIR(mode) else 0o600)
+        path.chmod(own | own >> 3)
+
+    def _environment(self, source: Path, target: Path) -> None:
+        """A virtual environment that starts here moves out of the tree; one made elsewhere is of no use."""
+        if not (source / "bin" / "python").exists():
+            return
+        place = self.environments / f"found-{len(list(self.environments.glob('found-*')))}"
+        shutil.copytree(source, place, symlinks=True)
+        _moved(place, str(self.source), str(self.target))
+        target.symlink_to(place)
+        os.lchown(target, self.uid, self.gid)
+
+    def _too_large(self) -> AgentEnvironmentError:
+        sizes = sorted((_size(Path(e.path)), e.name) for e in _entries(self.source) if e.name not in LEFT_OUT)
+        largest = ", ".join(f"{name} ({size >> 20} MB)" for size, name in reversed(sizes[-_NAMED:]))
+        return AgentEnvironmentError(
+            f"the checkout is larger than {self.limit >> 20} MB, and the agent works on a copy of it",
+            hint=f"check out less of it (actions/checkout: sparse-checkout); the largest are {largest}",
+        )
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as found:
+        yield from sorted(found, key=lambda entry: entry.name)
+
+
+def _size(path: Path) -> int:
+    if not path.is_dir() or path.is_symlink():
+        return path.lstat().st_size
+    return sum((Path(top) / name).lstat().st_size for top, _, names in os.walk(path) for name in names)
+
+
+def _moved(environment: Path, old: str, new: str) -> None:
+    """Code of the tree that is installed by its path is found in the copy."""
+    for pattern in ("*.pth", "*.egg-link", "__editable__*.py"):
+        for path in environment.glob(f"lib/python*/site-packages/{pattern}"):
+            text = path.read_text("utf-8", "surrogateescape")
+            path.write_text(text.replace(old, new), "utf-8", "surrogateescape")

@@ -1,0 +1,131 @@
+"""Who runs what a change brings along: uids that own nothing else, what they may take, and how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+_FIRST: Final = 60_580
+_LAST: Final = 61_180
+"""systemd's list of uids calls 60578-61183 unused, and all of them exist in a user namespace of 65,536 ids."""
+
+_PROCESSES: Final = 4_096  # threads count: one grpc client has dozens
+_FILE_BYTES: Final = 8 << 30
+_SPARED_BYTES: Final = 512 << 20
+_KILLED_FIRST: Final = 900
+_GONE_S: Final = 3.0
+_PR_SET_NO_NEW_PRIVS: Final = 38
+_OURS: Final = (
+    "TEMP",
+    "TMP",
+    "UV_CACHE_DIR",
+    "UV_PYTHON_INSTALL_DIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A uid that is neither root's nor the workspace's owner's, in no group but its own, with a home of its own."""
+
+    uid: int
+    home: Path
+    umask: int = 0o077
+
+    def options(self) -> dict[str, Any]:
+        """What ``subprocess.Popen`` is told, so that the process is this user's before it executes anything."""
+        return {"user": self.uid, "group": self.uid, "extra_groups": [], "umask": self.umask}
+
+    def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The variables with what says who and where this user is; folders of ours are not its."""
+        kept = {name: value for name, value in environ.items() if name not in _OURS}
+        # getpass.getuser() asks these first, and the uid is in no /etc/passwd
+        return {**kept, "HOME": str(self.home), "TMPDIR": str(self.home / "tmp"), "USER": "agent", "LOGNAME": "agent"}
+
+    def limit(self, pid: int) -> None:
+        """Bound a process just started, and all it will start: no core, no endless file, no fork without end.
+
+        Its memory is bounded below the machine's, and when there is none left it is killed before we are.
+        """
+        data = max(memory_bytes() - _SPARED_BYTES, _SPARED_BYTES)
+        bounds = {
+            resource.RLIMIT_CORE: 0,
+            resource.RLIMIT_FSIZE: _FILE_BYTES,
+            resource.RLIMIT_NPROC: _PROCESSES,
+            # not RLIMIT_AS: runtimes reserve far more address space than they ever use
+            resource.RLIMIT_DATA: data,
+        }
+        with contextlib.suppress(OSError, ValueError):
+            for kind, wanted in bounds.items():
+                _, hard = resource.prlimit(pid, kind)
+                value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+                resource.prlimit(pid, kind, (value, value))
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{pid}/oom_score_adj").write_text(str(_KILLED_FIRST))
+
+    def make_home(self) -> None:
+        """Its home and its folder for temporary files, closed to everybody else."""
+        for folder in (self.home, self.home / "tmp"):
+            folder.mkdir(mode=0o700, parents=False, exist_ok=True)
+            os.chown(folder, self.uid, self.uid)
+
+
+def memory_bytes(cgroup: Path = Path("/sys/fs/cgroup/memory.max"), meminfo: Path = Path("/proc/meminfo")) -> int:
+    """The memory there is for everything: the container's, else the machine's."""
+    found = [1 << 40]
+    with contextlib.suppress(OSError, ValueError):
+        found.append(int(cgroup.read_text()))  # "max" where there is no limit
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        found.append(int(meminfo.read_text().split()[1]) * 1024)
+    return min(found)
+
+
+def free_uids(count: int, taken: Collection[int]) -> tuple[int, ...]:
+    """Uids nobody has a process of. ``taken``: uids that something of value belongs to."""
+    running = set(_owners().values()) | set(taken)
+    start = _FIRST + (os.getpid() * count) % (_LAST - _FIRST - count)
+    candidates = [*range(start, _LAST), *range(_FIRST, start)]
+    return tuple([uid for uid in candidates if uid not in running][:count])
+
+
+def end_all(uids: Collection[int]) -> bool:
+    """Kill every process of these uids, whatever group or session it fled to, and see them gone. Blocks."""
+    gone_by = time.monotonic() + _GONE_S
+    while found := [pid for pid, uid in _owners().items() if uid in uids]:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > gone_by:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def _owners() -> dict[int, int]:
+    """Uids of living processes by pid. Read from their status, for that is open where their environment is not."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError, KeyError, ValueError, IndexError):
+                    lines = Path(f"/proc/{entry.name}/status").read_text(errors="replace").splitlines()
+                    said = dict(line.split(":", 1) for line in lines if ":" in line)
+                    if not said["State"].strip().startswith(("Z", "X")):
+                        found[int(entry.name)] = int(said["Uid"].split()[0])
+    return found
+
+
+def no_new_privileges() -> None:
+    """Make every set-uid program powerless for us and all we start; setuid(2) itself still works for root."""
+    import ctypes  # noqa: PLC0415 - for this one call
+
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

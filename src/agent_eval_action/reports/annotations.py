@@ -1,0 +1,155 @@
+"""Remarks at the lines of the eval cases, worst first: as values for a step's log, and as JSON for the Checks API."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from agent_eval_action.model.annotation import Annotation, AnnotationLevel
+from agent_eval_action.model.decision import ChangeKind, PairChange
+from agent_eval_action.reports import format as fmt
+from agent_eval_action.reports.base import ReportInput
+from agent_eval_action.reports.cases import CaseView, Group, failed_attempt, passing, severity, views
+from agent_eval_action.reports.cleaning import clean
+from agent_eval_action.reports.junit_text import error_line
+
+PER_LEVEL: Final = 10
+"""What GitHub shows of one level of one step; the runner drops the rest without a word."""
+
+_MESSAGE: Final = 4_000  # GitHub's limit is 4,096 characters; in bytes of UTF-8 it is on the safe side
+_REASONS: Final = 4
+_LEVELS: Final[dict[Group, AnnotationLevel]] = {
+    Group.REGRESSED: "error",
+    Group.BLOCKING: "error",
+    Group.ERRORED: "warning",
+    Group.FAILING: "notice",
+}
+_CHECKS: Final[dict[AnnotationLevel, str]] = {"error": "failure", "warning": "warning", "notice": "notice"}
+_HEADS: Final = {
+    Group.REGRESSED: "regressed",
+    Group.BLOCKING: "blocks",
+    Group.ERRORED: "not measured",
+    Group.FAILING: "below a threshold, does not block",
+}
+_TICKS: Final = re.compile("`")
+
+
+def as_annotations(report: ReportInput, budget: int | None = None) -> str:
+    """A JSON array as the Checks API takes it (``output.annotations``), of every case that is to be looked at.
+
+    With a ``budget`` in bytes as many as it holds, worst first.
+    """
+    parts: list[str] = []
+    room = None if budget is None else budget - len("[]\n")
+    for one in remarks(report):
+        part = json.dumps(_for_checks(one), ensure_ascii=False)
+        if room is not None:
+            room -= len(part.encode()) + 3
+            if room < 0:
+                break
+        parts.append(part)
+    joined = ",\n ".join(parts)
+    return f"[\n {joined}\n]\n" if parts else "[]\n"
+
+
+def remarks(report: ReportInput) -> Iterator[Annotation]:
+    """What weakens the gate, then every case that blocks, was not measured or is below a threshold."""
+    decision = report.decision
+    for finding in decision.weakenings:
+        level: AnnotationLevel = "error" if finding.effect == "blocks" else "warning"
+        yield Annotation(level=level, title="This change weakens the gate", message=_bounded(_plain(finding.reason)))
+    cases = sorted(views(report.result, decision), key=lambda view: (view.group, severity(view)))
+    for view in cases:
+        if view.group in _LEVELS and view.result is not None:
+            yield _remark(view)
+
+
+def shown_in_step(found: Sequence[Annotation], *, kept: int = 0) -> list[Annotation]:
+    """As many as GitHub shows, the last of each level saying how many more there are.
+
+    ``kept``: how many errors are still to be said by somebody else.
+    """
+    total = Counter(one.level for one in found)
+    room = {level: PER_LEVEL - (kept if level == "error" else 0) for level in _CHECKS}
+    shown: list[Annotation] = []
+    taken: Counter[str] = Counter()
+    for one in found:
+        most = room[one.level]
+        if taken[one.level] >= most:
+            continue
+        taken[one.level] += 1
+        rest = total[one.level] - most + 1
+        if taken[one.level] == most and rest > 1:
+            one = _more(one.level, rest)  # noqa: PLW2901 - in its place
+        shown.append(one)
+    return shown
+
+
+def _more(level: AnnotationLevel, rest: int) -> Annotation:
+    what = {"error": "blocking", "warning": "not measured", "notice": "below a threshold"}[level]
+    message = f"{fmt.count(rest)} more {what}: they are in the step's summary and in the reports"
+    return Annotation(level=level, title="agent-eval", message=message)
+
+
+def _remark(view: CaseView) -> Annotation:
+    owner, result = view.owner, view.result
+    where = f" ({clean(view.where, 200)})" if view.where else ""
+    line = result.line if result is not None else None
+    return Annotation(
+        level=_LEVELS[view.group],
+        title=f"{clean(view.key.case, 120)}{where}: {_HEADS[view.group]}",
+        message=_bounded("\n".join(_reasons(view)) or "no reason given"),
+        path=_relative(owner.path) if owner is not None else "",
+        line=line if line and line > 0 else None,
+    )
+
+
+def _reasons(view: CaseView) -> Iterator[str]:
+    broken = failed_attempt(view.result) if view.result is not None else None
+    if broken is not None and broken.error is not None:
+        yield _plain(error_line(broken.error))
+    # a case that merely fell is told of where its criterion fell over the whole suite
+    telling = view.pairs[: view.telling]
+    wrong = [p for p in view.pairs if p in telling or p.blocking or p.kind is ChangeKind.ERROR or passing(p) is False]
+    told = [pair for pair in wrong if not (broken is not None and broken.error and pair.kind is ChangeKind.ERROR)]
+    for pair in told[:_REASONS]:
+        yield _sentence(pair)
+    if len(told) > _REASONS:
+        yield f"… and {fmt.plural(len(told) - _REASONS, 'more criterion', 'more criteria')}"
+
+
+def _sentence(pair: PairChange) -> str:
+    return _plain(pair.reason) or f"{pair.criterion} {fmt.pair_text(pair)}, {fmt.KIND_LABELS[pair.kind]}"
+
+
+def _plain(text: str) -> str:
+    """One line; an annotation shows backticks as they are."""
+    return _TICKS.sub("", clean(text, 900))
+
+
+def _bounded(text: str) -> str:
+    data = text.encode()
+    return text if len(data) <= _MESSAGE else f"{data[: _MESSAGE - 3].decode(errors='ignore')}…"
+
+
+def _relative(path: str) -> str:
+    """A path of the workspace, or none: results may come from elsewhere, and the runner takes what it is given."""
+    pure = PurePosixPath(clean(path, 1_000))
+    outside = pure.is_absolute() or ".." in pure.parts or "\\" in path or ":" in path.partition("/")[0]
+    return "" if outside or not path else str(pure)
+
+
+def _for_checks(one: Annotation) -> dict[str, Any]:
+    line = one.line or 1
+    return {
+        "path": one.path or ".github",
+        "start_line": line,
+        "end_line": line,
+        "annotation_level": _CHECKS[one.level],
+        "title": one.title,
+        "message": one.message,
+    }

@@ -1,0 +1,133 @@
+"""Results that somebody else made: results.json alone, in a folder, or in the zip an artifact is kept as.
+
+All of it is hostile input. One file is read, of bounded size, never through a link; nothing is written or unpacked.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Final
+
+from agent_eval_action.errors import ResultsError
+from agent_eval_action.model.result import RunResult
+from agent_eval_action.reports.results_json import parsed
+
+NAME: Final = "results.json"
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""Of results.json: 5,000 cases take about 20 MB."""
+MAX_ZIP: Final = 256 * 1024 * 1024
+MAX_ENTRIES: Final = 20_000
+MAX_DEPTH: Final = 4
+_PACKED: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
+_ENCRYPTED: Final = 0x1
+_HINT: Final = "it is what upload-artifact keeps of the folder `agent-eval run --out` names"
+
+
+def read_foreign(path: Path) -> RunResult:
+    """The results in ``path``: results.json, a folder that holds one, or a zip. Raises ResultsError for all else."""
+    mode = _mode(path)
+    if stat.S_ISDIR(mode):
+        return _of_file(_only(path, list(_files(path, MAX_DEPTH))))
+    if not stat.S_ISREG(mode):
+        raise ResultsError(f"{path} is no regular file", hint=_HINT)
+    return _of_zip(path) if _begins(path, b"PK") else _of_file(path)
+
+
+def _of_file(path: Path) -> RunResult:
+    with _opened(path) as file:
+        return _parsed(path, file)
+
+
+def _of_zip(path: Path) -> RunResult:
+    try:
+        with _opened(path) as file:
+            if os.fstat(file.fileno()).st_size > MAX_ZIP:
+                raise ResultsError(f"{path} is larger than {MAX_ZIP:,} bytes")
+            with zipfile.ZipFile(file) as archive:
+                entry = _entry(path, archive)
+                with archive.open(entry) as packed:
+                    return _parsed(path / entry.filename, packed)
+    # what zipfile raises for what is no zip, is cut off, or is packed in a way it does not know
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError, OSError) as error:
+        raise ResultsError(f"{path} is no zip that can be read: {error}", hint=_HINT) from error
+
+
+def _entry(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    entries = archive.infolist()
+    if len(entries) > MAX_ENTRIES:
+        raise ResultsError(f"{path} has more than {MAX_ENTRIES:,} entries")
+    for entry in entries:
+        if _leads_out(entry.filename):
+            raise ResultsError(f"{path} has an entry that leads out of it: {entry.filename[:200]!r}")
+    found = [one for one in entries if PurePosixPath(one.filename).name == NAME and not one.is_dir()]
+    if len(found) != 1:
+        raise ResultsError(f"{path} has {len(found) or 'no'} {NAME}, it must have one", hint=_HINT)
+    entry = found[0]
+    kind = stat.S_IFMT(entry.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG):
+        raise ResultsError(f"{entry.filename[:200]!r} of {path} is no regular file")
+    if entry.flag_bits & _ENCRYPTED or entry.compress_type not in _PACKED:
+        raise ResultsError(f"{entry.filename[:200]!r} of {path} is encrypted, or packed in an unknown way")
+    return entry
+
+
+def _leads_out(name: str) -> bool:
+    parts = name.replace("\\", "/").split("/")
+    return name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0] or "\0" in name
+
+
+def _parsed(path: Path, file: IO[bytes]) -> RunResult:
+    # read to the limit whatever the entry says of its size: a bomb says it is small
+    data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ResultsError(f"{path} is larger than {MAX_BYTES:,} bytes")
+    return parsed(path, data)
+
+
+def _files(folder: Path, depth: int) -> Iterator[Path]:
+    """Every results.json below, not through links."""
+    try:
+        with os.scandir(folder) as found:
+            entries = [entry for entry, _ in zip(found, range(MAX_ENTRIES), strict=False)]
+    except OSError as error:
+        raise ResultsError(f"{folder} cannot be read: {error.strerror or error}") from error
+    for entry in sorted(entries, key=lambda one: one.name):
+        if entry.name == NAME and not entry.is_dir(follow_symlinks=False):
+            yield folder / entry.name
+        elif depth > 1 and entry.is_dir(follow_symlinks=False):
+            yield from _files(folder / entry.name, depth - 1)
+
+
+def _only(folder: Path, found: list[Path]) -> Path:
+    if len(found) != 1:
+        raise ResultsError(f"{folder} holds {len(found) or 'no'} {NAME}, it must hold one", hint=_HINT)
+    return found[0]
+
+
+def _begins(path: Path, magic: bytes) -> bool:
+    with _opened(path) as file:
+        return file.read(len(magic)) == magic
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """The file itself: a link could lead to whatever this job may read, a fifo would wait for ever."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be read: {error.strerror or error}", hint=_HINT) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ResultsError(f"{path} is no regular file", hint=_HINT)
+    return os.fdopen(descriptor, "rb")
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.lstat().st_mode
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}", hint=_HINT) from error

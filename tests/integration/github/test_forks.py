@@ -1,0 +1,257 @@
+"""Pull requests on which credentials are missing: what needs none is run, the rest is said and not held against them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = str(Path(sys.executable).with_name("agent-eval"))
+EVENTS = Path(__file__).parents[2] / "support" / "github_events"
+SENTENCE = "not measured: no credentials on this pull request"
+JUDGED = "final_response_match_v2"
+MATCHED = "response_match_score"
+
+
+def case(name: str) -> dict[str, Any]:
+    parts = {"role": "user", "parts": [{"text": "roll"}]}
+    answer = {"role": "model", "parts": [{"text": "six"}]}
+    return {"eval_id": name, "conversation": [{"user_content": parts, "final_response": answer}]}
+
+
+class Repo:
+    """A repository whose agent is a recording, and a job of GitHub Actions that has no credentials."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.output = root / "output.txt"
+        (root / "bot").mkdir()
+        (root / "bot" / "agent.py").write_text("root_agent = None\n")
+        self.configure(recording="recording")
+        self.criteria(**{MATCHED: 0.8, JUDGED: 0.8})
+        self.cases(case("a"), case("b"))
+        self.answers(a="six", b="six")
+
+    def configure(self, **more: Any) -> None:
+        config = {"agent": "bot", "evals": "s.evalset.json", **more}
+        (self.root / "agent-eval.yaml").write_text(json.dumps(config))
+
+    def criteria(self, **criteria: Any) -> None:
+        (self.root / "test_config.json").write_text(json.dumps({"criteria": criteria}))
+
+    def cases(self, *cases: dict[str, Any]) -> None:
+        (self.root / "s.evalset.json").write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases}))
+
+    def answers(self, **said: str) -> None:
+        (self.root / "recording").mkdir(exist_ok=True)
+        with (self.root / "recording" / "attempts.jsonl").open("w", encoding="utf-8") as file:
+            for name, text in said.items():
+                turn = case(name)["conversation"][0]
+                turn["final_response"] = {"role": "model", "parts": [{"text": text}]}
+                line = {"agent": "bot", "eval_set": "s", "case": name, "repeat": 0, "case_digest": "x"}
+                file.write(json.dumps({**line, "turns": [turn]}) + "\n")
+
+    def run(self, event: str, *words: str, file: str = "", **more: str) -> tuple[int, dict[str, Any], str]:
+        """Exit code, results.json ({} without one), and the log."""
+        kept = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "TMPDIR")
+        clean = {name: value for name, value in os.environ.items() if name in kept}
+        job = {
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_EVENT_NAME": event,
+            "GITHUB_EVENT_PATH": str(EVENTS / f"{file or event}.json"),
+            "GITHUB_REPOSITORY": "octo-org/Hello-World",
+            "GITHUB_WORKSPACE": str(self.root),
+            "GITHUB_OUTPUT": str(self.output),
+            "GITHUB_ACTOR": "octocat",
+            "INPUT_BASELINE-STORE": "file",
+            "INPUT_COMMENT": "off",
+        }
+        done = subprocess.run(
+            [COMMAND, "run", *words],
+            cwd=self.root,
+            env={**clean, **job, **more},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        out = self.root / ".agent-eval" / "out" / "results.json"
+        return done.returncode, json.loads(out.read_text()) if out.is_file() else {}, done.stdout + done.stderr
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return Repo(tmp_path)
+
+
+def findings(results: dict[str, Any], effect: str) -> list[str]:
+    return [one["reason"] for one in results["decision"]["findings"] if one["effect"] == effect]
+
+
+def test_a_forks_judged_criteria_are_not_measured_and_the_step_is_not_red(repo: Repo) -> None:
+    code, results, log = repo.run("pull_request", file="pull_request_fork")
+    decision = results["decision"]
+    assert (code, decision["outcome"], decision["excused"]) == (0, "inconclusive", True)
+    assert f"{SENTENCE}: `{JUDGED}` (GitHub gives no secrets to a pull request from a fork)" in decision["reason"]
+    assert "of the rest every threshold that counts is met by 2 cases on 1 criterion" in decision["reason"]
+    assert len(findings(results, "inconclusive")) == 1
+    assert "Traceback" not in log
+    assert log.count("GOOGLE_API_KEY") == 1
+    assert "verdict<<" in repo.output.read_text()
+    rows = {row["criterion"]: row for row in decision["criteria"]}
+    assert rows[MATCHED]["current"] == 1.0
+    assert (rows[JUDGED]["current"], rows[JUDGED]["status"], rows[JUDGED]["errors"]) == (None, "not_applicable", 0)
+
+
+def test_the_reports_of_a_fork_say_it_too(repo: Repo) -> None:
+    repo.run("pull_request", file="pull_request_fork")
+    out = repo.root / ".agent-eval" / "out"
+    assert SENTENCE in (out / "comment.md").read_text()
+    junit = (out / "junit.xml").read_text()
+    assert "<error" not in junit
+    assert f'message="{SENTENCE}"' in junit
+
+
+def test_dependabot_is_as_a_fork(repo: Repo) -> None:
+    code, results, _ = repo.run("pull_request", file="pull_request_dependabot", GITHUB_ACTOR="dependabot[bot]")
+    assert (code, results["decision"]["outcome"]) == (0, "inconclusive")
+    assert "Dependabot" in results["decision"]["reason"]
+
+
+def test_a_pull_request_of_ones_own_is_red_and_says_what_to_set(repo: Repo) -> None:
+    code, results, _ = repo.run("pull_request")
+    decision = results["decision"]
+    assert (code, decision["outcome"], decision["excused"]) == (3, "inconclusive", False)
+    assert SENTENCE in decision["reason"]
+    assert "set GOOGLE_API_KEY" in decision["reason"]
+
+
+@pytest.mark.parametrize("event", ["push", "merge_group", "schedule", "workflow_dispatch"])
+def test_everywhere_else_nothing_is_run_without_credentials(repo: Repo, event: str) -> None:
+    code, results, log = repo.run(event)
+    assert (code, results) == (3, {})
+    assert "so nothing was run" in log
+
+
+def test_what_needs_no_credentials_still_blocks_a_fork(repo: Repo) -> None:
+    repo.answers(a="six", b="no")
+    code, results, _ = repo.run("pull_request", file="pull_request_fork")
+    assert (code, results["decision"]["outcome"], results["decision"]["excused"]) == (1, "fail", False)
+    assert SENTENCE in results["decision"]["reason"]
+
+
+def test_another_doubt_is_not_excused(repo: Repo) -> None:
+    repo.answers(a="six")  # nothing is recorded of b
+    code, results, _ = repo.run("pull_request", file="pull_request_fork")
+    assert (code, results["decision"]["outcome"], results["decision"]["excused"]) == (3, "inconclusive", False)
+
+
+def test_a_criterion_that_only_advises_leaves_the_rest_a_pass(repo: Repo) -> None:
+    repo.configure(recording="recording", gate={"criteria": {JUDGED: {"mode": "advisory"}}})
+    code, results, _ = repo.run("pull_request", file="pull_request_fork")
+    assert (code, results["decision"]["outcome"]) == (0, "pass")
+    assert SENTENCE in findings(results, "advisory")[0]
+
+
+def test_nothing_that_can_be_measured_is_no_pass(repo: Repo) -> None:
+    repo.criteria(**{JUDGED: 0.8})
+    code, results, _ = repo.run("pull_request", file="pull_request_fork")
+    assert (code, results["decision"]["outcome"]) == (0, "inconclusive")
+    assert "of the rest" not in results["decision"]["reason"]
+
+
+def test_with_credentials_a_fork_is_measured_like_everybody(repo: Repo) -> None:
+    """The key is no good and the server refuses at once: what counts is that the judge was asked."""
+    code, results, _ = repo.run(
+        "pull_request",
+        file="pull_request_fork",
+        GOOGLE_API_KEY="x",
+        GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:9",
+        **{"INPUT_LLM-RETRY-DEADLINE": "1"},
+    )
+    assert (code, results["decision"]["excused"]) == (3, False)
+    assert SENTENCE not in results["decision"]["reason"]
+
+
+def test_users_nobody_can_play_are_not_begun(repo: Repo, adk213_python: Path) -> None:
+    """Told of the scenario alone: the other case of the set is run."""
+    repo.configure(python=str(adk213_python), reruns="off")
+    (repo.root / "bot" / "agent.py").write_text(SCRIPTED)
+    scenario = {"starting_prompt": "Hello", "conversation_plan": "Ask how hot Rome is."}
+    repo.criteria(tool_call_count_v1={"threshold": 5})
+    repo.cases(case("a"), {"eval_id": "talk", "conversation_scenario": scenario})
+    code, results, _ = repo.run("pull_request", file="pull_request_fork")
+    assert (code, results["decision"]["outcome"]) == (0, "inconclusive"), results["decision"]["reason"]
+    assert "in 1 of 2 cases" in results["decision"]["reason"]
+    made = {one["case"]: len(one["attempts"]) for one in results["sets"][0]["cases"]}
+    assert made == {"a": 1, "talk": 0}
+
+
+def test_an_agent_without_credentials_of_its_own_is_one_sentence(repo: Repo, adk213_python: Path) -> None:
+    repo.configure(python=str(adk213_python), reruns="off")
+    (repo.root / "bot" / "agent.py").write_text(
+        'from google.adk.agents import Agent\nroot_agent = Agent(name="bot", model="gemini-2.5-flash")\n'
+    )
+    repo.criteria(**{MATCHED: 0.8})
+    repo.cases(*(case(f"case {number}") for number in range(40)))
+    code, results, log = repo.run("pull_request", file="pull_request_fork")
+    decision = results["decision"]
+    assert (code, decision["outcome"], decision["excused"]) == (0, "inconclusive", True), decision["reason"]
+    assert SENTENCE in decision["reason"]
+    assert len(decision["findings"]) == 1
+    assert "No API key" in " ".join(results["conditions"]["lacking"])
+    assert "Traceback" not in log
+    own, results, _ = repo.run("pull_request")
+    assert (own, results["decision"]["excused"]) == (3, False)
+
+
+def test_an_agent_that_asks_for_its_key_when_it_is_imported(repo: Repo, adk213_python: Path) -> None:
+    repo.configure(python=str(adk213_python), reruns="off")
+    (repo.root / "bot" / "agent.py").write_text(
+        'raise ValueError("The api_key client option must be set by OPENAI_API_KEY")\n'
+    )
+    repo.criteria(**{MATCHED: 0.8})
+    code, results, _ = repo.run("pull_request", file="pull_request_fork")
+    assert (code, results["decision"]["excused"]) == (0, True), results["decision"]["reason"]
+
+
+def test_pull_request_target_is_refused_before_anything_is_read(repo: Repo) -> None:
+    code, results, log = repo.run("pull_request_target")
+    assert (code, results) == (2, {})
+    assert "must not be run there" in log
+    assert "docs/forks.md" in log
+
+
+def test_pull_request_target_is_warned_of_when_it_is_asked_for(repo: Repo) -> None:
+    repo.criteria(**{MATCHED: 0.8})
+    code, results, log = repo.run("pull_request_target", **{"INPUT_ALLOW-PULL-REQUEST-TARGET": "true"})
+    assert (code, results["decision"]["outcome"]) == (0, "pass"), log
+    assert "can take them all" in " ".join(log.split())
+
+
+def test_a_file_of_the_repository_cannot_allow_it(repo: Repo) -> None:
+    repo.configure(recording="recording", allow_pull_request_target=True)
+    code, _, log = repo.run("pull_request_target")
+    assert code == 2
+    assert "allow_pull_request_target" in log
+
+
+SCRIPTED = """
+from google.adk.agents import Agent
+from google.adk.models import BaseLlm, LlmResponse
+from google.genai import types
+
+
+class Scripted(BaseLlm):
+    async def generate_content_async(self, llm_request, stream=False):
+        said = types.Content(role="model", parts=[types.Part(text="six")])
+        yield LlmResponse(content=said)
+
+
+root_agent = Agent(name="bot", model=Scripted(model="gemini-2.5-flash"))
+"""
