@@ -14,11 +14,11 @@ from agent_eval_action.criteria.foreign.custom import CustomCriterion
 from agent_eval_action.errors import CredentialsError
 from agent_eval_action.interpreter.functions import FunctionOptions, MetricFunctions, open_functions
 from agent_eval_action.llm.budget import Meter
-from agent_eval_action.llm.credentials import judge_environ
+from agent_eval_action.llm.credentials import dotenv_of, judge_environ
 from agent_eval_action.llm.stack import LlmSettings, LlmStack, open_llm
 from agent_eval_action.run.arms import Arm
 from agent_eval_action.run.foresee import foreseen
-from agent_eval_action.run.models import Wanted, dotenv_of, refuse_unusable, wanted_of
+from agent_eval_action.run.models import Wanted, refuse_unusable, wanted_of
 from agent_eval_action.run.plan import Plan
 
 
