@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import ROOT, measure, workload
+from benchmarks.command import Benchmark, command_line
 from benchmarks.main_job import ADK_ENVIRONMENT, CONCURRENCY, LATENCY
 from benchmarks.measure import CommandFailed, Taken
 from support.gemini_server import client
@@ -162,24 +162,16 @@ def _show(report: dict[str, Any]) -> None:
     print(f"(target: at most {OVER_RATE}; {report['rate_allows']:.1f} s)")
 
 
+def _met(report: dict[str, Any]) -> bool:
+    fast = report["times_faster"] >= FASTER and report["over_limit"] <= OVER_LIMIT
+    return fast and report["over_rate"] <= OVER_RATE
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; 1 when a target is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.judged_job", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = command_line("judged_job", __doc__, rounds=3)
     parser.add_argument("--cases", type=int, default=40)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(arguments)
-    try:
-        report = compare(options.rounds, options.cases)
-    except CommandFailed as failed:
-        print(failed, file=sys.stderr)
-        return 1
-    if options.json:
-        print(json.dumps(report, indent=1))
-    else:
-        _show(report)
-    met = report["over_limit"] <= OVER_LIMIT and report["over_rate"] <= OVER_RATE
-    return int(not met or report["times_faster"] < FASTER)
+    return Benchmark(parser, lambda options: compare(options.rounds, options.cases), _show, _met).main(arguments)
 
 
 if __name__ == "__main__":

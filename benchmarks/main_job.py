@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import ROOT, measure, workload
+from benchmarks.command import Benchmark, command_line
 from benchmarks.measure import CommandFailed, Taken
 from support.gemini_server import client
 
@@ -142,23 +142,15 @@ def _show(report: dict[str, Any]) -> None:
     print(f"(target: at most {OVER_LIMIT}; {report['waiting']:.2f} s of it waiting for the model)")
 
 
+def _met(report: dict[str, Any]) -> bool:
+    return report["times_faster"] >= FASTER and report["over_limit"] <= OVER_LIMIT
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; 1 when a target is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.main_job", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = command_line("main_job", __doc__, rounds=5)
     parser.add_argument("--cases", type=int, default=40)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(arguments)
-    try:
-        report = compare(options.rounds, options.cases)
-    except CommandFailed as failed:
-        print(failed, file=sys.stderr)
-        return 1
-    if options.json:
-        print(json.dumps(report, indent=1))
-    else:
-        _show(report)
-    return int(report["times_faster"] < FASTER or report["over_limit"] > OVER_LIMIT)
+    return Benchmark(parser, lambda options: compare(options.rounds, options.cases), _show, _met).main(arguments)
 
 
 if __name__ == "__main__":

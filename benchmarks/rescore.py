@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import ROOT, measure, recording, workload
+from benchmarks.command import Benchmark, command_line
 from benchmarks.measure import CommandFailed, Taken
 
 SIZES = (1_000, 3_000, 10_000)
@@ -90,25 +90,17 @@ def _show(found: dict[str, Any]) -> None:
     print(f"  targets for the largest: under {SECONDS:.0f} s and {MEGABYTES:.0f} MB")
 
 
+def _met(found: dict[str, Any]) -> bool:
+    largest = max(found["seconds"])
+    fast = found["seconds"][largest] < SECONDS and found["peak_mb"][largest] < MEGABYTES
+    return fast and found["growth"] <= GROWTH
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; 1 when a target is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.rescore", description=__doc__)
+    parser = command_line("rescore", __doc__, rounds=3)
     parser.add_argument("--sizes", type=int, nargs=3, default=SIZES)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(arguments)
-    try:
-        found = report(options.sizes, options.rounds)
-    except CommandFailed as failed:
-        print(failed, file=sys.stderr)
-        return 1
-    if options.json:
-        print(json.dumps(found, indent=1))
-    else:
-        _show(found)
-    largest = max(options.sizes)
-    fast = found["seconds"][largest] < SECONDS and found["peak_mb"][largest] < MEGABYTES
-    return int(not fast or found["growth"] > GROWTH)
+    return Benchmark(parser, lambda options: report(options.sizes, options.rounds), _show, _met).main(arguments)
 
 
 if __name__ == "__main__":

@@ -9,30 +9,24 @@ call in ADK's order (turn by turn, sample by sample), None for a call that fails
 import asyncio
 import inspect
 import json
-import logging
-import os
-import sys
-import warnings
 
-warnings.simplefilter("ignore")
-logging.disable(logging.CRITICAL)
-ANSWERS = os.fdopen(os.dup(1), "w", encoding="utf-8")
-sys.stdout = sys.stderr  # whatever ADK prints is not an answer
+import adk_pipe
 
-from google.adk.evaluation.conversation_scenarios import ConversationScenario  # noqa: E402 - warnings are off first
-from google.adk.evaluation.eval_case import Invocation  # noqa: E402 - warnings are off first
-from google.adk.evaluation.eval_config import (  # noqa: E402 - warnings are off first
+# isort: split
+from google.adk.evaluation.conversation_scenarios import ConversationScenario
+from google.adk.evaluation.eval_case import Invocation
+from google.adk.evaluation.eval_config import (
     EvalConfig,
     get_eval_metrics_from_config,
 )
-from google.adk.evaluation.eval_metrics import EvalMetric  # noqa: E402 - warnings are off first
-from google.adk.evaluation.metric_evaluator_registry import (  # noqa: E402 - warnings are off first
+from google.adk.evaluation.eval_metrics import EvalMetric
+from google.adk.evaluation.metric_evaluator_registry import (
     DEFAULT_METRIC_EVALUATOR_REGISTRY,
 )
-from google.adk.models.base_llm import BaseLlm  # noqa: E402 - warnings are off first
-from google.adk.models.llm_response import LlmResponse  # noqa: E402 - warnings are off first
-from google.adk.models.registry import LLMRegistry  # noqa: E402 - warnings are off first
-from google.genai import types  # noqa: E402 - warnings are off first
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_response import LlmResponse
+from google.adk.models.registry import LLMRegistry
+from google.genai import types
 
 JUDGE = {"says": iter(()), "asked": []}
 
@@ -98,10 +92,4 @@ def evaluate(request):
     }
 
 
-for line in sys.stdin:
-    try:
-        answer = evaluate(json.loads(line))
-    except Exception as error:  # noqa: BLE001 - what ADK raises is an answer
-        answer = {"error": f"{type(error).__name__}: {error}"}
-    ANSWERS.write(json.dumps(answer) + "\n")
-    ANSWERS.flush()
+adk_pipe.serve(evaluate)

@@ -7,32 +7,25 @@ eval set by ADK's own manager and gives its cases' ids, prompts and sessions.
 """
 
 import asyncio
-import json
-import logging
-import os
-import sys
 import tempfile
-import warnings
 from pathlib import Path
 
-warnings.simplefilter("ignore")
-logging.disable(logging.CRITICAL)
-ANSWERS = os.fdopen(os.dup(1), "w", encoding="utf-8")
-sys.stdout = sys.stderr  # whatever ADK prints is not an answer
+import adk_pipe
 
-from click.testing import CliRunner  # noqa: E402 - warnings are off first
-from google.adk.cli.cli_tools_click import cli_add_eval_case, cli_create_eval_set  # noqa: E402 - warnings are off first
-from google.adk.evaluation.conversation_scenarios import ConversationScenario  # noqa: E402 - warnings are off first
-from google.adk.evaluation.local_eval_sets_manager import load_eval_set_from_file  # noqa: E402 - warnings are off first
-from google.adk.evaluation.simulation.llm_backed_user_simulator import (  # noqa: E402 - warnings are off first
+# isort: split
+from click.testing import CliRunner
+from google.adk.cli.cli_tools_click import cli_add_eval_case, cli_create_eval_set
+from google.adk.evaluation.conversation_scenarios import ConversationScenario
+from google.adk.evaluation.local_eval_sets_manager import load_eval_set_from_file
+from google.adk.evaluation.simulation.llm_backed_user_simulator import (
     LlmBackedUserSimulator,
     LlmBackedUserSimulatorConfig,
 )
-from google.adk.events.event import Event  # noqa: E402 - warnings are off first
-from google.adk.models.base_llm import BaseLlm  # noqa: E402 - warnings are off first
-from google.adk.models.llm_response import LlmResponse  # noqa: E402 - warnings are off first
-from google.adk.models.registry import LLMRegistry  # noqa: E402 - warnings are off first
-from google.genai import types  # noqa: E402 - warnings are off first
+from google.adk.events.event import Event
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_response import LlmResponse
+from google.adk.models.registry import LLMRegistry
+from google.genai import types
 
 USER = {"says": iter(()), "asked": []}
 
@@ -102,10 +95,4 @@ def answer(request):
     return loaded(Path(request["set"])) if "set" in request else asyncio.run(talk(request))
 
 
-for line in sys.stdin:
-    try:
-        answered = answer(json.loads(line))
-    except Exception as error:  # noqa: BLE001 - whatever ADK raises is what is compared
-        answered = {"error": f"{type(error).__name__}: {error}"}
-    ANSWERS.write(json.dumps(answered) + "\n")
-    ANSWERS.flush()
+adk_pipe.serve(answer)

@@ -5,21 +5,17 @@ out. ADK's client takes no address from the environment: it is given one where A
 """
 
 import json
-import logging
 import os
 import sys
-import warnings
 
-warnings.simplefilter("ignore")
-logging.disable(logging.CRITICAL)
+import adk_pipe
+
+# isort: split
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-ANSWERS = os.fdopen(os.dup(1), "w", encoding="utf-8")
-sys.stdout = sys.stderr
-
-from google.adk.dependencies._agentplatform import agentplatform  # noqa: E402 - warnings are off first
-from google.adk.evaluation.eval_case import Invocation  # noqa: E402 - warnings are off first
-from google.adk.evaluation.eval_metrics import EvalMetric  # noqa: E402 - warnings are off first
-from google.adk.evaluation.metric_evaluator_registry import DEFAULT_METRIC_EVALUATOR_REGISTRY  # noqa: E402 - warnings are off first
+from google.adk.dependencies._agentplatform import agentplatform
+from google.adk.evaluation.eval_case import Invocation
+from google.adk.evaluation.eval_metrics import EvalMetric
+from google.adk.evaluation.metric_evaluator_registry import DEFAULT_METRIC_EVALUATOR_REGISTRY
 
 _Client = agentplatform.Client
 agentplatform.Client = lambda **given: _Client(**given, http_options={"base_url": os.environ["VERTEX_SERVER"] + "/"})
@@ -39,5 +35,4 @@ for one in json.load(sys.stdin):
         answers.append({"score": evaluate(one)})
     except Exception as error:  # noqa: BLE001 - what ADK raises is an answer
         answers.append({"error": f"{type(error).__name__}: {error}"})
-ANSWERS.write(json.dumps(answers))
-ANSWERS.flush()
+adk_pipe.say(answers)

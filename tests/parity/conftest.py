@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 
 from agent_eval_action.model.evalset import Invocation
+from support import adk_program
 
 PROGRAM = Path(__file__).with_name("adk_evaluators.py")
 
@@ -18,8 +17,8 @@ PROGRAM = Path(__file__).with_name("adk_evaluators.py")
 class Adk:
     """Asks google-adk to score turns. ``more``: ``judge`` and ``scenario``, as the program takes them."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
+    def __init__(self, ask: adk_program.Ask) -> None:
+        self.ask = ask
 
     def __call__(
         self,
@@ -29,8 +28,6 @@ class Adk:
         actual: Sequence[Invocation],
         **more: Any,
     ) -> dict[str, Any]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         request = {
             "metric": metric,
             "criterion": criterion,
@@ -38,12 +35,7 @@ class Adk:
             "actual": [_wire(turn) for turn in actual],
             **more,
         }
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        assert line, "google-adk's process ended"
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        return self.ask(request)
 
 
 def _wire(turn: Invocation) -> dict[str, Any]:
@@ -52,11 +44,5 @@ def _wire(turn: Invocation) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def adk(adk213_python: Path) -> Iterator[Adk]:
-    command = [str(adk213_python), "-X", "utf8", str(PROGRAM)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
-    ) as process:
-        yield Adk(process)
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(30)
+    with adk_program.running(adk213_python, PROGRAM) as ask:
+        yield Adk(ask)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from agent_eval_action.agents.user import Ended
 from agent_eval_action.cli.app import app
 from agent_eval_action.config.adk_config import UserSimulatorConfig
 from agent_eval_action.model.evalset import Content, ConversationScenario, Invocation
+from support import adk_program
 from support.scripted_llm import ScriptedLlm
 
 PROGRAM = Path(__file__).with_name("adk_users.py")
@@ -39,22 +39,8 @@ GRUMBLER = {
 
 @pytest.fixture(scope="module")
 def adk_users(adk213_python: Path) -> Iterator[Ask]:
-    command = [str(adk213_python), "-X", "utf8", str(PROGRAM)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-
-        def ask(**request: Any) -> dict[str, Any]:
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-            answered: dict[str, Any] = json.loads(process.stdout.readline())
-            return answered
-
-        yield ask
-        process.stdin.close()
-        process.wait(30)
+    with adk_program.running(adk213_python, PROGRAM) as asked:
+        yield lambda **request: asked(request)
 
 
 async def ours(

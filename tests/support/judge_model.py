@@ -69,7 +69,10 @@ class JudgeModel:
 
     def judge(self, schema: dict[str, Any], message: str) -> str:
         """A judge's answer as JSON of the schema."""
-        texts = texts_of(message)
+        try:
+            texts = texts_of(message)
+        except AssertionError as broken:  # answered 400 and kept, so that the test is red at once
+            raise LookupError(f"the texts of a judge's message cannot be told apart: {broken}") from broken
         kind = kind_of(schema, texts)
         self._count(kind)
         self.calls.append(JudgeCall(kind, texts, schema))

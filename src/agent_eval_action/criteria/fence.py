@@ -13,6 +13,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from agent_eval_action.llm.text import sendable
+
+printable = sendable
+"""What is fenced is what is sent: its digest has to be of the same characters."""
+
 _DIGITS = 24
 _LABEL = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -35,15 +40,6 @@ def fences(texts: Mapping[str, str]) -> dict[str, str]:
 def message(texts: Mapping[str, str]) -> str:
     """A prompt's whole message: its fenced texts one after the other, in their order."""
     return "\n\n".join(fences(texts).values())
-
-
-def printable(text: str) -> str:
-    """The text as UTF-8 can carry it: two surrogates that belong together are one character, a lone one is U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 def as_json(value: Any) -> str:

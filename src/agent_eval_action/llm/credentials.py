@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,8 @@ OPENAI_KEY: Final = "OPENAI_API_KEY"
 OPENAI_URLS: Final = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
 VERTEX_SWITCHES: Final = ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI")  # the newer name wins
 CREDENTIALS_FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
+
+_DOTENV: Final = ".env"
 
 # What an agent's .env may say. Left out on purpose: a credentials file and Vertex's address. A pull request writes
 # the .env; a file of its choice can make google-auth send any readable file away as a token, and an address of its
@@ -53,6 +55,19 @@ def judge_environ(environ: Mapping[str, str], dotenv: Mapping[str, str]) -> dict
         return ours
     theirs = {name: value for name in _FROM_DOTENV if (value := dotenv.get(name, "").strip())}
     return {**theirs, **ours}
+
+
+def dotenv_of(folders: Iterable[Path], workspace: Path) -> dict[str, str]:
+    """The variables of the first ``.env`` in an agent's folder or above it, inside the workspace, as ADK finds it."""
+    from dotenv import dotenv_values  # noqa: PLC0415 - only runs with a judge read it
+
+    for folder in folders:
+        for place in (folder, *folder.parents):
+            file = place / _DOTENV
+            if place.is_relative_to(workspace) and file.is_file():
+                found = dotenv_values(file, interpolate=False)
+                return {name: value for name, value in found.items() if value is not None}
+    return {}
 
 
 def uses_vertex(setup: Setup, model: str = "") -> bool:

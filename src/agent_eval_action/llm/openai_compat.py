@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
 from agent_eval_action.llm.credentials import OPENAI_KEY, OPENAI_URLS
 from agent_eval_action.llm.openai_dialect import Dialect, answer_text, body, check_options, refused_part
-from agent_eval_action.llm.openai_errors import from_exception, no_answer
+from agent_eval_action.llm.openai_errors import from_exception, no_answer, server_name
 from agent_eval_action.llm.setup import Setup
 from agent_eval_action.llm.text import quoted, sendable
 
@@ -86,7 +86,7 @@ class OpenAiProvider:
                 self._dialects[name] = simpler
             else:
                 return _read(completion)
-        return LlmError(LlmErrorKind.REFUSED, f"{self.base_url} takes no form of the request that we know")
+        return LlmError(LlmErrorKind.REFUSED, f"{server_name(self.base_url)} takes no form of the request that we know")
 
     async def _ready(self) -> AsyncOpenAI:
         """The client; hundreds of first calls wait for one making."""

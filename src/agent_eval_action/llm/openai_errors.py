@@ -30,7 +30,7 @@ def from_exception(error: Exception, *, where: str, secrets: Iterable[str]) -> L
         return LlmError(LlmErrorKind.REFUSED, EXTRA_MISSING)
     import openai  # noqa: PLC0415 - loaded by now
 
-    name = urlsplit(where).netloc.rpartition("@")[2] or quoted(where, secrets, 100)
+    name = server_name(where, secrets)
     if isinstance(error, openai.APIStatusError):
         return from_status(error, name, secrets)
     if _timed_out(error):
@@ -38,8 +38,15 @@ def from_exception(error: Exception, *, where: str, secrets: Iterable[str]) -> L
     if isinstance(error, openai.APIConnectionError):
         cause = list(_causes(error))[-1]
         said = quoted(str(cause), secrets) or type(cause).__name__
+        if isinstance(cause, ValueError):  # a URL with credentials in it, for one: asking again gives the same
+            return LlmError(LlmErrorKind.REFUSED, f"{name} cannot be asked so: {said} — check OPENAI_BASE_URL")
         return LlmError(LlmErrorKind.UNAVAILABLE, f"the connection to {name} failed: {said}")
     return _from_reading(error, name, secrets)
+
+
+def server_name(where: str, secrets: Iterable[str] = ()) -> str:
+    """A base URL as a sentence may show it: it may carry a name and a password."""
+    return urlsplit(where).netloc.rpartition("@")[2] or quoted(where, secrets, 100)
 
 
 def from_status(error: Any, name: str, secrets: Iterable[str]) -> LlmError:

@@ -106,6 +106,9 @@ class Crew:
         """Wait for judges beside the workers: the next attempt is made meanwhile."""
         try:
             self._keep(await scoring.finish(attempt))
+        except asyncio.CancelledError:
+            self.writer.append(attempt)  # its answers are paid for: a resumed run asks its judges alone
+            raise
         finally:
             shift.begun.discard(scoring)
             shift.judging.release()

@@ -16,11 +16,11 @@ from agent_eval_action.interpreter.functions import FunctionOptions, MetricFunct
 from agent_eval_action.interpreter.install import given_for_install
 from agent_eval_action.interpreter.isolation_cell import Isolation
 from agent_eval_action.llm.budget import Meter
-from agent_eval_action.llm.credentials import EXTRA, judge_environ
+from agent_eval_action.llm.credentials import EXTRA, dotenv_of, judge_environ
 from agent_eval_action.llm.stack import LlmSettings, LlmStack, open_llm
 from agent_eval_action.run.arms import Arm
 from agent_eval_action.run.foresee import foreseen
-from agent_eval_action.run.models import Wanted, dotenv_of, lacking_of, refuse_unusable, refuse_wrong, wanted_of
+from agent_eval_action.run.models import Wanted, lacking_of, refuse_unusable, refuse_wrong, wanted_of
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.withheld import Lacking, without
 

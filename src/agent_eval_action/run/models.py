@@ -14,8 +14,6 @@ from agent_eval_action.llm.credentials import EXTRA, missing
 from agent_eval_action.llm.providers import check_options, refusal
 from agent_eval_action.run.plan import Plan, PlannedSet
 
-_DOTENV = ".env"
-
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -75,16 +73,3 @@ def lacking_of(wanted: Iterable[Wanted], environ: Mapping[str, str], *, openai_b
 
 def _problems(found: Iterable[tuple[Wanted, str]]) -> tuple[Problem, ...]:
     return tuple(Problem(Path(one.source or "criteria"), f"{one.purpose}: {why}") for one, why in found if why)
-
-
-def dotenv_of(folders: Iterable[Path], workspace: Path) -> dict[str, str]:
-    """The variables of the first ``.env`` in an agent's folder or above it, inside the workspace, as ADK finds it."""
-    from dotenv import dotenv_values  # noqa: PLC0415 - only runs with a judge read it
-
-    for folder in folders:
-        for place in (folder, *folder.parents):
-            file = place / _DOTENV
-            if place.is_relative_to(workspace) and file.is_file():
-                found = dotenv_values(file, interpolate=False)
-                return {name: value for name, value in found.items() if value is not None}
-    return {}

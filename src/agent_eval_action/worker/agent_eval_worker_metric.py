@@ -6,13 +6,10 @@ Frames in: ``{"op": "load", "function"}``, ``{"op": "call", "function", "argumen
 from __future__ import annotations
 
 import asyncio
-import faulthandler
 import importlib
 import inspect
-import io
 import os
 import queue
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -107,22 +104,13 @@ async def called(function: Any, arguments: list[Any]) -> Any:
 
 def main() -> None:
     """Set up what must be there before the user's code is imported, then serve."""
-    here = Path(__file__).resolve().parent
-    from agent_eval_worker_load import load_dotenv
-    from agent_eval_worker_pipe import Channel, flush_streams
-
-    channel = Channel(int(sys.argv[1]), int(sys.argv[2]))
     # Imported now, while our folder is on the path.
     import agent_eval_worker_results as results
+    from agent_eval_worker_begin import begin
+    from agent_eval_worker_load import load_dotenv
+    from agent_eval_worker_pipe import flush_streams
 
-    sys.path[:] = [place for place in sys.path if Path(place).resolve() != here]
-    sys.argv = sys.argv[:1]
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True, errors="backslashreplace")
-    crash = os.fdopen(os.dup(2), "w")
-    faulthandler.enable(file=crash)
-    faulthandler.register(signal.SIGUSR2, file=crash, all_threads=True)
+    channel = begin()
     init = channel.receive()
     if init is None:
         return

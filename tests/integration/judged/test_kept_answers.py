@@ -102,3 +102,11 @@ def test_a_cache_that_cannot_be_written_is_said_once_and_done_without(judged: Ju
     assert done.code == 0, done.said
     assert judged.model.asked["match"] == 6
     assert done.said.count("judges' answers are not cached: Not a directory") == 1, done.said
+
+
+def test_votes_on_an_attempt_that_is_made_again_are_new_ones(judged: Judged) -> None:
+    """Repeats of a case are other questions, also where the agent says the same: else they would all agree."""
+    done = judged.run("--repeats", "3")
+    assert done.code == 0, done.said
+    assert judged.model.asked["match"] == 3 * 3
+    assert done.uses()["final_response_match_v2"]["cached"] == 0

@@ -200,12 +200,12 @@ async def test_the_configured_address_wins_and_a_key_is_not_needed(openai: OpenA
 
 
 async def test_nobody_listens() -> None:
-    provider = OpenAiProvider(Setup({"OPENAI_API_KEY": KEY}, openai_base_url="http://user:pass@127.0.0.1:1/v1"))
+    provider = OpenAiProvider(Setup({"OPENAI_API_KEY": KEY}, openai_base_url="http://127.0.0.1:1/v1"))
     error = await provider.generate(ask())
     await provider.close()
     assert isinstance(error, LlmError)
     assert error.kind is Kind.UNAVAILABLE
-    assert "user:pass" not in error.message
+    assert error.message.startswith("the connection to 127.0.0.1:1 failed")
 
 
 async def test_hundreds_at_once(compat: OpenAiProvider, openai: OpenAiServer) -> None:
@@ -245,3 +245,23 @@ async def test_closing_is_allowed_at_any_time(openai: OpenAiServer) -> None:
     assert isinstance(await provider.generate(ask()), LlmReply)
     await provider.close()
     await provider.close()
+
+
+async def test_a_server_that_takes_no_form_is_named_without_the_rest_of_its_url(openai: OpenAiServer) -> None:
+    openai.lacks = frozenset({"json_schema", "json_object", "max_tokens", "max_completion_tokens"})
+    provider = OpenAiProvider(Setup({"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{openai.url}/v1"}, timeout=20))
+    said = await provider.generate(ask(options={"max_output_tokens": 90}))
+    await provider.close()
+    assert isinstance(said, LlmError)
+    assert said.message == f"{openai.url.removeprefix('http://')} takes no form of the request that we know"
+
+
+async def test_credentials_in_the_url_are_refused_at_once_and_not_shown(openai: OpenAiServer) -> None:
+    url = openai.url.replace("http://", "http://me:hidden-word@")
+    provider = OpenAiProvider(Setup({"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{url}/v1"}, timeout=20))
+    said = await provider.generate(ask())
+    await provider.close()
+    assert isinstance(said, LlmError)
+    assert said.kind is Kind.REFUSED, "asking again gives the same"
+    assert "OPENAI_BASE_URL" in said.message
+    assert "hidden-word" not in said.message

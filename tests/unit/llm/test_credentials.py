@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from agent_eval_action.llm.credentials import JUDGE_VARIABLES, judge_environ, missing
+from agent_eval_action.llm.credentials import JUDGE_VARIABLES, dotenv_of, judge_environ, missing
 from agent_eval_action.llm.setup import Setup
 
 VERTEX = {"GOOGLE_GENAI_USE_VERTEXAI": "true"}
@@ -92,3 +94,15 @@ def test_an_address_of_the_configuration_stands_for_a_key():
 
 def test_a_setup_does_not_show_its_keys():
     assert "secret" not in repr(Setup({"GOOGLE_API_KEY": "secret"}))
+
+
+def test_a_dotenv_is_looked_for_from_the_agent_up_to_the_workspace(tmp_path: Path) -> None:
+    workspace = tmp_path / "repository"
+    agent = workspace / "agents" / "hotel"
+    agent.mkdir(parents=True)
+    (tmp_path / ".env").write_text("GOOGLE_API_KEY=outside\n")
+    assert dotenv_of([agent], workspace) == {}
+    (workspace / ".env").write_text("GOOGLE_API_KEY=above\nEMPTY\n")
+    assert dotenv_of([agent], workspace) == {"GOOGLE_API_KEY": "above"}
+    (agent / ".env").write_text('export GOOGLE_API_KEY="$HOME nearest" # a remark\n')
+    assert dotenv_of([agent], workspace) == {"GOOGLE_API_KEY": "$HOME nearest"}

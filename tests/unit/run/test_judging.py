@@ -98,6 +98,28 @@ async def test_a_run_that_is_cut_off_asks_no_judge_any_more(tmp_path: Path, kit:
     assert llm._open == 0
 
 
+async def test_answers_that_wait_for_their_judge_are_kept_when_the_run_is_cut_off(tmp_path: Path, kit: Any) -> None:
+    asked = asyncio.Event()
+
+    def waiting(_: Any) -> str:
+        raise AssertionError("no judge answers")
+
+    llm = ScriptedLlm(waiting, latency=600.0)
+    plan = judged(kit.plan(kit.case("a")))
+
+    def answered(*_: Any) -> str:
+        asyncio.get_running_loop().call_later(0.2, asked.set)
+        return "yes"
+
+    making = asyncio.create_task(make(tmp_path, plan, kit.Script(answered), llm))
+    await asked.wait()
+    making.cancel()
+    await asyncio.gather(making, return_exceptions=True)
+    (kept,) = [earlier(tmp_path, tmp_path, plan).get(planned.key) for planned in plan.attempts()]
+    assert kept is not None
+    assert (len(kept.turns), kept.scores) == (2, ())
+
+
 async def test_an_attempt_made_again_leaves_no_judge_of_the_first_try(tmp_path: Path, kit: Any) -> None:
     broken = AttemptError(kind=ErrorKind.UNAVAILABLE, message="503")
     said = iter(["yes", broken])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from tests.unit.run.conftest import planned_set
@@ -11,7 +10,7 @@ from agent_eval_action.config.specs import CriterionSpec
 from agent_eval_action.criteria import criterion_info
 from agent_eval_action.errors import ConfigError, CredentialsError
 from agent_eval_action.model.evalset import ConversationScenario, EvalCase
-from agent_eval_action.run.models import Wanted, dotenv_of, refuse_unusable, wanted_of
+from agent_eval_action.run.models import Wanted, refuse_unusable, wanted_of
 from agent_eval_action.run.plan import Plan
 
 KEY = {"GOOGLE_API_KEY": "k"}
@@ -59,15 +58,3 @@ def test_what_is_configured_wrongly_is_no_matter_of_credentials(wanted: Wanted) 
 
 def test_what_can_be_asked_is_not_refused() -> None:
     refuse_unusable([Wanted(MATCH, "gemini-2.5-flash", {"temperature": 0})], KEY)
-
-
-def test_a_dotenv_is_looked_for_from_the_agent_up_to_the_workspace(tmp_path: Path) -> None:
-    workspace = tmp_path / "repository"
-    agent = workspace / "agents" / "hotel"
-    agent.mkdir(parents=True)
-    (tmp_path / ".env").write_text("GOOGLE_API_KEY=outside\n")
-    assert dotenv_of([agent], workspace) == {}
-    (workspace / ".env").write_text("GOOGLE_API_KEY=above\nEMPTY\n")
-    assert dotenv_of([agent], workspace) == {"GOOGLE_API_KEY": "above"}
-    (agent / ".env").write_text('export GOOGLE_API_KEY="$HOME nearest" # a remark\n')
-    assert dotenv_of([agent], workspace) == {"GOOGLE_API_KEY": "$HOME nearest"}
