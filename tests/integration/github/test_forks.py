@@ -1,4 +1,4 @@
-"""Pull requests on which credentials are missing: what needs none is run, the rest is said and not held against them."""
+"""Pull requests without credentials: what needs none is run, the rest is said and not held against them."""
 
 from __future__ import annotations
 
