@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from agent_eval_action.cli.files import report_input
+from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.github.comment import Published, Section, publish
 from agent_eval_action.github.events import Job
@@ -27,7 +29,12 @@ def publisher(result: RunResult, settings: Settings, job: Job) -> Callable[[], s
 
     def post() -> str:
         said = published(result, settings, job, os.environ)
-        return "" if said.ok else said.note
+        if not said.ok and not job.withheld:
+            return said.note
+        # GitHub lets no pull request of a fork write: that is nobody's fault, and no warning
+        if told := said.note or said.url:
+            print(terminal(f"comment: {told}{f' ({job.withheld})' if not said.ok else ''}"), file=sys.stderr)
+        return ""
 
     return post
 
