@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -61,7 +62,7 @@ def section(result: RunResult, settings: Settings, job: Job, environ: Mapping[st
     given = in_detail(replace(report_input(result), links=_links(job, environ), marker=""), settings)
     key = settings.comment_key or default_key(job, settings.config, settings.workspace)
     stamp = Stamp(
-        key=key[:_KEY],
+        key=key if len(key) <= _KEY else f"{key[:_KEY]} {hashlib.sha256(key.encode()).hexdigest()[:8]}",
         sha=job.commit or "",
         run=job.run_number,
         attempt=job.run_attempt or 1,
