@@ -41,6 +41,7 @@ from agent_eval_action.model.history import History
 from agent_eval_action.model.redaction import Redaction
 from agent_eval_action.model.result import AttemptError, Base, Conditions, RunResult, RunStatus
 from agent_eval_action.pipeline import Pipeline, Stop
+from agent_eval_action.run.again import arguments
 from agent_eval_action.run.arms import Arm, Begun, NoBase
 from agent_eval_action.run.base import BaseCommit, find_base, open_base
 from agent_eval_action.run.collect import Collector
@@ -387,16 +388,3 @@ class _Run:
             arguments=arguments(settings, self.context.selectors),
             agents=self.head.conditions(),
         )
-
-
-def arguments(settings: Settings, selectors: Sequence[str]) -> tuple[str, ...]:
-    """What repeats a run from the workspace: a configuration that would not be found there, and what narrowed it."""
-    words = list(selectors)
-    config = settings.config
-    if config and config.is_relative_to(settings.workspace) and config.parent != settings.workspace:
-        words += ["--config", relative(config, settings.workspace)]
-    for agent in settings.agents if settings.only_agents else ():
-        words += ["--agent", relative(agent.path, settings.workspace)]
-    for pattern in settings.case:
-        words += ["--case", pattern]
-    return tuple(words)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.secrets import secrets_around
 from agent_eval_action.github import commands
 from agent_eval_action.github.step import on_github
@@ -40,6 +39,12 @@ def hide(secrets: Iterable[str]) -> None:
         say(commands.command("add-mask", piece))
 
 
+def _clean(message: str, *, lines: bool) -> str:
+    from agent_eval_action.cli.text import terminal  # it brings every report with it, which --help does not need
+
+    return terminal(redaction.text(message), _MESSAGE, lines=lines)
+
+
 def say(command: str) -> None:
     """Give the runner a command, where there is one that listens."""
     if isinstance(sys.stderr, GuardedStream):
@@ -48,13 +53,13 @@ def say(command: str) -> None:
 
 def error(message: str, title: str = TITLE, path: str = "", line: int | None = None) -> None:
     """Why the step is red. A container's exit code alone shows nothing on the page of the run."""
-    shown = terminal(redaction.text(message), _MESSAGE, lines=True)
+    shown = _clean(message, lines=True)
     say(commands.annotation(Annotation(level="error", title=title, message=shown, path=path, line=line)))
 
 
 def warning(message: str) -> None:
     """What went wrong beside the verdict: an annotation in a step, else a line."""
-    shown = terminal(redaction.text(message), _MESSAGE)
+    shown = _clean(message, lines=False)
     if folds():
         say(commands.annotation(Annotation(level="warning", title=TITLE, message=shown)))
     else:
