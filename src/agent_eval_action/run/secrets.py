@@ -29,7 +29,7 @@ def secrets_of(agents: Iterable[AgentSettings], environ: Mapping[str, str], work
 def redact_by(patterns: Sequence[str], redaction: Redaction) -> None:
     """Take out what fits a pattern of the user's as well."""
     if patterns:
-        redaction.add(rewriting(patterns))
+        redaction.add(rewriting(patterns, redaction.meet))
 
 
 def redact_logs(out: Path, redaction: Redaction) -> None:
