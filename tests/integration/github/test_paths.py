@@ -86,19 +86,13 @@ class Monorepo:
     def run(self, event: str = "pull_request", **more: str) -> tuple[int, dict[str, Any], str]:
         merge = self.git("rev-parse", "HEAD")
         side = {"sha": self.base, "ref": "main", "repo": {"id": 1}}
-        payload = {
-            "repository": {"default_branch": "main", "id": 1},
-            "pull_request": {"number": 2, "base": side, "head": {**side, "sha": self.head, "ref": "change"}},
-            "merge_group": {
-                "base_sha": self.git("rev-parse", "HEAD^1"),
-                "head_sha": merge,
-                "base_ref": "refs/heads/main",
-            },
-        }
-        if event != "merge_group":
-            del payload["merge_group"]
-        if not event.startswith("pull_request"):
-            del payload["pull_request"]
+        payload: dict[str, Any] = {"repository": {"default_branch": "main", "id": 1}}
+        if event == "merge_group":
+            onto = self.git("rev-parse", "HEAD^1")
+            payload["merge_group"] = {"base_sha": onto, "head_sha": merge, "base_ref": "refs/heads/main"}
+        if event.startswith("pull_request"):
+            head = {**side, "sha": self.head, "ref": "change"}
+            payload["pull_request"] = {"number": 2, "base": side, "head": head}
         self.event.write_text(json.dumps(payload))
         kept = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "TMPDIR")
         job = {
@@ -216,8 +210,6 @@ def test_in_a_shallow_clone_everything_is_run_and_that_is_said(repo: Monorepo) -
     subprocess.run(["git", "clone", "-q", "--depth=1", "--branch=merged", repo.root.as_uri(), str(shallow)], check=True)
     repo.root = shallow
     repo.git("remote", "set-url", "origin", "file:///nowhere")
-    merge = repo.git("cat-file", "-p", "HEAD").split("parent ")[1][:40]
-    repo.git = lambda *words: merge if words == ("rev-parse", "HEAD^1") else Monorepo.git(repo, *words)  # type: ignore[method-assign]
     code, results, log = repo.run()
     assert code == 0, log
     assert len(results["sets"]) == 2
@@ -231,3 +223,41 @@ def test_patterns_are_globs_and_start_from_the_configuration(repo: Monorepo) -> 
     repo.base = repo.commit()
     repo.change("docs/index.md")
     assert repo.agents() == ["booking"]
+
+
+def test_where_the_commit_it_is_put_upon_is_a_guess_everything_is_run(repo: Monorepo) -> None:
+    """What is checked out is neither the head nor its merge: the event's base may be older than what it is put upon."""
+    repo.change("docs/index.md")
+    repo.head = repo.base
+    code, results, log = repo.run()
+    assert (code, len(results["sets"])) == (0, 2), log
+    assert "what this change touches is not known" in " ".join(log.split())
+
+
+def test_the_base_checked_out_is_no_change_of_nothing(repo: Monorepo) -> None:
+    """pull_request_target's default: nothing differs from itself, which says nothing of the pull request."""
+    repo.change("docs/index.md")
+    repo.git("checkout", "-q", repo.base)
+    allowed = {"INPUT_ALLOW-PULL-REQUEST-TARGET": "true"}
+    assert repo.agents(event="pull_request_target", **allowed) == ["booking", "support"]
+
+
+@pytest.mark.parametrize("path", ["suites/booking/test_config.json", "rules/strict.json"])
+def test_what_lies_beside_eval_files_and_what_the_configuration_names_counts(repo: Monorepo, path: str) -> None:
+    text = json.dumps({"criteria": {"response_match_score": 0.8}})
+    repo.git("mv", "agents/booking/evals", "suites")
+    (repo.root / "suites").rename(repo.root / "moved")
+    (repo.root / "suites").mkdir()
+    (repo.root / "moved").rename(repo.root / "suites" / "booking")
+    repo.write("rules/strict.json", text)
+    config = json.loads((repo.root / "agent-eval.yaml").read_text())
+    config["agents"][0] |= {"evals": "suites/booking", "paths": []}
+    config["agents"][1] |= {"criteria": "rules/strict.json"}
+    repo.write("agent-eval.yaml", json.dumps(config))
+    line = json.loads((repo.root / "agents/booking/recording/attempts.jsonl").read_text())
+    repo.write("agents/booking/recording/attempts.jsonl", json.dumps({**line, "eval_set": "suites/booking/s"}) + "\n")
+    repo.base = repo.commit()
+    repo.change(path, text.replace("0.8", "0.7"))
+    _, results, log = repo.run()
+    run = sorted({one["agent"] for one in results.get("sets", ())})
+    assert run == (["booking"] if path.startswith("suites") else ["booking", "support"]), log
