@@ -55,6 +55,7 @@ def test_details_go_first_from_the_last_on_and_the_top_stays():
 def test_a_cut_text_keeps_its_room_and_closes_what_it_opens(room):
     cut = shortened(TEXT, room)
     assert len(cut.encode()) <= room
+    assert ("````" in cut) == ("summary>one" in cut)
     if "one" in cut:
         # the code block is whole: what looks like a tag in it is none
         assert "```text\n</details>\n\n</details>\n\n````\n```\n\n</details>" in cut
