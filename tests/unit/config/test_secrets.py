@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agent_eval_action.config.options import OPTIONS
 from agent_eval_action.config.secrets import is_secret, secrets_around, secrets_in
 
 
@@ -51,6 +52,7 @@ def test_a_secret(name: str, value: str) -> None:
         ("PHRASE", "in plain words"),
         ("GOOGLE_CLOUD_PROJECT", "acme-prod-48213"),
         ("PWD", "/github/workspace"),
+        ("COMMENT_KEY", "nightly / evaluate (3.12)"),
         ("KEYBOARD", "x1-y2-z3-w4"[:7]),
     ],
 )
@@ -77,3 +79,11 @@ def test_of_a_whole_environment_only_names_that_say_so_count() -> None:
 
 def test_given_variables() -> None:
     assert list(secrets_in({"A": "true", "TOKEN": "abcdefgh"})) == ["abcdefgh"]
+
+
+def test_of_our_own_options_these_are_secrets() -> None:
+    value = "Nightly-Run_7f3a9c"
+    hidden = {option.name for option in OPTIONS for name in option.variables if list(secrets_around({name: value}))}
+    assert hidden == {"github_token", "max_tokens", "llm_tokens_per_minute"}, (
+        "an option named like a secret that is none would be blanked in every report"
+    )
