@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from support.composite import Ran, job_environ, run_composite
 
@@ -80,6 +82,31 @@ def test_a_title_in_an_input_is_data(step, tmp_path):
     ran = step({"comment-key": f"$(touch {tmp_path}/run) `touch {tmp_path}/run` '; touch {tmp_path}/run; '"})
     assert ran.outputs["verdict"] == "pass", ran.log
     assert not (tmp_path / "run").exists()
+
+
+def evaluated(text: str, ended: dict[str, str]) -> str:
+    return re.sub(r"\$\{\{ steps\.(\S+) \}\}", lambda found: ended[found.group(1)], text)
+
+
+def test_our_own_workflow_runs_on_the_example_as_it_is_written(tmp_path, temp):
+    """dogfood.yml, step by step: what it asserts holds, and it would notice if it did not."""
+    checkout = tmp_path / "checkout"
+    shutil.copytree(ROOT / "examples", checkout / "examples", ignore=LEFT_BEHIND)
+    subprocess.run(["git", "init", "--quiet", checkout], check=True)
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "dogfood.yml").read_text())
+    environ = job_environ(checkout, temp)
+    environ["PATH"] = f"{UV}{os.pathsep}{environ['PATH']}"
+    ended: dict[str, str] = {}
+    for step in workflow["jobs"]["host"]["steps"]:
+        if step.get("uses") == "./host":
+            ran = run_composite(HOST, {**step["with"], "python": str(ADK)}, checkout, temp, environ)
+            ended |= {f"{step['id']}.outcome": "failure" if ran.code else "success"}
+            ended |= {f"{step['id']}.outputs.{name}": value for name, value in ran.outputs.items()}
+            assert ran.code == 0 or step.get("continue-on-error"), ran.log
+        elif "run" in step:
+            own = {name: evaluated(value, ended) for name, value in step.get("env", {}).items()}
+            subprocess.run(["bash", "-e", "-c", step["run"]], cwd=checkout, env={**environ, **own}, check=True)
+    assert (ended["harmless.outputs.verdict"], ended["worse.outputs.verdict"]) == ("pass", "fail")
 
 
 def test_a_wrong_input_is_refused_by_its_name(step):
