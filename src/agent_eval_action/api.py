@@ -83,6 +83,11 @@ class Context:
         """What the event asks of this run."""
         return job_from(self.environ)
 
+    @property
+    def may_lack(self) -> bool:
+        """Whether credentials may be missing: on a pull request, but not for a baseline, which is whole or not made."""
+        return self.job.is_pull_request and self.repeats is None
+
 
 async def evaluate(settings: Settings, context: Context) -> RunResult:
     """Run everything the settings name, run again what is in doubt, compare with the baseline, decide.
@@ -142,7 +147,7 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
 
 def narrow(settings: Settings, found: Discovery, context: Context, upon: Upon) -> Narrowed:
     """What is left to run where agents say what they are made of, and the event is one of a change."""
-    if not context.job.may_skip or not wanted(found):
+    if context.repeats is not None or not context.job.may_skip or not wanted(found):  # a baseline is whole
         return Narrowed(found, settings)
     repository = git.Repository(settings.workspace, context.environ)
     changed = changed_files(repository, upon.exactly, upon.head.sha if upon.head else None)
@@ -252,6 +257,7 @@ class _Run:
         self.context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in agents)))
         drivers = {agent.name: driver_for(agent, settings, environ, self.isolation) for agent in agents}
         recorded = frozenset(agent.name for agent in agents if agent.driver == "recorded")
+        git.agents_begin()
         self.head = Arm.begin("head", drivers, fixed=recorded)
         for name, begun in self.head.starts.items():
             begun.add_done_callback(partial(self._started, name))
@@ -298,7 +304,7 @@ class _Run:
             read_cache=context.repeats is None and not self.recording,
             say=lambda text: context.emit(Notice(text)),
             isolation=self.isolation,
-            may_lack=context.job.is_pull_request,
+            may_lack=context.may_lack,
         )
         self.workshop = await open_workshop(plan, opening, self.head)
         plan = without(plan, self.workshop.lacking, opening.recorded)
@@ -353,9 +359,12 @@ class _Run:
 
     async def stop(self) -> None:
         """End what was started."""
-        await asyncio.gather(self.head.stop(), self.workshop.close())
-        if self.isolation is not None:
-            await asyncio.to_thread(self.isolation.close)
+        try:
+            await asyncio.gather(self.head.stop(), self.workshop.close())
+            if self.isolation is not None:
+                await asyncio.to_thread(self.isolation.close)
+        finally:
+            git.agents_end()
         await asyncio.gather(self.warm, return_exceptions=True)
         await asyncio.to_thread(redact_logs, self.settings.out, self.context.redaction)
 
@@ -365,7 +374,7 @@ class _Run:
         found = pipeline.crew.collector.result(
             started_at=started_at, seconds=seconds, status=self.context.stop.status, conditions=self._conditions()
         )
-        if self.context.job.is_pull_request:
+        if self.context.may_lack:
             found = without_answers(found, self.context.job.withheld, self.workshop.lacking)
         meter = pipeline.crew.spending.meter
         totals = found.totals.model_copy(update={"uses": meter.uses(), "usd": meter.usd()})
