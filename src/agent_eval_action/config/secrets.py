@@ -18,6 +18,7 @@ _SAY_SO: Final = re.compile(
 )
 _COUNT: Final = re.compile(r"[\d_.,]{1,12}")
 _OF_A_PERSON: Final = re.compile("PASS|PWD|SECRET")
+_A_PLACE: Final = re.compile("(?:CREDENTIALS|DIR|FILE|PATH|SOCK)$")  # else it may be base64 that begins with a slash
 _LOOKS_FROM: Final = 8
 _PLAIN: Final = re.compile(
     r"[+-]?[\d.,:_]+(?:ms|s|m|h|d)?"  # numbers, times, versions
@@ -42,7 +43,7 @@ def is_secret(name: str, value: str) -> bool:
     if _says_so(name):
         if _COUNT.fullmatch(value) and not _OF_A_PERSON.search(name.upper()):
             return False  # tokens per minute, and how many keys
-        return not value.startswith(("/", "./", "../", "~/")) or "\n" in value
+        return not (_A_PLACE.search(name.upper()) and value.startswith(("/", "./", "../", "~/")) and "\n" not in value)
     return len(value) >= _LOOKS_FROM and not _PLAIN.fullmatch(value)
 
 

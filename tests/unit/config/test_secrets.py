@@ -22,6 +22,7 @@ from agent_eval_action.config.secrets import is_secret, secrets_around, secrets_
         ("DATABASE", "postgres://user:hunter2@db/prod"),
         ("CALLBACK", "https://example.com/hook?sig=af31"),
         ("API_KEY", "lowercaseletters"),
+        ("AWS_SECRET_ACCESS_KEY", "/q7d+Xz9/Kk2"),
     ],
 )
 def test_a_secret(name: str, value: str) -> None:
@@ -39,6 +40,8 @@ def test_a_secret(name: str, value: str) -> None:
         ("LLM_TOKENS_PER_MINUTE", "4_000_000"),
         ("MAX_TOKENS", "100000"),
         ("SSH_AUTH_SOCK", "/run/ssh-XXXX/agent.1"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/github/workspace/gha-creds-1f.json"),
+        ("TLS_KEY_FILE", "./certs/dev.pem"),
         ("MODE", "production"),
         ("DEBUG", "1"),
         ("TIMEOUT", "12345.678"),
