@@ -125,6 +125,7 @@ def test_scores_alone_are_names_and_numbers(server, project):
     assert SAID not in text
     assert CARD not in text
     assert "harmless" not in text
+    assert SAID not in kept_files(project)[".agent-eval/out/comment.md"]
     assert "<code>bad</code>" in text
     assert "response_match_score" in text
 
