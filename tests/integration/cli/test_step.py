@@ -151,7 +151,7 @@ def test_a_defect_of_ours_is_one_annotation_and_a_report_no_matcher_takes(step: 
         "def explode(*_):\n    raise RuntimeError('::error::not mine\\r##[group]x')\n"
         "run.settings_for = explode\n"
     )
-    done = step(PYTHONPATH=str(broken))
+    done = step(PYTHONPATH=os.pathsep.join([str(broken), os.environ.get("PYTHONPATH", "")]))
     assert done.returncode == 70
     (only,) = commands(done.stderr)
     assert only.message.startswith("a defect of agent-eval")
