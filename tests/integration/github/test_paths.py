@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -78,7 +79,7 @@ class Monorepo:
             self.write(path, text)
         self.head = self.commit()
         self.git("checkout", "-q", "main")
-        self.write("agents/booking/main_went_on.py", "x = 1\n")
+        self.write("agents/booking/main_went_on.py", f"x = '{self.head}'\n")
         self.commit()
         self.git("checkout", "-q", "--detach", "main")
         self.git("merge", "-q", "--no-ff", "-m", "merge", "change")
@@ -146,6 +147,23 @@ def test_a_change_of_nothing_relevant_passes_at_once_and_says_so(repo: Monorepo)
     assert NOTHING in (out / "comment.md").read_text()
     assert (out / "junit.xml").is_file()
     assert results["conditions"]["change"] == repo.head
+
+
+def test_the_comment_of_an_earlier_run_is_updated(repo: Monorepo, server: Any) -> None:
+    job = {"INPUT_COMMENT": "update", "INPUT_GITHUB-TOKEN": server.token, "GITHUB_WORKFLOW": "Evals", **server.environ}
+    side = {"sha": repo.base, "ref": "main", "repo": {"id": 1}}
+    server.put(repo="octo-org/Hello-World", pulls=[{"number": 2, "state": "open", "head": side, "base": side}])
+    repo.change("agents/booking/agent.py")
+    assert repo.run(**job, GITHUB_RUN_NUMBER="1", GITHUB_RUN_ID="1")[0] == 0
+    shutil.rmtree(repo.root / ".agent-eval")
+    repo.git("checkout", "-qf", "main")
+    repo.git("branch", "-D", "change")
+    repo.change("docs/index.md")
+    code, _, log = repo.run(**job, GITHUB_RUN_NUMBER="2", GITHUB_RUN_ID="2")
+    assert code == 0, log
+    bodies = [one["body"] for one in server.comments(2, "octo-org/Hello-World")]
+    assert len(bodies) == 1
+    assert NOTHING in bodies[0]
 
 
 @pytest.mark.parametrize(
