@@ -41,6 +41,7 @@ from agent_eval_action.model.history import History
 from agent_eval_action.model.redaction import Redaction
 from agent_eval_action.model.result import AttemptError, Base, Conditions, RunResult, RunStatus
 from agent_eval_action.pipeline import Pipeline, Stop
+from agent_eval_action.run.again import arguments
 from agent_eval_action.run.arms import Arm, Begun, NoBase
 from agent_eval_action.run.base import BaseCommit, find_base, open_base
 from agent_eval_action.run.collect import Collector
@@ -81,6 +82,11 @@ class Context:
     def job(self) -> Job:
         """What the event asks of this run."""
         return job_from(self.environ)
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether credentials may be missing: on a pull request, but not for a baseline, which is whole or not made."""
+        return self.job.is_pull_request and self.repeats is None
 
 
 async def evaluate(settings: Settings, context: Context) -> RunResult:
@@ -141,7 +147,7 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
 
 def narrow(settings: Settings, found: Discovery, context: Context, upon: Upon) -> Narrowed:
     """What is left to run where agents say what they are made of, and the event is one of a change."""
-    if not context.job.may_skip or not wanted(found):
+    if context.repeats is not None or not context.job.may_skip or not wanted(found):  # a baseline is whole
         return Narrowed(found, settings)
     repository = git.Repository(settings.workspace, context.environ)
     changed = changed_files(repository, upon.exactly, upon.head.sha if upon.head else None)
@@ -251,6 +257,7 @@ class _Run:
         self.context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in agents)))
         drivers = {agent.name: driver_for(agent, settings, environ, self.isolation) for agent in agents}
         recorded = frozenset(agent.name for agent in agents if agent.driver == "recorded")
+        git.agents_begin()
         self.head = Arm.begin("head", drivers, fixed=recorded)
         for name, begun in self.head.starts.items():
             begun.add_done_callback(partial(self._started, name))
@@ -297,7 +304,7 @@ class _Run:
             read_cache=context.repeats is None and not self.recording,
             say=lambda text: context.emit(Notice(text)),
             isolation=self.isolation,
-            may_lack=context.job.is_pull_request,
+            may_lack=context.may_lack,
         )
         self.workshop = await open_workshop(plan, opening, self.head)
         plan = without(plan, self.workshop.lacking, opening.recorded)
@@ -352,9 +359,12 @@ class _Run:
 
     async def stop(self) -> None:
         """End what was started."""
-        await asyncio.gather(self.head.stop(), self.workshop.close())
-        if self.isolation is not None:
-            await asyncio.to_thread(self.isolation.close)
+        try:
+            await asyncio.gather(self.head.stop(), self.workshop.close())
+            if self.isolation is not None:
+                await asyncio.to_thread(self.isolation.close)
+        finally:
+            git.agents_end()
         await asyncio.gather(self.warm, return_exceptions=True)
         await asyncio.to_thread(redact_logs, self.settings.out, self.context.redaction)
 
@@ -364,7 +374,7 @@ class _Run:
         found = pipeline.crew.collector.result(
             started_at=started_at, seconds=seconds, status=self.context.stop.status, conditions=self._conditions()
         )
-        if self.context.job.is_pull_request:
+        if self.context.may_lack:
             found = without_answers(found, self.context.job.withheld, self.workshop.lacking)
         meter = pipeline.crew.spending.meter
         totals = found.totals.model_copy(update={"uses": meter.uses(), "usd": meter.usd()})
@@ -387,16 +397,3 @@ class _Run:
             arguments=arguments(settings, self.context.selectors),
             agents=self.head.conditions(),
         )
-
-
-def arguments(settings: Settings, selectors: Sequence[str]) -> tuple[str, ...]:
-    """What repeats a run from the workspace: a configuration that would not be found there, and what narrowed it."""
-    words = list(selectors)
-    config = settings.config
-    if config and config.is_relative_to(settings.workspace) and config.parent != settings.workspace:
-        words += ["--config", relative(config, settings.workspace)]
-    for agent in settings.agents if settings.only_agents else ():
-        words += ["--agent", relative(agent.path, settings.workspace)]
-    for pattern in settings.case:
-        words += ["--case", pattern]
-    return tuple(words)

@@ -106,6 +106,11 @@ def test_a_credential_stands_for_its_variable_in_both_spellings(one, spelling):
     assert ACTION["inputs"][one.name]["description"].endswith(f"`{one.variable}`.")
 
 
+def test_the_jobs_token_reads_and_writes_the_branch_too_and_never_replaces_one_that_was_set():
+    assert given_credentials({"INPUT_GITHUB-TOKEN": "job"}) == {"GITHUB_TOKEN": "job"}
+    assert given_credentials({"INPUT_GITHUB-TOKEN": "job", "GITHUB_TOKEN": "mine"}) == {}
+
+
 def test_every_output_promised_is_written_and_no_other():
     result = results_json.read(ROOT / "tests" / "golden" / "regressed" / "results.json")
     paths = files.Written(tuple((name, f"out/{name}") for name in ("results", *files.FILES)))

@@ -18,7 +18,7 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["versi
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 OURS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 EXAMPLES = sorted((ROOT / "examples").rglob(".github/workflows/*.yml"))
-FIRST_PARTY = re.compile(r"\./|org/agent-eval-action(/host)?@v\d")
+FIRST_PARTY = re.compile(r"\./|org/agent-eval-action(/host)?@v\d|docker://ghcr\.io/org/agent-eval-action:v\d")
 
 
 def image() -> str:

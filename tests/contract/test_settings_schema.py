@@ -16,12 +16,10 @@ from agent_eval_action.config.options import AGENT_OPTIONS, OPTIONS
 from agent_eval_action.config.schema import agent_eval_schema
 from agent_eval_action.config.settings import resolve
 from agent_eval_action.errors import ConfigError
+from support import pages
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", *(ROOT / "examples").rglob("*.md")])
 VALIDATOR = jsonschema.Draft202012Validator(agent_eval_schema())
-BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-WORKFLOW = re.compile(r"^(?:on|jobs|- uses|      - |\s*steps):?", re.MULTILINE)
 
 SCALARS = st.one_of(
     st.none(),
@@ -100,12 +98,9 @@ def test_every_key_is_described_to_the_editor(option):
 
 def blocks() -> list[Any]:
     """Every YAML block of the documentation that is a configuration and not a workflow."""
-    found = []
-    for page in PAGES:
-        for number, text in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), 1):
-            if not WORKFLOW.search(text):
-                found.append(pytest.param(text, id=f"{page.relative_to(ROOT)} {number}"))
-    return found
+    return [
+        pytest.param(block.text, id=block.name) for block in pages.blocks() if not block.workflow and not block.accepted
+    ]
 
 
 def test_the_documentation_shows_configurations():

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -150,6 +151,12 @@ def check_out(folder: Path) -> None:
     subprocess.run(["git", "-C", str(folder), "add", "--all"], check=True)
     subprocess.run(["git", "-C", str(folder), *author, "commit", "--quiet", "-m", "x"], check=True)
     give_to_runner(folder)
+
+
+@pytest.fixture(scope="session")
+def kit() -> SimpleNamespace:
+    """For tests that set a job up themselves."""
+    return SimpleNamespace(Job=Job, ROOT=ROOT, check_out=check_out)
 
 
 @pytest.fixture(scope="session")

@@ -49,7 +49,7 @@ def _report(error: Exception) -> ExitCode:
 
     if isinstance(error, AgentEvalError):
         print(f"error: {terminal(log.redaction.text(str(error)), 20_000, lines=True)}", file=sys.stderr)
-        log.error(str(error))
+        log.could_not_run(str(error))
         return error.exit_code
     if isinstance(error, BrokenPipeError):
         return ExitCode.PASS

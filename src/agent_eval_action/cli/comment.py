@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agent_eval_action.cli.files import report_input
+from agent_eval_action.cli.files import in_detail, report_input
+from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.github.comment import Published, Section, publish
 from agent_eval_action.github.events import Job
 from agent_eval_action.github.rest import GitHub
 from agent_eval_action.github.sections import Stamp
 from agent_eval_action.model.result import RunResult
-from agent_eval_action.reports import REPORTS, Link, ReportInput
-from agent_eval_action.reports.detail import scores_only, state_of
+from agent_eval_action.reports import REPORTS, Link
+from agent_eval_action.reports.detail import state_of
 from agent_eval_action.reports.escape_markdown import text
 from agent_eval_action.run.load import relative
 
@@ -27,7 +30,12 @@ def publisher(result: RunResult, settings: Settings, job: Job) -> Callable[[], s
 
     def post() -> str:
         said = published(result, settings, job, os.environ)
-        return "" if said.ok else said.note
+        if not said.ok and not job.withheld:
+            return said.note
+        # GitHub lets no pull request of a fork write: that is nobody's fault, and no warning
+        if told := said.note or said.url:
+            print(terminal(f"comment: {told}{f' ({job.withheld})' if not said.ok else ''}"), file=sys.stderr)
+        return ""
 
     return post
 
@@ -51,10 +59,10 @@ def published(result: RunResult, settings: Settings, job: Job, environ: Mapping[
 
 def section(result: RunResult, settings: Settings, job: Job, environ: Mapping[str, str]) -> Section:
     """This job's section: drawn when it is known how much room there is."""
-    given = in_detail(replace(report_input(result), links=_links(job, environ), marker=""), settings)
+    given = in_detail("markdown", replace(report_input(result), links=_links(job, environ), marker=""), settings)
     key = settings.comment_key or default_key(job, settings.config, settings.workspace)
     stamp = Stamp(
-        key=key[:_KEY],
+        key=key if len(key) <= _KEY else f"{key[:_KEY]} {hashlib.sha256(key.encode()).hexdigest()[:8]}",
         sha=job.commit or "",
         run=job.run_number,
         attempt=job.run_attempt or 1,
@@ -64,11 +72,6 @@ def section(result: RunResult, settings: Settings, job: Job, environ: Mapping[st
         title=text(key, _KEY),
     )
     return Section(stamp, lambda room: REPORTS["markdown"](given, room))
-
-
-def in_detail(report: ReportInput, settings: Settings) -> ReportInput:
-    """What the comment may show."""
-    return scores_only(report) if settings.comment_detail == "scores" else report
 
 
 def _links(job: Job, environ: Mapping[str, str]) -> tuple[Link, ...]:

@@ -13,6 +13,7 @@ from agent_eval_action.errors import OutputError
 from agent_eval_action.model.decision import Decision
 from agent_eval_action.model.result import RunResult
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
+from agent_eval_action.reports.detail import scores_only
 from agent_eval_action.reports.output import write_text
 from agent_eval_action.run.load import relative
 
@@ -66,12 +67,17 @@ def write(result: RunResult, settings: Settings) -> Written:
         lost = error
     for name, file in FILES.items():
         try:
-            write_text(out / file, [REPORTS[name](report_input(result), None)])
+            write_text(out / file, [REPORTS[name](in_detail(name, report_input(result), settings), None)])
         except Exception as error:  # noqa: BLE001 - the verdict stands, whatever is wrong with the telling of it
             problems.append(f"there is no {file}: {_short(error)}")
         else:
             shown.append((name, relative(out / file, settings.workspace)))
     return Written(tuple(shown), tuple(problems), lost)
+
+
+def in_detail(name: str, report: ReportInput, settings: Settings) -> ReportInput:
+    """What a report may show: the comment, posted or as a file, perhaps no word of anybody."""
+    return scores_only(report) if name == "markdown" and settings.comment_detail == "scores" else report
 
 
 def _short(error: Exception) -> str:

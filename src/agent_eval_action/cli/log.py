@@ -8,16 +8,17 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.secrets import secrets_around
 from agent_eval_action.github import commands
 from agent_eval_action.github.step import on_github
 from agent_eval_action.github.stream import GuardedStream, is_log
+from agent_eval_action.github.summary import append_summary
 from agent_eval_action.model.annotation import Annotation
 from agent_eval_action.model.redaction import Redaction
 
 TITLE: Final = "agent-eval"
 _MESSAGE: Final = 4_000
+_LINES: Final = 100
 
 redaction: Final = Redaction()
 """What is in no log and no file of this process: there is one environment, so there is one of these."""
@@ -40,6 +41,12 @@ def hide(secrets: Iterable[str]) -> None:
         say(commands.command("add-mask", piece))
 
 
+def _clean(message: str, *, lines: bool) -> str:
+    from agent_eval_action.cli.text import terminal  # it brings every report with it, which --help does not need
+
+    return terminal(redaction.text(message), _MESSAGE, lines=lines)
+
+
 def say(command: str) -> None:
     """Give the runner a command, where there is one that listens."""
     if isinstance(sys.stderr, GuardedStream):
@@ -48,13 +55,26 @@ def say(command: str) -> None:
 
 def error(message: str, title: str = TITLE, path: str = "", line: int | None = None) -> None:
     """Why the step is red. A container's exit code alone shows nothing on the page of the run."""
-    shown = terminal(redaction.text(message), _MESSAGE, lines=True)
+    shown = _clean(message, lines=True)
     say(commands.annotation(Annotation(level="error", title=title, message=shown, path=path, line=line)))
+
+
+def could_not_run(message: str) -> None:
+    """The same of a run that ended before there was a verdict, which the page of the run has to say too."""
+    error(message, f"{TITLE}: nothing was decided")
+    if not on_github(os.environ):
+        return
+    from agent_eval_action.reports.escape_markdown import fence
+
+    lines = fence(redaction.text(message).splitlines()[:_LINES], "text")
+    text = f"> [!CAUTION]\n> **Nothing was decided:** agent-eval ended before it had a verdict.\n\n{lines}\n"
+    if failed := append_summary(lambda room: text if len(text.encode()) <= room else "", os.environ):
+        warning(failed)
 
 
 def warning(message: str) -> None:
     """What went wrong beside the verdict: an annotation in a step, else a line."""
-    shown = terminal(redaction.text(message), _MESSAGE)
+    shown = _clean(message, lines=False)
     if folds():
         say(commands.annotation(Annotation(level="warning", title=TITLE, message=shown)))
     else:

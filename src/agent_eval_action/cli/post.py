@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.baseline.event import payload_of
-from agent_eval_action.cli.comment import in_detail
+from agent_eval_action.cli.files import in_detail
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.settings import Settings, resolve
 from agent_eval_action.errors import ExitCode, OutputError, UsageError
@@ -67,7 +67,7 @@ def _say(text: str) -> None:
 
 def section(run: RunBefore, result: RunResult, settings: Settings) -> Section:
     """What is said on the pull request: rendered here from the numbers alone, and of a fork's that nobody vouches."""
-    given = in_detail(ReportInput(result=result, marker=UNVERIFIED if run.fork else ""), settings)
+    given = in_detail("markdown", ReportInput(result=result, marker=UNVERIFIED if run.fork else ""), settings)
     stamp = Stamp(
         key=settings.comment_key or run.name or "agent-eval",
         sha=run.head_sha,

@@ -66,6 +66,20 @@ def _line(console: Console, text: Text) -> None:
     console.print(text, soft_wrap=not console.is_terminal)
 
 
+def _item(console: Console, mark: Text, text: Text) -> None:
+    """One of a list: on a terminal what is folded stands behind its mark, by the width of its characters."""
+    if not console.is_terminal:
+        _line(console, mark + text)
+        return
+    from rich.table import Table
+
+    grid = Table.grid()
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(mark, text)
+    console.print(grid)
+
+
 def _metrics(result: RunResult, decision: Decision) -> str:
     totals = result.totals
     parts = [fmt.plural(totals.cases, "case"), fmt.attempts(totals)]
@@ -141,7 +155,7 @@ def _findings(console: Console, findings: Sequence[Finding]) -> None:
     for first, *same in groups[:_FINDINGS_SHOWN]:
         mark, style = _EFFECT[first.effect]
         more = f" (the same for {fmt.plural(len(same), 'case')} more)" if same else ""
-        _line(console, Text.assemble(("  " + mark + " ", style), terminal(first.reason, 600), (more, "dim")))
+        _item(console, Text(f"  {mark} ", style=style), Text.assemble(terminal(first.reason, 600), (more, "dim")))
     if len(groups) > _FINDINGS_SHOWN:
         left = sum(map(len, groups[_FINDINGS_SHOWN:]))
         console.print(Text(f"  … and {left} more in the reports", style="dim"))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent_eval_action.config.options import OPTIONS
+from agent_eval_action.config.options import BY_NAME, OPTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,18 @@ NO_OPTIONS: Final = (*CREDENTIALS, *CONTEXT)
 
 
 def given_credentials(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that inputs stand for, with what the inputs say. The empty string is an input nobody gave."""
+    """The variables that inputs stand for, with what the inputs say. The empty string is an input nobody gave.
+
+    The job's token is given always, so there a variable that somebody set counts first.
+    """
     found: dict[str, str] = {}
     for one in CREDENTIALS:
         texts = [text for name in one.variables if (text := environ.get(name, "").strip())]
         if texts:
             found[one.variable] = texts[0]
+    token = next((text for name in BY_NAME["github_token"].variables if (text := environ.get(name, "").strip())), "")
+    if token and not environ.get("GITHUB_TOKEN"):
+        found["GITHUB_TOKEN"] = token
     return found
 
 

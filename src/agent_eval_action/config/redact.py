@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 REDACTED: Final = "[redacted]"
 _LONGEST: Final = 2_000
+_TOLD: Final = 100
 _SYNTAX: Final = "patterns are RE2's, without look-around and back-references: github.com/google/re2/wiki/Syntax"
 
 
@@ -70,16 +71,24 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return compiled
 
 
-def rewriting(patterns: Sequence[str]) -> Callable[[str], str]:
-    """What takes all that fits one of the patterns out of a text."""
+def rewriting(patterns: Sequence[str], met: Callable[[list[str]], None] = lambda _: None) -> Callable[[str], str]:
+    """What takes all that fits one of the patterns out of a text. ``met`` is told what that was."""
     compiled = [_compiled(pattern) for pattern in patterns]
 
     def rewrite(text: str) -> str:
         for pattern in compiled:
+            found: list[str] = []
+
+            def replace(match: re.Match[str], found: list[str] = found) -> str:
+                if len(found) < _TOLD:
+                    found.append(match.group())
+                return REDACTED
+
             try:
-                text = pattern.sub(REDACTED, text)
+                text = pattern.sub(replace, text)
             except UnicodeEncodeError:  # a lone surrogate, which UTF-8 has no bytes for
-                text = pattern.sub(REDACTED, text.encode("utf-8", "replace").decode())
+                text = pattern.sub(replace, text.encode("utf-8", "replace").decode())
+            met(found)
         return text
 
     return rewrite

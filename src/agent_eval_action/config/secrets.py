@@ -18,7 +18,7 @@ _SAY_SO: Final = re.compile(
 )
 _COUNT: Final = re.compile(r"[\d_.,]{1,12}")
 _OF_A_PERSON: Final = re.compile("PASS|PWD|SECRET")
-_OF_SHELLS: Final = frozenset({"PWD", "OLDPWD"})
+_A_PLACE: Final = re.compile("(?:CREDENTIALS|DIR|FILE|PATH|SOCK)$")  # else it may be base64 that begins with a slash
 _LOOKS_FROM: Final = 8
 _PLAIN: Final = re.compile(
     r"[+-]?[\d.,:_]+(?:ms|s|m|h|d)?"  # numbers, times, versions
@@ -28,20 +28,23 @@ _PLAIN: Final = re.compile(
     r"|(?:\.{0,2}/|~/)[\w@./+ -]*"  # paths
     r"|[a-z][a-z0-9+.-]*://[^/@\s?#]+(?:/[^@?#\s]*)?",  # addresses that hold no name and no query
 )
-_NO_SECRET: Final = frozenset({"GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_QUOTA_PROJECT"})
+_NO_SECRET: Final = frozenset(
+    {"GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_QUOTA_PROJECT", "PWD", "OLDPWD"}
+    | {"COMMENT_KEY"}  # the name of a section of the comment
+)
 _LISTS: Final = ("ENV", "INSTALL_ENV", "AGENT_ENV", "AGENT_INSTALL_ENV")
 
 
 def is_secret(name: str, value: str) -> bool:
     """Whether the value of a variable of this name is to be in no log and no file."""
     value = value.strip()
-    if len(value) < LEAST or value.lower() in {"default", "disabled", "enabled"}:
+    if len(value) < LEAST or name.upper() in _NO_SECRET or value.lower() in {"default", "disabled", "enabled"}:
         return False
     if _says_so(name):
         if _COUNT.fullmatch(value) and not _OF_A_PERSON.search(name.upper()):
             return False  # tokens per minute, and how many keys
-        return not value.startswith(("/", "./", "../", "~/")) or "\n" in value
-    return len(value) >= _LOOKS_FROM and name.upper() not in _NO_SECRET and not _PLAIN.fullmatch(value)
+        return not (_A_PLACE.search(name.upper()) and value.startswith(("/", "./", "../", "~/")) and "\n" not in value)
+    return len(value) >= _LOOKS_FROM and not _PLAIN.fullmatch(value)
 
 
 def secrets_in(variables: Mapping[str, str]) -> Iterator[str]:
@@ -67,4 +70,4 @@ def _pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _says_so(name: str) -> bool:
-    return name.upper() not in _OF_SHELLS and bool(_SAY_SO.search(name.upper()))
+    return bool(_SAY_SO.search(name.upper()))

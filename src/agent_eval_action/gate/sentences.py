@@ -93,6 +93,8 @@ def _not_measured(pair: ComparedPair) -> str:
 
 
 def _not_applicable(pair: ComparedPair) -> str:
+    if pair.measured is not None and pair.measured.unmeasured:
+        return f"is {pair.measured.unmeasured}"
     reason = pair.measured.reason if pair.measured else ""
     return f"does not apply{f': {clip(reason, SENTENCE // 2)}' if reason else ''}"
 

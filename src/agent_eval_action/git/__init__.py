@@ -9,12 +9,25 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from agent_eval_action.git.process import Done, Git
+from agent_eval_action.git.process import Done, Git, agents_begin, agents_end
 from agent_eval_action.git.remote import Remote, remote_of
 from agent_eval_action.git.repository import Commit, Entry, Repository
 from agent_eval_action.git.scratch import Pushed, Scratch
 
-__all__ = ["Commit", "Done", "Entry", "Git", "Pushed", "Remote", "Repository", "Scratch", "head_commit", "remote_of"]
+__all__ = [
+    "Commit",
+    "Done",
+    "Entry",
+    "Git",
+    "Pushed",
+    "Remote",
+    "Repository",
+    "Scratch",
+    "agents_begin",
+    "agents_end",
+    "head_commit",
+    "remote_of",
+]
 
 
 def head_commit(workspace: Path) -> str | None:

@@ -51,6 +51,24 @@ _NETWORK_ENVIRON: Final = (
 )
 
 
+_OF_OBJECTS: Final = frozenset({"cat-file", "ls-tree"})
+"""What may be asked while agents run: objects by their own names, which were found out before."""
+
+_agents = 0
+
+
+def agents_begin() -> None:
+    """From now on nothing of the checkout decides anything any more: whoever asks has a defect."""
+    global _agents  # noqa: PLW0603 - the agents of one process
+    _agents += 1
+
+
+def agents_end() -> None:
+    """They are gone."""
+    global _agents  # noqa: PLW0603 - as above
+    _agents = max(0, _agents - 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """What a git process left: its exit code, stdout as bytes, stderr as text."""
@@ -86,6 +104,9 @@ class Git:
 
     def __call__(self, *args: str, stdin: bytes = b"", timeout: float | None = None) -> Done:
         """Run ``git ARGS``; what cannot be started or takes too long is a code of its own, never raised."""
+        # a repository with a network is one of ours, and empty of anything an agent could have written
+        if _agents and not self.network and args[0] not in _OF_OBJECTS:
+            raise AssertionError(f"git {args[0]} is asked of the checkout while agents run")
         program = shutil.which("git", path=self.environ.get("PATH", os.defpath))
         if program is None:
             return Done(127, err="git is not installed")

@@ -98,6 +98,7 @@ class _Work:
     _before: str = ""
     _window: float = 0.0
     _wrote_section: bool = False
+    _written: int | None = None
     _rendered: dict[int, str] = field(default_factory=dict)
 
     def done(self) -> Published:
@@ -150,7 +151,7 @@ class _Work:
         if self.viewer is None:
             self.viewer = self._who()
         found = []
-        for comment in self.github.comments(self.target):
+        for comment in self._comments():
             text = taken_apart(comment.body)
             if text is not None and is_author(self.viewer, comment.user):
                 found.append(_Found(comment, text))
@@ -159,6 +160,19 @@ class _Work:
         self._remember(found)
         self.url = found[0].comment.html_url if found else ""
         return found
+
+    def _comments(self) -> list[Comment]:
+        """All there are; also the one we wrote where the list is behind, or we would write a second."""
+        listed = self.github.comments(self.target)
+        if self._written is None or any(comment.id == self._written for comment in listed):
+            return listed
+        try:
+            return [*listed, self.github.comment(self.target, self._written)]
+        except GitHubError as error:
+            if error.kind is not Refusal.MISSING:
+                raise
+            self._written = None  # another job has merged it into an older one
+            return listed
 
     def _who(self) -> User:
         """Whose token this is; where GraphQL does not say, it is taken for a job's own."""
@@ -232,7 +246,7 @@ class _Work:
         return made.body or ""
 
     def _is_written(self, made: Comment) -> None:
-        self.url, self.written, self._wrote_section = made.html_url, True, True
+        self.url, self.written, self._wrote_section, self._written = made.html_url, True, True, made.id
 
     def _remove(self, found: list[_Found]) -> None:
         """Remove comments whose sections stand in the one that is kept."""

@@ -145,10 +145,10 @@ class Isolation:
                 value = str(tree) + value[len(str(workspace)) :]  # noqa: PLW2901 - as the runner maps its own paths
             found[name] = value
         if self.tokens is not None:
-            ours = self.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
-            if not ours or environ.get("GOOGLE_APPLICATION_CREDENTIALS") == ours:
+            ours = self.environ.get("GOOGLE_APPLICATION_CREDENTIALS") or None
+            if (environ.get("GOOGLE_APPLICATION_CREDENTIALS") or None) == ours:  # not one of the agent's own
                 found.pop("GOOGLE_APPLICATION_CREDENTIALS", None)
-                found |= {name: value for name, value in self.tokens.environ.items() if name not in found}
+                found |= self.tokens.environ
         return found
 
     def _bundle(self, value: str) -> str:

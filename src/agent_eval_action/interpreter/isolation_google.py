@@ -12,6 +12,7 @@ import json
 import socket
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +26,7 @@ _WELL_KNOWN: Final = ".config/gcloud/application_default_credentials.json"
 _ROOT: Final = "/computeMetadata/v1/"
 _ACCOUNT: Final = f"{_ROOT}instance/service-accounts/"
 _TEXT, _JSON = "text/plain", "application/json"
+_AWS: Final = "urn:ietf:params:aws:token-type:aws4_request"
 _LEAST_S: Final = 300.0
 """google-auth asks again when a token has less than 225 seconds left; it must then get another one."""
 
@@ -57,8 +59,8 @@ def google_tokens(environ: Mapping[str, str], uids: frozenset[int], warn: Callab
         return None
     try:
         said = json.loads(path.read_text("utf-8"))
-        source = _Source(str(path), str(said.get("client_email") or said.get("service_account_email") or "default"))
-    except (OSError, ValueError, AttributeError) as error:
+        source = _Source(dict(said))
+    except (OSError, ValueError, TypeError) as error:
         warn(f"the Google credentials of {path} are not used for the agent: they cannot be read ({error})")
         return None
     project = environ.get("GOOGLE_CLOUD_PROJECT") or str(said.get("project_id") or "")
@@ -89,24 +91,36 @@ def credential_file(environ: Mapping[str, str]) -> Path | None:
 class _Source:
     """Tokens of one credential file, exchanged by google-auth in this process."""
 
-    def __init__(self, path: str, email: str) -> None:
-        self.email = email
-        self._path = path
+    def __init__(self, info: dict[str, Any]) -> None:
+        self.email = str(info.get("client_email") or info.get("service_account_email") or "default")
+        self._info = info
         self._lock = threading.Lock()
         self._credentials: Any = None
 
     def token(self) -> Token:
         """A token that lasts a while yet; raises what google-auth raises."""
-        import google.auth  # noqa: PLC0415 - heavy, and needed where there is such a file
-        from google.auth.transport.requests import Request  # noqa: PLC0415 - the same
+        from google.auth.transport.requests import Request  # noqa: PLC0415 - heavy, needed where there is such a file
 
         with self._lock:
             if self._credentials is None:
-                load: Any = google.auth.load_credentials_from_file
-                self._credentials, _ = load(self._path, scopes=[_SCOPE])
+                self._credentials = self._loaded()
             if not self._credentials.token or self._left() < _LEAST_S:
                 self._credentials.refresh(Request())
             return Token(str(self._credentials.token), time.time() + max(self._left(), 0.0))
+
+    def _loaded(self) -> Any:
+        import google.auth  # noqa: PLC0415 - heavy, and needed where there is such a file
+        from google.auth import aws, identity_pool  # noqa: PLC0415 - the same
+
+        if self._info.get("type") == "external_account":
+            # google.auth.default() would also ask Google for the project's name, which we are told
+            kind: Any = aws if self._info.get("subject_token_type") == _AWS else identity_pool
+            return kind.Credentials.from_info(self._info, scopes=[_SCOPE])
+        load: Any = google.auth.load_credentials_from_dict
+        with warnings.catch_warnings():
+            # it warns of files from strangers, as google.auth.default() does not: this one is the job's own
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return load(self._info, scopes=[_SCOPE])[0]
 
     def _left(self) -> float:
         expiry = self._credentials.expiry

@@ -12,6 +12,10 @@ from pydantic import BaseModel
 HIDDEN: Final = "***"
 LEAST: Final = 6
 """Characters of the shortest value that is hidden: what is shorter stands in every second line by chance."""
+_CUT: Final = "…"
+_SENTENCE: Final = 20_000  # what was shortened is no longer than this
+_LONGEST_CUT: Final = 300
+_ALIKE: Final = 100
 
 # What results are kept and found under comes from the repository's own files, and has to stay what it is.
 _NAMES: Final = frozenset(
@@ -40,6 +44,7 @@ class Redaction:
         self._hidden: set[str] = set()
         self._rewrites = tuple(rewrites)
         self._found: re.Pattern[str] | None = None
+        self._beginnings: dict[str, list[str]] = {}
 
     def hide(self, values: Iterable[str]) -> tuple[str, ...]:
         """Hide these from now on. Returns the pieces that were not hidden before."""
@@ -48,7 +53,15 @@ class Redaction:
             self._hidden.update(new)
             longest_first = sorted(self._hidden, key=lambda piece: (-len(piece), piece))
             self._found = re.compile("|".join(map(re.escape, longest_first)))
+            self.meet(new)
         return tuple(new)
+
+    def meet(self, found: Iterable[str]) -> None:
+        """Know these where they were cut: of what a pattern fits, a sentence may quote the beginning alone."""
+        for piece in found:
+            known = self._beginnings.setdefault(piece[:LEAST], [])
+            if len(piece) > LEAST and piece[:_LONGEST_CUT] not in known and len(known) < _ALIKE:
+                known.append(piece[:_LONGEST_CUT])
 
     def add(self, rewrite: Callable[[str], str]) -> None:
         """Have every text go through this as well: patterns a user gave."""
@@ -60,7 +73,18 @@ class Redaction:
             text = self._found.sub(HIDDEN, text)
         for rewrite in self._rewrites:
             text = rewrite(text)
-        return text
+        return self._without_cuts(text) if _CUT in text and len(text) <= _SENTENCE else text
+
+    def _without_cuts(self, text: str) -> str:
+        """``text`` without the beginnings that were left of values where it was shortened."""
+        parts = text.split(_CUT)
+        for number, part in enumerate(parts[:-1]):
+            for start in range(max(len(part) - _LONGEST_CUT, 0), len(part) - LEAST + 1):
+                left = part[start:]
+                if any(piece.startswith(left) for piece in self._beginnings.get(left[:LEAST], ())):
+                    parts[number] = part[:start] + HIDDEN
+                    break
+        return _CUT.join(parts)
 
     def data(self, data: bytes) -> bytes:
         """The same for bytes that may be no text."""

@@ -39,7 +39,7 @@ _PURPOSES: Final[dict[Purpose, str]] = {
 }
 _ENDED: Final = {"stop_signal": "the user had what they came for", "turn_limit": "ended by the limit of turns"}
 _ATTEMPTS, _TURNS, _CALLS, _RUBRICS, _SENTENCES, _TRACE = 6, 20, 20, 40, 60, 30
-_CALL, _TEXT = 400, 700
+_CALL, _TEXT, _NAME = 400, 700, 200
 
 
 def row(view: CaseView) -> Shown:
@@ -53,9 +53,9 @@ def row(view: CaseView) -> Shown:
     return {
         "group": KEYS[view.group],
         "word": WORDS[view.group],
-        "name": view.key.case[:_CALL],
-        "where": view.where[:_CALL],
-        "said": said[:_CALL],
+        "name": view.key.case[:_NAME],
+        "where": view.where[:_NAME],
+        "said": said[:_NAME],
         "file": f"{owner.path}{line}" if owner is not None else "",
     }
 

@@ -91,7 +91,9 @@ class _Builder:
             message, output, kind = text.error(view, pair)
             case.add_error_info(_message(message), self._take(output), kind)
         elif pair.kind is ChangeKind.NOT_APPLICABLE:
-            case.add_skipped_info(_message(f"not applicable: {pair.reason}".rstrip(": ")))
+            left_out = view.result.unmeasured if view.result else ""
+            left_out = left_out or criterion.unmeasured
+            case.add_skipped_info(_message(left_out or f"not applicable: {pair.reason}".rstrip(": ")))
         elif passing(pair) is False:
             message, output = text.failure(view, pair)
             case.add_skipped_info(_message(f"advisory, does not block: {message}"), self._take(output))

@@ -10,8 +10,8 @@ from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.redact import rewriting
 from agent_eval_action.config.secrets import secrets_in
 from agent_eval_action.interpreter.install import given_for_install, install_secrets
+from agent_eval_action.llm.credentials import dotenv_of
 from agent_eval_action.model.redaction import Redaction
-from agent_eval_action.run.models import dotenv_of
 
 LOGS = "logs"
 
@@ -29,7 +29,7 @@ def secrets_of(agents: Iterable[AgentSettings], environ: Mapping[str, str], work
 def redact_by(patterns: Sequence[str], redaction: Redaction) -> None:
     """Take out what fits a pattern of the user's as well."""
     if patterns:
-        redaction.add(rewriting(patterns))
+        redaction.add(rewriting(patterns, redaction.meet))
 
 
 def redact_logs(out: Path, redaction: Redaction) -> None:

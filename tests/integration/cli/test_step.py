@@ -137,7 +137,27 @@ def test_a_usage_error_is_one_annotation_and_closes_every_group(step: Step) -> N
     assert done.returncode == 2
     (only,) = found(done, "error")
     assert "nowhere.evalset.json" in only.message
+    assert only.properties["title"] == "agent-eval: nothing was decided"
+    assert "nowhere.evalset.json" in step.summary.read_text()
+    assert not step.output.exists()
     assert len(found(done, "group")) == len(found(done, "endgroup"))
+
+
+def test_a_defect_of_ours_is_one_annotation_and_a_report_no_matcher_takes(step: Step) -> None:
+    broken = step.root / "site"
+    broken.mkdir()
+    (broken / "sitecustomize.py").write_text(
+        "import agent_eval_action.cli.run as run\n"
+        "def explode(*_):\n    raise RuntimeError('::error::not mine\\r##[group]x')\n"
+        "run.settings_for = explode\n"
+    )
+    done = step(PYTHONPATH=os.pathsep.join([str(broken), os.environ.get("PYTHONPATH", "")]))
+    assert done.returncode == 70
+    (only,) = commands(done.stderr)
+    assert only.message.startswith("a defect of agent-eval")
+    text = done.stderr.decode()
+    assert "| Traceback (most recent call last):" in text
+    assert not re.search(r'(?m)^\s*File\s"', text)
 
 
 def test_a_report_that_cannot_be_written_is_a_warning_and_the_verdict_stands(step: Step) -> None:

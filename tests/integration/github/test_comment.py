@@ -245,6 +245,12 @@ class TestTrouble:
         assert "RuntimeError: a defect" in said.note
         assert written(server) == []
 
+    def test_a_list_that_is_behind_makes_no_second_comment(self, server, job):
+        server.configure(faults=[{"on": f"GET {COMMENTS}", "kind": "behind", "after": 2}])
+        assert job("x").ok
+        assert sections(server) == {"eval / run": "x"}
+        assert written(server) == [f"POST {COMMENTS}"]
+
     def test_a_slow_server_only_takes_longer(self, server, job):
         server.configure(faults=[{"on": f"GET {COMMENTS}", "kind": "slow", "seconds": 0.3}])
         assert job("x").ok

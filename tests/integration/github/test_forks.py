@@ -1,4 +1,4 @@
-"""Pull requests on which credentials are missing: what needs none is run, the rest is said and not held against them."""
+"""Pull requests without credentials: what needs none is run, the rest is said and not held against them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Repo:
                 line = {"agent": "bot", "eval_set": "s", "case": name, "repeat": 0, "case_digest": "x"}
                 file.write(json.dumps({**line, "turns": [turn]}) + "\n")
 
-    def run(self, event: str, *words: str, file: str = "", **more: str) -> tuple[int, dict[str, Any], str]:
+    def run(self, event: str, *, file: str = "", command: str = "run", **more: str) -> tuple[int, dict[str, Any], str]:
         """Exit code, results.json ({} without one), and the log."""
         kept = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "TMPDIR")
         clean = {name: value for name, value in os.environ.items() if name in kept}
@@ -72,7 +72,7 @@ class Repo:
             "INPUT_COMMENT": "off",
         }
         done = subprocess.run(
-            [COMMAND, "run", *words],
+            [COMMAND, *command.split()],
             cwd=self.root,
             env={**clean, **job, **more},
             capture_output=True,
@@ -239,6 +239,23 @@ def test_a_file_of_the_repository_cannot_allow_it(repo: Repo) -> None:
     code, _, log = repo.run("pull_request_target")
     assert code == 2
     assert "allow_pull_request_target" in log
+
+
+def test_a_token_that_may_not_comment_changes_nothing(repo: Repo, server: Any) -> None:
+    reader = {"ghs_reads": {"comments": "read"}}
+    server.put(repo="octo-org/Hello-World", tokens=reader)
+    given = {"INPUT_COMMENT": "update", "INPUT_GITHUB-TOKEN": next(iter(reader)), **server.environ}
+    code, results, log = repo.run("pull_request", file="pull_request_fork", **given)
+    assert (code, results["decision"]["excused"]) == (0, True)
+    assert "pull-requests: write" in log
+    assert "Traceback" not in log
+
+
+def test_a_baseline_is_whole_or_not_made(repo: Repo) -> None:
+    code, results, log = repo.run("pull_request", file="pull_request_fork", command="baseline update")
+    assert (code, results) == (3, {})
+    assert "so nothing was run" in log
+    assert not (repo.root / ".agent-eval" / "baseline.json").exists()
 
 
 SCRIPTED = """

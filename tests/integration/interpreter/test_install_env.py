@@ -164,3 +164,39 @@ def test_an_environment_whose_python_is_gone_is_built_again(search, index):
     again = choose(search(UV_DEFAULT_INDEX=index.login(QUOTED)))
     assert again.how.startswith("built by uv")
     assert subprocess.run([str(again.python), "-c", "import house_tools"], check=False).returncode == 0
+
+
+def test_a_package_of_a_private_git_repository_is_fetched_by_an_address_with_a_token(search, index, agent, tmp_path):
+    """The recipe of docs/credentials.md: git takes another address for the one in the lock, from variables alone."""
+    repository = tmp_path / "house-git"
+    repository.mkdir()
+    (repository / "pyproject.toml").write_text(
+        '[project]\nname = "house-git"\nversion = "1"\n'
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    )
+    (repository / "backend.py").write_text(BACKEND)
+    author = ["-c", "user.name=t", "-c", "user.email=t@example.invalid"]
+    for command in (["init", "--quiet", "-b", "main"], ["add", "."], [*author, "commit", "--quiet", "-m", "x"]):
+        subprocess.run(["git", "-C", repository, *command], check=True)
+    (agent / "requirements.txt").write_text("google-adk\nhouse-git @ git+https://git.invalid/house-git@main\n")
+    given = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.file://{tmp_path}/.insteadOf",
+        "GIT_CONFIG_VALUE_0": "https://git.invalid/",
+    }
+    chosen = choose(search(UV_DEFAULT_INDEX=index.login(QUOTED), **given))
+    assert subprocess.run([str(chosen.python), "-c", "import house_git"], check=False).returncode == 0
+
+
+BACKEND = """
+import zipfile
+def build_wheel(directory, config_settings=None, metadata_directory=None):
+    name = "house_git-1-py3-none-any.whl"
+    with zipfile.ZipFile(directory + "/" + name, "w") as wheel:
+        wheel.writestr("house_git.py", "")
+        wheel.writestr("house_git-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: house-git\\nVersion: 1\\n")
+        tags = "Wheel-Version: 1.0\\nGenerator: t\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+        wheel.writestr("house_git-1.dist-info/WHEEL", tags)
+        wheel.writestr("house_git-1.dist-info/RECORD", "")
+    return name
+"""

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from support.gemini_server import wire
 
-Kind = Literal["permission", "secondary", "reset_at", "status", "reset", "slow", "too_long", "garbage"]
+Kind = Literal["permission", "secondary", "reset_at", "status", "reset", "slow", "too_long", "garbage", "behind"]
 
 
 @dataclass
@@ -19,7 +19,8 @@ class Fault:
     ``on``: a regular expression over "VERB /path". ``kind``: *permission* (403 as a token without the right gets it),
     *secondary* (``code`` 403 or 429 with Retry-After ``seconds``, without the header when that is None), *reset_at*
     (403, x-ratelimit-remaining 0 and a reset ``seconds`` from now), *status* (``code``), *reset* (connection reset),
-    *slow* (``seconds`` before it is done), *too_long* (422), *garbage* (200 and no JSON).
+    *slow* (``seconds`` before it is done), *too_long* (422), *garbage* (200 and no JSON), *behind* (a list
+    of comments without the newest, as a replica has it).
     ``done``: the request takes effect all the same, only its answer is lost; *slow* then waits after it.
     When: after ``after`` such requests, ``times`` in all.
     """

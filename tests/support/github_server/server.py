@@ -72,6 +72,9 @@ class GitHubServer:
             return answer or self._answer(request)
         if fault.kind == "reset":
             raise wire.ResetConnection
+        if fault.kind == "behind":
+            whole = self._answer(request)
+            return wire.json_response(json.loads(whole.body)[:-1])
         return fault.answer()
 
     def _answer(self, request: wire.HttpRequest) -> wire.HttpResponse:

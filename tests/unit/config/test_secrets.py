@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agent_eval_action.config.options import OPTIONS
 from agent_eval_action.config.secrets import is_secret, secrets_around, secrets_in
 
 
@@ -21,6 +22,7 @@ from agent_eval_action.config.secrets import is_secret, secrets_around, secrets_
         ("DATABASE", "postgres://user:hunter2@db/prod"),
         ("CALLBACK", "https://example.com/hook?sig=af31"),
         ("API_KEY", "lowercaseletters"),
+        ("AWS_SECRET_ACCESS_KEY", "/q7d+Xz9/Kk2"),
     ],
 )
 def test_a_secret(name: str, value: str) -> None:
@@ -38,6 +40,8 @@ def test_a_secret(name: str, value: str) -> None:
         ("LLM_TOKENS_PER_MINUTE", "4_000_000"),
         ("MAX_TOKENS", "100000"),
         ("SSH_AUTH_SOCK", "/run/ssh-XXXX/agent.1"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/github/workspace/gha-creds-1f.json"),
+        ("TLS_KEY_FILE", "./certs/dev.pem"),
         ("MODE", "production"),
         ("DEBUG", "1"),
         ("TIMEOUT", "12345.678"),
@@ -51,6 +55,7 @@ def test_a_secret(name: str, value: str) -> None:
         ("PHRASE", "in plain words"),
         ("GOOGLE_CLOUD_PROJECT", "acme-prod-48213"),
         ("PWD", "/github/workspace"),
+        ("COMMENT_KEY", "nightly / evaluate (3.12)"),
         ("KEYBOARD", "x1-y2-z3-w4"[:7]),
     ],
 )
@@ -77,3 +82,11 @@ def test_of_a_whole_environment_only_names_that_say_so_count() -> None:
 
 def test_given_variables() -> None:
     assert list(secrets_in({"A": "true", "TOKEN": "abcdefgh"})) == ["abcdefgh"]
+
+
+def test_of_our_own_options_these_are_secrets() -> None:
+    value = "Nightly-Run_7f3a9c"
+    hidden = {option.name for option in OPTIONS for name in option.variables if list(secrets_around({name: value}))}
+    assert hidden == {"github_token", "max_tokens", "llm_tokens_per_minute"}, (
+        "an option named like a secret that is none would be blanked in every report"
+    )

@@ -10,7 +10,7 @@ from agent_eval_action.github.room import shares, shortened
 BLOCKS = (
     "> [!CAUTION]\n> **Blocked:** why",
     "| a | b |\n| - | - |\n| 1 | 2 |",
-    "<details open>\n<summary>one</summary>\n\n```text\n</details>\n<details>\n\n````\n```\n\n</details>",
+    "<details open>\n<summary>one</summary>\n\n```text\n</details>\n\n</details>\n\n````\n```\n\n</details>",
     "#### next",
     "<details>\n<summary>two</summary>\n\n<details>\n<summary>inner</summary>\n\n</details>\n\nrest\n\n</details>",
     "<sub>foot</sub>",
@@ -55,9 +55,10 @@ def test_details_go_first_from_the_last_on_and_the_top_stays():
 def test_a_cut_text_keeps_its_room_and_closes_what_it_opens(room):
     cut = shortened(TEXT, room)
     assert len(cut.encode()) <= room
+    assert ("````" in cut) == ("summary>one" in cut)
     if "one" in cut:
         # the code block is whole: what looks like a tag in it is none
-        assert "```text\n</details>\n<details>\n\n````\n```\n\n</details>" in cut
+        assert "```text\n</details>\n\n</details>\n\n````\n```\n\n</details>" in cut
     if "two" in cut:
         assert "inner</summary>\n\n</details>\n\nrest\n\n</details>" in cut
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_eval_action.config.redact import rewriting
 from agent_eval_action.model.redaction import HIDDEN, Redaction, pieces
-from agent_eval_action.model.result import Attempt, AttemptError, ErrorKind
+from agent_eval_action.model.result import Attempt, AttemptError, CriterionScore, ErrorKind, ScoreStatus
 
 KEY = "sk-4f9a1c77"
 
@@ -70,3 +71,35 @@ def test_what_holds_none_is_the_very_same_object(made: Redaction) -> None:
 def test_a_users_rewriting_counts_too() -> None:
     made = Redaction([lambda text: text.replace("4111", "####")])
     assert made.value({"card": "4111 1111"}) == {"card": "#### 1111"}
+
+
+def test_what_is_left_of_a_value_where_a_sentence_was_shortened_is_hidden_too() -> None:
+    made = Redaction()
+    made.hide(["sk-abcdef0123456789"])
+    assert made.text("pay(key=sk-abcdef01…) and sk-abcde…") == "pay(key=***…) and ***…"
+    assert made.text("sk-ab… is too short to tell, sk-abcxyz… is another") == (
+        "sk-ab… is too short to tell, sk-abcxyz… is another"
+    )
+
+
+def test_what_a_pattern_found_is_hidden_where_it_was_shortened() -> None:
+    made = Redaction()
+    made.add(rewriting([r"\d{4} \d{4} \d{4}"], made.meet))
+    said = {"turns": ["my card is 4111 2222 3333"], "reason": "said 'my card is 4111 22…' (600 characters)"}
+    assert made.value(said) == {
+        "turns": ["my card is [redacted]"],
+        "reason": "said 'my card is ***…' (600 characters)",
+    }
+
+
+def test_a_pattern_that_fits_everything_leaves_what_results_are_read_by() -> None:
+    made = Redaction()
+    made.add(rewriting([r"\S+"]))
+    attempt = Attempt(agent="a", eval_set="s", case="c", repeat=0, case_digest="d", purpose="rerun")
+    score = CriterionScore(criterion="x", status=ScoreStatus.SCORED, score=0.5, reason="because of it", digest="e")
+    shown = made.value(attempt.model_copy(update={"scores": (score,)}))
+    assert Attempt.model_validate_json(shown.model_dump_json()) == shown
+    assert shown.key == attempt.key
+    assert shown.purpose == "rerun"
+    assert shown.scores[0].digest == "e"
+    assert shown.scores[0].reason == "[redacted] [redacted] [redacted]"

@@ -109,3 +109,28 @@ def test_no_module_needs_more_than_the_standard_library() -> None:
     names = [path.stem for path in folder.glob("agent_eval_worker_*.py")]
     code = f"import sys; sys.path.insert(0, {str(folder)!r})\n" + "\n".join(f"import {name}" for name in names)
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ValueError("No API key was provided. Please pass a valid API key."), "credentials"),
+        (ValueError("Missing key inputs argument! To use the Google AI API, provide (`api_key`)"), "credentials"),
+        (of("openai", "OpenAIError"), "exception"),
+        (of("openai", "AuthenticationError", status_code=401), "credentials"),
+        (of("google.auth.exceptions", "DefaultCredentialsError"), "credentials"),
+        (errors.ClientError(403, {"error": {"message": "denied"}}), "exception"),
+        (of("agent", "Unauthorized", status_code=401), "exception"),
+        (RuntimeError("No API key was provided"), "exception"),
+        (ValueError("the API key of the vault was turned down"), "exception"),
+    ],
+    ids=repr,
+)
+def test_a_client_without_a_key_is_told_from_every_other_failure(error: Exception, kind: str) -> None:
+    assert describe(error)["kind"] == kind
+
+
+def test_a_client_without_a_key_is_found_among_the_causes() -> None:
+    error = RuntimeError("the model could not be made")
+    error.__cause__ = ValueError("No API key was provided. Please pass a valid API key.")
+    assert describe(error)["kind"] == "credentials"

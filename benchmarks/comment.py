@@ -1,0 +1,48 @@
+"""What posting the comment of a failing run of 5,000 cases costs, beside two other jobs' full sections.
+
+``python -m benchmarks.comment [CASES]``; the GitHub is tests/support/github_server.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from agent_eval_action.github.comment import BUDGETS, Section, publish
+from agent_eval_action.github.rest import GitHub, PullRequest
+from agent_eval_action.github.sections import Stamp
+from agent_eval_action.reports import REPORTS, ReportInput
+from agent_eval_action.reports.detail import scores_only
+from benchmarks.large_report import CASES, SECONDS, failing
+from support.github_server.client import running
+
+LEGS = 3
+
+
+def main(words: list[str]) -> int:
+    """Print the figures; 1 when the comment passes its limit or a leg takes more than five processor seconds."""
+    cases = int(words[0]) if words else CASES
+    whole = ReportInput(failing(cases), marker="")
+    kept = True
+    print(f"{cases:,} failing cases, {LEGS} legs one after the other into one comment:")
+    with running() as server:
+        for leg in range(LEGS):
+            report = scores_only(whole) if leg == LEGS - 1 else whole
+            github = GitHub.of(server.environ, server.token)
+            stamp = Stamp(key=f"leg {leg}", run=1, run_id=10, outcome="fail", title=f"leg {leg}")
+            began, clock = time.process_time(), time.perf_counter()
+            said = publish(
+                github, PullRequest(server.repo, 7), Section(stamp, lambda room, r=report: REPORTS["markdown"](r, room))
+            )
+            took, waited = time.process_time() - began, time.perf_counter() - clock
+            github.close()
+            (comment,) = server.comments(7)
+            size = len(comment["body"].encode())
+            kept = kept and said.ok and size <= BUDGETS[0] and took <= SECONDS
+            figures = f"{took:5.2f} s of the processor, {waited:5.2f} s by the clock"
+            print(f"  leg {leg}: {size:>7,} bytes of {BUDGETS[0]:,}  {figures}")
+    return int(not kept)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,81 @@
+"""What a run left out for want of credentials: said once, and excused only where GitHub withheld them."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_eval_action.config.policy import CriterionPolicy, Policy
+from agent_eval_action.gate import compare, decide
+from agent_eval_action.model.decision import ChangeKind, Outcome
+from agent_eval_action.model.result import RunStatus
+from support.results import attempt, broken, case, eval_set, info, run_of
+
+WHY = "not measured: no credentials on this pull request"
+JUDGE, QUALITY = info("judge", unmeasured=WHY), info("quality")
+FORK = "GitHub gives no secrets to a pull request from a fork"
+
+
+def decided(*cases, criteria=(QUALITY, JUDGE), policy=None, withheld=FORK, status=RunStatus.COMPLETE, **conditions):
+    run = run_of(eval_set(*cases, criteria=criteria), status=status, withheld=withheld, **conditions)
+    return decide(compare(None, run), run, policy or Policy())
+
+
+def good(name="a"):
+    return case(name, attempt({"quality": 1.0}))
+
+
+def test_it_is_one_finding_however_many_cases_there_are():
+    decision = decided(*(good(str(number)) for number in range(40)))
+    assert (decision.outcome, decision.excused) == (Outcome.INCONCLUSIVE, True)
+    assert [one.reason for one in decision.findings] == [f"{WHY}: `judge` ({FORK})"]
+    assert decision.reason.startswith("could not tell: ")
+    assert "of the rest every threshold that counts is met by 40 cases on 1 criterion" in decision.reason
+    kinds = {pair.kind for pair in decision.pairs if pair.criterion == "judge"}
+    assert kinds == {ChangeKind.NOT_APPLICABLE}
+
+
+def test_where_nobody_withheld_them_it_is_not_excused_and_says_what_to_set():
+    decision = decided(good(), withheld="", lacking=("no credentials for `m`: set KEY",))
+    assert (decision.outcome, decision.excused) == (Outcome.INCONCLUSIVE, False)
+    assert "set KEY" in decision.reason
+
+
+def test_a_failure_beside_it_stays_one():
+    decision = decided(good(), case("b", attempt({"quality": 0.0})), policy=Policy(threshold_on="case"))
+    assert (decision.outcome, decision.excused) == (Outcome.FAIL, False)
+    assert WHY in decision.reason
+
+
+@pytest.mark.parametrize("status", [RunStatus.TIMED_OUT, RunStatus.INTERRUPTED, RunStatus.LIMITED])
+def test_a_run_that_did_not_end_is_not_excused(status):
+    assert not decided(good(), status=status).excused
+
+
+def test_an_error_beside_it_is_not_excused():
+    decision = decided(good(), case("b", broken()))
+    assert (decision.outcome, decision.excused) == (Outcome.INCONCLUSIVE, False)
+    assert "of the rest" not in decision.reason
+
+
+def test_what_only_advises_leaves_the_verdict():
+    policy = Policy(criteria={"judge": CriterionPolicy(mode="advisory")})
+    decision = decided(good(), policy=policy)
+    assert (decision.outcome, decision.excused) == (Outcome.PASS, False)
+    assert [one.effect for one in decision.findings] == ["advisory"]
+
+
+def test_cases_that_were_not_run_are_counted_apart():
+    left = case("talk").model_copy(update={"unmeasured": WHY})
+    decision = decided(good(), left, criteria=(QUALITY,))
+    assert "`quality` in 1 of 2 cases" in decision.reason
+    assert "met by 1 case on 1 criterion" in decision.reason
+
+
+def test_nothing_at_all_is_said_once_and_is_no_pass():
+    decision = decided(case("a", attempt({})), criteria=(JUDGE,))
+    assert (decision.outcome, decision.excused, len(decision.findings)) == (Outcome.INCONCLUSIVE, True, 1)
+
+
+def test_a_run_that_left_nothing_out_is_as_it_was():
+    decision = decided(good(), criteria=(QUALITY,))
+    assert (decision.outcome, decision.excused, decision.findings) == (Outcome.PASS, False, ())
