@@ -14,10 +14,16 @@ from agent_eval_action.llm.prices import Prices
 from agent_eval_action.model.evalset import ConversationScenario, EvalCase
 from agent_eval_action.model.judged import ModelUse
 from agent_eval_action.run.foresee import foreseen, means_of
-from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.plan import Plan, PlannedSet
 
 FLASH = "gemini-2.5-flash"
 MATCH = CriterionSpec("final_response_match_v2", {"threshold": 0.5, "judge_model_options": {"num_samples": 5}})
+
+
+def scored_by(planned: PlannedSet, *specs: CriterionSpec) -> PlannedSet:
+    """The set, scored by these alone."""
+    built = criteria.build(specs)
+    return replace(planned, criteria=built, infos=tuple(criteria.criterion_info(one) for one in built))
 
 
 @pytest.fixture
@@ -29,7 +35,7 @@ def kit(scripted: type[Any]) -> Any:
 def test_votes_of_every_turn_of_every_repeat_are_foreseen(kit: Any) -> None:
     plan = kit.plan(*(kit.case(f"c{n}") for n in range(40)))
     assert foreseen(plan, Prices()).sentence == "", "no criterion asks a model"
-    judged = Plan((replace(plan.sets[0], criteria=criteria.build([MATCH])),), repeats=2)
+    judged = Plan((scored_by(plan.sets[0], MATCH),), repeats=2)
     found = foreseen(judged, Prices())
     assert (found.calls, found.most_calls) == (40 * 2 * 2 * 3, 40 * 2 * 2 * 5)
 
@@ -45,7 +51,7 @@ def test_a_simulated_users_turns_are_foreseen_at_most(kit: Any) -> None:
 
 def test_a_criterion_asks_nothing_of_cases_it_does_not_apply_to(kit: Any) -> None:
     spec = CriterionSpec("per_turn_user_simulator_quality_v1", {"threshold": 0.5})
-    plan = Plan((replace(kit.plan(kit.case("fixed")).sets[0], criteria=criteria.build([spec])),))
+    plan = Plan((scored_by(kit.plan(kit.case("fixed")).sets[0], spec),))
     assert foreseen(plan, Prices()).most_calls == 0
 
 
@@ -63,6 +69,6 @@ def test_an_earlier_run_says_how_long_calls_are() -> None:
 def test_what_a_criterion_asks_by_its_kind(kit: Any, name: str, calls: int, most: int) -> None:
     rubric = {"rubricId": "a", "rubricContent": {"textProperty": "It is."}}
     options = {"threshold": 0.5} | ({"rubrics": [rubric]} if name.startswith("rubric") else {})
-    judged = Plan((replace(kit.plan(kit.case("a")).sets[0], criteria=criteria.build([CriterionSpec(name, options)])),))
+    judged = Plan((scored_by(kit.plan(kit.case("a")).sets[0], CriterionSpec(name, options)),))
     found = foreseen(judged, Prices())
     assert (found.calls, found.most_calls) == (calls, most)
