@@ -12,6 +12,7 @@ from agent_eval_action.config.settings import Settings
 from agent_eval_action.errors import ExitCode
 from agent_eval_action.github.step import Leaving, leave
 from agent_eval_action.model.annotation import Annotation
+from agent_eval_action.model.decision import Outcome
 from agent_eval_action.model.result import RunResult, RunStatus
 from agent_eval_action.reports import REPORTS
 from agent_eval_action.reports import format as fmt
@@ -44,6 +45,8 @@ def finish(result: RunResult, settings: Settings, publish: Publish | None = None
         raise written.lost
     if written.lost is not None:
         log.warning(str(written.lost))
+    if code is ExitCode.PASS and result.decision is not None and result.decision.outcome is Outcome.INCONCLUSIVE:
+        log.warning(result.decision.reason)  # green, and not for having measured everything
     if code is not ExitCode.PASS and result.decision is not None:
         log.error(result.decision.reason, f"agent-eval: {fmt.OUTCOME_LABELS[result.decision.outcome].lower()}")
     return code

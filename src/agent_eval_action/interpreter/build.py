@@ -185,7 +185,7 @@ def _run(
     command: list[str], cwd: Path, environ: dict[str, str], given_up: threading.Event, user: User | None
 ) -> tuple[int, str]:
     with subprocess.Popen(  # noqa: S603 - uv, with arguments of ours
-        command,
+        user.command(command) if user else command,
         cwd=cwd,
         env=environ,
         stdin=subprocess.DEVNULL,
@@ -194,8 +194,6 @@ def _run(
         start_new_session=True,
         **options_of(user),
     ) as process:
-        if user is not None:
-            user.limit(process.pid)
         while True:
             try:
                 _, said = process.communicate(timeout=POLL_S)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-import resource
 import signal
+import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +20,7 @@ _LAST: Final = 61_180
 _PROCESSES: Final = 4_096  # threads count: one grpc client has dozens
 _FILE_BYTES: Final = 8 << 30
 _SPARED_BYTES: Final = 512 << 20
-_KILLED_FIRST: Final = 900
+_KILLED_FIRST: Final = 900  # of 1000: when memory runs out, before we are
 _GONE_S: Final = 3.0
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _OURS: Final = (
@@ -31,6 +32,21 @@ _OURS: Final = (
     "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
 )
+
+_BOUNDED: Final = """
+import json, os, resource, sys
+bounds, score = json.loads(sys.argv[1])
+for name, most in bounds.items():
+    hard = resource.getrlimit(getattr(resource, name))[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(getattr(resource, name), (most, most))
+try:
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write(str(score))
+except OSError:
+    pass
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +67,21 @@ class User:
         # getpass.getuser() asks these first, and the uid is in no /etc/passwd
         return {**kept, "HOME": str(self.home), "TMPDIR": str(self.home / "tmp"), "USER": "agent", "LOGNAME": "agent"}
 
-    def limit(self, pid: int) -> None:
-        """Bound a process just started, and all it will start: no core, no endless file, no fork without end.
+    def command(self, command: Sequence[str]) -> list[str]:
+        """The command, bounded: no core, no endless file, no fork without end, less memory than there is.
 
-        Its memory is bounded below the machine's, and when there is none left it is killed before we are.
+        The process bounds itself before it becomes what was asked for: root without CAP_SYS_RESOURCE, which a
+        container lacks, may not do that to a process of another uid.
         """
-        data = max(memory_bytes() - _SPARED_BYTES, _SPARED_BYTES)
         bounds = {
-            resource.RLIMIT_CORE: 0,
-            resource.RLIMIT_FSIZE: _FILE_BYTES,
-            resource.RLIMIT_NPROC: _PROCESSES,
+            "RLIMIT_CORE": 0,
+            "RLIMIT_FSIZE": _FILE_BYTES,
+            "RLIMIT_NPROC": _PROCESSES,
             # not RLIMIT_AS: runtimes reserve far more address space than they ever use
-            resource.RLIMIT_DATA: data,
+            "RLIMIT_DATA": max(memory_bytes() - _SPARED_BYTES, _SPARED_BYTES),
         }
-        with contextlib.suppress(OSError, ValueError):
-            for kind, wanted in bounds.items():
-                _, hard = resource.prlimit(pid, kind)
-                value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-                resource.prlimit(pid, kind, (value, value))
-        with contextlib.suppress(OSError):
-            Path(f"/proc/{pid}/oom_score_adj").write_text(str(_KILLED_FIRST))
+        said = json.dumps([bounds, _KILLED_FIRST])
+        return [sys.executable, "-I", "-S", "-c", _BOUNDED, said, *command]
 
     def make_home(self) -> None:
         """Its home and its folder for temporary files, closed to everybody else."""

@@ -85,10 +85,11 @@ def start(launch: Launch) -> Started:
     command_read, command_write = os.pipe()
     event_read, event_write = os.pipe()
     output_read, output_write = os.pipe()
+    command = [str(launch.python), str(launch.program), str(command_read), str(event_write)]
     theirs, ours = (command_read, event_write, output_write), (event_read, command_write, output_read)
     try:
         process = subprocess.Popen(  # noqa: S603 - the interpreter is the user's choice, the rest is ours
-            [str(launch.python), str(launch.program), str(command_read), str(event_write)],
+            user.command(command) if user else command,
             stdin=subprocess.DEVNULL,
             stdout=output_write,
             stderr=output_write,
@@ -105,8 +106,6 @@ def start(launch: Launch) -> Started:
     finally:
         for fd in theirs:
             os.close(fd)
-    if user is not None:  # it has imported nothing of the agent's yet
-        user.limit(process.pid)
     # Small enough for an empty pipe, so the import begins now, whatever our event loop is busy with.
     os.write(command_write, encode(launch.first_frame()))
     return Started(process, marker, event_read, command_write, output_read)

@@ -94,6 +94,16 @@ def test_without_graphql_it_is_still_known_whose_comment_it_is(server, job):
     assert sections(server) == {"eval / run": "second"}
 
 
+def test_a_persons_token_without_graphql_finds_its_own_comment_by_writing(server):
+    server.put(tokens={"ann's": {"login": "ann", "id": 7, "type": "User"}})
+    server.configure(faults=[{"on": "POST /graphql", "kind": "permission", "times": 2}])
+    for run in (7, 8):
+        job = Job(server, "ann's")
+        assert job(f"run {run}", run=run, run_id=run * 10).ok
+        job.github.close()
+    assert sections(server) == {"eval / run": "run 8"}
+
+
 def test_other_jobs_sections_stay(server, job):
     other = replace(STAMP, key="other")
     server.put(comments=[{"issue": 7, "body": put_together([Kept(other, "theirs")], "60.1")}])
@@ -250,6 +260,21 @@ class TestTrouble:
         assert job("x").ok
         assert sections(server) == {"eval / run": "x"}
         assert written(server) == [f"POST {COMMENTS}"]
+
+    def test_a_comment_that_somebody_removes_again_and_again_is_given_up(self, server, job):
+        remover = Job(server)
+
+        def remove(seconds: float) -> None:
+            job.time.slept.append(seconds)
+            for comment in remover.github.comments(PULL):
+                remover.github.delete_comment(PULL, comment.id)
+
+        job.github.connection.clock = replace(job.github.clock, sleep=remove)
+        said = job()
+        remover.github.close()
+        assert not said.ok
+        assert "is not there" in said.note
+        assert server.said().count(f"POST {COMMENTS}") == 5
 
     def test_a_slow_server_only_takes_longer(self, server, job):
         server.configure(faults=[{"on": f"GET {COMMENTS}", "kind": "slow", "seconds": 0.3}])

@@ -279,3 +279,14 @@ def test_what_lies_beside_eval_files_and_what_the_configuration_names_counts(rep
     _, results, log = repo.run()
     run = sorted({one["agent"] for one in results.get("sets", ())})
     assert run == (["booking"] if path.startswith("suites") else ["booking", "support"]), log
+
+
+def test_a_criterion_that_is_not_measured_here_is_not_taken_for_one_that_was_dropped(repo: Monorepo) -> None:
+    criteria = {"criteria": {"response_match_score": 0.8, "final_response_match_v2": 0.8}}
+    repo.write("agents/booking/evals/test_config.json", json.dumps(criteria))
+    repo.base = repo.commit()
+    repo.change("agents/booking/agent.py")
+    code, results, log = repo.run()
+    assert (code, results["decision"]["outcome"]) == (3, "inconclusive"), log
+    assert results["decision"]["weakenings"] == []
+    assert "not measured: no credentials" in results["decision"]["reason"]

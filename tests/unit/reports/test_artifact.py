@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import random
 import stat
 import zipfile
 from pathlib import Path
@@ -164,3 +166,16 @@ def test_members_of_the_wrong_type(tmp_path, name, value):
         read_foreign(tmp_path)
     else:
         refused(tmp_path, "")
+
+
+def test_a_zip_with_any_bytes_wrong_is_read_or_refused(tmp_path):
+    whole, chance = packed(("results.json", GOOD), ("junit.xml", b"<x/>")), random.Random(7)  # noqa: S311 - the same bytes each time
+    directory = whole.index(b"PK\x01\x02")
+    path = tmp_path / "a.zip"
+    for _ in range(400):
+        data = bytearray(whole)
+        for _ in range(chance.randint(1, 6)):
+            data[chance.randrange(directory if chance.random() < 0.6 else 0, len(data))] = chance.randrange(256)
+        path.write_bytes(data)
+        with contextlib.suppress(ResultsError):
+            read_foreign(path)

@@ -1,0 +1,103 @@
+"""A cell's processes: their limits, their certificates, what they are told; and a machine that cannot have any."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agent_eval_action.interpreter.isolation_cell import Isolation, open_isolation
+
+LIMITS = """
+import json, resource
+names = ("RLIMIT_CORE", "RLIMIT_FSIZE", "RLIMIT_NPROC", "RLIMIT_DATA")
+print(json.dumps({name: resource.getrlimit(getattr(resource, name)) for name in names}))
+print(open("/proc/self/oom_score_adj").read())
+print(open("/proc/self/status").read())
+"""
+
+CELL = """
+import json, subprocess, sys
+from pathlib import Path
+from agent_eval_action.interpreter.isolation_cell import open_isolation
+def print_(text, level):
+    print(text, file=sys.stderr)
+workspace = Path(sys.argv[1])
+isolation = open_isolation({"AGENT_EVAL_ISOLATION": "on"}, workspace, [], print_)
+cell = isolation.cell("head", workspace)
+environ = cell.environ(json.loads(sys.argv[2]))
+print(json.dumps({"uid": cell.user.uid, "tree": str(cell.tree), "environ": environ}), flush=True)
+command = cell.user.command([sys.executable, "-I", "-S", "-c", sys.argv[3]])
+subprocess.run(command, cwd=cell.tree, env=environ, check=True, **cell.user.options())
+options = {"stdout": subprocess.DEVNULL, "start_new_session": True, **cell.user.options()}
+left = subprocess.Popen(["sleep", "300"], env={}, **options)
+isolation.close()
+print(f"left behind ended with {left.wait(10)}")
+"""
+
+
+def opened(workspace: Path, environ: dict[str, str]) -> tuple[Isolation | None, list[str]]:
+    said: list[str] = []
+    found = open_isolation(environ, workspace, [workspace / ".agent-eval"], lambda text, _: said.append(text))
+    return found, said
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "ws"
+    (folder / "agent").mkdir(parents=True)
+    (folder / "agent" / "agent.py").write_text("")
+    return folder
+
+
+def test_who_is_not_root_is_told_once_and_everything_works_as_before(workspace):
+    if os.geteuid() == 0:
+        pytest.skip("NOT TESTED, running without root: we are root")
+    found, said = opened(workspace, {"AGENT_EVAL_ISOLATION": "on"})
+    assert found is None
+    assert len(said) == 1
+    assert "only root" in said[0]
+
+
+@pytest.mark.parametrize(("asked", "why"), [("off", "AGENT_EVAL_ISOLATION is off"), ("", "AGENT_EVAL_ISOLATION=on")])
+def test_where_it_is_not_asked_for_it_is_said_how_to(workspace, asked, why):
+    if os.geteuid() != 0:
+        why = "only root" if asked != "off" else why
+    found, said = opened(workspace, {"AGENT_EVAL_ISOLATION": asked})
+    assert found is None
+    assert len(said) == 1
+    assert why in said[0]
+
+
+def test_a_cells_process_is_bounded_and_has_a_home_of_its_own(workspace, pythons, tmp_path):
+    bundle = tmp_path / "ca.pem"
+    bundle.write_text("certificates")
+    given = {"SSL_CERT_FILE": str(bundle), "DATA": f"{workspace}/agent", "HOME": "/root", "XDG_CACHE_HOME": "/x"}
+    # in a process of its own, which then cannot gain privileges any more
+    done = subprocess.run(
+        [str(pythons.tool), "-I", "-c", CELL, str(workspace), json.dumps(given), LIMITS],
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    said, limits, oom, *status = done.stdout.splitlines()
+    cell = json.loads(said)
+    bounds = json.loads(limits)
+    assert bounds["RLIMIT_CORE"] == [0, 0]
+    assert all(0 < soft == hard for name, (soft, hard) in bounds.items() if name != "RLIMIT_CORE")
+    assert oom == "900"
+    uid = cell["uid"]
+    assert {"NoNewPrivs:\t1", "CapEff:\t0000000000000000", f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}"} <= set(status)
+    assert status[-1] == "left behind ended with -9"
+    environ = cell["environ"]
+    assert environ["DATA"] == f"{cell['tree']}/agent"
+    assert environ["HOME"] not in {"/root", str(tmp_path)}
+    assert "XDG_CACHE_HOME" not in environ
+    assert environ["SSL_CERT_FILE"] != str(bundle)
+    assert not Path(cell["tree"]).exists()
