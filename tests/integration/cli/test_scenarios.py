@@ -100,7 +100,7 @@ def test_a_scenario_is_run_resumed_and_replayed(repo: Repo) -> None:
 
 
 def test_an_outage_of_the_users_model_is_inconclusive(repo: Repo) -> None:
-    repo.configure(llm={"retry_deadline": "1s"})
+    repo.configure(llm={"retry_deadline": "4s"})
     repo.server.configure(faults=[{"kind": "status", "code": 500, "user": "The conversation so far"}])
     done = repo("run", "--no-cache")
     assert done.returncode == 3, done.stderr
