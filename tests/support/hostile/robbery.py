@@ -140,7 +140,7 @@ def connect(targets, name):
 
 
 def break_git(targets, name):
-    """Programs for whoever runs git afterwards, in the checkout and close around us: no further, for tests run as root."""
+    """Programs for whoever runs git afterwards, in the checkout and close around us, for tests run as root."""
     got, count = set(), 0
     for folder in [*targets["git"], *[str(place / ".git") for place in (HERE, HERE.parent)]]:
         count += 1
