@@ -140,9 +140,9 @@ def connect(targets, name):
 
 
 def break_git(targets, name):
-    """Programs for whoever runs git afterwards, in the checkout and in whatever lies around us."""
+    """Programs for whoever runs git afterwards, in the checkout and close around us, for tests run as root."""
     got, count = set(), 0
-    for folder in [*targets["git"], *[str(place / ".git") for place in (HERE, *HERE.parents)]]:
+    for folder in [*targets["git"], *[str(place / ".git") for place in (HERE, HERE.parent)]]:
         count += 1
         program = f"#!/bin/sh\ntouch {targets['marker']}\n"
         with contextlib.suppress(OSError):
