@@ -70,6 +70,10 @@ format: setup ## let ruff fix and format
 bench: setup setup-oracles ## the measurements: against `adk eval`, and rescoring 10,000 cases
 	.venv/bin/python -m benchmarks
 
+.PHONY: screenshots
+screenshots: setup ## docs/images/*.png anew: the golden comments as GitHub shows them (needs a Chromium)
+	PYTHONPATH=tests .venv/bin/python -m support.screenshots
+
 .PHONY: wheel
 wheel: $(BOOTSTRAP) ## dist/*.whl, the same bytes from the same commit
 	@rm -rf dist
