@@ -193,10 +193,12 @@ def _age(created_at: str | None, started_at: str) -> str:
 
 def _row(row: CriterionChange) -> str:
     now = row.paired if row.paired is not None else row.current
-    change = fmt.change(row)
+    change = fmt.signed(row.change, row.criterion)
+    interval = fmt.change(row).removeprefix(change).strip()
     if fmt.is_worse(row.change, row.goal) and row.status == "fail":
-        alone = fmt.signed(row.change, row.criterion)
-        change = f"**{alone}**{change.removeprefix(alone)}"
+        change = f"**{change}**"
+    if interval:  # in one piece: a browser breaks a line behind an ellipsis, in the middle of the numbers
+        change += f" <sub>{interval.replace(' ', '&nbsp;').replace('…', '…&#8288;')}</sub>"
     cells = [
         code(row.criterion, 80) + (" ↓" if row.goal == "minimize" else ""),
         fmt.number(row.baseline, row.criterion),

@@ -25,7 +25,7 @@ def rendered(build, *rows, **pair):
 
 def test_the_table_and_junit_have_the_interval_and_what_could_be_detected(build):
     comment, junit = rendered(build, row(status="fail"))
-    assert "| **−0.120** (−0.190…−0.050) |" in comment  # noqa: RUF001 - the sign reports write
+    assert "| **−0.120** <sub>(−0.190…&#8288;−0.050)</sub> |" in comment  # noqa: RUF001 - the sign reports write
     assert f"detected (4 times out of 5): <code>{CRITERION}</code> 0.062</sub>" in comment
     assert "change   −0.120 (−0.190…−0.050)" in junit  # noqa: RUF001 - the sign reports write
     assert "could detect a drop of 0.062" in junit
