@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from support.gemini_server import wire
+from support.model_server import wire
 
 Kind = Literal["permission", "secondary", "reset_at", "status", "reset", "slow", "too_long", "garbage", "behind"]
 

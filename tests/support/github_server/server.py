@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode
 
-from support.gemini_server import wire
 from support.github_server.faults import Fault, refuse, too_long
 from support.github_server.state import Repo, State, Token
+from support.model_server import wire
 
 MOST_CHARACTERS = 65_536
 _JSON = "application/vnd.github+json"
