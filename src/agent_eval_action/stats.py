@@ -137,11 +137,6 @@ def _hypergeometric(failures: int, passed: int, draws: int) -> Floats:
     return np.array([math.comb(passed, x) * math.comb(failures, draws - x) / total for x in range(most + 1)])
 
 
-def fisher(reference: tuple[int, int], current: tuple[int, int]) -> float:
-    """One-sided Fisher's exact test that the current pass rate is lower. Pairs are (passed, n)."""
-    return lower_than_reference([Stratum(passes(*reference), passes(*current))])
-
-
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     """Holm's step-down adjustment: each below the level keeps the chance of any false one below it."""
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])

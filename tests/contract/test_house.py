@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 400, 60, 7
+LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 700, 60, 7
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
@@ -69,18 +67,6 @@ class Pull(_Answer):
     state: str = ""
     head: Side
     base: Side
-
-
-class WorkflowRun(_Answer):
-    """A run of a workflow."""
-
-    id: int
-    event: str = ""
-    head_sha: str = ""
-    head_branch: str | None = None
-    run_number: int = 0
-    run_attempt: int = 1
-    head_repository: Repository | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,36 +142,11 @@ class GitHub:
             if error.kind is not Refusal.MISSING:
                 raise
 
-    def pull(self, target: PullRequest) -> Pull:
-        """One pull request."""
-        return self._one(Pull, "GET", f"{_repo(target.repo)}/pulls/{target.number}", f"read {target}")
-
     def pulls_of_head(self, repo: str, owner: str, branch: str) -> list[Pull]:
         """Open pull requests from ``owner``'s branch, forks included."""
         params = {"state": "open", "head": f"{owner}:{branch}"}
         what = f"list the pull requests of {repo}"
         return list(self._pages(Pull, f"{_repo(repo)}/pulls", what, params))
-
-    def pulls_of_commit(self, repo: str, sha: str) -> list[Pull]:
-        """Pull requests a commit is in; empty for commits of forks."""
-        what = f"list the pull requests of commit {sha}"
-        return list(self._pages(Pull, f"{_repo(repo)}/commits/{quote(sha, safe='')}/pulls", what))
-
-    def workflow_run(self, repo: str, run_id: int) -> WorkflowRun:
-        """One run: `actions: read`."""
-        return self._one(WorkflowRun, "GET", f"{_repo(repo)}/actions/runs/{run_id}", f"read run {run_id}")
-
-    def content(self, repo: str, path: str, ref: str) -> bytes | None:
-        """A file at a commit; None where there is none: `contents: read`."""
-        what = f"read {path} of {repo}"
-        url = self._url(f"{_repo(repo)}/contents/{quote(path)}")
-        raw = {"Accept": "application/vnd.github.raw+json"}
-        try:
-            return self.connection.request("GET", url, what, params={"ref": ref}, headers=raw).content
-        except GitHubError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
 
     def _url(self, path: str) -> str:
         return f"{self.connection.server.api}/repos/{path}"

@@ -21,12 +21,6 @@ class Votes(Frozen):
         """The majority; a tie is negative, None without a vote."""
         return self.yes > self.no if self.yes + self.no else None
 
-    @property
-    def certainty(self) -> float | None:
-        """Share of the votes that agree with the verdict."""
-        cast = self.yes + self.no
-        return max(self.yes, self.no) / cast if cast else None
-
 
 class RubricScore(Frozen):
     """One rubric: 1 or 0 in a turn, the mean over its turns in a case. ``rationale`` is a judge's of the majority."""

@@ -37,7 +37,9 @@ def brute_force(pairs):
 def test_one_stratum_of_passes_is_fishers_exact_test(before, now):
     table = [[before[0], before[1] - before[0]], [now[0], now[1] - now[0]]]
     expected = scipy_stats.fisher_exact(table, alternative="greater").pvalue
-    assert stats.fisher(before, now) == pytest.approx(expected, abs=1e-12)
+    assert lower_than_reference([stats.Stratum(stats.passes(*before), stats.passes(*now))]) == pytest.approx(
+        expected, abs=1e-12
+    )
 
 
 @FEW
@@ -92,7 +94,7 @@ def test_p_is_uniform_or_conservative_when_nothing_changed(level):
 
 def test_nothing_to_compare_is_no_evidence():
     assert lower_than_reference([]) == 1.0
-    assert stats.fisher((5, 5), (3, 3)) == 1.0
+    assert lower_than_reference([stats.Stratum(stats.passes(5, 5), stats.passes(3, 3))]) == 1.0
 
 
 @FEW
