@@ -132,7 +132,7 @@ def image(engine: Engine) -> str:
     pulled = engine.docker("pull", "--quiet", BASE, check=False, timeout=300)
     if pulled.returncode:  # no registry is reached from here: Debian's own packages make the same base
         _script("base-image.sh", "docker", environ=engine.environ)
-    tag = "agent-eval-action:e2e"
+    tag = os.environ.get("AGENT_EVAL_TEST_IMAGE", "agent-eval-action:e2e")
     built = engine.docker("build", "--network=host", "--tag", tag, str(ROOT), check=False, timeout=900)
     assert built.returncode == 0, built.stdout[-4000:] + built.stderr[-8000:]
     return tag
