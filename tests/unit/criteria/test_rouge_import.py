@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 SHORT = "from agent_eval_action.criteria.deterministic.rouge_import import default_tokenizer as d; t = d()"
-LONG = "from rouge_score.tokenizers import DefaultTokenizer as D; t = D(use_stemmer=True)"
+LONG = "from rouge_score.tokenizers import DefaultTokenizer as D; t = D(use_stemmer=True).tokenize"
 WORDS = "running flies happily relational conditional rational valenci hesitanci digitizer ties dies skis probate 17x"
 
 
@@ -15,7 +15,7 @@ def say(code: str) -> str:
 
 
 def test_the_words_are_those_of_the_whole_import() -> None:
-    show = f"; print(t.tokenize({WORDS!r}))"
+    show = f"; print(t({WORDS!r}))"
     assert say(SHORT + show) == say(LONG + show)
     assert "'fli'" in say(SHORT + show)
 
@@ -42,7 +42,54 @@ print(len(made), len({id(one) for one in made}))
 
 
 def test_an_nltk_that_is_there_already_is_used() -> None:
-    assert say(f"import nltk\n{SHORT}\nprint(t.tokenize('flies'), nltk.__version__ != '')").split() == [
+    assert say(f"import nltk\n{SHORT}\nprint(t('flies'), nltk.__version__ != '')").split() == [
         "['fli']",
         "True",
     ]
+
+
+def test_other_threads_import_meanwhile_and_see_whole_modules() -> None:
+    """Threads that fill and empty sys.modules, and some that import NLTK, beside a hundred first imports of ours."""
+    code = """
+import importlib, sys, threading, types
+from agent_eval_action.criteria.deterministic.rouge_import import default_tokenizer
+
+over, failed = threading.Event(), []
+
+def fill(number):
+    names = [f"made_{number}_{n}" for n in range(30)]
+    while not over.is_set():
+        for name in names:
+            sys.modules[name] = types.ModuleType(name)
+        for name in names:
+            del sys.modules[name]
+
+def import_the_whole():
+    while not over.is_set():
+        try:
+            importlib.import_module("nltk.stem").SnowballStemmer
+        except Exception as error:
+            failed.append(repr(error))
+            return
+
+def tokenize():
+    for _ in range(100):
+        try:
+            assert default_tokenizer()("flies") == ["fli"]
+        except Exception as error:
+            failed.append(repr(error))
+
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=fill, args=(n,)) for n in range(4)]
+threads += [threading.Thread(target=import_the_whole)]
+workers = [threading.Thread(target=tokenize) for _ in range(4)]
+for thread in (*threads, *workers):
+    thread.start()
+for thread in workers:
+    thread.join()
+over.set()
+for thread in threads:
+    thread.join()
+print(failed)
+"""
+    assert say(code).strip() == "[]"

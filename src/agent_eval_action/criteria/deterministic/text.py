@@ -26,7 +26,7 @@ def _made() -> Tokenizer:
 
 
 def tokenizer() -> Tokenizer:
-    """The one tokenizer of the process; the first call imports rouge-score, and no other thread beside it may."""
+    """The one tokenizer of the process; threads that come first together wait for one import."""
     with _MAKING:
         return _made()
 

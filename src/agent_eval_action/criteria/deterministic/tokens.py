@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 from agent_eval_action.criteria.deterministic.rouge_import import default_tokenizer
 
@@ -49,7 +48,7 @@ class Tokenizer:
     """Cuts a text into counted words; ASCII words go through rouge-score's own tokenizer and stemmer."""
 
     def __init__(self) -> None:
-        self._default: Any = default_tokenizer()
+        self._default = default_tokenizer()
         self._spacing = _Spacing()
         self._stems: dict[str, str] = {}
 
@@ -74,7 +73,7 @@ class Tokenizer:
         """A word made of ASCII letters and digits is one token of rouge-score's; others stay as they are."""
         if len(word) <= _UNSTEMMED or not word.isascii():
             return word
-        stem: str = self._default.tokenize(word)[0]
+        stem = self._default(word)[0]
         if len(word) <= _WORD_LIMIT:
             if len(self._stems) >= _STEMS_LIMIT:
                 self._stems.clear()
