@@ -22,7 +22,6 @@ from agent_eval_action.baseline.place import Stored
 from agent_eval_action.baseline.records import Baseline
 from agent_eval_action.baseline.rerun import PASSES, baseline_of, without_control
 from agent_eval_action.baseline.upon import Upon, behind, put_upon
-from agent_eval_action.change import Change, look
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.discovery import Discovery, discover
 from agent_eval_action.config.settings import Settings
@@ -34,6 +33,7 @@ from agent_eval_action.gate.adaptive import next_step
 from agent_eval_action.gate.evidence import Enough, Step
 from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
+from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
 from agent_eval_action.github.events import Job, job_from
 from agent_eval_action.interpreter.isolation_cell import Isolation
 from agent_eval_action.llm.stack import LlmSettings
@@ -138,7 +138,7 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     rerun = settings.baseline_store == "rerun"
     source = Path("the base commit, run beside") if rerun else Path(history.source)
     decision = judged(held, against, settings, source, history).decision
-    decided = context.redaction.value(change.judged(result.model_copy(update={"decision": decision}), whole))
+    decided = context.redaction.value(change.apply_to(result.model_copy(update={"decision": decision}), whole))
     written = await asyncio.to_thread(main.add, decided)
     if written.stored or (main.event.name and main.store_kind == "branch"):
         context.emit(Notice(written.note))
@@ -159,10 +159,12 @@ def upon_of(settings: Settings, environ: Mapping[str, str]) -> Upon:
     return put_upon(settings.workspace, environ, event_of(environ))
 
 
-def change_of(settings: Settings, context: Context, upon: Upon) -> Change:
+def change_of(settings: Settings, context: Context, upon: Upon) -> GateChanges:
     """The change under test beside what it is made to, read out of git before any agent runs."""
     everything = partial(discovered, selectors=())
-    return look(settings, context.flags, context.environ, context.cwd or settings.start, everything, base=upon.rules)
+    return detect_changes(
+        settings, context.flags, context.environ, context.cwd or settings.start, everything, base=upon.rules
+    )
 
 
 def discovered(settings: Settings, selectors: Sequence[str]) -> Discovery:

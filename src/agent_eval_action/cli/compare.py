@@ -15,11 +15,11 @@ from agent_eval_action.cli.session import console, exit_code, settings_for
 from agent_eval_action.cli.side import Side, read_side
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.errors import ExitCode, OutputError
-from agent_eval_action.gate.weakening import weakenings, with_weakenings
+from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
+from agent_eval_action.gate_changes.snapshot import Snapshot, sets_of_result
 from agent_eval_action.github.outputs import write_outputs
 from agent_eval_action.github.step import on_github
 from agent_eval_action.model.result import RunResult
-from agent_eval_action.run.yardstick import Yardstick, sets_of_result
 
 
 def compare_command(base: Path, head: Path, flags: Mapping[str, Any]) -> ExitCode:
@@ -59,16 +59,16 @@ def _with_changes(decided: RunResult, one: Side, other: Side, on_weakened: str) 
     if decided.conditions.selection:  # narrowed on purpose
         run = {case.key for item in after.sets for case in item.cases}
         kept = [replace(item, cases=tuple(c for c in item.cases if c.key in run)) for item in before.sets]
-        before = Yardstick(tuple(kept))
-    decision = with_weakenings(decided.decision, weakenings(before, after), on_weakened)
+        before = Snapshot(tuple(kept))
+    decision = apply_weakenings(decided.decision, weakenings(before, after), on_weakened)
     notes = tuple(dict.fromkeys((*one.notes, *other.notes, *decision.notes)))
     return decided.model_copy(update={"decision": decision.model_copy(update={"notes": notes})})
 
 
-def _measured(side: Side) -> Yardstick:
+def _measured(side: Side) -> Snapshot:
     """What a side was measured by; of google-adk's not what it counts unasked (its INFORMATIONAL metrics)."""
     sets = sets_of_result(side.result)
     if side.foreign:
         asked = [tuple(info for info in one.criteria if info.threshold is not None) for one in sets]
         sets = tuple(replace(one, criteria=infos) for one, infos in zip(sets, asked, strict=True))
-    return Yardstick(sets)
+    return Snapshot(sets)

@@ -8,7 +8,7 @@ from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.options import OPTIONS
 from agent_eval_action.config.policy import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.gate.weakening import with_weakenings
+from agent_eval_action.gate_changes.diff import apply_weakenings
 from agent_eval_action.model.decision import Decision, Finding, Outcome
 from support.results import QUALITY, info, run, simple
 
@@ -100,7 +100,7 @@ def test_an_option_does_what_its_sentence_says(row):
 @pytest.mark.parametrize(("rule", "expected"), [("warn", PASS), ("fail", FAIL)])
 def test_a_weakened_gate_blocks_where_the_rule_says_so(rule, expected):
     lost = Finding(effect="advisory", reason="a case was removed")
-    assert with_weakenings(Decision(outcome=PASS, reason="fine"), [lost], rule).outcome is expected
+    assert apply_weakenings(Decision(outcome=PASS, reason="fine"), [lost], rule).outcome is expected
 
 
 def test_no_option_of_the_gate_is_left_out():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import junitparser
 
-from agent_eval_action.gate.weakening import with_weakenings
+from agent_eval_action.gate_changes.diff import apply_weakenings
 from agent_eval_action.model.decision import Decision, Finding, Outcome
 from agent_eval_action.reports import MARKER, REPORTS, ReportInput
 from support.results import run, simple
@@ -16,7 +16,7 @@ FOUND = (
 
 
 def render(name: str, on_weakened: str, found: tuple[Finding, ...] = FOUND) -> str:
-    decision = with_weakenings(Decision(outcome=Outcome.PASS, reason="fine"), found, on_weakened)
+    decision = apply_weakenings(Decision(outcome=Outcome.PASS, reason="fine"), found, on_weakened)
     result = run(simple("b", 1.0)).model_copy(update={"decision": decision})
     return REPORTS[name](ReportInput(result=result, reproduce="docker run x", accept_hint="accept"), None)
 

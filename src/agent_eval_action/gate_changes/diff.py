@@ -9,23 +9,23 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from agent_eval_action.gate.loosened import case_edit, criterion_loosened
-from agent_eval_action.gate.weaker_baseline import weaker_baseline
-from agent_eval_action.gate.weaker_rules import weaker_rules
 from agent_eval_action.gate.wording import SENTENCE, clip, count, listed
+from agent_eval_action.gate_changes.cases import case_edit, criterion_loosened
+from agent_eval_action.gate_changes.rules import weaker_rules
+from agent_eval_action.gate_changes.snapshot import CaseSnapshot, SetSnapshot, Snapshot
+from agent_eval_action.gate_changes.stored_scores import weaker_baseline
 from agent_eval_action.model.decision import Decision, Finding, Outcome
 from agent_eval_action.model.result import CriterionInfo
-from agent_eval_action.run.yardstick import MeasuredCase, MeasuredSet, Yardstick
 
 _SINGLY: Final = 5
 """Up to here cases of one file are told one by one, beyond it in one sentence."""
 
 _NAMES: Final = 20
 
-_Held = tuple[MeasuredSet, MeasuredCase]
+_Held = tuple[SetSnapshot, CaseSnapshot]
 
 
-def weakenings(base: Yardstick, head: Yardstick) -> tuple[Finding, ...]:
+def weakenings(base: Snapshot, head: Snapshot) -> tuple[Finding, ...]:
     """Every way in which ``head`` measures less than ``base``, what takes the most away first.
 
     A case that was only moved or renamed is the same case; its criteria are compared where it is now.
@@ -42,7 +42,7 @@ def weakenings(base: Yardstick, head: Yardstick) -> tuple[Finding, ...]:
     )
 
 
-def with_weakenings(decision: Decision, found: Sequence[Finding], on_weakened: str) -> Decision:
+def apply_weakenings(decision: Decision, found: Sequence[Finding], on_weakened: str) -> Decision:
     """The decision with what was found, first; under ``on_weakened: fail`` each of them blocks."""
     if not found:
         return decision
@@ -62,7 +62,7 @@ def with_weakenings(decision: Decision, found: Sequence[Finding], on_weakened: s
     )
 
 
-def _matched(base: Yardstick, head: Yardstick) -> tuple[list[tuple[_Held, _Held]], list[_Held]]:
+def _matched(base: Snapshot, head: Snapshot) -> tuple[list[tuple[_Held, _Held]], list[_Held]]:
     """Cases of both sides, and those of the base that are gone; by key, else by a definition new under another."""
     now = {case.key: (one, case) for one in head.sets for case in one.cases}
     then = {case.key: (one, case) for one in base.sets for case in one.cases}
@@ -82,7 +82,7 @@ def _matched(base: Yardstick, head: Yardstick) -> tuple[list[tuple[_Held, _Held]
     return pairs, gone
 
 
-def _gone_sets(base: Yardstick, head: Yardstick, gone: Sequence[_Held]) -> Iterator[Finding]:
+def _gone_sets(base: Snapshot, head: Snapshot, gone: Sequence[_Held]) -> Iterator[Finding]:
     """Sets of which nothing is run any more."""
     here = {(one.agent, one.eval_set) for one in head.sets}
     for one in base.sets:
@@ -94,9 +94,9 @@ def _gone_sets(base: Yardstick, head: Yardstick, gone: Sequence[_Held]) -> Itera
             yield _finding(text, agent=one.agent, eval_set=one.eval_set)
 
 
-def _gone_cases(head: Yardstick, gone: Sequence[_Held]) -> Iterator[Finding]:
+def _gone_cases(head: Snapshot, gone: Sequence[_Held]) -> Iterator[Finding]:
     here = {(one.agent, one.eval_set) for one in head.sets}
-    by_set: dict[tuple[str, str, str], list[MeasuredCase]] = defaultdict(list)
+    by_set: dict[tuple[str, str, str], list[CaseSnapshot]] = defaultdict(list)
     for one, case in gone:
         if (one.agent, one.eval_set) in here:
             by_set[one.agent, one.eval_set, one.path].append(case)
@@ -111,9 +111,9 @@ def _gone_cases(head: Yardstick, gone: Sequence[_Held]) -> Iterator[Finding]:
             yield _finding(text, agent=agent, eval_set=eval_set)
 
 
-def _criteria(base: Yardstick, pairs: Iterable[tuple[_Held, _Held]]) -> Iterator[Finding]:
+def _criteria(base: Snapshot, pairs: Iterable[tuple[_Held, _Held]]) -> Iterator[Finding]:
     """What criteria lost, set by set, for sets that share a case; one sentence for whatever shares a file."""
-    met: dict[tuple[str, str, str, str], tuple[MeasuredSet, MeasuredSet]] = {}
+    met: dict[tuple[str, str, str, str], tuple[SetSnapshot, SetSnapshot]] = {}
     for (then, _), (now, _) in pairs:
         met.setdefault((then.agent, then.eval_set, now.agent, now.eval_set), (then, now))
     off = _switched_off(base)
@@ -127,7 +127,7 @@ def _criteria(base: Yardstick, pairs: Iterable[tuple[_Held, _Held]]) -> Iterator
     yield from told.values()
 
 
-def _criterion(then: CriterionInfo, now: CriterionInfo | None, where: MeasuredSet) -> Iterator[str]:
+def _criterion(then: CriterionInfo, now: CriterionInfo | None, where: SetSnapshot) -> Iterator[str]:
     name = _quoted(then.name)
     if now is None:
         yield f"{name} is no longer scored in {_quoted(where.path)}{_source(then)}"
@@ -142,7 +142,7 @@ def _source(info: CriterionInfo) -> str:
     return f" ({clip(info.source, 120)})" if info.source else ""
 
 
-def _switched_off(base: Yardstick) -> frozenset[str]:
+def _switched_off(base: Snapshot) -> frozenset[str]:
     if base.policy is None:
         return frozenset()
     infos = {info.name: info for one in base.sets for info in one.criteria}
@@ -185,7 +185,7 @@ def _is_exact(criteria: Iterable[CriterionInfo]) -> bool:
     return any(info.options.get("match_type") == "EXACT" for info in criteria)
 
 
-def _accepted(base: Yardstick, head: Yardstick) -> Iterator[Finding]:
+def _accepted(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
     known = {entry.id for entry in base.accepted}
     rules = base.policy or head.policy
     ignored = "; gate.accept: ignore, so main's scores of it still count" if rules and rules.accept == "ignore" else ""

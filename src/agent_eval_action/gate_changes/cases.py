@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agent_eval_action.gate.wording import clip, count, listed, numbers
+from agent_eval_action.gate_changes.snapshot import CaseSnapshot, ExpectedTurn
 from agent_eval_action.model.brief import CallBrief
 from agent_eval_action.model.result import CriterionInfo
-from agent_eval_action.run.yardstick import ExpectedTurn, MeasuredCase
 
 _SHORTENED: Final = 0.75
 """A reference answer that keeps less than this part of its words is a looser one; otherwise it is another one."""
@@ -30,7 +30,7 @@ class CaseEdit:
     other: list[str] = field(default_factory=list)
 
 
-def case_edit(then: MeasuredCase, now: MeasuredCase, *, exact: bool) -> CaseEdit:
+def case_edit(then: CaseSnapshot, now: CaseSnapshot, *, exact: bool) -> CaseEdit:
     """How a case changed. ``exact``: calls must match exactly, so that one more is another expectation."""
     edit = CaseEdit()
     if then.turns is None or now.turns is None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from agent_eval_action.config.discovery import Discovery
 from agent_eval_action.config.settings import Settings, resolve
 from agent_eval_action.errors import AgentEvalError, UsageError
+from agent_eval_action.gate_changes.snapshot import SetSnapshot, Snapshot, sets_of_plan
 from agent_eval_action.git import Git, Scratch
 from agent_eval_action.git.tree import export_tree
 from agent_eval_action.model.baseline import Baseline
@@ -20,7 +21,6 @@ from agent_eval_action.run.arms import NoBase
 from agent_eval_action.run.base import BaseCommit, find_base
 from agent_eval_action.run.load import Loader, relative
 from agent_eval_action.run.plan import Plan
-from agent_eval_action.run.yardstick import MeasuredSet, Yardstick, sets_of_plan
 
 MERGING: Final = frozenset({"pull_request", "pull_request_target", "merge_group"})
 """Events in which a change asks to be merged: there the base's rules hold, not those the change brings along."""
@@ -37,7 +37,7 @@ ReadBaseline = Callable[[Settings], Baseline | None]
 
 
 @dataclass(frozen=True)
-class Invocation:
+class CommandContext:
     """How this run was asked for: the same words are read on the base. ``flags`` as ``resolve`` takes them.
 
     ``base`` is the commit whose rules and cases the change is held to, None where nothing says it.
@@ -58,34 +58,34 @@ class Invocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class BaseSnapshot:
     """The base's side. ``settings`` is None where its configuration could not be used; ``notes`` say why."""
 
     commit: str
-    yardstick: Yardstick | None = None
+    snapshot: Snapshot | None = None
     settings: Settings | None = None
     notes: tuple[str, ...] = ()
 
 
-def yardstick(settings: Settings, invocation: Invocation, plan: Plan | None = None) -> Yardstick:
+def take_snapshot(settings: Settings, context: CommandContext, plan: Plan | None = None) -> Snapshot:
     """What a checkout is measured by, whatever part of it this run was narrowed to. Raises what loading raises.
 
     ``plan``: of all of it, where there is one already.
     """
-    return Yardstick(
-        sets=sets_of_plan(plan) if plan else _sets(settings, invocation.discover),
+    return Snapshot(
+        sets=sets_of_plan(plan) if plan else _sets(settings, context.discover),
         policy=settings.policy,
         policy_file=relative(settings.config, settings.workspace) if settings.config else "agent-eval.yaml",
         fail_on=settings.fail_on,
         repeats=settings.repeats,
-        accepted=invocation.accepted(settings),
-        baseline=invocation.baseline(settings),
+        accepted=context.accepted(settings),
+        baseline=context.baseline(settings),
     )
 
 
-def before(settings: Settings, invocation: Invocation) -> Before | NoBase:
+def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | NoBase:
     """The base commit's side of the comparison, or why there is none."""
-    found = find_base(settings, invocation.base, invocation.environ)
+    found = find_base(settings, context.base, context.environ)
     if isinstance(found, NoBase):
         return found
     short = found.commit[:10]
@@ -93,14 +93,16 @@ def before(settings: Settings, invocation: Invocation) -> Before | NoBase:
         with tempfile.TemporaryDirectory(prefix="agent-eval-base-") as name, _git(found) as git:
             root = Path(name).resolve()
             export_tree(git, found.commit, root, wanted=_is_read)
-            return _read(found, root / found.inner if found.inner else root, invocation)
+            return _read(found, root / found.inner if found.inner else root, context)
     except (OSError, ValueError) as error:
         return NoBase(f"the files of the base commit {short} cannot be had: {error}", found.commit)
 
 
-def in_force(settings: Settings, found: Before | NoBase, invocation: Invocation) -> tuple[Settings, tuple[str, ...]]:
+def rules_in_force(
+    settings: Settings, found: BaseSnapshot | NoBase, context: CommandContext
+) -> tuple[Settings, tuple[str, ...]]:
     """The settings a run is decided by, and what to say of it: of a change that asks to be merged, the base's rules."""
-    if not invocation.merging:
+    if not context.merging:
         return settings, ()
     if isinstance(found, NoBase):
         return settings, (f"the rules are this change's own: {found.reason}",)
@@ -145,25 +147,25 @@ def _is_read(path: str, size: int) -> bool:
     return size <= _MAX_BYTES and (name.suffix.lower() in _TEXTS or name.name in _AGENTS)
 
 
-def _read(base: BaseCommit, root: Path, invocation: Invocation) -> Before:
+def _read(base: BaseCommit, root: Path, context: CommandContext) -> BaseSnapshot:
     short = base.commit[:10]
     if not root.is_dir():
-        return Before(base.commit, notes=(f"the base commit {short} does not have this folder yet",))
+        return BaseSnapshot(base.commit, notes=(f"the base commit {short} does not have this folder yet",))
     try:
-        settings = _settings(base.settings, root, invocation)
+        settings = _settings(base.settings, root, context)
     except AgentEvalError as error:
         why = _said(error, root)
-        return Before(base.commit, notes=(f"the configuration of the base commit {short} cannot be used: {why}",))
+        return BaseSnapshot(base.commit, notes=(f"the configuration of the base commit {short} cannot be used: {why}",))
     try:
-        return Before(base.commit, yardstick(settings, invocation), settings)
+        return BaseSnapshot(base.commit, take_snapshot(settings, context), settings)
     except AgentEvalError as error:
-        stored = invocation.baseline(settings)
-        rules = Yardstick(policy=settings.policy, fail_on=settings.fail_on, repeats=settings.repeats, baseline=stored)
+        stored = context.baseline(settings)
+        rules = Snapshot(policy=settings.policy, fail_on=settings.fail_on, repeats=settings.repeats, baseline=stored)
         note = f"what the change does to eval files is not known, those of {short}: {_said(error, root)}"
-        return Before(base.commit, rules, settings, (note,))
+        return BaseSnapshot(base.commit, rules, settings, (note,))
 
 
-def _settings(here: Settings, root: Path, invocation: Invocation) -> Settings:
+def _settings(here: Settings, root: Path, context: CommandContext) -> Settings:
     """The same words read in the base's tree; what names a file of the workspace means the base's."""
     old, new = str(here.workspace), str(root)
 
@@ -172,15 +174,15 @@ def _settings(here: Settings, root: Path, invocation: Invocation) -> Settings:
             return str(root / Path(value).relative_to(old))
         return [moved(item) for item in value] if isinstance(value, list | tuple) else value
 
-    flags = {name: moved(value) for name, value in invocation.flags.items()}
-    environ = {name: moved(value) if name.startswith("INPUT_") else value for name, value in invocation.environ.items()}
-    inside = invocation.cwd.resolve()
+    flags = {name: moved(value) for name, value in context.flags.items()}
+    environ = {name: moved(value) if name.startswith("INPUT_") else value for name, value in context.environ.items()}
+    inside = context.cwd.resolve()
     cwd = root / inside.relative_to(old) if inside.is_relative_to(old) else root
     environ["GITHUB_WORKSPACE"] = new
     return resolve(flags=flags, environ=environ, cwd=cwd if cwd.is_dir() else root).settings
 
 
-def _sets(settings: Settings, discover: Discover) -> tuple[MeasuredSet, ...]:
+def _sets(settings: Settings, discover: Discover) -> tuple[SetSnapshot, ...]:
     loader = Loader(settings.workspace)
     try:
         return sets_of_plan(loader.plan(discover(settings), 1))

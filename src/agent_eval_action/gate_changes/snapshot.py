@@ -30,7 +30,7 @@ class ExpectedTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredCase:
+class CaseSnapshot:
     """One case. ``turns`` is None where only the digest is known; ``setting`` names everything beside the turns."""
 
     key: CaseKey
@@ -41,24 +41,24 @@ class MeasuredCase:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredSet:
+class SetSnapshot:
     """One eval set against one agent. ``path`` is relative to the workspace."""
 
     agent: str
     eval_set: str
     path: str
     criteria: tuple[CriterionInfo, ...] = ()
-    cases: tuple[MeasuredCase, ...] = ()
+    cases: tuple[CaseSnapshot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Yardstick:
+class Snapshot:
     """Everything a run is held to. ``policy`` None: not known, so nothing is said of it; ``policy_file`` names it.
 
     ``baseline`` is what is stored beside the code, None where nothing is, or nothing that can be read.
     """
 
-    sets: tuple[MeasuredSet, ...] = ()
+    sets: tuple[SetSnapshot, ...] = ()
     policy: Policy | None = None
     policy_file: str = "agent-eval.yaml"
     fail_on: FailOn = "inconclusive"
@@ -67,10 +67,10 @@ class Yardstick:
     baseline: Baseline | None = None
 
 
-def sets_of_plan(plan: Plan) -> tuple[MeasuredSet, ...]:
+def sets_of_plan(plan: Plan) -> tuple[SetSnapshot, ...]:
     """The sets of a plan over everything, with what every case expects."""
     return tuple(
-        MeasuredSet(
+        SetSnapshot(
             agent=one.agent,
             eval_set=one.key,
             path=one.path,
@@ -83,16 +83,16 @@ def sets_of_plan(plan: Plan) -> tuple[MeasuredSet, ...]:
     )
 
 
-def sets_of_result(result: RunResult) -> tuple[MeasuredSet, ...]:
+def sets_of_result(result: RunResult) -> tuple[SetSnapshot, ...]:
     """The sets of a finished run, as far as results.json keeps what was expected."""
     return tuple(
-        MeasuredSet(
+        SetSnapshot(
             agent=one.agent,
             eval_set=one.eval_set,
             path=one.path,
             criteria=one.criteria,
             cases=tuple(
-                MeasuredCase(
+                CaseSnapshot(
                     key=CaseKey(one.agent, one.eval_set, case.case),
                     digest=case.digest,
                     turns=tuple(ExpectedTurn(turn.user, turn.calls, turn.response) for turn in case.expected) or None,
@@ -104,11 +104,11 @@ def sets_of_result(result: RunResult) -> tuple[MeasuredSet, ...]:
     )
 
 
-def _case(key: CaseKey, case: EvalCase, digest: str) -> MeasuredCase:
+def _case(key: CaseKey, case: EvalCase, digest: str) -> CaseSnapshot:
     beside = case.model_dump(
         include={"conversation_scenario", "session_input", "final_session_state"}, exclude_none=True
     )
-    return MeasuredCase(
+    return CaseSnapshot(
         key=key,
         digest=digest,
         turns=tuple(map(_turn, case.turns)),

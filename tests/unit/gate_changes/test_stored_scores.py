@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from agent_eval_action.baseline.records import from_result
-from agent_eval_action.gate.weakening import weakenings
-from agent_eval_action.run.yardstick import Yardstick, sets_of_result
+from agent_eval_action.gate_changes.diff import weakenings
+from agent_eval_action.gate_changes.snapshot import Snapshot, sets_of_result
 from support.results import info, run, simple
 
 SUITE = run(simple("a", 1.0, 1.0), simple("b", 0.5, 0.5))
 
 
 def reasons(before, after, suite=SUITE):
-    base = Yardstick(sets_of_result(suite), baseline=before and from_result(before))
-    head = Yardstick(sets_of_result(suite), baseline=after and from_result(after))
+    base = Snapshot(sets_of_result(suite), baseline=before and from_result(before))
+    head = Snapshot(sets_of_result(suite), baseline=after and from_result(after))
     return [one.reason for one in weakenings(base, head)]
 
 
@@ -57,7 +57,7 @@ def test_what_is_as_it_was_better_or_new_is_no_weakening(after):
 
 def test_a_case_that_was_edited_is_told_as_that_alone():
     edited = run(simple("a", 1.0, 1.0), simple("b", 0.1).model_copy(update={"digest": "edited"}))
-    base = Yardstick(sets_of_result(SUITE), baseline=from_result(SUITE))
-    head = Yardstick(sets_of_result(edited), baseline=from_result(edited))
+    base = Snapshot(sets_of_result(SUITE), baseline=from_result(SUITE))
+    head = Snapshot(sets_of_result(edited), baseline=from_result(edited))
     (reason,) = [one.reason for one in weakenings(base, head)]
     assert "was edited" in reason

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.policy import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.gate.weakening import weakenings, with_weakenings
+from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
+from agent_eval_action.gate_changes.snapshot import CaseSnapshot, ExpectedTurn, SetSnapshot, Snapshot, sets_of_result
 from agent_eval_action.model.brief import CallBrief
 from agent_eval_action.model.decision import Outcome
 from agent_eval_action.model.history import Accepted
 from agent_eval_action.model.result import CaseKey, CriterionInfo
-from agent_eval_action.run.yardstick import ExpectedTurn, MeasuredCase, MeasuredSet, Yardstick, sets_of_result
 from support.results import attempt, case, eval_set, info, run_of
 
 ROLL = CallBrief(name="roll_die", args={"sides": 6})
@@ -29,22 +29,22 @@ def turn(*calls: CallBrief, asked: str = "roll", response: str = SAID, rubrics: 
     return ExpectedTurn(asked, calls, response, frozenset(rubrics))
 
 
-def measured(name: str, *turns: ExpectedTurn, agent: str = "bot", eval_set: str = "evals/dice") -> MeasuredCase:
+def measured(name: str, *turns: ExpectedTurn, agent: str = "bot", eval_set: str = "evals/dice") -> CaseSnapshot:
     """A case whose digest is of what it says, its name apart, as in eval files."""
-    return MeasuredCase(CaseKey(agent, eval_set, name), str((turns, "")), turns)
+    return CaseSnapshot(CaseKey(agent, eval_set, name), str((turns, "")), turns)
 
 
 def trajectory(match_type: str = "EXACT", threshold: float | None = 1.0, **options: object) -> CriterionInfo:
     return info("tool_trajectory_avg_score", threshold, options={"match_type": match_type, **options})
 
 
-def yard(*cases: MeasuredCase, criteria: tuple[CriterionInfo, ...] = (), **fields: object) -> Yardstick:
+def yard(*cases: CaseSnapshot, criteria: tuple[CriterionInfo, ...] = (), **fields: object) -> Snapshot:
     own = criteria or (trajectory(),)
-    sets = MeasuredSet("bot", "evals/dice", "evals/dice.evalset.json", own, cases)
-    return Yardstick((sets,), **{"policy": Policy(), **fields})  # type: ignore[arg-type]  # few words for tests
+    sets = SetSnapshot("bot", "evals/dice", "evals/dice.evalset.json", own, cases)
+    return Snapshot((sets,), **{"policy": Policy(), **fields})  # type: ignore[arg-type]  # few words for tests
 
 
-def said(base: Yardstick, head: Yardstick) -> list[str]:
+def said(base: Snapshot, head: Snapshot) -> list[str]:
     return [one.reason for one in weakenings(base, head)]
 
 
@@ -69,7 +69,7 @@ def test_many_removed_cases_are_one_sentence_with_their_number():
 
 
 def test_a_file_that_is_no_longer_matched_is_one_sentence():
-    gone = MeasuredSet("bot", "evals/old", "evals/old.evalset.json", (trajectory(),), (measured("x", turn(asked="x")),))
+    gone = SetSnapshot("bot", "evals/old", "evals/old.evalset.json", (trajectory(),), (measured("x", turn(asked="x")),))
     base = yard(ONE)
     assert said(replace(base, sets=(*base.sets, gone)), base) == [
         "`evals/old.evalset.json` is no longer run: its case is not measured (`x`)"
@@ -77,15 +77,15 @@ def test_a_file_that_is_no_longer_matched_is_one_sentence():
 
 
 def test_a_renamed_or_moved_case_is_the_same_case():
-    moved = MeasuredCase(CaseKey("bot", "evals/new", "uno"), ONE.digest, ONE.turns)
-    new = MeasuredSet("bot", "evals/new", "evals/new.evalset.json", (trajectory(),), (moved,))
+    moved = CaseSnapshot(CaseKey("bot", "evals/new", "uno"), ONE.digest, ONE.turns)
+    new = SetSnapshot("bot", "evals/new", "evals/new.evalset.json", (trajectory(),), (moved,))
     head = yard(TWO)
     assert said(yard(ONE, TWO), replace(head, sets=(*head.sets, new))) == []
 
 
 def test_a_case_moved_to_where_less_is_asked_is_seen():
-    moved = MeasuredCase(CaseKey("bot", "evals/new", "one"), ONE.digest, ONE.turns)
-    new = MeasuredSet("bot", "evals/new", "new.json", (trajectory(threshold=0.2),), (moved,))
+    moved = CaseSnapshot(CaseKey("bot", "evals/new", "one"), ONE.digest, ONE.turns)
+    new = SetSnapshot("bot", "evals/new", "new.json", (trajectory(threshold=0.2),), (moved,))
     head = yard(TWO)
     (found,) = said(yard(ONE, TWO), replace(head, sets=(*head.sets, new)))
     assert "threshold lowered 1.00 → 0.20" in found
@@ -140,7 +140,7 @@ def test_a_turn_less_is_less_and_a_turn_more_is_not():
 
 
 def test_an_edit_nothing_is_known_of_is_said_all_the_same():
-    before, after = (MeasuredCase(CaseKey("bot", "evals/dice", "one"), digest) for digest in ("a", "b"))
+    before, after = (CaseSnapshot(CaseKey("bot", "evals/dice", "one"), digest) for digest in ("a", "b"))
     assert "its definition changed" in said(yard(before), yard(after))[0]
 
 
@@ -236,8 +236,8 @@ def test_names_are_cut_and_kept_on_one_line():
 def judged(result, base, on_weakened="warn"):
     policy = Policy(on_weakened=on_weakened, threshold_on="case")
     decision = decide(compare(from_result(base), result), result, policy)
-    found = weakenings(Yardstick(sets_of_result(base)), Yardstick(sets_of_result(result)))
-    return with_weakenings(decision, found, on_weakened)
+    found = weakenings(Snapshot(sets_of_result(base)), Snapshot(sets_of_result(result)))
+    return apply_weakenings(decision, found, on_weakened)
 
 
 def good_or_bad(name: str, good: bool, repeats: int = 3):

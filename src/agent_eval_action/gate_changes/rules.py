@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate.wording import clip, listed
+from agent_eval_action.gate_changes.snapshot import Snapshot
 from agent_eval_action.model.decision import Finding
 from agent_eval_action.model.result import Goal
-from agent_eval_action.run.yardstick import Yardstick
 
 _STRICTEST_FIRST: Final[Mapping[str, tuple[str, ...]]] = {
     "mode": ("blocking", "advisory", "off"),
@@ -25,7 +25,7 @@ _WHOLE: Final = ("on_weakened", "accept", "confidence", "min_effect")
 _NAMES: Final = 8
 
 
-def weaker_rules(base: Yardstick, head: Yardstick) -> Iterator[Finding]:
+def weaker_rules(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
     """Rules that are weaker in ``head``: of the whole run, then of single criteria, then of whole eval sets."""
     if base.policy is None or head.policy is None:
         return
@@ -63,7 +63,7 @@ def looser(rule: str, old: Any, new: Any) -> str:
     return f"{rule} {_shown(old)} → {_shown(new)}" if weaker else ""
 
 
-def _criteria(*both: Yardstick) -> dict[str, Goal]:
+def _criteria(*both: Snapshot) -> dict[str, Goal]:
     """Every criterion anyone scores or has rules for; rules for what nobody scores do no harm."""
     found = {info.name: info.goal for one in both for item in one.sets for info in item.criteria}
     return {name: found[name] for name in sorted(found)}

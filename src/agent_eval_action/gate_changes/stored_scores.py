@@ -7,11 +7,11 @@ from typing import Final
 
 from agent_eval_action.gate.compare import differs
 from agent_eval_action.gate.wording import SENTENCE, clip, count, listed, numbers
+from agent_eval_action.gate_changes.snapshot import Snapshot
 from agent_eval_action.model.baseline import Baseline, CriterionRecord, kept_digest, kept_key, kept_name
 from agent_eval_action.model.decision import Finding
 from agent_eval_action.model.history import PairName
 from agent_eval_action.model.result import Goal
-from agent_eval_action.run.yardstick import Yardstick
 
 _NAMED: Final = 5
 
@@ -19,7 +19,7 @@ Known = Mapping[PairName, tuple[str, CriterionRecord]]
 """Records of a baseline by pair, each with the digest its case has there."""
 
 
-def weaker_baseline(base: Yardstick, head: Yardstick) -> Iterator[Finding]:
+def weaker_baseline(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
     """What the change does to the scores stored beside the code, each kind of it in one sentence.
 
     Only of pairs that main's scores still count for: what an edited case or criterion lost is said as that.
@@ -52,7 +52,7 @@ def weaker_baseline(base: Yardstick, head: Yardstick) -> Iterator[Finding]:
     yield from _told(thinned, "the stored baseline rests on fewer attempts for {}")
 
 
-def _counting(head: Yardstick, before: Known) -> dict[PairName, Goal]:
+def _counting(head: Snapshot, before: Known) -> dict[PairName, Goal]:
     """The pairs of the base's baseline that its scores count for in the suite as it is now."""
     found: dict[PairName, Goal] = {}
     for one in head.sets:
