@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 from agent_eval_action.cli import files, log, summary
 from agent_eval_action.cli.missing import rest_command
-from agent_eval_action.cli.session import console, exit_code
+from agent_eval_action.cli.session import EXIT, console, exit_code
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.errors import ExitCode
 from agent_eval_action.github.step import Leaving, leave
 from agent_eval_action.model.annotation import Annotation
-from agent_eval_action.model.decision import Outcome
 from agent_eval_action.model.result import RunResult, RunStatus
 from agent_eval_action.reports import REPORTS
 from agent_eval_action.reports import format as fmt
@@ -45,8 +44,8 @@ def finish(result: RunResult, settings: Settings, publish: Publish | None = None
         raise written.lost
     if written.lost is not None:
         log.warning(str(written.lost))
-    if code is ExitCode.PASS and result.decision is not None and result.decision.outcome is Outcome.INCONCLUSIVE:
-        log.warning(result.decision.reason)  # green, and not for having measured everything
+    if code is ExitCode.PASS and result.decision is not None and EXIT[result.decision.outcome] is not ExitCode.PASS:
+        log.warning(result.decision.reason)  # green because of `fail_on`, not of the verdict
     if code is not ExitCode.PASS and result.decision is not None:
         log.error(result.decision.reason, f"agent-eval: {fmt.OUTCOME_LABELS[result.decision.outcome].lower()}")
     return code

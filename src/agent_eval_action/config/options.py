@@ -226,11 +226,12 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         "fail_on",
-        choice("fail", "inconclusive"),
-        "Which outcomes make the step red: fail alone, or inconclusive as well.",
+        choice("fail", "inconclusive", "never"),
+        "Which outcomes make the step red: fail alone, inconclusive as well, or never any (report only: the verdict is "
+        "shown).",
         "gate.fail_on",
         default="inconclusive",
-        metavar="fail|inconclusive",
+        metavar="fail|inconclusive|never",
         shown="`inconclusive`",
     ),
     Option(

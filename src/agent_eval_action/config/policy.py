@@ -11,7 +11,7 @@ from agent_eval_action.model.result import Goal
 
 Mode = Literal["blocking", "advisory", "off"]
 ThresholdOn = Literal["regression", "case", "suite", "off"]
-FailOn = Literal["fail", "inconclusive"]
+FailOn = Literal["fail", "inconclusive", "never"]
 OnWeakened = Literal["warn", "fail"]
 Acceptance = Literal["honour", "ignore"]
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from agent_eval_action.config.adk_config import UserSimulatorConfig
-from agent_eval_action.config.specs import refusals, without_comments
+from agent_eval_action.config.specs import refusals, set_values
 from agent_eval_action.config.values import TEXT, Flaw, Kind, Refused, Where
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.source import Source, did_you_mean
@@ -42,7 +42,7 @@ def _mapping(path: Path) -> Mapping[str, Any]:
 
 def _validated(value: Mapping[str, Any]) -> UserSimulatorConfig:
     try:
-        return UserSimulatorConfig.model_validate(without_comments(value))
+        return UserSimulatorConfig.model_validate(set_values(value))
     except ValidationError as error:
         flaws = [
             Flaw(message, at=place, hint=fields.get("hint"))

@@ -125,19 +125,20 @@ class _Reader:
             if not is_comment(key):
                 name, place = str(key), (*at, str(key))
                 line = self.source.line(place)
-                options = self._options(value, place)
+                options = self._options(value, place, nulls=name in custom)
                 specs.append(CriterionSpec(name, options, self.source.path, line, place, self.source, custom.get(name)))
         if not specs:
             example = '"criteria": {"response_match_score": 0.8}'
             self._add(at, "no criteria, so there is nothing to measure", hint=f"for example {example}")
         return tuple(specs)
 
-    def _options(self, value: Any, at: JsonPath) -> dict[str, Any]:
+    def _options(self, value: Any, at: JsonPath, *, nulls: bool) -> dict[str, Any]:
+        """``nulls``: the user's own function may tell a null from an option that is absent."""
         if isinstance(value, list):
             self._add(at, "a criterion is a threshold or a mapping of options", value=value)
             return {}
         if isinstance(value, Mapping):
-            return dict(without_comments(value))
+            return dict(set_values(value, nulls=nulls))
         return {} if value is None else {"threshold": value}
 
     def _top(self, data: Mapping[Any, Any]) -> dict[str, tuple[JsonPath, Any]]:
@@ -178,7 +179,7 @@ class _Reader:
         if value is None:
             return None
         try:
-            return kind.model_validate(without_comments(value))
+            return kind.model_validate(set_values(value))
         except ValidationError as error:
             self.errors += [
                 self.source.problem((*at, *place), message, **fields)
@@ -196,11 +197,18 @@ def is_comment(key: Any) -> bool:
     return isinstance(key, str) and key.startswith("_")
 
 
-def without_comments(value: Any) -> Any:
-    """A value without its comment keys, at every depth."""
+def set_values(value: Any, *, nulls: bool = False) -> Any:
+    """What somebody set: without comment keys and, at every depth, without the nulls that google-adk writes.
+
+    ``EvalConfig.model_dump_json()`` writes every option, those that are not set as null.
+    """
     if isinstance(value, Mapping):
-        return {str(key): without_comments(inner) for key, inner in value.items() if not is_comment(key)}
-    return [without_comments(inner) for inner in value] if isinstance(value, list) else value
+        return {
+            str(key): set_values(inner, nulls=nulls)
+            for key, inner in value.items()
+            if not is_comment(key) and (nulls or inner is not None)
+        }
+    return [set_values(inner, nulls=nulls) for inner in value] if isinstance(value, list) else value
 
 
 def refusals(error: ValidationError, kind: type[BaseModel]) -> list[tuple[JsonPath, str, dict[str, str | None]]]:

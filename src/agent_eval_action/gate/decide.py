@@ -81,6 +81,7 @@ def decide(comparison: Comparison, result: RunResult, policy: Policy) -> Decisio
         store=comparison.store,
         baseline_trajectories=tuple(_trajectories(comparison, judged)),
         notes=(
+            *_report_only(result),
             *_policy_notes(comparison, rules),
             *comparison.notes,
             *pair_notes(comparison),
@@ -178,6 +179,11 @@ def _trajectories(comparison: Comparison, rules: Iterable[Rule]) -> Iterable[Bas
     for key in sorted(told & comparison.trajectories.keys()):
         kept = comparison.trajectories[key]
         yield BaselineTrajectory(**key._asdict(), turns=tuple(TurnBrief(calls=calls) for calls in kept.turns))
+
+
+def _report_only(result: RunResult) -> Iterable[str]:
+    if result.conditions.fail_on == "never":
+        yield "report only: with `fail_on: never` the step is green whatever the verdict is"
 
 
 def _policy_notes(comparison: Comparison, rules: Sequence[Rule]) -> Iterable[str]:

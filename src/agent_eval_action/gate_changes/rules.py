@@ -14,7 +14,7 @@ from agent_eval_action.model.result import Goal
 _STRICTEST_FIRST: Final[Mapping[str, tuple[str, ...]]] = {
     "mode": ("blocking", "advisory", "off"),
     "threshold_on": ("case", "regression", "suite", "off"),
-    "fail_on": ("inconclusive", "fail"),
+    "fail_on": ("inconclusive", "fail", "never"),
     "on_weakened": ("fail", "warn"),
     "accept": ("ignore", "honour"),
 }

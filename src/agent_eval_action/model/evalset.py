@@ -41,6 +41,9 @@ class FunctionResponse(AdkModel):
     response: JsonObject | None = None
 
 
+_CODE = ("executable_code", "code_execution_result")
+
+
 class Part(AdkModel):
     """One part of a content. Media and the rarer kinds stay in their wire form (dicts, snake_case extras)."""
 
@@ -52,6 +55,13 @@ class Part(AdkModel):
     function_response: FunctionResponse | None = None
     inline_data: JsonObject | None = None
     file_data: JsonObject | None = None
+
+    @property
+    def is_other_than_text(self) -> bool:
+        """Whether it holds a call, a result, media or code. Signatures of thoughts are none of these."""
+        known = (self.function_call, self.function_response, self.inline_data, self.file_data)
+        extra = self.model_extra or {}
+        return any(value is not None for value in (*known, *(extra.get(name) for name in _CODE)))
 
 
 class Content(AdkModel):
@@ -169,6 +179,14 @@ class Invocation(AdkModel):
     def response_text(self) -> str:
         """Text of the final response; "" when there is none."""
         return self.final_response.text if self.final_response else ""
+
+    @property
+    def answers_without_text(self) -> bool:
+        """Whether the final response has no text because a tool, code or media answered in its place."""
+        if self.response_text.strip():
+            return False
+        final = self.final_response.parts or () if self.final_response else ()
+        return bool(self.tool_calls()) or any(part.is_other_than_text for part in final)
 
 
 def _event_parts(data: InvocationEvents | None) -> Iterator[Part]:

@@ -143,6 +143,20 @@ def test_an_error_is_inconclusive_and_fail_on_fail_lets_it_pass(repo: Repo) -> N
     assert repo("run", **{"INPUT_FAIL-ON": "fail"}).returncode == 0
 
 
+def test_report_only_shows_every_verdict_and_is_green(repo: Repo) -> None:
+    outcomes = {}
+    for name, answers in (("pass", GOOD), ("fail", (("a", "no", [WRONG_ROLL]), GOOD[1])), ("inconclusive", GOOD[:1])):
+        repo.answers(*answers)
+        done = repo("run", "--fail-on", "never")
+        result = json.loads((repo.root / ".agent-eval/out/results.json").read_text())["decision"]
+        outcomes[name] = (done.returncode, result["outcome"])
+        assert any("report only" in note for note in result["notes"])
+        assert " ".join(result["reason"].split())[:30] in " ".join(done.stderr.split())
+        assert repo("run").returncode == {"pass": 0, "fail": 1, "inconclusive": 3}[name]
+    assert outcomes == {name: (0, name) for name in outcomes}
+    assert repo("run", "nowhere.evalset.json", "--fail-on", "never").returncode == 2
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [

@@ -22,7 +22,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "workers": st.integers(1, 1024),
     "max_time": st.integers(1, 100_000) | st.integers(1, 500).map(lambda n: f"{n}m"),
     "timeout_s": st.floats(0.001, 1000, allow_nan=False),
-    "fail_on": st.sampled_from(["fail", "inconclusive"]),
+    "fail_on": st.sampled_from(["fail", "inconclusive", "never"]),
     "threshold_on": st.sampled_from(["case", "suite", "off"]),
     "max_drop": st.floats(0, 10, allow_nan=False) | st.just("none"),
     "max_rise": st.floats(0, 10, allow_nan=False) | st.integers(0, 500).map(lambda n: f"{n}%"),

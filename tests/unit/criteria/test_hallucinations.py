@@ -106,6 +106,38 @@ def test_an_agent_that_says_nothing_at_all_is_no_score():
     assert "the agent said nothing" in found.reason
 
 
+CALL = {"content": {"role": "model", "parts": [{"function_call": {"name": "show_menu", "args": {}}}]}}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        turn(None, CALL),
+        turn("", CALL),
+        Invocation.model_validate(
+            {
+                "user_content": {"parts": [{"text": "Draw it."}]},
+                "final_response": {"role": "model", "parts": [{"inline_data": {"mime_type": "image/png", "data": ""}}]},
+            }
+        ),
+        Invocation.model_validate(
+            {
+                "user_content": {"parts": [{"text": "Open it."}]},
+                "final_response": {"parts": [{"function_response": {"name": "ui", "response": {"shown": True}}}]},
+            }
+        ),
+    ],
+)
+def test_an_agent_whose_answer_is_no_text_makes_the_criterion_not_applicable(answer):
+    llm = judge_of(by_word)
+    found = score(llm, answer, answer)
+    assert found.status is ScoreStatus.NOT_APPLICABLE
+    assert found.score is None
+    assert not llm.asked
+    assert score(judge_of(by_word), answer, turn("unsupported")).score == 0.0
+    assert score(judge_of(by_word), answer, turn(None)).status is ScoreStatus.ERROR
+
+
 def test_a_run_without_a_model_is_an_error():
     found = score(None, turn("supported"))
     assert (found.status, found.score) == (ScoreStatus.ERROR, None)

@@ -68,6 +68,19 @@ def test_a_turn_without_an_answer_is_not_asked_about_and_voids_the_case():
     assert len(asked) == 1
 
 
+def test_a_turn_that_a_tool_answered_is_not_applicable():
+    shown = turn(None, call("show_menu"))
+    safety = criterion("safety_v1", threshold=0.5)
+    said, asked = scored(safety, sample([turn("A"), turn("B")], [turn("a"), shown]), by_response({"a": 1}))
+    assert (said.status, said.score, len(asked)) == (ScoreStatus.SCORED, 1.0, 1)
+    said, asked = scored(safety, sample([turn("A")], [shown]), by_response({}))
+    assert (said.status, asked) == (ScoreStatus.NOT_APPLICABLE, [])
+    coherence = criterion("response_evaluation_score", threshold=3)
+    assert scored(coherence, sample([turn(None)], [shown]), by_response({}))[0].status is ScoreStatus.NOT_APPLICABLE
+    # a text was due: an agent that falls silent is not passed over
+    assert scored(coherence, sample([turn("A")], [shown]), by_response({}))[0].status is ScoreStatus.ERROR
+
+
 @pytest.mark.parametrize("name", CONVERSATION)
 def test_a_conversation_is_asked_about_once(name):
     looked_at = sample([turn("A"), turn("B")], [turn("a"), turn("b")])

@@ -81,16 +81,20 @@ class Hallucinations(JudgedCriterion, TurnwiseCriterion):
             reason = "what the tools returned is nested too deeply to be shown to a judge"
             return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=reason)
         if not found:
-            return TurnScore(turn=turn, status=ScoreStatus.NOT_APPLICABLE, reason="the agent said nothing")
+            tool = sample.actual[turn].answers_without_text
+            reason = "a tool or media answered, and the agent wrote no text" if tool else "the agent said nothing"
+            return TurnScore(turn=turn, status=ScoreStatus.NOT_APPLICABLE, reason=reason)
         labelled = await asyncio.gather(*(_labelled(judge, passage) for passage in found))
         return _over_texts(turn, found, labelled)
 
     async def over_turns(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
-        del sample
         lost = [turn for turn in turns if turn.status is ScoreStatus.ERROR]
         scored = [turn for turn in turns if turn.score is not None]
+        if not lost and not scored:  # an agent that answered nothing at all in a turn was not measured there
+            lost = [turn for turn in turns if not sample.actual[turn.turn].answers_without_text]
         if lost or not scored:
-            return self.no_score(ScoreStatus.ERROR, worst_reasons(lost or list(turns)), turns=tuple(turns))
+            status = ScoreStatus.ERROR if lost else ScoreStatus.NOT_APPLICABLE
+            return self.no_score(status, worst_reasons(lost or turns), turns=tuple(turns))
         low = [turn for turn in scored if (turn.score or 0.0) < 1]
         mean = statistics.mean(turn.score or 0.0 for turn in scored)
         return self.result(mean, reason=worst_reasons(low or scored), turns=tuple(turns))
