@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from agent_eval_action.config.job_variables import JOB_VARIABLE_PATTERN, is_job_variable
 from agent_eval_action.config.values import (
     TEXT,
     Flaw,
@@ -115,6 +116,9 @@ PYTHON: Final = Kind("interpreter or folder", TEXT.schema, _python)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
+_RENAME: Final = "put a secret of your own into a variable with another name, and read that one"
+
+
 def _env(value: Any, where: Where) -> dict[str, str | None]:
     """Variable names to let through (value None), or to set. Values are never shown: they may be secret."""
     pairs: dict[str, str | None] = {}
@@ -127,6 +131,10 @@ def _env(value: Any, where: Where) -> dict[str, str | None]:
     for name, setting, at in entries:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             flaws.append(Flaw("is not the name of an environment variable", name, (at,)))
+        elif is_job_variable(name):
+            flaws.append(
+                Flaw("is a variable of the CI job, which no agent and no install step gets", name, (at,), _RENAME)
+            )
         elif setting is not None and (not isinstance(setting, str) or "\0" in setting):
             flaws.append(Flaw(f"{name} must be text", at=(at,), hint="put the value in quotes"))
         else:
@@ -153,7 +161,8 @@ def _name_and_value(item: Any) -> tuple[Any, str | None]:
     return item, None
 
 
-_ENV_NAME: Final = {"type": "string", "pattern": f"^{_NAME.pattern}(=.*)?$"}
+_NO_JOB_VARIABLE: Final = {"not": {"pattern": JOB_VARIABLE_PATTERN}}
+_ENV_NAME: Final = {"type": "string", "pattern": f"^{_NAME.pattern}(=.*)?$", **_NO_JOB_VARIABLE}
 ENV: Final = Kind(
     "names, or NAME: value",
     {
@@ -162,7 +171,7 @@ ENV: Final = Kind(
             {"type": "array", "items": _ENV_NAME},
             {
                 "type": "object",
-                "propertyNames": {"pattern": f"^{_NAME.pattern}$"},
+                "propertyNames": {"pattern": f"^{_NAME.pattern}$", **_NO_JOB_VARIABLE},
                 "additionalProperties": {"type": ["string", "null"]},
             },
         ]

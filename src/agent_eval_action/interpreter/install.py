@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import unquote
 
+from agent_eval_action.config.job_variables import is_job_variable
 from agent_eval_action.config.secrets import secrets_in
 from agent_eval_action.model.redaction import HIDDEN, Redaction
 
@@ -40,7 +41,8 @@ _LOGIN: Final = re.compile(r"(?<=://)([^/\s@]+)@")
 
 def seen_by_install(environ: Mapping[str, str], install_env: Mapping[str, str]) -> dict[str, str]:
     """What the install step sees: ``install_environ``, and over it what was given for it alone."""
-    return {**install_environ(environ), **install_env}
+    given = {name: value for name, value in install_env.items() if not is_job_variable(name)}
+    return {**install_environ(environ), **given}
 
 
 def given_for_install(named: Mapping[str, str | None], environ: Mapping[str, str]) -> dict[str, str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from agent_eval_action.config.job_variables import is_job_variable
+
 ALLOWED = frozenset(
     {
         "PATH",
@@ -71,13 +73,17 @@ ALLOWED = frozenset(
 """Names passed on; in upper case, compared without case where a lower-case form is in use (proxies)."""
 
 PREFIXES = ("LC_", "SSL_CERT_", "GOOGLE_", "GEMINI_", "VERTEX", "LITELLM_")
-"""Beginnings of names passed on. None of CI's own variables (GITHUB_, ACTIONS_, RUNNER_, INPUT_) begins like that."""
+"""Beginnings of names passed on."""
 
 
 def agent_environ(environ: Mapping[str, str], env_allow: Iterable[str] = ()) -> dict[str, str]:
-    """The variables an agent sees; ``env_allow`` names more."""
-    named = set(env_allow)
-    return {name: value for name, value in environ.items() if name in named or _allowed(name)}
+    """The variables an agent sees. ``env_allow`` names more of them, but never a variable of the CI job."""
+    names = set(env_allow)
+    return {
+        name: value
+        for name, value in environ.items()
+        if (name in names or _allowed(name)) and not is_job_variable(name)
+    }
 
 
 def _allowed(name: str) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from agent_eval_action.interpreter.certificates import BUNDLE_VARIABLES, read_certificates
 from agent_eval_action.interpreter.isolation_closed import close, still_open, worth_closing
 from agent_eval_action.interpreter.isolation_google import GoogleTokens, google_tokens
 from agent_eval_action.interpreter.isolation_tree import TreeCopy
@@ -29,17 +30,6 @@ ASKED: Final = "AGENT_EVAL_ISOLATION"
 
 _IN_CONTAINER: Final = Path("/agent-eval")
 """Always the same place: environments with code of the tree in them are found again by the next job."""
-
-_BUNDLES: Final = frozenset(
-    {
-        "SSL_CERT_FILE",
-        "REQUESTS_CA_BUNDLE",
-        "CURL_CA_BUNDLE",
-        "NODE_EXTRA_CA_CERTS",
-        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-    }
-)
-_BUNDLE_BYTES: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +73,7 @@ class Isolation:
     """The cells of one run. Thread-safe; ``close`` ends everything that runs in them."""
 
     root: Path
+    workspace: Path
     users: Mapping[Role, User]
     installer: User
     environ: Mapping[str, str]
@@ -139,7 +130,7 @@ class Isolation:
     def _rewritten(self, environ: dict[str, str], workspace: Path, tree: Path) -> dict[str, str]:
         found = {}
         for name, value in environ.items():
-            if name in _BUNDLES:
+            if name in BUNDLE_VARIABLES:
                 value = self._bundle(value)  # noqa: PLW2901 - what is closed to it is handed over
             elif value == str(workspace) or value.startswith(f"{workspace}/"):
                 value = str(tree) + value[len(str(workspace)) :]  # noqa: PLW2901 - as the runner maps its own paths
@@ -152,15 +143,21 @@ class Isolation:
         return found
 
     def _bundle(self, value: str) -> str:
-        """A certificate bundle, copied to where it can be read. It is public, and may lie in a closed folder."""
-        source = Path(value)
+        """Where the agent can read the certificates of a file that may lie in a closed folder.
+
+        Only a file that the step itself names is copied: root reads it, and a configuration file is the change's.
+        """
+        if value not in {self.environ.get(name) for name in BUNDLE_VARIABLES}:
+            return value
+        certificates = read_certificates(Path(value), self.workspace)
+        if certificates is None:
+            return value
         target = self.root / "certificates" / hashlib.sha256(value.encode()).hexdigest()[:16]
         with contextlib.suppress(OSError):
-            if source.is_file() and source.stat().st_size <= _BUNDLE_BYTES:
-                _folders(self.root, target.parent)
-                shutil.copyfile(source, target)
-                target.chmod(0o644)
-                return str(target)
+            _folders(self.root, target.parent)
+            target.write_bytes(certificates)
+            target.chmod(0o644)
+            return str(target)
         return value
 
 
@@ -199,7 +196,7 @@ def open_isolation(
     if left:
         say(f"not closed to the agent, whose uid can open it: {', '.join(left)}", "warning")
     tokens = google_tokens(environ, frozenset(user.uid for user in users.values()), lambda text: say(text, "warning"))
-    return Isolation(root, users, installer, environ, frozenset(ours), root != _IN_CONTAINER, tokens)
+    return Isolation(root, found, users, installer, environ, frozenset(ours), root != _IN_CONTAINER, tokens)
 
 
 def _cannot(asked: str) -> str:

@@ -19,6 +19,16 @@ print(open("/proc/self/oom_score_adj").read())
 print(open("/proc/self/status").read())
 """
 
+READ = """
+import os
+for name in %s:
+    try:
+        data = open(os.environ[name]).read()
+        print("CERTIFICATES" if data.startswith("-----BEGIN CERTIFICATE-----") else data)
+    except OSError:
+        print("closed")
+"""
+
 CELL = """
 import json, subprocess, sys
 from pathlib import Path
@@ -26,9 +36,10 @@ from agent_eval_action.interpreter.isolation_cell import open_isolation
 def print_(text, level):
     print(text, file=sys.stderr)
 workspace = Path(sys.argv[1])
-isolation = open_isolation({"AGENT_EVAL_ISOLATION": "on"}, workspace, [], print_)
+step, seen = json.loads(sys.argv[2])
+isolation = open_isolation({"AGENT_EVAL_ISOLATION": "on", **step}, workspace, [], print_)
 cell = isolation.cell("head", workspace)
-environ = cell.environ(json.loads(sys.argv[2]))
+environ = cell.environ(seen)
 print(json.dumps({"uid": cell.user.uid, "tree": str(cell.tree), "environ": environ}), flush=True)
 command = cell.user.command([sys.executable, "-I", "-S", "-c", sys.argv[3]])
 subprocess.run(command, cwd=cell.tree, env=environ, check=True, **cell.user.options())
@@ -72,13 +83,10 @@ def test_where_it_is_not_asked_for_it_is_said_how_to(workspace, asked, why):
     assert why in said[0]
 
 
-def test_a_cells_process_is_bounded_and_has_a_home_of_its_own(workspace, pythons, tmp_path):
-    bundle = tmp_path / "ca.pem"
-    bundle.write_text("certificates")
-    given = {"SSL_CERT_FILE": str(bundle), "DATA": f"{workspace}/agent", "HOME": "/root", "XDG_CACHE_HOME": "/x"}
-    # in a process of its own, which then cannot gain privileges any more
-    done = subprocess.run(
-        [str(pythons.tool), "-I", "-c", CELL, str(workspace), json.dumps(given), LIMITS],
+def in_cell(pythons, workspace: Path, step: dict[str, str], seen: dict[str, str], program: str) -> list[str]:
+    """What a cell's process prints. ``step`` is the step's environment, ``seen`` what was picked for the agent."""
+    done = subprocess.run(  # in a process of its own, which then cannot gain privileges any more
+        [str(pythons.tool), "-I", "-c", CELL, str(workspace), json.dumps([step, seen]), program],
         env={"PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
@@ -86,7 +94,32 @@ def test_a_cells_process_is_bounded_and_has_a_home_of_its_own(workspace, pythons
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    said, limits, oom, *status = done.stdout.splitlines()
+    return done.stdout.splitlines()
+
+
+def test_only_certificates_that_the_step_names_are_handed_over(pythons, workspace, tmp_path):
+    authority = Path("/etc/ssl/certs/ca-certificates.crt")
+    if not authority.exists():
+        pytest.skip("NOT TESTED, this machine has no bundle of certificates")
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "ca.pem").write_bytes(authority.read_bytes())
+    (closed / "token").write_text("s3cret")
+    step = {"SSL_CERT_FILE": str(closed / "ca.pem"), "CURL_CA_BUNDLE": str(closed / "token")}
+    names = ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"]
+    # the last two are what a configuration file says in the place of the step
+    seen = {**step, "REQUESTS_CA_BUNDLE": "/etc/shadow", "NODE_EXTRA_CA_CERTS": str(closed / "other.pem")}
+    (closed / "other.pem").write_bytes(authority.read_bytes())
+    said, *readable = in_cell(pythons, workspace, step, seen, READ % names)
+    environ = json.loads(said)["environ"]
+    assert readable[:4] == ["CERTIFICATES", "closed", "closed", "closed"]
+    assert environ["NODE_EXTRA_CA_CERTS"] == str(closed / "other.pem")
+    assert environ["SSL_CERT_FILE"] != str(closed / "ca.pem")
+
+
+def test_a_cells_process_is_bounded_and_has_a_home_of_its_own(pythons, workspace, tmp_path):
+    given = {"DATA": f"{workspace}/agent", "HOME": "/root", "XDG_CACHE_HOME": "/x"}
+    said, limits, oom, *status = in_cell(pythons, workspace, {}, given, LIMITS)
     cell = json.loads(said)
     bounds = json.loads(limits)
     assert bounds["RLIMIT_CORE"] == [0, 0]
@@ -99,5 +132,4 @@ def test_a_cells_process_is_bounded_and_has_a_home_of_its_own(workspace, pythons
     assert environ["DATA"] == f"{cell['tree']}/agent"
     assert environ["HOME"] not in {"/root", str(tmp_path)}
     assert "XDG_CACHE_HOME" not in environ
-    assert environ["SSL_CERT_FILE"] != str(bundle)
     assert not Path(cell["tree"]).exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from agent_eval_action.config.composite import CRITERIA, ENV, EVALS, PYTHON, RULES, SETS, THRESHOLD_ON
@@ -90,6 +91,26 @@ def test_wrong_names_are_refused_and_values_never_shown():
         "is not the name of an environment variable",
     ]
     assert not any("s3cret" in str(flaw) for flaw in caught.value.flaws)
+
+
+@pytest.mark.parametrize("name", ["GITHUB_TOKEN", "ACTIONS_RUNTIME_TOKEN", "RUNNER_TEMP", "INPUT_X", "GH_TOKEN"])
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (lambda name: {name: None}, False),
+        (lambda name: {name: "v"}, False),
+        (lambda name: [name], False),
+        (lambda name: f"A\n{name}", True),
+        (lambda name: f"{name}=v", True),
+    ],
+)
+def test_a_variable_of_the_job_is_refused_and_the_schema_marks_it(written, text, name):
+    value = written(name)
+    (flaw,) = (found for found in flaws(ENV, value, where(text=text)))
+    assert "variable of the CI job" in flaw[1]
+    validator = jsonschema.Draft202012Validator(ENV.schema)
+    assert text or not validator.is_valid(value)
+    assert validator.is_valid(["MY_GITHUB_TOKEN", "GITHUBBER", "GH_TOKENS"])
 
 
 def test_rules_are_kept_as_given_so_that_the_rest_is_inherited():

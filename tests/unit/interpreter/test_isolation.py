@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from agent_eval_action.interpreter.install import seen_by_install
 from agent_eval_action.interpreter.isolation import ALLOWED, PREFIXES, agent_environ
 
 CI = {
@@ -39,14 +42,35 @@ SECRET = {
     "GOOGLE": "s",
 }
 
+JOB = [
+    "GITHUB_TOKEN",
+    "GITHUB_ENV",
+    "ACTIONS_RUNTIME_TOKEN",
+    "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+    "ACTIONS_ID_TOKEN_REQUEST_URL",
+    "RUNNER_TEMP",
+    "INPUT_GITHUB-TOKEN",
+    "INPUT_GITHUB_TOKEN",
+    "AGENT_EVAL_SETTINGS_FD",
+    "GH_TOKEN",
+    "CI_JOB_TOKEN",
+    "SYSTEM_ACCESSTOKEN",
+]
+
 
 def test_only_what_is_listed_passes() -> None:
     assert agent_environ({**CI, **SECRET}) == CI
 
 
 def test_more_by_name() -> None:
-    named = agent_environ({**CI, **SECRET}, ["DATABASE_URL", "PYTHONPATH", "GITHUB_TOKEN", "MISSING"])
-    assert set(named) - set(CI) == {"DATABASE_URL", "PYTHONPATH", "GITHUB_TOKEN"}
+    named = agent_environ({**CI, **SECRET}, ["DATABASE_URL", "PYTHONPATH", "MISSING"])
+    assert set(named) - set(CI) == {"DATABASE_URL", "PYTHONPATH"}
+
+
+@pytest.mark.parametrize("name", JOB)
+def test_a_variable_of_the_job_passes_to_nobody_whatever_names_it(name: str) -> None:
+    assert agent_environ({**CI, name: "s"}, [name]) == CI
+    assert name not in seen_by_install(CI, {name: "s"})
 
 
 def test_the_list_is_documented() -> None:
