@@ -55,6 +55,7 @@ from agent_eval_action.run.relevant import Narrowed, changed_files, narrowed, wa
 from agent_eval_action.run.resume import Earlier, earlier, forget
 from agent_eval_action.run.secrets import redact_by, redact_logs, secrets_of
 from agent_eval_action.run.spending import Spending
+from agent_eval_action.run.stall import Progress, stall_seconds
 from agent_eval_action.run.transcripts import TranscriptWriter
 from agent_eval_action.run.withheld import warnings_of, without, without_answers
 
@@ -242,6 +243,7 @@ class _Run:
     workshop: Workshop = field(default_factory=lambda: Workshop({}))
     pipeline: Pipeline = field(init=False)
     isolation: Isolation | None = None
+    progress: Progress = field(default_factory=Progress)
 
     async def isolate(self) -> None:
         """Make ready what agents run in, where they can be given a uid of their own."""
@@ -307,6 +309,7 @@ class _Run:
             say=lambda text: context.emit(Notice(text)),
             isolation=self.isolation,
             may_lack=context.may_lack,
+            observe=self.progress.observe_reply,
         )
         self.workshop = await open_workshop(plan, opening, self.head)
         plan = without(plan, self.workshop.lacking, opening.recorded)
@@ -330,8 +333,11 @@ class _Run:
                 kept,
                 self.workshop.by_agent,
                 context.redaction.value,
+                self.progress,
             )
-            self.pipeline = Pipeline(plan, self.head, crew, context.stop, settings.max_time)
+            longest = max(settings.llm_timeout_s, *(agent.timeout_s for agent in self._agents()))
+            stall = stall_seconds(settings.stall_timeout, longest)
+            self.pipeline = Pipeline(plan, self.head, crew, context.stop, settings.max_time, stall)
             if context.repeats is None and settings.adaptive:
                 self.pipeline.gate = self._gate
                 self.pipeline.open_base = self._open_base

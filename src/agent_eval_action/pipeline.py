@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from agent_eval_action.gate.evidence import Enough, RerunSuite, RerunSuspects, RunControl, Step
 from agent_eval_action.model.result import AttemptError, Base, CaseKey, Purpose, RunStatus
@@ -56,6 +56,8 @@ class Gate(Protocol):
 class Pipeline:
     """One run over a plan. ``max_time`` is in seconds from its start; None: no bound.
 
+    ``stall_timeout``: the seconds without any answer after which the run ends; None: no bound.
+
     ``base_passes``: how often the base commit's agent runs everything beside the first pass, in the place
     of a stored history.
 
@@ -69,6 +71,7 @@ class Pipeline:
     crew: Crew
     stop: Stop
     max_time: float | None = None
+    stall_timeout: float | None = None
     gate: Gate = field(default=lambda *, control: Enough("nothing was asked for"))  # noqa: ARG005 - a Gate
     open_base: OpenBase | None = None
     controllable: Base | None = None
@@ -82,6 +85,8 @@ class Pipeline:
         """Make and score everything. Returns the seconds it took."""
         began = time.monotonic()
         self._bases = BaseArms(self.open_base) if self.open_base is not None else None
+        for start in self.head.starts.values():
+            start.add_done_callback(lambda _: self.crew.progress.made())
         try:
             await self._until_stopped(self._work())
             self._leave_open()
@@ -93,19 +98,36 @@ class Pipeline:
     async def _until_stopped(self, coroutine: Coroutine[None, None, None]) -> None:
         work = asyncio.create_task(coroutine)
         stopped = asyncio.create_task(self.stop.wait())
+        stalled = asyncio.create_task(self._stalled())
         try:
-            await asyncio.wait({work, stopped}, timeout=self.max_time, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, stopped, stalled}, timeout=self.max_time, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                self._end_early()
+                self._end_early(stalled.result() if stalled.done() else "")
         finally:
             await _cancel(stopped)
+            await _cancel(stalled)
             await _cancel(work)
 
-    def _end_early(self) -> None:
+    async def _stalled(self) -> str:
+        """Return why the run is to end, when nothing was answered for too long."""
+        if self.stall_timeout is None:
+            await asyncio.Event().wait()
+            raise AssertionError("nothing sets that event")
+        return await self.crew.progress.stalled(self.stall_timeout, excused=self._agents_start)
+
+    def _agents_start(self) -> bool:
+        """Whether an agent is being started: building its environment and importing it have bounds of their own."""
+        head = any(not start.done() for start in self.head.starts.values())
+        return head or (self._bases is not None and self._bases.starting)
+
+    def _end_early(self, stalled: str) -> None:
         """A first pass cut off leaves cases unmeasured; re-runs cut off leave doubts, which the gate weighs."""
         if not self.stop.requested and self._passed:
-            self.cut_short = f"max_time of {self.max_time:g} s was reached"
+            self.cut_short = stalled or f"max_time of {self.max_time:g} s was reached"
             self.crew.emit(Notice(f"stopping: {self.cut_short}; the verdict stands on what there is", level="warning"))
+            return
+        if not self.stop.requested and stalled:
+            self._limited(stalled)
             return
         self.stop.request(RunStatus.TIMED_OUT)
         self.crew.emit(Notice(f"stopping: the run {_WORDS[self.stop.status]}", level="warning"))
@@ -190,6 +212,7 @@ class Pipeline:
         if arm is None:
             return False
         failed = {name: error for name, error in (await _started(arm)).items() if error is not None}
+        self.crew.progress.made()
         planned = self._planned([item for item in wanted if item[0].agent not in failed], "control", arm)
         if planned:
             unable = failed.keys() | self.head.fixed
@@ -264,7 +287,7 @@ _WORDS = {
 }
 
 
-async def _cancel(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[Any]) -> None:
     """End a task; what it raised on its own is raised here, what the cancelling causes is not."""
     if not task.done():
         task.cancel()
@@ -275,7 +298,7 @@ async def _cancel(task: asyncio.Task[None]) -> None:
         raise _unwrapped(error)
 
 
-async def _settled(task: asyncio.Task[None]) -> None:
+async def _settled(task: asyncio.Task[Any]) -> None:
     await asyncio.wait({task})
 
 

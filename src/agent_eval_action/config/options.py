@@ -143,6 +143,14 @@ OPTIONS: Final[tuple[Option, ...]] = (
         metavar="DURATION",
     ),
     Option(
+        "stall_timeout",
+        DURATION,
+        "Longest time in which nothing is answered, by agents or by judges, before the run ends as inconclusive.",
+        "stall_timeout",
+        shown="`5m`, or a minute more than the longest `timeout_s`",
+        metavar="DURATION",
+    ),
+    Option(
         "retries",
         integer(0, 100),
         "How often an attempt that failed for infrastructure reasons is made again.",

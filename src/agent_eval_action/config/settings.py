@@ -52,6 +52,7 @@ class Settings(Frozen):
     repeats: int = 1
     concurrency: int = 32
     max_time: float = 2700.0
+    stall_timeout: float | None = None
     retries: int = 2
     reruns: Literal["auto", "on", "off"] = "auto"
     max_extra_runs: int | None = None

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ from agent_eval_action.interpreter.launch import upwards
 KINDS = ("uv.lock", "pyproject.toml", "requirements.txt")
 TAIL_LINES = 15
 POLL_S = 0.2
+LONGEST_INSTALL_S = 1800.0
+"""One command of uv: a build step that hangs must not take the whole job's time."""
 _LOCAL = re.compile(r"\s*(?:-e\b|--editable|-f\b|--find-links|[./~]|[^#]*\bfile:|[^#\s]*\.(?:whl|zip|gz)\b)")
 """A requirement that is, or may be, a path."""
 
@@ -194,12 +197,15 @@ def _run(
         start_new_session=True,
         **options_of(user),
     ) as process:
+        end, late = time.monotonic() + LONGEST_INSTALL_S, ""
         while True:
             try:
                 _, said = process.communicate(timeout=POLL_S)
-                return process.returncode, said.decode("utf-8", "replace")
+                return process.returncode, said.decode("utf-8", "replace") + late
             except subprocess.TimeoutExpired:
-                if given_up.is_set():
+                if time.monotonic() > end:
+                    late = f"\nit was ended because it took longer than {LONGEST_INSTALL_S:g} s"
+                if late or given_up.is_set():
                     # Its builds of source packages are in its group.
                     os.killpg(process.pid, signal.SIGKILL)
 

@@ -67,11 +67,14 @@ class _Wires:
     """The providers, each made when a model of it is first asked: their libraries are heavy."""
 
     setup: Setup
+    observe: Callable[[LlmReply | LlmError], None]
     made: dict[str, Offered] = field(default_factory=dict)
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """Ask whoever has the model."""
-        return await self.of(request.model).generate(request)
+        reply = await self.of(request.model).generate(request)
+        self.observe(reply)
+        return reply
 
     def of(self, model: str) -> Offered:
         """The provider of a model."""
@@ -128,13 +131,14 @@ def open_llm(
     read_cache: bool,
     meter: Meter,
     say: Callable[[str], None] = lambda _: None,
+    observe: Callable[[LlmReply | LlmError], None] = lambda _: None,
 ) -> LlmStack:
     """The client of a run. ``environ``: what judges may use (``credentials.judge_environ``).
 
     ``read_cache`` False (a run that writes history): votes are made anew, or history would understate the
-    judges' noise. ``say`` is told once when the cache cannot be used.
+    judges' noise. ``say`` is told once when the cache cannot be used; ``observe`` what every try on the wire came to.
     """
-    wires = _Wires(Setup(environ, settings.timeout, settings.openai_base_url))
+    wires = _Wires(Setup(environ, settings.timeout, settings.openai_base_url), observe)
     limiters = Limiters(settings.rates)
 
     def named(model: str) -> str:

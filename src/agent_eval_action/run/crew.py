@@ -19,6 +19,7 @@ from agent_eval_action.run.plan import PlannedAttempt
 from agent_eval_action.run.resume import Earlier
 from agent_eval_action.run.scoring import Scoring
 from agent_eval_action.run.spending import Spending
+from agent_eval_action.run.stall import Progress
 from agent_eval_action.run.transcripts import TranscriptWriter
 
 _JUDGED_AT_ONCE: Final = 16
@@ -50,6 +51,7 @@ class Crew:
     kept: Earlier = field(default_factory=Earlier)
     instruments: Mapping[str, Instruments] = field(default_factory=dict)
     redact: Callable[[Attempt], Attempt] = field(default=lambda attempt: attempt)
+    progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
         self._slots = Slots(self.bounds.concurrency)
@@ -86,7 +88,7 @@ class Crew:
         for planned in queue:
             crewed = shift.crews[planned.key.arm]
             attempt = self.kept.get(planned.key, crewed.arm.commit)
-            scoring = Scoring(planned, self._instruments(planned.key.agent))
+            scoring = Scoring(planned, self._instruments(planned.key.agent), self.progress.made)
             shift.begun.add(scoring)
             if attempt is None:
                 attempt = await self._paid(planned, crewed, scoring)
@@ -117,6 +119,7 @@ class Crew:
         scored = self.redact(scored)
         self.writer.append(scored)
         self.collector.add(scored)
+        self.progress.observe_attempt(scored)
         self.emit(AttemptFinished(scored))
 
     async def _paid(self, planned: PlannedAttempt, crewed: _Crewed, scoring: Scoring) -> Attempt | None:

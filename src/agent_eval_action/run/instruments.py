@@ -15,6 +15,7 @@ from agent_eval_action.errors import CredentialsError
 from agent_eval_action.interpreter.functions import FunctionOptions, MetricFunctions, open_functions
 from agent_eval_action.interpreter.install import given_for_install
 from agent_eval_action.interpreter.isolation_cell import Isolation
+from agent_eval_action.llm.base import LlmError, LlmReply
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.credentials import EXTRA, dotenv_of, judge_environ
 from agent_eval_action.llm.stack import LlmSettings, LlmStack, open_llm
@@ -47,6 +48,7 @@ class Opening:
 
     ``read_cache`` False: votes are made anew. ``say`` is told what is worth knowing before anything is spent.
     ``may_lack``: models without credentials are left out and named in the workshop, and nothing is raised.
+    ``observe`` is told what every try to ask a model came to.
     """
 
     settings: Settings
@@ -57,6 +59,7 @@ class Opening:
     say: Callable[[str], None]
     isolation: Isolation | None = None
     may_lack: bool = False
+    observe: Callable[[LlmReply | LlmError], None] = lambda _: None
 
     @property
     def recorded(self) -> frozenset[str]:
@@ -102,6 +105,7 @@ async def _models(plan: Plan, opening: Opening) -> tuple[LlmStack | None, Lackin
         read_cache=opening.read_cache,
         meter=opening.meter,
         say=opening.say,
+        observe=opening.observe,
     )
     return stack, {**lacking, **await _warm(stack, wanted, may_lack=opening.may_lack)}
 

@@ -37,6 +37,11 @@ class BaseArms:
                 return False
         return True
 
+    @property
+    def starting(self) -> bool:
+        """Whether an agent of the base commit is being made ready or started."""
+        return not self.ready(frozenset(self._opening))
+
     async def opened(self, agents: frozenset[str]) -> Arm | NoBase:
         """The arm with these agents, which are being started; or why one of them cannot be run."""
         self.begin(agents)

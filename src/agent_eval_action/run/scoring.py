@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent_eval_action.criteria.base import Criterion, Instruments, Sample, TurnwiseCriterion
@@ -27,15 +27,17 @@ class Scoring:
     ``heard`` is told of every turn as it arrives, ``forget`` when the attempt is made again from its start;
     ``finish`` gives the attempt with one score per criterion, in the order of the criteria. Scores the
     attempt already has under the same criterion digest are kept (a resumed run). An attempt that failed
-    gets no scores: its error speaks for every criterion.
+    gets no scores: its error speaks for every criterion. ``answered`` is called for every turn.
     """
 
     planned: PlannedAttempt
     instruments: Instruments = field(default_factory=Instruments)
+    answered: Callable[[], None] = lambda: None
     _judging: dict[str, _Turns] = field(default_factory=dict, init=False)
 
     def heard(self, turns: Sequence[Invocation]) -> None:
         """The newest of these turns has just been made: what judges turns one by one begins with it."""
+        self.answered()
         sample = self._sample(tuple(turns))
         for criterion in self.planned.planned_set.scored_by:
             if isinstance(criterion, TurnwiseCriterion) and _begins(criterion, sample):

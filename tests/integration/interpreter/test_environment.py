@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.interpreter import build
 from agent_eval_action.interpreter.build import uv_binary
 from agent_eval_action.interpreter.environment import Search, choose
 
@@ -158,8 +159,16 @@ def test_a_lock_without_google_adk(search, agent: Path) -> None:
 
 
 def test_a_build_can_be_given_up(search, agent: Path, tmp_path: Path) -> None:
-    """A source package whose build never ends."""
     source = tmp_path / "endless"
+    _endless_build(agent, source)
+    where = search()
+    threading.Thread(target=_give_up_when_begun, args=(source / "begun", where.given_up), daemon=True).start()
+    with pytest.raises(AgentEnvironmentError, match="uv could not build"):
+        choose(where)
+
+
+def _endless_build(agent: Path, source: Path) -> None:
+    """A source package whose build never ends, as the agent's requirement."""
     source.mkdir()
     (source / "pyproject.toml").write_text(
         '[build-system]\nrequires = []\nbuild-backend = "endless"\nbackend-path = ["."]\n'
@@ -167,10 +176,14 @@ def test_a_build_can_be_given_up(search, agent: Path, tmp_path: Path) -> None:
     )
     (source / "endless.py").write_text("import time\nopen('begun', 'w').close()\ntime.sleep(600)\n")
     (agent / "requirements.txt").write_text(str(source) + "\n")
-    where = search()
-    threading.Thread(target=_give_up_when_begun, args=(source / "begun", where.given_up), daemon=True).start()
-    with pytest.raises(AgentEnvironmentError, match="uv could not build"):
-        choose(where)
+
+
+def test_a_build_that_hangs_is_ended(search, agent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "LONGEST_INSTALL_S", 3.0)
+    _endless_build(agent, tmp_path / "endless")
+    with pytest.raises(AgentEnvironmentError) as refused:
+        choose(search())
+    assert "it was ended because it took longer than 3 s" in (refused.value.hint or "")
 
 
 def _give_up_when_begun(begun: Path, given_up: threading.Event) -> None:

@@ -54,7 +54,7 @@ class _PrivateModules:
         """``__import__``: modules of the package are private, all others are imported as usual."""
         if name.split(".", maxsplit=1)[0] != self._package:
             return builtins.__import__(name, *arguments, **named)
-        wanted: tuple[str, ...] = arguments[2] if len(arguments) > 2 else named.get("fromlist", ())  # noqa: PLR2004
+        wanted: tuple[str, ...] = arguments[2] if len(arguments) > 2 else named.get("fromlist", ())  # noqa: PLR2004 - fromlist is the third
         if not wanted:
             raise ImportError(f"import {name}: only `from … import` is known here", name=name)
         if _find(name).submodule_search_locations is None:
