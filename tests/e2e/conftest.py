@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).parent / "container"
 STATE = ROOT / ".e2e"
-BASE = "python:3.13-slim-trixie"
+BASE = re.search(r"^ARG BASE=((\S+)@sha256:[0-9a-f]{64})$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
 # What earlier runs of the example left in the source tree is not part of a checkout.
 LEFT_BEHIND = shutil.ignore_patterns(".venv", ".adk", "__pycache__", "cache", "out")
 RUNNER_UID = 1001  # owns the workspace on GitHub's runners, while the container runs as root
@@ -129,11 +130,14 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture(scope="session")
 def image(engine: Engine) -> str:
     """The image, built from this tree by its own Dockerfile."""
-    pulled = engine.docker("pull", "--quiet", BASE, check=False, timeout=300)
+    assert BASE, "the Dockerfile names its base by tag and digest"
+    pulled = engine.docker("pull", "--quiet", BASE.group(1), check=False, timeout=300)
+    stand_in = []
     if pulled.returncode:  # no registry is reached from here: Debian's own packages make the same base
         _script("base-image.sh", "docker", environ=engine.environ)
+        stand_in = ["--build-arg", f"BASE={BASE.group(2)}"]
     tag = os.environ.get("AGENT_EVAL_TEST_IMAGE", "agent-eval-action:e2e")
-    built = engine.docker("build", "--network=host", "--tag", tag, str(ROOT), check=False, timeout=900)
+    built = engine.docker("build", "--network=host", *stand_in, "--tag", tag, str(ROOT), check=False, timeout=900)
     assert built.returncode == 0, built.stdout[-4000:] + built.stderr[-8000:]
     return tag
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 
@@ -64,3 +65,32 @@ def test_carries_nothing_of_the_machine_that_built_it(engine, image):
     assert "index-url" not in history
     assert ".cache" not in files
     assert "uv" not in files
+
+
+def test_is_small_enough_to_be_pulled_in_every_job(engine, image):
+    """Compressed as a registry does it."""
+    save = subprocess.Popen(["docker", "save", image], env=dict(engine.environ), stdout=subprocess.PIPE)
+    compress = subprocess.Popen(["gzip", "-6"], stdin=save.stdout, stdout=subprocess.PIPE)
+    size = 0
+    while block := compress.stdout.read(1 << 20):
+        size += len(block)
+    compress.stdout.close()
+    save.stdout.close()
+    assert (save.wait(), compress.wait()) == (0, 0)
+    assert 50e6 < size <= 260e6, f"{size / 1e6:.0f} MB compressed"
+
+
+def test_imports_every_part_that_it_has(engine, image):
+    """What was left out of the image (test suites, litellm, scikit-learn) is imported by nothing that is in it."""
+    code = (
+        "import pkgutil, importlib, agent_eval_action as package\n"
+        "found = pkgutil.walk_packages(package.__path__, 'agent_eval_action.')\n"
+        "names = [module.name for module in found if '.worker' not in module.name]\n"
+        "[importlib.import_module(name) for name in names]\n"
+        "import scipy.stats, scipy.special, pandas, openai, agentplatform._genai.evals\n"
+        "print(len(names))"
+    )
+    argv = ("run", "--rm", *engine.options, "--entrypoint", "/opt/venv/bin/python", image, "-I", "-c", code)
+    done = engine.docker(*argv, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 100

@@ -67,7 +67,7 @@ def _workflow(data: Any) -> dict[str, Any] | None:
     if isinstance(data, list):
         data = {"jobs": {"some": {"runs-on": "ubuntu-latest", "steps": data}}}
     elif isinstance(data, dict) and set(data) <= _STEP and set(data) & {"uses", "with", "run", "env"}:
-        step = {"uses": "org/agent-eval-action@v1", **data} if "run" not in data else data
+        step = {"uses": "org/agent-eval-action@v0", **data} if "run" not in data else data
         data = {"jobs": {"some": {"runs-on": "ubuntu-latest", "steps": [step]}}}
     elif not isinstance(data, dict) or not set(data) <= _WORKFLOW or not set(data) & (_WORKFLOW - {"name"}):
         return None

@@ -20,7 +20,7 @@ from agent_eval_action.run.load import relative
 FILES = {"junit": "junit.xml", "markdown": "comment.md", "html": "report.html"}
 RESULTS = "results.json"
 _ACCEPTED = 3
-_IMAGE = "ghcr.io/org/agent-eval-action:v1"
+_IMAGE = "ghcr.io/org/agent-eval-action:v0"
 
 
 def begin(settings: Settings) -> None:
