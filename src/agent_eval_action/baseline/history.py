@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeVar
 
 from agent_eval_action.baseline.definition import definition, definitions
 from agent_eval_action.baseline.difference import told
@@ -19,6 +19,7 @@ from agent_eval_action.model.baseline import (
     kept_key,
     kept_name,
 )
+from agent_eval_action.model.case_matching import CaseIdentity, CaseMatches, match_cases
 from agent_eval_action.model.collector import collector_paused
 from agent_eval_action.model.history import (
     Accepted,
@@ -28,6 +29,7 @@ from agent_eval_action.model.history import (
     PairName,
     Record,
     RecordCase,
+    Withheld,
 )
 from agent_eval_action.model.measured import meets
 from agent_eval_action.model.result import CaseKey, RunResult
@@ -35,6 +37,11 @@ from agent_eval_action.run.plan import Plan
 
 LAST: Final = 20
 """How many of the newest comparable runs are pooled unless told otherwise."""
+
+_RENAMES_SHOWN: Final = 3
+
+
+_Named = TypeVar("_Named", RecordCase, Withheld)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,20 @@ class Suite:
 
     cases: Mapping[CaseKey, tuple[str, str, Mapping[str, str]]] = field(default_factory=dict)
     criteria: Mapping[str, Definition] = field(default_factory=dict)
+
+    def match(self, earlier: Sequence[CaseRecord]) -> CaseMatches:
+        """Which of these recorded cases is which case of this suite, whatever it was called then."""
+        if all(case.key in self.cases and self.cases[case.key][0] == case.digest for case in earlier):
+            return CaseMatches()  # as nearly always: nothing was renamed or edited
+        then = [CaseIdentity(case.key, case.digest, _digests(case)) for case in earlier]
+        now = [
+            CaseIdentity(key, digest, frozenset(digests.values())) for key, (digest, _, digests) in self.cases.items()
+        ]
+        return match_cases(then, now)
+
+
+def _digests(case: CaseRecord) -> frozenset[str]:
+    return frozenset(criterion.digest for criterion in case.criteria.values())
 
 
 def suite_of(result: RunResult, simulators: Mapping[CaseKey, str] | None = None) -> Suite:
@@ -106,10 +127,11 @@ def pool(
     """
     if not records:
         return History(source=source, notes=tuple(notes))
-    runs = tuple(_Run(record, {case.key: case for case in record.cases}) for record in records)
-    pooling = _Pooling(runs, suite or _newest_suite(records), last, tuple(accepts))
+    now = suite or _newest_suite(records)
+    runs = _runs(records, now)
+    pooling = _Pooling(runs, now, last, tuple(accepts))
     pairs = {pair: pooling.pair(pair) for pair in sorted(pooling.names())}
-    newest = records[0]
+    newest = runs[0].record
     return History(
         pairs=pairs,
         cases=dict(pooling.cases(pairs)),
@@ -122,7 +144,7 @@ def pool(
         criteria={digest: one for record in reversed(records) for digest, one in sorted(record.criteria.items())},
         accepted=newest.accepted,
         source=source,
-        notes=tuple(notes),
+        notes=(*notes, *_rename_note(runs[0], now)),
     )
 
 
@@ -164,10 +186,16 @@ def _newest_suite(records: Sequence[Record]) -> Suite:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A record and its cases by key."""
+    """A record with the names its cases have now, and its cases by key.
+
+    ``old_names``: the names they had then, by those they have now, where they differ. ``ambiguous``: cases of now
+    that this record may have under several other names.
+    """
 
     record: Record
     cases: Mapping[CaseKey, RecordCase]
+    old_names: Mapping[CaseKey, CaseKey] = field(default_factory=dict)
+    ambiguous: Mapping[CaseKey, tuple[str, ...]] = field(default_factory=dict)
 
     def one(self, pair: PairName) -> tuple[RecordCase, CriterionRecord] | None:
         case = self.cases.get(pair[0])
@@ -175,7 +203,79 @@ class _Run:
         return (case, found) if case and found else None
 
     def accepted(self, pair: PairName) -> dict[str, Accepted]:
-        return {entry.id: entry for entry in self.record.accepted if entry.covers(*pair)}
+        then = self.old_names.get(pair[0], pair[0])
+        return {entry.id: entry for entry in self.record.accepted if entry.covers(then, pair[1])}
+
+
+def _runs(records: Sequence[Record], now: Suite) -> tuple[_Run, ...]:
+    """The records, newest first, as if their cases had always been called what they are called now."""
+    runs: list[_Run] = []
+    names: dict[CaseKey, CaseKey] = {}
+    for record in records:
+        matches = now.match(record.cases)
+        current = _current_names(record, now, matches, names)
+        names |= current
+        renamed = any(old != new for old, new in current.items())
+        runs.append(
+            _renamed(record, current, matches) if renamed else _Run(record, _by_key(record), {}, matches.ambiguous)
+        )
+    return tuple(runs)
+
+
+def _current_names(
+    record: Record, now: Suite, matches: CaseMatches, names: Mapping[CaseKey, CaseKey]
+) -> dict[CaseKey, CaseKey]:
+    """What the cases of a record are called now. ``names``: what newer records know of it.
+
+    By them an older definition of a case that was renamed since is found. A case that is gone gives way to one that
+    has its name now.
+    """
+    current = dict(matches.current_key)
+    as_it_was = {case.key for case in record.cases if case.key in now.cases and now.cases[case.key][0] == case.digest}
+    taken = set(current.values()) | as_it_was
+    for key in dict.fromkeys((*(case.key for case in record.cases), *(pair.pair[0] for pair in record.withheld))):
+        if key not in current and key in names and names[key] not in taken and key not in as_it_was:
+            current[key] = names[key]
+            taken.add(names[key])
+    for case in record.cases:
+        if case.key not in current and case.key in taken and case.key not in as_it_was:
+            current[case.key] = case.key._replace(case=f"{case.case} (removed)")
+    return current
+
+
+def _renamed(record: Record, current: Mapping[CaseKey, CaseKey], matches: CaseMatches) -> _Run:
+    def moved(named: _Named) -> _Named:
+        key = CaseKey(named.agent, named.eval_set, named.case)
+        return named.model_copy(update=current[key]._asdict()) if current.get(key, key) != key else named
+
+    agents = {agent.agent for agent in record.agents}
+    now = {old: new for old, new in matches.current_agent.items() if new not in agents}
+    renamed = record.model_copy(
+        update={
+            "cases": tuple(moved(case) for case in record.cases),
+            "withheld": tuple(moved(pair) for pair in record.withheld),
+            "agents": tuple(
+                agent.model_copy(update={"agent": now.get(agent.agent, agent.agent)}) for agent in record.agents
+            ),
+        }
+    )
+    old_names = {new: old for old, new in current.items() if new != old}
+    return _Run(renamed, _by_key(renamed), old_names, matches.ambiguous)
+
+
+def _by_key(record: Record) -> dict[CaseKey, RecordCase]:
+    return {case.key: case for case in record.cases}
+
+
+def _rename_note(newest: _Run, now: Suite) -> tuple[str, ...]:
+    """What was renamed since the newest record, for people."""
+    moved = sorted((old, new) for new, old in newest.old_names.items() if new in now.cases)
+    if not moved:
+        return ()
+    shown = "; ".join(f"{old} → {new}" for old, new in moved[:_RENAMES_SHOWN])
+    more = f" and {len(moved) - _RENAMES_SHOWN} more" if len(moved) > _RENAMES_SHOWN else ""
+    cases = "1 case was renamed and is" if len(moved) == 1 else f"{len(moved)} cases were renamed and are"
+    return (f"{cases} compared with main's scores under the old name: {shown}{more}",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +298,7 @@ class _Pooling:
             found |= known & {one.pair for one in run.record.withheld}
             if run.record.whole:
                 break
-        return found
+        return found | {pair for pair in current if any(pair[0] in run.ambiguous for run in self.runs)}
 
     def pair(self, pair: PairName) -> PairHistory:
         """Its pooled scores, or why there are none."""
@@ -271,6 +371,9 @@ class _Pooling:
     def _why(
         self, pair: PairName, newest: tuple[_Run, RecordCase, CriterionRecord] | None, anew: Accepted | None
     ) -> str:
+        if agents := next((run.ambiguous[pair[0]] for run in self.runs if pair[0] in run.ambiguous), ()):
+            names = " and ".join(f"`{agent}`" for agent in agents[:_RENAMES_SHOWN])
+            return f"main has scores of this case from {names}, and nothing says which of these agents it was"
         if newest is None:
             return f"its change was accepted ({anew.reason})" if anew else "main has no clean scores of it"
         run, case, one = newest
