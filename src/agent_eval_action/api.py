@@ -126,7 +126,7 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     try:
         run.start()
         plan, kept = await run.prepare()
-        history = main.history(suite_of_plan(plan))
+        history = main.history(suite_of_plan(plan, left.skipped))
         run.baseline = history.as_baseline()
         for problem in () if partly else unknown(main.entries, names_of(plan)):
             context.emit(Notice(str(problem), level="warning"))

@@ -19,7 +19,7 @@ from agent_eval_action.model.baseline import (
     kept_key,
     kept_name,
 )
-from agent_eval_action.model.case_matching import CaseIdentity, CaseMatches, match_cases
+from agent_eval_action.model.case_matching import CaseIdentity, CaseMatches, free_key, match_cases, recorded_identity
 from agent_eval_action.model.collector import collector_paused
 from agent_eval_action.model.history import (
     Accepted,
@@ -49,25 +49,22 @@ class Suite:
     """How cases and criteria are defined now, by the names records keep.
 
     ``cases``: the case's digest, its simulated user and its criteria's digests by name; ``criteria``:
-    what those digests stand for.
+    what those digests stand for. ``skipped``: agents that are there still, with cases that are none of this suite.
     """
 
     cases: Mapping[CaseKey, tuple[str, str, Mapping[str, str]]] = field(default_factory=dict)
     criteria: Mapping[str, Definition] = field(default_factory=dict)
+    skipped: frozenset[str] = frozenset()
 
     def match(self, earlier: Sequence[CaseRecord]) -> CaseMatches:
         """Which of these recorded cases is which case of this suite, whatever it was called then."""
         if all(case.key in self.cases and self.cases[case.key][0] == case.digest for case in earlier):
             return CaseMatches()  # as nearly always: nothing was renamed or edited
-        then = [CaseIdentity(case.key, case.digest, _digests(case)) for case in earlier]
         now = [
             CaseIdentity(key, digest, frozenset(digests.values())) for key, (digest, _, digests) in self.cases.items()
         ]
-        return match_cases(then, now)
-
-
-def _digests(case: CaseRecord) -> frozenset[str]:
-    return frozenset(criterion.digest for criterion in case.criteria.values())
+        gone = (case for case in earlier if case.key.agent not in self.skipped)
+        return match_cases(map(recorded_identity, gone), now)
 
 
 def suite_of(result: RunResult, simulators: Mapping[CaseKey, str] | None = None) -> Suite:
@@ -82,8 +79,8 @@ def suite_of(result: RunResult, simulators: Mapping[CaseKey, str] | None = None)
     return Suite(cases, definitions(result))
 
 
-def suite_of_plan(plan: Plan) -> Suite:
-    """The suite a run is about to have."""
+def suite_of_plan(plan: Plan, skipped: Iterable[str] = ()) -> Suite:
+    """The suite a run is about to have. ``skipped``: agents that are left out of it though they are there."""
     cases: dict[CaseKey, tuple[str, str, Mapping[str, str]]] = {}
     infos = {kept_digest(info.digest): info for one in plan.sets for info in one.infos}
     for one in plan.sets:
@@ -91,7 +88,7 @@ def suite_of_plan(plan: Plan) -> Suite:
         for item in one.cases:
             key = kept_key(CaseKey(one.agent, one.key, item.case.eval_id))
             cases[key] = (kept_digest(item.digest), "", digests)
-    return Suite(cases, {digest: definition(info) for digest, info in infos.items()})
+    return Suite(cases, {digest: definition(info) for digest, info in infos.items()}, frozenset(skipped))
 
 
 def record_of_baseline(baseline: Baseline) -> Record:
@@ -239,7 +236,7 @@ def _current_names(
             taken.add(names[key])
     for case in record.cases:
         if case.key not in current and case.key in taken and case.key not in as_it_was:
-            current[case.key] = case.key._replace(case=f"{case.case} (removed)")
+            current[case.key] = free_key(case.key, taken)
     return current
 
 

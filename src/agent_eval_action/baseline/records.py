@@ -22,6 +22,7 @@ from agent_eval_action.model.baseline import (
     rounded,
     trajectory_digest,
 )
+from agent_eval_action.model.case_matching import with_current_names
 from agent_eval_action.model.collector import collector_paused
 from agent_eval_action.model.measured import Measured, measured_pairs, modal_trajectory
 from agent_eval_action.model.result import CaseKey, CaseResult, RunResult, RunStatus
@@ -67,6 +68,8 @@ def update(old: Baseline | None, result: RunResult, accepted: Iterable[Accepted]
     at stay as well, unless the run was complete and to make every case of their agent: then they are gone
     from the suite, and pruned.
     """
+    stored = {record.key for record in old.records} if old else set()
+    old = with_current_names(old, result, only_covered=True) if old else None
     before = {record.key: record for record in old.records} if old else {}
     after: dict[CaseKey, CaseRecord] = {}
     kept: list[str] = []
@@ -83,11 +86,13 @@ def update(old: Baseline | None, result: RunResult, accepted: Iterable[Accepted]
     complete = result.status is RunStatus.COMPLETE
     left = tuple(key for key in unseen if not (complete and result.conditions.covers(key.agent)))
     after |= {key: before[key] for key in left}
+    both = after.keys() & before.keys()
+    same = {key for key in both if after[key] == before[key] and key in stored}
     return Update(
         baseline=_baseline(old, result, after).model_copy(update={"accepted": spent}),
         added=tuple(sorted(after.keys() - before.keys())),
-        changed=tuple(sorted(key for key in after.keys() & before.keys() if after[key] != before[key])),
-        unchanged=tuple(sorted(key for key in after.keys() & before.keys() - set(unseen) if after[key] == before[key])),
+        changed=tuple(sorted(both - same)),
+        unchanged=tuple(sorted(same - set(unseen))),
         pruned=tuple(sorted(before.keys() - after.keys())),
         left=left,
         spent=spent != (old.accepted if old else ()),

@@ -23,6 +23,8 @@ _LENGTH = 16
 def case_digest(case: EvalCase) -> str:
     """16 hex digits. Key order, spelling, ids, times and unknown keys do not count; null and empty are absent."""
     fields = {name: getattr(case, name) for name in EvalCase.model_fields}
+    if case.session_input is not None:  # a renamed agent is asked the same
+        fields["session_input"] = case.session_input.model_dump(exclude={"app_name"})
     plain = {
         name: value.model_dump() if hasattr(value, "model_dump") else _dumped(value) for name, value in fields.items()
     }

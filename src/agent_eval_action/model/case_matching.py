@@ -6,11 +6,12 @@ Names only decide between cases that are otherwise equal. The answer does not de
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from agent_eval_action.model.result import CaseKey
+from agent_eval_action.model.baseline import Baseline, CaseRecord, kept_digest, kept_key
+from agent_eval_action.model.result import CaseKey, RunResult
 
 
 class CaseIdentity(NamedTuple):
@@ -19,6 +20,20 @@ class CaseIdentity(NamedTuple):
     key: CaseKey
     digest: str
     criteria: frozenset[str] = frozenset()
+
+
+def recorded_identity(case: CaseRecord) -> CaseIdentity:
+    """A case as a baseline or a record of main has it."""
+    return CaseIdentity(case.key, case.digest, frozenset(one.digest for one in case.criteria.values()))
+
+
+def measured_identities(result: RunResult) -> Iterator[CaseIdentity]:
+    """The cases of a run, by the names and digests that a baseline would keep."""
+    for measured_set in result.sets:
+        criteria = frozenset(kept_digest(info.digest) for info in measured_set.criteria)
+        for case in measured_set.cases:
+            key = kept_key(CaseKey(measured_set.agent, measured_set.eval_set, case.case))
+            yield CaseIdentity(key, kept_digest(case.digest), criteria)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,36 @@ _SHARED: Final[tuple[_Value, ...]] = (
     lambda _: "",
 )
 """What two cases of one digest may have in common besides, the most telling first."""
+
+
+def with_current_names(baseline: Baseline, result: RunResult, *, only_covered: bool = False) -> Baseline:
+    """The baseline with the names that its cases have in this run; a removed case gives way to one of its name.
+
+    ``only_covered``: cases that the run was not to make are there still, so none of them was renamed.
+    """
+    known = {case.key for case in measured_identities(result)}
+    earlier = [
+        recorded_identity(record)
+        for record in baseline.records
+        if not only_covered or record.key in known or result.conditions.covers(record.agent)
+    ]
+    matches = match_cases(earlier, measured_identities(result))
+    if all(old == new for old, new in matches.current_key.items()):
+        return baseline
+    records = {matches.follow(record.key): record for record in baseline.records if record.key in matches.current_key}
+    for record in baseline.records:
+        if record.key not in matches.current_key:
+            records.setdefault(free_key(record.key, records), record)
+    return baseline.model_copy(
+        update={"records": tuple(records[key].model_copy(update=key._asdict()) for key in sorted(records))}
+    )
+
+
+def free_key(removed: CaseKey, taken: Container[CaseKey]) -> CaseKey:
+    """A name for a removed case that no other case has."""
+    while removed in taken:
+        removed = removed._replace(case=f"{removed.case} (removed)")
+    return removed
 
 
 @dataclass

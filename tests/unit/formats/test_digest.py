@@ -55,7 +55,7 @@ CALL = (*TURN, "intermediate_data", "tool_uses", 0)
 
 def test_pinned():
     """A change here makes every stored baseline incomparable: only with a new scoring of all of them."""
-    assert digest(CASE) == "c9ebef079fb403cf"
+    assert digest(CASE) == "059a4bcf17c9d410"
     assert digest({"eval_id": "x", "conversation": []}) == "44136fa355b3678a"
 
 
@@ -78,6 +78,7 @@ def test_pinned():
         ((*CALL, "id"), None),
         ((*CALL, "args"), {"again": None, "sides": 6.0}),
         (("session_input", "session_id"), None),
+        (("session_input", "app_name"), "renamed_agent"),
     ],
 )
 def test_what_does_not_define_the_case(at, new):
