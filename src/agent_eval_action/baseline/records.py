@@ -22,7 +22,7 @@ from agent_eval_action.model.baseline import (
     rounded,
     trajectory_digest,
 )
-from agent_eval_action.model.case_matching import with_current_names
+from agent_eval_action.model.case_matching import measured_identities, with_current_names
 from agent_eval_action.model.collector import collector_paused
 from agent_eval_action.model.measured import Measured, measured_pairs, modal_trajectory
 from agent_eval_action.model.result import CaseKey, CaseResult, RunResult, RunStatus
@@ -69,7 +69,7 @@ def update(old: Baseline | None, result: RunResult, accepted: Iterable[Accepted]
     from the suite, and pruned.
     """
     stored = {record.key for record in old.records} if old else set()
-    old = with_current_names(old, result, only_covered=True) if old else None
+    old = with_current_names(old, measured_identities(result), result.conditions.covers) if old else None
     before = {record.key: record for record in old.records} if old else {}
     after: dict[CaseKey, CaseRecord] = {}
     kept: list[str] = []

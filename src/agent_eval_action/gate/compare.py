@@ -21,7 +21,7 @@ from agent_eval_action.model.baseline import (
     kept_key,
     kept_name,
 )
-from agent_eval_action.model.case_matching import with_current_names
+from agent_eval_action.model.case_matching import measured_identities, with_current_names
 from agent_eval_action.model.collector import collector_paused
 from agent_eval_action.model.decision import BaselineInfo, ChangeKind, Stat
 from agent_eval_action.model.history import History, PairHistory
@@ -109,7 +109,7 @@ def compare(
     threshold alone.
     """
     if baseline and history is None:  # a history has its cases under their current names already
-        baseline = with_current_names(baseline, result)
+        baseline = with_current_names(baseline, measured_identities(result))
     known = {record.key: record for record in baseline.records} if baseline else {}
     # where the history of every pair starts anew there are records without a score that counts
     any_baseline = bool(known or (history and history.records))

@@ -12,8 +12,9 @@ from typing import Final
 from agent_eval_action.gate.wording import SENTENCE, clip, count, listed
 from agent_eval_action.gate_changes.cases import case_edit, criterion_loosened
 from agent_eval_action.gate_changes.rules import weaker_rules
-from agent_eval_action.gate_changes.snapshot import CaseSnapshot, SetSnapshot, Snapshot
+from agent_eval_action.gate_changes.snapshot import CaseSnapshot, SetSnapshot, Snapshot, case_identities
 from agent_eval_action.gate_changes.stored_scores import weaker_baseline
+from agent_eval_action.model.case_matching import match_cases
 from agent_eval_action.model.decision import Decision, Finding, Outcome
 from agent_eval_action.model.result import CriterionInfo
 
@@ -63,23 +64,12 @@ def apply_weakenings(decision: Decision, found: Sequence[Finding], on_weakened: 
 
 
 def _matched(base: Snapshot, head: Snapshot) -> tuple[list[tuple[_Held, _Held]], list[_Held]]:
-    """Cases of both sides, and those of the base that are gone; by key, else by a definition new under another."""
+    """Cases of both sides, whatever they are called, and those of the base that are gone."""
     now = {case.key: (one, case) for one in head.sets for case in one.cases}
     then = {case.key: (one, case) for one in base.sets for case in one.cases}
-    elsewhere: dict[str, list[_Held]] = defaultdict(list)
-    for key, held in now.items():
-        if key not in then:
-            elsewhere[held[1].digest].append(held)
-    pairs: list[tuple[_Held, _Held]] = []
-    gone: list[_Held] = []
-    for key, held in then.items():
-        if key in now:
-            pairs.append((held, now[key]))
-        elif elsewhere[held[1].digest]:
-            pairs.append((held, elsewhere[held[1].digest].pop(0)))
-        else:
-            gone.append(held)
-    return pairs, gone
+    current = match_cases(case_identities(base.sets), case_identities(head.sets)).current_key
+    pairs = [(held, now[current[key]]) for key, held in then.items() if key in current]
+    return pairs, [held for key, held in then.items() if key not in current]
 
 
 def _gone_sets(base: Snapshot, head: Snapshot, gone: Sequence[_Held]) -> Iterator[Finding]:

@@ -6,12 +6,13 @@ Two of them side by side say what a change does to the gate itself.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from agent_eval_action.config.policy import FailOn, Policy
 from agent_eval_action.model.baseline import Baseline
 from agent_eval_action.model.brief import CallBrief
+from agent_eval_action.model.case_matching import CaseIdentity
 from agent_eval_action.model.evalset import EvalCase, Invocation, Rubric
 from agent_eval_action.model.history import Accepted
 from agent_eval_action.model.result import CaseKey, CriterionInfo, RunResult
@@ -65,6 +66,14 @@ class Snapshot:
     repeats: int = 1
     accepted: tuple[Accepted, ...] = field(default=())
     baseline: Baseline | None = None
+
+
+def case_identities(sets: Iterable[SetSnapshot]) -> Iterator[CaseIdentity]:
+    """The cases of these sets, as they are matched with those of another checkout."""
+    for one in sets:
+        criteria = frozenset(info.digest for info in one.criteria)
+        for case in one.cases:
+            yield CaseIdentity(case.key, case.digest, criteria)
 
 
 def sets_of_plan(plan: Plan) -> tuple[SetSnapshot, ...]:

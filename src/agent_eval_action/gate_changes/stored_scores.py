@@ -7,8 +7,9 @@ from typing import Final
 
 from agent_eval_action.gate.compare import differs
 from agent_eval_action.gate.wording import SENTENCE, clip, count, listed, numbers
-from agent_eval_action.gate_changes.snapshot import Snapshot
+from agent_eval_action.gate_changes.snapshot import Snapshot, case_identities
 from agent_eval_action.model.baseline import Baseline, CriterionRecord, kept_digest, kept_key, kept_name
+from agent_eval_action.model.case_matching import CaseIdentity, with_current_names
 from agent_eval_action.model.decision import Finding
 from agent_eval_action.model.history import PairName
 from agent_eval_action.model.result import Goal
@@ -31,7 +32,11 @@ def weaker_baseline(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
         text = f"the stored baseline was removed, or cannot be read any more: {count(pairs, 'score')} of main are lost"
         yield _said(text, ())
         return
-    before, after = _known(base.baseline), _known(head.baseline)
+    current = [
+        CaseIdentity(kept_key(case.key), kept_digest(case.digest), frozenset(map(kept_digest, case.criteria)))
+        for case in case_identities(head.sets)
+    ]
+    before, after = (_known(with_current_names(one, current)) for one in (base.baseline, head.baseline))
     goals = _counting(head, before)
     removed, lowered, thinned = [], [], []
     for pair, goal in goals.items():

@@ -87,18 +87,21 @@ _SHARED: Final[tuple[_Value, ...]] = (
 """What two cases of one digest may have in common besides, the most telling first."""
 
 
-def with_current_names(baseline: Baseline, result: RunResult, *, only_covered: bool = False) -> Baseline:
-    """The baseline with the names that its cases have in this run; a removed case gives way to one of its name.
+def with_current_names(
+    baseline: Baseline, current: Iterable[CaseIdentity], covered: Callable[[str], bool] | None = None
+) -> Baseline:
+    """The baseline with the names that its cases have now; a removed case gives way to one that has its name.
 
-    ``only_covered``: cases that the run was not to make are there still, so none of them was renamed.
+    ``covered``: the agents whose cases are all in ``current``. Cases of others are still there, not renamed.
     """
-    known = {case.key for case in measured_identities(result)}
+    now = list(current)
+    known = {case.key for case in now}
     earlier = [
         recorded_identity(record)
         for record in baseline.records
-        if not only_covered or record.key in known or result.conditions.covers(record.agent)
+        if covered is None or record.key in known or covered(record.agent)
     ]
-    matches = match_cases(earlier, measured_identities(result))
+    matches = match_cases(earlier, now)
     if all(old == new for old, new in matches.current_key.items()):
         return baseline
     records = {matches.follow(record.key): record for record in baseline.records if record.key in matches.current_key}
