@@ -31,7 +31,6 @@ def report(scenario: str) -> ReportInput:
         results_json.read(HERE / scenario / "results.json"),
         links=(Link("results", ".agent-eval/out/results.json"), Link("run", "https://ci.example/runs/7")),
         reproduce='docker run --rm -v "$PWD:/github/workspace" agent-eval-action run',
-        accept_hint="agent-eval baseline update",
     )
 
 

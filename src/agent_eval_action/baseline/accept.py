@@ -93,17 +93,21 @@ def pending(found: Iterable[Entry], records: Sequence[Record]) -> tuple[Accepted
     return tuple(entry.accepted for entry in found if entry.accepted.id not in spent)
 
 
-def append(path: Path, entry: Mapping[str, str], *, workspace: Path) -> Accepted:
-    """Add an entry to the file, the rest of it byte for byte as it was. Raises ConfigError or OutputError."""
-    before = read(path, workspace=workspace)
-    accepted = _accepted(entry)
-    if accepted.id in {one.accepted.id for one in before}:
-        raise ConfigError(f"{path.name} has this entry already", hint="give another reason, or remove the entry")
+def append(path: Path, entries: Sequence[Mapping[str, str]], *, workspace: Path) -> tuple[Accepted, ...]:
+    """Add entries to the file, the rest of it byte for byte as it was; those it has already are not added again.
+
+    Returns the added ones. Raises ConfigError or OutputError, and then nothing is written.
+    """
+    before = [entry.accepted for entry in read(path, workspace=workspace)]
+    known = {accepted.id for accepted in before}
+    new = {accepted.id: (accepted, entry) for entry in entries if (accepted := _accepted(entry)).id not in known}
+    if not new:
+        return ()
     text = path.read_text(encoding="utf-8") if path.exists() else _HEAD
-    lines = [f"{name}: {json.dumps(entry[name], ensure_ascii=False)}" for name in _KEYS if entry.get(name)]
-    after = (text if text.endswith("\n") else text + "\n") + "- " + "\n  ".join(lines) + "\n"
+    after = (text if text.endswith("\n") else text + "\n") + "".join(_written(entry) for _, entry in new.values())
+    added = tuple(accepted for accepted, _ in new.values())
     try:
-        whole = [one.accepted for one in parse(after, path)] == [*(one.accepted for one in before), accepted]
+        whole = [entry.accepted for entry in parse(after, path)] == [*before, *added]
     except ConfigError:
         whole = False
     if not whole:
@@ -114,7 +118,12 @@ def append(path: Path, entry: Mapping[str, str], *, workspace: Path) -> Accepted
         path.write_text(after, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror or error}") from error
-    return accepted
+    return added
+
+
+def _written(entry: Mapping[str, str]) -> str:
+    lines = [f"{name}: {json.dumps(entry[name], ensure_ascii=False)}" for name in _KEYS if entry.get(name)]
+    return "- " + "\n  ".join(lines) + "\n"
 
 
 def _problems(source: Source, index: int, item: Any) -> list[Problem]:

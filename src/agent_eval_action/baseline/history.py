@@ -123,7 +123,7 @@ def pool(
     that no run shows yet: the history of their pairs is empty.
     """
     if not records:
-        return History(source=source, notes=tuple(notes))
+        return History(pending=tuple(accepts), source=source, notes=tuple(notes))
     now = suite or _newest_suite(records)
     runs = _runs(records, now)
     pooling = _Pooling(runs, now, last, tuple(accepts))
@@ -140,6 +140,7 @@ def pool(
         agents=newest.agents,
         criteria={digest: one for record in reversed(records) for digest, one in sorted(record.criteria.items())},
         accepted=newest.accepted,
+        pending=tuple(accepts),
         source=source,
         notes=(*notes, *_rename_note(runs[0], now)),
     )
@@ -311,6 +312,7 @@ class _Pooling:
             by_run=tuple(one.scores for one in usable),
             incomparable="" if usable else self._why(pair, seen[0] if seen else None, anew),
             anew=anew.reason if anew else "",
+            accepted=bool(anew) and not seen,
             record=usable[0] if usable else seen[0][2] if seen else None,
         )
 

@@ -18,9 +18,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # drawing boxes costs more than everything else --help does
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-baseline_app = typer.Typer(
-    help="What main has scored: make, show, list, accept.", no_args_is_help=True, rich_markup_mode=None
-)
+baseline_app = typer.Typer(help="What main has scored: make, show, list.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(baseline_app, name="baseline")
 
 GATE_OPTIONS = (
@@ -156,6 +154,31 @@ def convert(
     raise typer.Exit(convert_command(file, session_file, output))
 
 
+@app.command()
+def accept(  # noqa: PLR0917 - typer makes an option of each
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why the change is intended.")],
+    cases: Annotated[list[str] | None, typer.Argument(metavar="CASE", help="Ids of cases.")] = None,
+    worse: Annotated[
+        bool, typer.Option("--worse", help="Accept everything that got worse in the last run; name no case beside it.")
+    ] = False,
+    results: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="RESULTS", help="With --worse: results.json of another run, or its folder."),
+    ] = None,
+    criterion: Annotated[
+        list[str] | None, typer.Option("--criterion", metavar="NAME", help="Only these criteria; none: all of them.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Only of this agent.")] = None,
+    eval_set: Annotated[str | None, typer.Option("--eval-set", metavar="NAME", help="Only of this eval set.")] = None,
+    config: Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")] = None,
+) -> None:
+    """Accept an intended change in .agent-eval/accept.yaml: commit it with the change."""
+    from agent_eval_action.cli.accept import Scope, accept_command
+
+    chosen = Scope(tuple(cases or ()), tuple(criterion or ()), agent, eval_set)
+    raise typer.Exit(accept_command(chosen, reason, results if worse else None, config, worse=worse))
+
+
 @baseline_app.command("update")
 @with_options()
 def baseline_update(
@@ -190,18 +213,3 @@ def baseline_history(
     from agent_eval_action.cli.baseline import history_command
 
     raise typer.Exit(history_command(config))
-
-
-@baseline_app.command("accept")
-def baseline_accept(
-    case: Annotated[str, typer.Argument(metavar="CASE", help="The case's id.")],
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why the change is meant.")],
-    criterion: Annotated[
-        str | None, typer.Argument(metavar="CRITERION", help="The criterion; none: all of them.")
-    ] = None,
-    config: Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")] = None,
-) -> None:
-    """Accept an intended change in .agent-eval/accept.yaml: commit it with the change."""
-    from agent_eval_action.cli.baseline import accept_command
-
-    raise typer.Exit(accept_command(case, criterion, reason, config))

@@ -1,4 +1,4 @@
-"""``agent-eval baseline update``, ``show``, ``history`` and ``accept``."""
+"""``agent-eval baseline update``, ``show`` and ``history``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from agent_eval_action.model.result import RunResult, RunStatus
 from agent_eval_action.reports import format as fmt
 from agent_eval_action.reports import results_json
 from agent_eval_action.run.load import relative
-from agent_eval_action.source import did_you_mean
 
 _REPEATS = 5  # one run of a noisy case says little about it; five cost little and are made rarely
 _NAMES_SHOWN = 8
@@ -123,27 +122,6 @@ def history_command(config: str | None) -> ExitCode:
     which = f"{size} of main at or before {main.how}" if main.kept == "branch" else "as it was committed"
     out.print(terminal(f"{main.store.name}: {which}; {pairs} comparable"), markup=False)
     out.print(table)
-    return ExitCode.PASS
-
-
-def accept_command(case: str, criterion: str | None, reason: str, config: str | None) -> ExitCode:
-    """Add an intended change to accept.yaml."""
-    settings = settings_for({"config": config} if config else {}).settings
-    names = api.accept_names(settings)
-    entry = {"case": case, "reason": reason.strip(), **({"criterion": criterion} if criterion else {})}
-    if not entry["reason"]:
-        raise UsageError("an accepted change needs a reason", hint='--reason "why the change is meant"')
-    for word, value, known in (("case", case, names.case), ("criterion", criterion, names.criterion)):
-        if value is not None and value not in known:
-            hint = did_you_mean(value, known) or f"known: {_some(sorted(known))}"
-            raise UsageError(f"there is no {word} {value!r}", hint=hint)
-    path = settings.workspace / ACCEPT
-    accept.append(path, entry, workspace=settings.workspace)
-    what = f"{case} › {criterion}" if criterion else case
-    said = (
-        f"{relative(path, settings.workspace)}: {what} is accepted; commit it with the change. Its history starts anew"
-    )
-    console().print(terminal(f"{said} at the merge."), markup=False, soft_wrap=True)
     return ExitCode.PASS
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent_eval_action.baseline.file import FOLDER, keep_out_of_git
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.errors import OutputError
-from agent_eval_action.model.decision import Decision
 from agent_eval_action.model.result import RunResult
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
 from agent_eval_action.reports.detail import scores_only
@@ -19,7 +17,6 @@ from agent_eval_action.run.load import relative
 
 FILES = {"junit": "junit.xml", "markdown": "comment.md", "html": "report.html"}
 RESULTS = "results.json"
-_ACCEPTED = 3
 _IMAGE = "ghcr.io/org/agent-eval-action:v0"
 
 
@@ -85,21 +82,9 @@ def _short(error: Exception) -> str:
 
 
 def report_input(result: RunResult) -> ReportInput:
-    """What a report needs besides the result: how to repeat the run, how to accept it."""
+    """What a report needs besides the result: how to repeat the run."""
     words = " ".join(shlex.quote(terminal(word, 300)) for word in result.conditions.arguments)
     return ReportInput(
         result=result,
         reproduce=f'docker run --rm -v "$PWD:/github/workspace" {_IMAGE} run {words}'.rstrip(),
-        accept_hint="\n".join(_accepting(result.decision, f"agent-eval baseline update {words}".rstrip())),
     )
-
-
-def _accepting(decision: Decision | None, update: str) -> Iterator[str]:
-    """What begins a baseline, or accepts what this run found; nothing where no command does."""
-    if decision is None:
-        return
-    worse = dict.fromkeys(pair.case for pair in decision.pairs if pair.confirmed)
-    for case in list(worse)[:_ACCEPTED]:
-        yield f'agent-eval baseline accept {shlex.quote(terminal(case, 300))} --reason "why it is meant"'
-    if decision.store == "file":
-        yield update

@@ -10,6 +10,7 @@ from agent_eval_action.model.decision import CriterionChange, Decision, Finding,
 from agent_eval_action.model.result import RunResult
 from agent_eval_action.reports import format as fmt
 from agent_eval_action.reports.costs import agent_tokens, cost_text, judge_calls
+from agent_eval_action.reports.next_steps import ALL_WORSE, next_steps
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,12 +54,27 @@ def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]]
     _findings(console, [one for one in decision.findings if one not in decision.weakenings])
     for note in decision.notes:
         _line(console, Text(f"  {terminal(note)}", style="dim"))
+    _next_steps(console, result)
     if written:
         console.print()
         for name, path in written:
             console.print(Text.assemble((f"  {name:<9}", "dim"), path))
     if rest:
         _line(console, Text.assemble(("\n  what was measured is kept; only the rest: ", "dim"), terminal(rest)))
+
+
+def _next_steps(console: Console, result: RunResult) -> None:
+    """On the machine that made the run one command accepts all of it; where a threshold blocks, what to edit."""
+    from rich.text import Text
+
+    decision = result.decision
+    if decision is None or decision.outcome not in {Outcome.FAIL, Outcome.INCONCLUSIVE}:
+        return
+    for step in next_steps(result):
+        commands = (ALL_WORSE,) if step.accepts else step.commands
+        _line(console, Text(f"  {terminal(step.text)}"))
+        for line in (*step.places, *commands):
+            _line(console, Text(f"    {terminal(line, 700)}", style="" if line in commands else "dim"))
 
 
 def _line(console: Console, text: Text) -> None:

@@ -45,8 +45,8 @@ def criterion_digest(criterion: Criterion) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def criterion_info(criterion: Criterion, source: str = "") -> CriterionInfo:
-    """The criterion as results record it; ``source`` says where it is configured (``path:line``)."""
+def criterion_info(criterion: Criterion, source: str = "", line: int | None = None) -> CriterionInfo:
+    """The criterion as results record it; ``source`` and ``line`` say where it is configured."""
     return CriterionInfo(
         name=criterion.name,
         goal=criterion.goal,
@@ -56,6 +56,7 @@ def criterion_info(criterion: Criterion, source: str = "") -> CriterionInfo:
         scoring_version=criterion.version(),
         judge=", ".join(criterion.models()),
         source=source,
+        line=line,
     )
 
 

@@ -24,7 +24,7 @@ from agent_eval_action.model.baseline import (
 from agent_eval_action.model.case_matching import measured_identities, with_current_names
 from agent_eval_action.model.collector import collector_paused
 from agent_eval_action.model.decision import BaselineInfo, ChangeKind, Stat
-from agent_eval_action.model.history import History, PairHistory
+from agent_eval_action.model.history import History
 from agent_eval_action.model.measured import Measured, measured_pairs, meets
 from agent_eval_action.model.result import CaseKey, CriterionInfo, Goal, RunResult
 
@@ -44,6 +44,7 @@ class ComparedPair:
     ``below``: its mean over the repeats misses the threshold (of a removed pair: some attempt missed it).
     ``incomparable`` says in words why there is nothing to compare with; "" when there is.
     ``measured`` is None exactly for removed pairs. ``history``: the baseline's scores where they are comparable.
+    ``accepted``: its change was accepted, so that missing the threshold newly is intended.
     """
 
     key: CaseKey
@@ -59,6 +60,7 @@ class ComparedPair:
     incomparable: str = ""
     old_threshold: float | None = None
     history: tuple[ScoreCount, ...] = ()
+    accepted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +116,7 @@ def compare(
     # where the history of every pair starts anew there are records without a score that counts
     any_baseline = bool(known or (history and history.records))
     pairs = sorted(
-        (
-            _compare_pair(pair, known.get(kept_key(pair.key)), any_baseline, _past(history, pair))
-            for pair in measured_pairs(result)
-        ),
+        (_compare_pair(pair, known.get(kept_key(pair.key)), any_baseline, history) for pair in measured_pairs(result)),
         key=lambda pair: (pair.key, pair.criterion),
     )
     return Comparison(
@@ -151,19 +150,27 @@ def mean_of(values: Iterable[float]) -> float | None:
     return math.fsum(numbers) / len(numbers) if numbers else None
 
 
-def _past(history: History | None, pair: Measured) -> PairHistory | None:
-    return history.pairs.get((kept_key(pair.key), kept_name(pair.info.name))) if history else None
+def _why_not(history: History | None, pair: Measured) -> tuple[str, bool]:
+    """Why the scores of a pair do not count, as its history knows it, and whether its change was accepted."""
+    if history is None:
+        return "", False
+    reason = history.acceptance(pair.key, pair.info.name)
+    if reason is not None:
+        return f"its change was accepted ({reason})", True
+    past = history.pairs.get((kept_key(pair.key), kept_name(pair.info.name)))
+    return (past.incomparable if past else ""), False
 
 
 def _compare_pair(
-    pair: Measured, record: CaseRecord | None, any_baseline: bool, past: PairHistory | None = None
+    pair: Measured, record: CaseRecord | None, any_baseline: bool, history: History | None = None
 ) -> ComparedPair:
     info = pair.info
     old = record.criteria.get(kept_name(info.name)) if record else None
     before, current = _baseline_stat(old), _current_stat(pair)
     kind, why_not = _without_history(pair, record, old, any_baseline)
-    if any_baseline and past is not None and past.incomparable:
-        kind, why_not = ChangeKind.CHANGED, past.incomparable
+    known_why, accepted = _why_not(history, pair)
+    if any_baseline and known_why:
+        kind, why_not = ChangeKind.CHANGED, known_why
     comparable = before is not None and not why_not
     below = current is not None and info.threshold is not None and not meets(current.mean, info.threshold, info.goal)
     if current is None:
@@ -186,6 +193,7 @@ def _compare_pair(
         incomparable=why_not,
         old_threshold=old.threshold if old and not why_not else info.threshold,
         history=old.scores if old and comparable else (),
+        accepted=any_baseline and accepted,
     )
 
 

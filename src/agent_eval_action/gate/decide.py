@@ -79,6 +79,8 @@ def decide(comparison: Comparison, result: RunResult, policy: Policy) -> Decisio
         pairs=tuple(_pairs(judged, comparison.removed, writer)),
         baseline=comparison.baseline,
         store=comparison.store,
+        accept=policy.accept,
+        on_weakened=policy.on_weakened,
         baseline_trajectories=tuple(_trajectories(comparison, judged)),
         notes=(
             *_report_only(result),
@@ -148,6 +150,8 @@ def _pair(pair: ComparedPair, rule: Rule | None, writer: Writer) -> PairChange:
         control=_stat(test.pair.control, pair) if test else None,
         blocking=rule.blocks(pair) if rule else False,
         confirmed=test is not None and test.status is Status.CONFIRMED,
+        misses_threshold=rule.misses_threshold(pair) if rule else False,
+        accepted=pair.accepted,
         reason=pair_reason(rule, pair, writer) if rule else writer.pair(pair),
     )
 

@@ -19,6 +19,7 @@ def pair_notes(comparison: Comparison) -> tuple[str, ...]:
     return (
         *_removed(comparison.removed),
         *_incomparable(comparison.pairs),
+        *_accepted(comparison.pairs),
         *_moved_thresholds(comparison.pairs),
         *_not_applicable(comparison),
     )
@@ -43,7 +44,7 @@ def _incomparable(pairs: Iterable[ComparedPair]) -> Iterable[str]:
     reasons: dict[str, set[CaseKey]] = {}
     criteria: dict[str, set[str]] = {}
     for pair in pairs:
-        if pair.incomparable and pair.kind is not ChangeKind.NOT_APPLICABLE:
+        if pair.incomparable and not pair.accepted and pair.kind is not ChangeKind.NOT_APPLICABLE:
             reasons.setdefault(pair.incomparable, set()).add(pair.key)
             if pair.incomparable not in {NEW_CASE, NO_BASELINE} and not pair.incomparable.startswith(EDITED):
                 criteria.setdefault(pair.incomparable, set()).add(pair.criterion)
@@ -56,6 +57,18 @@ def _incomparable(pairs: Iterable[ComparedPair]) -> Iterable[str]:
             yield f"{reason}: {which} {falls} in {count(len(cases), 'case')}: {_names(cases)}"
             continue
         yield f"not compared, judged by thresholds alone: {count(len(cases), 'case')} ({reason}): {_names(cases)}"
+
+
+def _accepted(pairs: Iterable[ComparedPair]) -> Iterable[str]:
+    """Accepted changes: neither main's scores nor a threshold that main met holds for them until the merge."""
+    found: dict[str, list[str]] = {}
+    for pair in pairs:
+        if pair.accepted:
+            name = f"`{clip(pair.key.case, 60)} › {clip(pair.criterion, 60)}`"
+            found.setdefault(pair.incomparable, []).append(name)
+    for reason, names in sorted(found.items()):
+        which = listed(names, _LISTED)
+        yield f"{reason}, so main's scores of it do not count, and its history starts anew at the merge: {which}"
 
 
 def _moved_thresholds(pairs: Iterable[ComparedPair]) -> Iterable[str]:

@@ -61,13 +61,17 @@ class Rule:
         """Whether missing its threshold is held against this pair whatever main does."""
         if self.policy.threshold_on == "case":
             return True
-        return self.policy.threshold_on == "regression" and bool(pair.incomparable)
+        return self.policy.threshold_on == "regression" and bool(pair.incomparable) and not pair.accepted
+
+    def misses_threshold(self, pair: ComparedPair) -> bool:
+        """Whether its threshold alone makes the run fail: accepting the change does not help then."""
+        return pair.below and self.held(pair) and self.effect_of(pair) == "blocks"
 
     def blocks(self, pair: ComparedPair) -> bool:
         """Whether this pair alone makes the run fail."""
         if self.weighed.status(pair) is Status.CONFIRMED:
             return self.effect == "blocks"
-        return pair.below and self.held(pair) and self.effect_of(pair) == "blocks"
+        return self.misses_threshold(pair)
 
 
 def pair_findings(rule: Rule, writer: Writer) -> Iterable[Finding]:
@@ -80,7 +84,7 @@ def pair_findings(rule: Rule, writer: Writer) -> Iterable[Finding]:
             yield _tested(rule, pair, test, writer)
         elif pair.below and rule.held(pair):
             yield _finding(pair, rule.effect_of(pair), writer.pair(pair))
-        elif test is None and pair.kind is ChangeKind.NEWLY_FAILING:
+        elif (pair.below and pair.accepted) or (test is None and pair.kind is ChangeKind.NEWLY_FAILING):
             yield _finding(pair, "advisory", writer.pair(pair))
 
 
@@ -187,6 +191,9 @@ def row(rule: Rule, findings: Iterable[Finding]) -> CriterionChange:
         passing=sum(not pair.below for pair in held),
         failing=sum(pair.below for pair in held),
         errors=errors,
+        misses_suite_threshold=rule.effect == "blocks"
+        and rule.policy.threshold_on == "suite"
+        and any(_suite_thresholds(one)),
         limit=limit_words(rule.policy),
         status=_status(rule, own, scored, errors),
         reason=_row_reason(rule, own, errors),

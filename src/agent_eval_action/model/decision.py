@@ -57,7 +57,8 @@ class PairChange(Frozen):
 
     ``interval``: the change with 95 % confidence. ``fresh`` are the runs made to confirm a suspect or clear
     it, ``control`` those of the base commit's agent; None where there were none. ``confirmed``: worse than
-    main beyond chance, whatever the policy makes of it.
+    main beyond chance, whatever the policy makes of it. ``misses_threshold``: it blocks by its threshold
+    alone, also if it is no worse than main. ``accepted``: accept.yaml has an entry for its change.
     """
 
     agent: str
@@ -76,6 +77,8 @@ class PairChange(Frozen):
     control: Stat | None = None
     blocking: bool = False
     confirmed: bool = False
+    misses_threshold: bool = False
+    accepted: bool = False
     reason: str = ""
 
 
@@ -103,6 +106,7 @@ class CriterionChange(Frozen):
     passing: int = 0
     failing: int = 0
     errors: int = 0
+    misses_suite_threshold: bool = False
     limit: str = ""  # the allowed change in words: "max drop 0.05"
     status: Literal["pass", "fail", "error", "advisory", "not_applicable"] = "pass"
     reason: str = ""
@@ -144,7 +148,8 @@ class Decision(Frozen):
     """The whole conclusion; reports render this and nothing else decides.
 
     ``weakenings`` are what the change does to the gate itself; those that block are in ``findings`` too.
-    ``store``: what keeps, or would keep, the baseline. ``excused``: inconclusive for no other reason than
+    ``store``: what keeps, or would keep, the baseline. ``accept`` and
+    ``on_weakened`` are the rules in force. ``excused``: inconclusive for no other reason than
     that GitHub gave the run no secrets; no step is made red by that alone.
     """
 
@@ -159,3 +164,5 @@ class Decision(Frozen):
     notes: tuple[str, ...] = ()
     weakenings: tuple[Finding, ...] = ()
     store: StoreKind = "file"
+    accept: Literal["honour", "ignore"] = "honour"
+    on_weakened: Literal["warn", "fail"] = "warn"

@@ -87,6 +87,7 @@ class PairHistory:
 
     ``by_run``: the same, run by run, newest first. ``incomparable``: why there are none, in words ("" when
     there are some). ``anew``: the reason given where an accepted change let the history begin anew.
+    ``accepted``: there are none because that change was accepted, and main has not measured it since.
     ``record`` is the newest one as it was written, comparable or not; None for a pair never measured.
     """
 
@@ -94,6 +95,7 @@ class PairHistory:
     by_run: tuple[tuple[ScoreCount, ...], ...] = ()
     incomparable: str = ""
     anew: str = ""
+    accepted: bool = False
     record: CriterionRecord | None = None
 
     @property
@@ -112,7 +114,8 @@ class History:
     """What a run is compared with. ``commit`` and ``created_at`` are those of the newest record used.
 
     ``pairs`` holds every pair of the current suite that main knows, those that only main has, and those
-    whose history does not count, each with its reason. ``notes`` are for people.
+    whose history does not count, each with its reason. ``pending``: accepted changes that no record carries yet.
+    ``notes`` are for people.
     """
 
     pairs: Mapping[PairName, PairHistory] = field(default_factory=dict)
@@ -125,9 +128,18 @@ class History:
     agents: tuple[BaselineAgent, ...] = ()
     criteria: Mapping[str, Definition] = field(default_factory=dict)
     accepted: tuple[Accepted, ...] = ()
+    pending: tuple[Accepted, ...] = ()
     source: str = ""
     store: StoreKind = "file"
     notes: tuple[str, ...] = ()
+
+    def acceptance(self, key: CaseKey, criterion: str) -> str | None:
+        """Why the pair's change was accepted, where main has no scores of it since; None where it was not."""
+        pair = kept_key(key), kept_name(criterion)
+        if entry := next((entry for entry in self.pending if entry.covers(*pair)), None):
+            return entry.reason
+        known = self.pairs.get(pair)
+        return known.anew if known and known.accepted else None
 
     def pair(self, key: CaseKey, criterion: str) -> PairHistory:
         """The history of a pair of a run; empty when main does not know it."""

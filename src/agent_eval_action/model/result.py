@@ -234,7 +234,8 @@ class CaseResult(Frozen):
 class CriterionInfo(Frozen):
     """A criterion as it was applied: enough to say whether two scores are comparable.
 
-    ``unmeasured`` says why it was left out of this run though it is configured; "" where it was applied.
+    ``source`` and ``line`` say where it is configured. ``unmeasured`` says why it was left out of this run
+    though it is configured; "" where it was applied.
     """
 
     name: str
@@ -245,6 +246,7 @@ class CriterionInfo(Frozen):
     scoring_version: str = "1"
     judge: str = ""  # the model that judges, as configured
     source: str = ""
+    line: int | None = None
     unmeasured: str = ""
 
 

@@ -24,14 +24,13 @@ class Link:
 class ReportInput:
     """Everything a report may show. ``result`` must hold a decision: nothing is rendered before it is made.
 
-    ``reproduce`` is the command line that repeats the run; ``accept_hint`` what accepts it, a command
-    a line. ``marker`` is the comment's first line, an HTML comment that finds it again.
+    ``reproduce`` is the command line that repeats the run. ``marker`` is the comment's first line, an HTML
+    comment that finds it again.
     """
 
     result: RunResult
     links: tuple[Link, ...] = ()
     reproduce: str = ""
-    accept_hint: str = ""
     marker: str = MARKER
 
     @property

@@ -23,6 +23,7 @@ from agent_eval_action.reports.cases import CaseView, severity, views
 from agent_eval_action.reports.cleaning import clean
 from agent_eval_action.reports.costs import COLUMNS, cost_rows, cost_text, judge_calls
 from agent_eval_action.reports.markdown_foot import ADDRESS
+from agent_eval_action.reports.next_steps import next_steps
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -79,7 +80,7 @@ def _frame(report: ReportInput, cases: list[CaseView]) -> dict[str, Any]:
         "columns": COLUMNS,
         "costs": cost_rows(result.totals),
         "reproduce": report.reproduce,
-        "accept": report.accept_hint,
+        "steps": [(step.text, step.places, "\n".join(step.commands)) for step in next_steps(result)],
         "links": [(link.label, link.target, bool(ADDRESS.fullmatch(link.target))) for link in report.links],
         "started": result.started_at,
         "version": result.conditions.tool_version,

@@ -1,16 +1,16 @@
-"""The bottom of the comment: how to repeat the run, how to accept it, where the files are."""
+"""The bottom of the comment: how to repeat the run, how to go on, where the files are."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from agent_eval_action.model.decision import Outcome
 from agent_eval_action.model.result import Conditions, Totals
 from agent_eval_action.reports import format as fmt
 from agent_eval_action.reports.base import Link, ReportInput
 from agent_eval_action.reports.costs import COLUMNS, cost_rows, cost_text, judge_calls
 from agent_eval_action.reports.escape_markdown import code, fence, text
+from agent_eval_action.reports.next_steps import next_steps
 
 _ROWS = 20
 ADDRESS = re.compile(r"https?://[A-Za-z0-9.:-]+(?:/[A-Za-z0-9._~/%?=&#+-]*)?")
@@ -25,17 +25,20 @@ def foot(report: ReportInput) -> str:
 
 
 def _commands(report: ReportInput) -> Iterator[str]:
-    if not report.reproduce and not report.accept_hint:
+    steps = next_steps(report.result)
+    if not report.reproduce and not steps:
         return
-    outcome = report.decision.outcome
-    accept = "Begin a baseline" if outcome is Outcome.COLLECTING else "Accept it"
-    yield "<details>\n<summary>Repeat this run, or accept its result</summary>"
+    intended = "Is this change intended?" if any(step.accepts for step in steps) else "How to go on"
+    yield f"<details>\n<summary>{intended if steps else 'Repeat this run'}</summary>"
+    for step in steps:
+        yield text(step.text, 500)
+        if step.places:
+            yield "\n".join(f"* {text(place, 700)}" for place in step.places)
+        if step.commands:
+            yield fence(step.commands, "sh")
     if report.reproduce:
-        yield "Repeat it locally:"
+        yield "Repeat this run on your machine:"
         yield fence([report.reproduce], "sh")
-    if report.accept_hint:
-        yield f"{accept}, if the change is intended:" if outcome is not Outcome.COLLECTING else f"{accept}:"
-        yield fence(report.accept_hint.splitlines(), "sh")
     yield "</details>"
 
 

@@ -138,7 +138,9 @@ class Loader:
         except ConfigError as error:
             self.config_problems.extend(error.problems or (Problem(self.workspace, error.message, hint=error.hint),))
             return None
-        return _Built(built, tuple(criteria.criterion_info(criterion, where) for criterion in built), simulator)
+        lines = {spec.name: spec.line for spec in specs}
+        infos = (criteria.criterion_info(criterion, where, lines.get(criterion.name)) for criterion in built)
+        return _Built(built, tuple(infos), simulator)
 
 
 def _unscorable(eval_set: EvalSet, criteria: Sequence[Criterion], path: Path) -> list[Problem]:

@@ -95,10 +95,12 @@ def test_main_records_and_a_pull_request_is_compared_with_it(origin, shas, tmp_p
     assert main[:10] in listed.stdout
     assert "1 run of main at or before the merge commit's first parent" in listed.stdout
 
-    missed = agent_eval(work, "baseline", "accept", "aa", "--reason", "x", **env)
+    missed = agent_eval(work, "accept", "aa", "--reason", "x", **env)
     assert missed.returncode == 2
     assert "there is no case 'aa'" in missed.stderr
-    accepted = agent_eval(work, "baseline", "accept", "a", "response_match_score", "--reason", "it may refuse", **env)
+    accepted = agent_eval(
+        work, "accept", "a", "--criterion", "response_match_score", "--reason", "it may refuse", **env
+    )
     assert accepted.returncode == 0, accepted.stderr
     assert (
         (work / ".agent-eval" / "accept.yaml")

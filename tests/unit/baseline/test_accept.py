@@ -118,15 +118,19 @@ def test_an_entry_is_spent_once_the_newest_record_shows_it():
 
 def test_an_entry_is_added_and_the_rest_stays_byte_for_byte(path, tmp_path):
     path.write_text(TEXT.rstrip("\n"))
-    append(path, {"case": 'odd: "name" #1\n', "reason": "ja, ü"}, workspace=tmp_path)
+    append(path, [{"case": 'odd: "name" #1\n', "reason": "ja, ü"}], workspace=tmp_path)
     assert path.read_text().startswith(TEXT)
     assert read(path)[2].accepted.case == 'odd: "name" #1\n'
-    with pytest.raises(ConfigError, match="already"):
-        append(path, {"case": "smalltalk", "reason": "it may be brief now"}, workspace=tmp_path)
+    text = path.read_text()
+    known = {"case": "smalltalk", "reason": "it may be brief now"}
+    assert append(path, [known], workspace=tmp_path) == ()
+    assert path.read_text() == text, "what is there already is not added again"
+    new = {"case": "smalltalk", "reason": "another"}
+    assert [one.reason for one in append(path, [known, new, new], workspace=tmp_path)] == ["another"]
 
 
 def test_a_first_entry_makes_the_file(path, tmp_path):
-    append(path, {"case": "a", "criterion": "q", "reason": "r"}, workspace=tmp_path)
+    append(path, [{"case": "a", "criterion": "q", "reason": "r"}], workspace=tmp_path)
     assert [entry.accepted.criterion for entry in read(path, workspace=tmp_path)] == ["q"]
     assert "!accept.yaml" in (path.parent / ".gitignore").read_text()
 
@@ -134,7 +138,7 @@ def test_a_first_entry_makes_the_file(path, tmp_path):
 def test_a_file_in_another_style_is_not_guessed_at(path, tmp_path):
     path.write_text('[{"case": "a", "reason": "r"}]')
     with pytest.raises(ConfigError, match="plain list"):
-        append(path, {"case": "b", "reason": "r"}, workspace=tmp_path)
+        append(path, [{"case": "b", "reason": "r"}], workspace=tmp_path)
     assert path.read_text() == '[{"case": "a", "reason": "r"}]'
 
 

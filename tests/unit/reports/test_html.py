@@ -54,7 +54,7 @@ def test_no_text_becomes_anything_but_text(build, text):
     fields = {"attempt": attempt, "expected": (brief,), "blocking": True, "baseline": build.stat(1.0)}
     build.case(text, ChangeKind.NEWLY_FAILING, 0.0, reason=text, **fields)
     one = build.report(Outcome.FAIL, reason=text, notes=(text,))
-    hostile = ReportInput(one.result, links=(Link(text, text),), reproduce=text, accept_hint=text)
+    hostile = ReportInput(one.result, links=(Link(text, text),), reproduce=text)
     tree = page(hostile)
     assert len(tree.xpath("//script")) == len(tree.xpath("//style")) == 1
     assert not tree.xpath("//img | //svg | //base | //iframe | //a | //link | //object | //form")

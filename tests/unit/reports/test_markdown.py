@@ -214,11 +214,11 @@ def test_findings_about_the_run_and_notes_are_told_once(build: Any) -> None:
     assert "of a case" not in text
 
 
-def test_how_to_repeat_and_accept(golden_result: Golden) -> None:
-    text = render(ReportInput(golden_result("regressed"), reproduce="docker run IMAGE run", accept_hint="agent-eval x"))
+def test_how_to_repeat_and_how_to_go_on(golden_result: Golden) -> None:
+    text = render(ReportInput(golden_result("regressed"), reproduce="docker run IMAGE run"))
     assert "```sh\ndocker run IMAGE run\n```" in text
-    assert "Accept it, if the change is intended:\n\n```sh\nagent-eval x\n```" in text
-    assert "Begin a baseline:" in render(ReportInput(golden_result("collecting"), accept_hint="agent-eval x"))
+    assert "accept all 2 cases that got worse" in text
+    assert "Begin a baseline:" in render(ReportInput(golden_result("collecting")))
 
 
 def test_several_agents_are_told_apart(golden_result: Golden) -> None:
@@ -229,7 +229,7 @@ def test_several_agents_are_told_apart(golden_result: Golden) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(budget=st.integers(40, 9_000), name=st.sampled_from(["regressed", "hostile", "passed"]))
 def test_every_budget_is_kept_and_the_marker_with_it(golden_result: Golden, budget: int, name: str) -> None:
-    text = render(ReportInput(golden_result(name), reproduce="docker run", accept_hint="accept"), budget)
+    text = render(ReportInput(golden_result(name), reproduce="docker run"), budget)
     assert len(text.encode()) <= budget
     assert text.startswith(f"{MARKER}\n")
     lines = text.splitlines()
@@ -238,7 +238,7 @@ def test_every_budget_is_kept_and_the_marker_with_it(golden_result: Golden, budg
 
 
 def test_what_is_given_up_first(golden_result: Golden) -> None:
-    report = ReportInput(golden_result("regressed"), reproduce="docker run", accept_hint="accept")
+    report = ReportInput(golden_result("regressed"), reproduce="docker run")
     marks = {
         "all cases": "<summary>All 7 cases</summary>",
         "better": "1 case better",

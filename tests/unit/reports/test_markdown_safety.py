@@ -109,7 +109,7 @@ def with_text(result: RunResult, text: str) -> ReportInput:
     clean = text.encode("utf-8", "replace").decode()
     changed = RunResult.model_validate(spoiled(data, clean))
     link = Link(text, f"out/{text}")  # an address is made a link, by intent
-    return ReportInput(changed, links=(link,), reproduce=f"run {text}", accept_hint=f"accept {text}")
+    return ReportInput(changed, links=(link,), reproduce=f"run {text}")
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

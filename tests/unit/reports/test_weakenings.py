@@ -18,7 +18,7 @@ FOUND = (
 def render(name: str, on_weakened: str, found: tuple[Finding, ...] = FOUND) -> str:
     decision = apply_weakenings(Decision(outcome=Outcome.PASS, reason="fine"), found, on_weakened)
     result = run(simple("b", 1.0)).model_copy(update={"decision": decision})
-    return REPORTS[name](ReportInput(result=result, reproduce="docker run x", accept_hint="accept"), None)
+    return REPORTS[name](ReportInput(result=result, reproduce="docker run x"), None)
 
 
 def test_it_stands_right_after_the_verdict():

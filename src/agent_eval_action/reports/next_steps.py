@@ -1,0 +1,160 @@
+"""What a person does next: accept an intended change, edit the threshold that blocks, begin a baseline. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agent_eval_action.gate.acceptable import worse_pairs
+from agent_eval_action.model.decision import CriterionChange, Decision, Outcome, PairChange
+from agent_eval_action.model.result import CriterionInfo, RunResult, SetResult
+from agent_eval_action.reports import format as fmt
+from agent_eval_action.reports.cleaning import clean
+
+REASON: Final = '--reason "why this is intended"'
+ALL_WORSE: Final = f"agent-eval accept --worse {REASON}"
+_LINE: Final = 360
+"""No report shows a longer line of a code block whole."""
+_COMMANDS: Final = 12
+_PLACES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A sentence, the places it is about, and the commands to type; each command is one line.
+
+    ``accepts``: its commands accept everything that got worse.
+    """
+
+    text: str
+    places: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    accepts: bool = False
+
+
+def next_steps(result: RunResult) -> tuple[Step, ...]:
+    """How to go on after a run; () where nothing is to be done, or no command does it."""
+    decision = result.decision
+    if decision is None:
+        return ()
+    update = " ".join(["agent-eval baseline update", *map(shlex.quote, result.conditions.arguments)])
+    if decision.outcome is Outcome.COLLECTING:
+        return (Step("Begin a baseline:", commands=(update,)),) if decision.store == "file" else ()
+    steps = [*_accepting(decision, update), *_thresholds(result, decision)]
+    if not steps and decision.outcome is Outcome.PASS and decision.store == "file":
+        steps.append(Step("Store what this run scored as the new baseline:", commands=(update,)))
+    return tuple(steps)
+
+
+def _accepting(decision: Decision, update: str) -> Iterator[Step]:
+    worse = worse_pairs(decision)
+    if not worse:
+        return
+    cases = len({(pair.agent, pair.eval_set, pair.case) for pair in worse})
+    which = "the case" if cases == 1 else f"all {cases:,} cases"
+    if decision.accept == "ignore":
+        yield Step(f"{which.capitalize()} that got worse cannot be accepted: the rules say `gate.accept: ignore`.")
+        return
+    commands = _accept_commands(worse)
+    more = ""
+    if not commands:
+        commands = (f"agent-eval accept --worse --from results.json {REASON}",)
+        more = " (`results.json` is the one that this run wrote)"
+    if decision.store == "file":
+        commands = (*commands, update)
+    files = "`.agent-eval/accept.yaml`" + (" and the baseline" if decision.store == "file" else "")
+    text = f"If the change is intended, accept {which} that got worse{more} and commit {files}:"
+    yield Step(text, commands=commands, accepts=True)
+    if decision.on_weakened == "fail":
+        yield Step(
+            "The rules say `on_weakened: fail`, so an accepted change blocks too: "
+            "it needs somebody who may merge over this check."
+        )
+
+
+def _accept_commands(worse: Sequence[PairChange]) -> tuple[str, ...]:
+    """Commands that name every pair; () where names cannot be typed or there are too many to be read."""
+    ambiguous = _ambiguous(worse)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for pair in worse:
+        where = ("--agent", pair.agent, "--eval-set", pair.eval_set) if pair.case in ambiguous else ()
+        if any(clean(name) != name for name in (pair.agent, pair.eval_set, pair.case, pair.criterion)):
+            return ()
+        groups.setdefault((*where, "--criterion", pair.criterion), []).append(pair.case)
+    commands = [line for options, cases in groups.items() for line in _lines(cases, options)]
+    return tuple(commands) if len(commands) <= _COMMANDS and max(map(len, commands)) <= _LINE else ()
+
+
+def _ambiguous(worse: Iterable[PairChange]) -> set[str]:
+    places: dict[str, set[tuple[str, str]]] = {}
+    for pair in worse:
+        places.setdefault(pair.case, set()).add((pair.agent, pair.eval_set))
+    return {case for case, found in places.items() if len(found) > 1}
+
+
+def _lines(cases: Iterable[str], options: Sequence[str]) -> Iterator[str]:
+    """One command, or several where it would be longer than a line that is shown."""
+    tail = f"{shlex.join(options)} {REASON}"
+    chosen: list[str] = []
+    for case in (_argument(name) for name in cases):
+        if chosen and len(_command([*chosen, case], tail)) > _LINE:
+            yield _command(chosen, tail)
+            chosen = []
+        chosen.append(case)
+    yield _command(chosen, tail)
+
+
+def _argument(name: str) -> str:
+    """A name that begins with a dash would be taken for an option."""
+    return shlex.quote(name)
+
+
+def _command(cases: Sequence[str], tail: str) -> str:
+    dashes = "-- " if any(case.lstrip("'").startswith("-") for case in cases) else ""
+    return f"agent-eval accept {tail} {dashes}{' '.join(cases)}"
+
+
+def _thresholds(result: RunResult, decision: Decision) -> Iterator[Step]:
+    """Where a threshold alone blocks, what to edit, by file and line."""
+    owners = {(one.agent, one.eval_set): one for one in result.sets}
+    missed = [pair for pair in decision.pairs if pair.misses_threshold and (pair.agent, pair.eval_set) in owners]
+    if missed:
+        cases = len({(pair.agent, pair.eval_set, pair.case) for pair in missed})
+        blocked = "1 case is" if cases == 1 else f"{cases:,} cases are"
+        places = [_place(pair, owners[pair.agent, pair.eval_set]) for pair in missed]
+        if len(places) > _PLACES:
+            places = [*places[:_PLACES], f"and {len(places) - _PLACES:,} more, in results.json"]
+        yield Step(
+            f"{blocked} blocked by a threshold, which accepting does not change; "
+            "make the agent meet it, or edit what the case expects or the threshold:",
+            tuple(places),
+        )
+    for row in decision.criteria:
+        if row.misses_suite_threshold:
+            yield Step(
+                f"The mean of `{row.criterion}` misses its threshold, which accepting does not change; "
+                "make the agent meet it, or edit the threshold:",
+                tuple(_suite_places(row, result.sets)),
+            )
+
+
+def _place(pair: PairChange, owner: SetResult) -> str:
+    case = next((one for one in owner.cases if one.case == pair.case), None)
+    line = f":{case.line}" if case is not None and case.line else ""
+    info = next((one for one in owner.criteria if one.name == pair.criterion), None)
+    return f"case `{pair.case}` at {owner.path}{line}, {_threshold(info)}"
+
+
+def _threshold(info: CriterionInfo | None) -> str:
+    if info is None:
+        return "its threshold"
+    what = f"threshold {fmt.number(info.threshold, info.name)} of `{info.name}`"
+    if info.source == "default":
+        return f"{what}, ADK's default (a test_config.json beside the eval file sets another)"
+    return f"{what} at {info.source}{f':{info.line}' if info.line else ''}"
+
+
+def _suite_places(row: CriterionChange, sets: Iterable[SetResult]) -> Iterable[str]:
+    return dict.fromkeys(_threshold(info) for one in sets for info in one.criteria if info.name == row.criterion)
