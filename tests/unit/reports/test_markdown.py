@@ -217,7 +217,7 @@ def test_findings_about_the_run_and_notes_are_told_once(build: Any) -> None:
 def test_how_to_repeat_and_how_to_go_on(golden_result: Golden) -> None:
     text = render(ReportInput(golden_result("regressed"), reproduce="docker run IMAGE run"))
     assert "```sh\ndocker run IMAGE run\n```" in text
-    assert "accept all 2 cases that got worse" in text
+    assert "accept all 3 cases that got worse" in text
     assert "Begin a baseline:" in render(ReportInput(golden_result("collecting")))
 
 

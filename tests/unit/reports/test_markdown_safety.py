@@ -80,7 +80,7 @@ def assert_harmless(found: Page) -> None:
 
 KEPT = {
     "schema_version", "started_at", "status", "kind", "outcome", "effect", "goal", "created_at", "arm", "purpose",
-    "store", "ended", "label",
+    "store", "ended", "label", "accept", "on_weakened",
 }  # fmt: skip
 
 
