@@ -119,6 +119,9 @@ def _notes(search: Search, sets: Sequence[PlannedSet], idle: Sequence[str]) -> I
         yield f"not run, no eval files: {', '.join(idle)}"
     for folder, count in sorted(search.elsewhere.items()):
         yield f"not run: {_files(count)} of {relative_name(folder, workspace)}, which is not configured"
+    if search.unrelated:
+        names = ", ".join(search.settings.only_agents)
+        yield f"not run: {_files(search.unrelated)} beside no agent (only {names} was asked for); name a file to run it"
     defaults = sum(planned.criteria_file is None and planned.agent.criteria is None for planned in sets)
     if defaults:
         scores = "tool_trajectory_avg_score 1.0, response_match_score 0.8"

@@ -41,7 +41,7 @@ class Owners:
     def of(self, file: Path) -> tuple[AgentSettings, ...] | Unowned:
         """The agents a file is run against; several only when they share the folder (two interpreters, say)."""
         nearest = self._nearest(file)
-        if len(nearest) > 1 or not nearest:
+        if len(nearest) != 1 and len(self._folders) > 1:
             named = self._named(file, nearest or sorted(self._folders))
             if isinstance(named, Unowned):
                 return named
@@ -51,6 +51,13 @@ class Owners:
         if len(nearest) != 1:
             return self._unowned(file, nearest)
         return tuple(self._at.get(nearest[0], ())) or Unowned((self._elsewhere(file, nearest[0]),), tuple(nearest))
+
+    def near(self, file: Path) -> tuple[AgentSettings, ...]:
+        """The agents of this run that a file lies in or beside, or names as its app; not those it is merely left to."""
+        nearest = self._nearest(file)
+        named = self._named(file, nearest or sorted(self._folders)) if len(nearest) != 1 else []
+        folders = nearest if isinstance(named, Unowned) else named or nearest
+        return tuple(agent for folder in folders for agent in self._at.get(folder, ()))
 
     def _nearest(self, file: Path) -> list[Path]:
         """The agent folder the file is in, or those beside it or beside a folder it is in, nearest first."""
@@ -65,8 +72,6 @@ class Owners:
 
     def _named(self, file: Path, among: Sequence[Path]) -> list[Path] | Unowned:
         """The agents among these that a session_input of the file names as its app."""
-        if len(among) <= 1:
-            return []
         try:
             apps = self._app_names(file)
         except EvalFileError as error:

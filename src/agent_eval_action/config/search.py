@@ -25,7 +25,7 @@ class Search:
     """What was found so far, and what is wrong with it.
 
     ``chosen`` maps an agent's name and a file to case ids, () for all; ``elsewhere`` counts the files
-    of agent folders that are not part of this run.
+    of agent folders that are not part of this run, ``unrelated`` those that lie beside no agent.
     """
 
     settings: Settings
@@ -33,6 +33,7 @@ class Search:
     problems: list[Problem] = field(default_factory=list)
     chosen: dict[tuple[str, Path], tuple[str, ...]] = field(default_factory=dict)
     elsewhere: Counter[Path] = field(default_factory=Counter)
+    unrelated: int = 0
 
     def run(self, selectors: Sequence[Selector]) -> None:
         """Fill ``chosen``, or raise EvalFileError with every problem."""
@@ -100,8 +101,9 @@ class Search:
 
     def _discovered(self) -> None:
         claimed = {file for files in self._own.values() for file in files}
-        for file in self.walked.eval_files:
-            owners = self._owners.of(file) if file not in claimed else ()
+        files = [file for file in self.walked.eval_files if file not in claimed]
+        for file in self._own_of_named_agents(files) if self.settings.only_agents else files:
+            owners = self._owners.of(file)
             if isinstance(owners, Unowned):
                 self.elsewhere.update(owners.others)
                 self.problems += () if owners.others else owners.problems
@@ -109,6 +111,22 @@ class Search:
             for agent in owners:
                 if not agent.evals:
                     self._choose(agent, file)
+
+    def _own_of_named_agents(self, files: Sequence[Path]) -> Sequence[Path]:
+        """Without files of nobody where the agents that were asked for have files of their own.
+
+        Whoever names an agent's folder inside a larger checkout means that agent's files.
+        """
+        near = {file: self._owners.near(file) for file in files}
+        if not any(near.values()):
+            return files
+        strays = {file for file in files if not near[file] and self._is_stray(file)}
+        self.unrelated = len(strays)
+        return [file for file in files if file not in strays]
+
+    def _is_stray(self, file: Path) -> bool:
+        owners = self._owners.of(file)
+        return not isinstance(owners, Unowned) or not owners.others
 
     def _run_by(self, file: Path) -> Sequence[AgentSettings]:
         """The agents a named file is run against: those that name it, the only one there is, else its owners."""

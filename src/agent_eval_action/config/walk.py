@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,8 +100,23 @@ def holds_agent(folder: Path, names: Iterable[str]) -> bool:
         return True
     if "agent.py" in present:
         text = _beginning(folder / "agent.py")
-        return bool(_MENTION.search(text) or (b"adk" in text and _APP.search(text)))
+        return bool(_MENTION.search(text) or (b"adk" in text and (_APP.search(text) or not _parses(text))))
     return "__init__.py" in present and bool(_MENTION.search(_beginning(folder / "__init__.py")))
+
+
+def _parses(text: bytes) -> bool:
+    """Whether it is Python. An agent.py that is not, is an agent that does not start: the line is said there."""
+    if len(text) >= _READ:  # cut in the middle
+        return True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    except (RecursionError, MemoryError):
+        return True
+    return True
 
 
 def _beginning(path: Path) -> bytes:

@@ -40,13 +40,31 @@ class WorkerPool:
         self._freed = asyncio.Condition()
 
     async def start(self, started: Sequence[Started]) -> Frame | AttemptError:
-        """Take over workers that are importing already; what the first one to finish says of the agent."""
+        """Take over workers that are importing already; what the first one that imported the agent says of it.
+
+        An error only where no worker could import it, one more included when a worker was killed in the middle of it.
+        """
         self.adopt(started)
-        done, _ = await asyncio.wait({w.ready for w in self._workers}, return_when=asyncio.FIRST_COMPLETED)
-        first = next(iter(done)).result()
+        first = await self._first_ready()
+        if isinstance(first, AttemptError) and any(worker.ended_while_importing for worker in self._workers):
+            try:
+                self._new(alone=False)
+            except OSError as problem:
+                return AttemptError(kind=ErrorKind.ENVIRONMENT, message=str(problem))
+            first = await self._first_ready()
         if not isinstance(first, AttemptError):
             self._exclusive = bool(first.get("exclusive"))
         return first
+
+    async def _first_ready(self) -> Frame | AttemptError:
+        """What the first worker that is ready says, or the last error when none ever is."""
+        waiting = {worker.ready for worker in self._workers if not worker.ready.done()}
+        while True:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            said = [one.result() for one in done]
+            ready = next((one for one in said if not isinstance(one, AttemptError)), None)
+            if ready is not None or not waiting:
+                return ready if ready is not None else said[-1]
 
     def adopt(self, started: Sequence[Started]) -> None:
         """Take over workers started elsewhere."""
@@ -68,6 +86,9 @@ class WorkerPool:
             if not isinstance(ready, AttemptError) and worker.dead is None:
                 return worker
             error = ready if isinstance(ready, AttemptError) else worker.dead
+            if error is not None and worker.ended_while_importing:
+                # Others imported the agent: that this one's process ended is no word on the agent.
+                error = error.model_copy(update={"kind": ErrorKind.DIED})
             await self._drop(worker, session)
         if alone:
             self._alone.release()

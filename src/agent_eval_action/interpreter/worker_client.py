@@ -31,6 +31,7 @@ class WorkerClient:
         self.retired = False
         self.busy_reports = 0
         self.dead: AttemptError | None = None
+        self.ended_while_importing = False
         self._burial: asyncio.Task[None] | None = None
         self._launch = launch
         self._loop = asyncio.get_running_loop()
@@ -218,6 +219,7 @@ class WorkerClient:
 
     def _never_ready(self) -> AttemptError:
         dead = self.dead or AttemptError(kind=ErrorKind.DIED, message="the worker ended")
+        self.ended_while_importing = dead.kind is ErrorKind.DIED
         if dead.kind in (ErrorKind.DIED, ErrorKind.PROTOCOL):
             return AttemptError(
                 kind=ErrorKind.IMPORT, message=f"{dead.message} while it imported the agent", traceback=dead.traceback

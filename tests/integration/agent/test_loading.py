@@ -159,6 +159,54 @@ async def test_folders_that_do_not_load(drive, tmp_path: Path, code: str, messag
         assert json.dumps(found.model_dump(mode="json"))
 
 
+KILLED_ONCE = """
+import os, pathlib, signal
+marker = pathlib.Path(__file__).with_name("killed")
+killed = marker.read_text() if marker.exists() else ""
+marker.write_text(killed + "x")
+if len(killed) < {times}:
+    os.kill(os.getpid(), signal.SIGKILL)
+from google.adk.agents import BaseAgent
+root_agent = BaseAgent(name="mine")
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_worker_killed_while_it_imports_is_started_again(drive, tmp_path: Path, workers: int) -> None:
+    (tmp_path / "bot").mkdir()
+    (tmp_path / "bot" / "agent.py").write_text(KILLED_ONCE.format(times=1))
+    async with drive(tmp_path / "bot", workers=workers) as agent:
+        assert isinstance(agent.conditions, AgentConditions), agent.conditions
+        session = await agent.open()
+        assert not isinstance(session, AttemptError), session
+        await session.close()
+
+
+async def test_an_agent_that_kills_every_worker_that_imports_it_does_not_start(drive, tmp_path: Path) -> None:
+    (tmp_path / "bot").mkdir()
+    (tmp_path / "bot" / "agent.py").write_text(KILLED_ONCE.format(times=100))
+    async with drive(tmp_path / "bot") as agent:
+        assert isinstance(agent.conditions, AttemptError)
+        assert agent.conditions.kind is ErrorKind.IMPORT
+        assert "killed by SIGKILL while it imported the agent" in agent.conditions.message
+        assert len((tmp_path / "bot" / "killed").read_text()) == 2
+
+
+async def test_a_later_worker_killed_while_it_imports_is_no_broken_import(drive, tmp_path: Path) -> None:
+    """The agent was imported before: the attempt is one to make again."""
+    code = KILLED_ONCE.replace("len(killed) < {times}", "0 < len(killed) < 3")
+    (tmp_path / "bot").mkdir()
+    (tmp_path / "bot" / "agent.py").write_text(code)
+    async with drive(tmp_path / "bot") as agent:
+        assert isinstance(agent.conditions, AgentConditions), agent.conditions
+        refused = await agent.open(alone=True)
+        assert isinstance(refused, AttemptError)
+        assert refused.kind is ErrorKind.DIED
+        session = await agent.open(alone=True)
+        assert not isinstance(session, AttemptError), session
+        await session.close()
+
+
 async def test_an_import_that_does_not_end(drive, tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "agent.py").write_text("import time\ntime.sleep(600)")

@@ -142,6 +142,29 @@ def test_configured_agents_leave_other_agents_files_alone_and_say_so(workspace):
     assert "not run: 1 eval file of b, which is not configured" in found.notes
 
 
+@pytest.mark.parametrize("others", [(), ("pkg/b",)])
+def test_an_agent_asked_for_inside_a_larger_checkout_runs_its_own_files_alone(workspace, others):
+    for name in ("pkg/a", *others):
+        workspace.agent(name)
+    for name in others:
+        workspace.write(f"{name}/theirs.test.json")
+    workspace.write("pkg/a/inside.test.json")
+    workspace.write("samples/named.evalset.json", '{"app": "a"}')
+    workspace.write("samples/of_nobody.evalset.json")
+    workspace.write("docs/snippets/broken.test.json", "broken")
+    found = run(workspace, agent=["pkg/a"])
+    assert [item.path.name for item in found.sets] == ["inside.test.json", "named.evalset.json"]
+    assert "not run: 2 eval files beside no agent (only a was asked for); name a file to run it" in found.notes
+    named = workspace.root / "samples/of_nobody.evalset.json"
+    assert [item.path for item in run(workspace, str(named), agent=["pkg/a"]).sets] == [named]
+
+
+def test_an_agent_asked_for_that_has_no_file_of_its_own_runs_those_left_to_it(workspace):
+    workspace.agent("src/a")
+    workspace.write("evals/x.test.json")
+    assert planned(workspace, agent=["src/a"]) == ["a / evals/x"]
+
+
 def test_an_agents_own_evals_are_its_own_and_nobody_elses(workspace):
     workspace.agent("a")
     workspace.agent("b")

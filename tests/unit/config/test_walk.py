@@ -23,6 +23,11 @@ def relative(root, paths):
         ("agent.py", "from google.adk import x\nfrom .app import app", True),
         ("agent.py", "from flask import Flask\napp = Flask(__name__)", False),
         ("agent.py", "class Agent: ...", False),
+        ("agent.py", "from google.adk.agents import Agent\n\nroot = Agent(\n", True),  # does not parse
+        ("agent.py", "from google.adk.agents import Agent\n<<<<<<< HEAD\n", True),
+        ("agent.py", "from google.adk.agents import Agent\n\0", True),
+        ("agent.py", "from google.adk.agents import Agent\n\nroot = Agent()\n", False),
+        ("agent.py", "print 'another program of that name'", False),
         ("agent.py", "my_root_agents = 1", False),
         ("__init__.py", "from .impl import root_agent", True),
         ("__init__.py", "from . import agent", False),
