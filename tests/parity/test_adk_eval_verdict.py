@@ -96,13 +96,14 @@ CASES = {
     "only_punctuation": [turn("Say nothing", "...", [])],
 }
 
-CONFIGS = {
+CONFIGS: dict[str, dict[str, Any] | None] = {
     "exact": {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.8},
     "tolerant": {
         "tool_trajectory_avg_score": {"threshold": 0.5, "matchType": "ANY_ORDER"},
         "response_match_score": {"threshold": 0.5},
     },
     "lax": {"tool_trajectory_avg_score": {"threshold": 0.0, "match_type": "IN_ORDER"}},
+    "none": None,  # no file: ADK's default criteria and thresholds
 }
 
 
@@ -132,13 +133,17 @@ def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     (tmp_path / "evals").mkdir()
     cases = [{"eval_id": name, "conversation": turns} for name, turns in CASES.items()]
     (tmp_path / "evals" / "scales.evalset.json").write_text(json.dumps({"eval_set_id": "scales", "eval_cases": cases}))
-    (tmp_path / "evals" / "test_config.json").write_text(json.dumps({"criteria": CONFIGS[request.param]}))
+    if (criteria := CONFIGS[request.param]) is not None:
+        (tmp_path / "evals" / "test_config.json").write_text(json.dumps({"criteria": criteria}))
     return tmp_path
 
 
 def adk_eval(workspace: Path, python: Path, gemini: client.RunningGemini) -> Verdicts:
     argv = [python.parent / "adk", "eval", "scales", "evals/scales.evalset.json"]
-    ended = _run([*argv, "--config_file_path", "evals/test_config.json"], workspace, gemini)
+    config = ["--config_file_path", "evals/test_config.json"]
+    if not (workspace / "evals" / "test_config.json").exists():
+        config = []
+    ended = _run([*argv, *config], workspace, gemini)
     [saved] = (workspace / "scales" / ".adk" / "eval_history").glob("*.evalset_result.json")
     record = json.loads(saved.read_text())
     results = (json.loads(record) if isinstance(record, str) else record)["eval_case_results"]
@@ -146,7 +151,7 @@ def adk_eval(workspace: Path, python: Path, gemini: client.RunningGemini) -> Ver
         (case["eval_id"], metric["metric_name"]): metric["score"]
         for case in results
         for metric in case["overall_eval_metric_results"]
-        if metric["metric_name"] in CONFIGS["exact"]
+        if metric["metric_name"] in {"tool_trajectory_avg_score", "response_match_score"}
     }
     return Verdicts(
         ended.returncode, {case["eval_id"]: case["final_eval_status"] == 1 for case in results}, scores, ended.stdout

@@ -98,8 +98,11 @@ def _rules(comparison: Comparison, policy: Policy, weighed: Weighed) -> list[Rul
     if "off" in policy.sets.values():
         criteria = criteria_of(pair for pair in comparison.pairs if policy.sets.get(pair.key.eval_set) != "off")
     rules = [(one, policy.for_criterion(one.criterion, one.goal)) for one in criteria]
+    # whoever asks for ADK's rule, or for the suite's mean, makes ADK's default thresholds their own
     own = any(
-        one.criterion in comparison.own_thresholds and rule.mode != "off" and rule.threshold_on != "off"
+        rule.mode != "off"
+        and (rule.threshold_on in {"case", "suite"} or one.criterion in comparison.own_thresholds)
+        and rule.threshold_on != "off"
         for one, rule in rules
     )
     collecting = comparison.baseline is None and not own
