@@ -333,13 +333,21 @@ def test_without_a_baseline_own_thresholds_decide_and_it_is_said():
 
 @pytest.mark.parametrize("score", [0.0, 1.0])
 def test_neither_baseline_nor_own_thresholds_is_collecting_and_says_how_to_begin(score):
-    decision = verdict(run(simple("a", score), criteria=[info(source="default"), TOKENS][:1]))
+    decision = verdict(run(simple("a", score), criteria=[info(source="default"), TOKENS][:1]), policy=Policy())
     assert decision.outcome is Outcome.COLLECTING
     assert "agent-eval baseline update" in decision.reason
     assert decision.notes == ()
     assert "test_config.json" in decision.reason
     assert effects(decision) == ([] if score else [("advisory", "a", QUALITY)])
     assert not any(pair.blocking for pair in decision.pairs)
+
+
+@pytest.mark.parametrize("threshold_on", ["case", "suite"])
+def test_whoever_asks_for_every_case_or_the_suite_is_held_to_the_default_thresholds(threshold_on):
+    policy = Policy(threshold_on=threshold_on)
+    for score, outcome in ((0.0, Outcome.FAIL), (1.0, Outcome.PASS)):
+        decision = verdict(run(simple("a", score), criteria=[info(source="default")]), policy=policy)
+        assert decision.outcome is outcome
 
 
 def test_with_a_baseline_the_default_thresholds_count():
