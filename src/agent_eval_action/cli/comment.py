@@ -12,14 +12,14 @@ from pathlib import Path
 from agent_eval_action.cli.files import in_detail, report_input
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.settings import Settings
-from agent_eval_action.github.comment import Published, Section, publish
+from agent_eval_action.github.comment import Published, RunComment, publish
 from agent_eval_action.github.events import Job
+from agent_eval_action.github.marker import Marker
 from agent_eval_action.github.rest import GitHub
-from agent_eval_action.github.sections import Stamp
 from agent_eval_action.model.result import RunResult
 from agent_eval_action.reports import REPORTS, Link
 from agent_eval_action.reports.detail import state_of
-from agent_eval_action.reports.escape_markdown import text
+from agent_eval_action.reports.escape_markdown import text as escaped
 from agent_eval_action.run.load import relative
 
 _KEY = 200
@@ -52,16 +52,16 @@ def published(result: RunResult, settings: Settings, job: Job, environ: Mapping[
         return Published(f"no comment on {target}: {why}", ok=False)
     github = GitHub.of(environ, token, settings.ca_bundle)
     try:
-        return publish(github, target, section(result, settings, job, environ), settings.comment)
+        return publish(github, target, run_comment(result, settings, job, environ), settings.comment)
     finally:
         github.close()
 
 
-def section(result: RunResult, settings: Settings, job: Job, environ: Mapping[str, str]) -> Section:
-    """This job's section: drawn when it is known how much room there is."""
+def run_comment(result: RunResult, settings: Settings, job: Job, environ: Mapping[str, str]) -> RunComment:
+    """What this job has to say: rendered when it is known how much room there is."""
     given = in_detail("markdown", replace(report_input(result), links=_links(job, environ), marker=""), settings)
     key = settings.comment_key or default_key(job, settings.config, settings.workspace)
-    stamp = Stamp(
+    marker = Marker(
         key=key if len(key) <= _KEY else f"{key[:_KEY]} {hashlib.sha256(key.encode()).hexdigest()[:8]}",
         sha=job.commit or "",
         run=job.run_number,
@@ -69,9 +69,16 @@ def section(result: RunResult, settings: Settings, job: Job, environ: Mapping[st
         run_id=job.run_id,
         outcome=given.decision.outcome.value,
         state=state_of(report_input(result).decision),
-        title=text(key, _KEY),
     )
-    return Section(stamp, lambda room: REPORTS["markdown"](given, room))
+    return RunComment(
+        marker, with_title(settings.comment_key or job.matrix, lambda room: REPORTS["markdown"](given, room))
+    )
+
+
+def with_title(title: str, render: Callable[[int], str]) -> Callable[[int], str]:
+    """Put a heading above a comment that is one of several; "" for none."""
+    heading = f"## {escaped(title, _KEY)}\n\n" if title else ""
+    return lambda room: heading + render(room - len(heading.encode()))
 
 
 def _links(job: Job, environ: Mapping[str, str]) -> tuple[Link, ...]:

@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.baseline.event import payload_of
+from agent_eval_action.cli.comment import with_title
 from agent_eval_action.cli.files import in_detail
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.settings import Settings, resolve
 from agent_eval_action.errors import ExitCode, OutputError, UsageError
-from agent_eval_action.github.comment import Section, publish
+from agent_eval_action.github.comment import RunComment, publish
+from agent_eval_action.github.marker import Marker
 from agent_eval_action.github.posting import UNVERIFIED, RunBefore, pulls_of, verified
 from agent_eval_action.github.refusals import GitHubError
 from agent_eval_action.github.rest import GitHub
-from agent_eval_action.github.sections import Stamp
 from agent_eval_action.model.result import RunResult
 from agent_eval_action.reports import REPORTS, ReportInput
 from agent_eval_action.reports.artifact import read_foreign
 from agent_eval_action.reports.detail import state_of
-from agent_eval_action.reports.escape_markdown import text
 
 
 def post_command(results: Path, flags: Mapping[str, Any]) -> ExitCode:
@@ -53,7 +53,7 @@ def _post(github: GitHub, run: RunBefore, result: RunResult, settings: Settings)
         return ExitCode.PASS
     failed = []
     for pull in pulls:
-        said = publish(github, pull, section(run, result, settings), settings.comment)
+        said = publish(github, pull, run_comment(run, result, settings), settings.comment)
         _say(f"{pull}: {said.note or said.url or 'nothing to change'}")
         failed += [] if said.ok else [str(pull)]
     if failed:
@@ -65,10 +65,10 @@ def _say(text: str) -> None:
     print(terminal(text), file=sys.stderr)
 
 
-def section(run: RunBefore, result: RunResult, settings: Settings) -> Section:
+def run_comment(run: RunBefore, result: RunResult, settings: Settings) -> RunComment:
     """What is said on the pull request: rendered here from the numbers alone, and of a fork's that nobody vouches."""
     given = in_detail("markdown", ReportInput(result=result, marker=UNVERIFIED if run.fork else ""), settings)
-    stamp = Stamp(
+    marker = Marker(
         key=settings.comment_key or run.name or "agent-eval",
         sha=run.head_sha,
         run=run.run_number,
@@ -76,6 +76,5 @@ def section(run: RunBefore, result: RunResult, settings: Settings) -> Section:
         run_id=run.run_id,
         outcome=given.decision.outcome.value,
         state=state_of(given.decision),
-        title=text(run.name),
     )
-    return Section(stamp, lambda room: REPORTS["markdown"](given, room))
+    return RunComment(marker, with_title(settings.comment_key or "", lambda room: REPORTS["markdown"](given, room)))

@@ -44,7 +44,7 @@ CREDENTIALS: Final = (
 CONTEXT: Final = (
     ActionInput(
         "matrix",
-        "The job's leg of its matrix: legs have sections of their own in the comment. Leave it alone.",
+        "The job's leg of its matrix: each leg has a comment of its own. Leave it alone.",
         "${{ toJSON(matrix) }}",
     ),
 )

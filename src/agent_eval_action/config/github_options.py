@@ -31,7 +31,7 @@ GITHUB_OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         "comment_key",
         TEXT,
-        "Name of this run's section of the comment: runs of one key replace each other's.",
+        "Name of this run's comment: runs of one key replace each other's.",
         "comment_key",
         shown="workflow, job, configuration file and leg of the matrix",
         metavar="NAME",

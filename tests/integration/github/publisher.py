@@ -1,6 +1,6 @@
-"""A job of a matrix as a process of its own: publishes one section to each pull request it is told, all at once.
+"""A job as a process of its own: writes its comment on each pull request it is told, all at once.
 
-Reads lines of JSON (pull requests, and what the section says of itself), answers each with a line of JSON.
+Reads lines of JSON (pull requests, and what the comment says of itself), answers each with a line of JSON.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from agent_eval_action.github.comment import Section, publish
+from agent_eval_action.github.comment import RunComment, publish
+from agent_eval_action.github.marker import Marker
 from agent_eval_action.github.rest import GitHub, PullRequest
-from agent_eval_action.github.sections import Stamp
 
 
 def one(told: dict[str, Any], number: int) -> dict[str, Any]:
@@ -27,7 +27,8 @@ def one(told: dict[str, Any], number: int) -> dict[str, Any]:
         return said[:budget]
 
     try:
-        made = publish(github, PullRequest(told["repo"], number), Section(Stamp(**told["stamp"]), render), told["mode"])
+        comment = RunComment(Marker(**told["stamp"]), render)
+        made = publish(github, PullRequest(told["repo"], number), comment, told["mode"])
     finally:
         github.close()
     return {"number": number, "note": made.note, "ok": made.ok, "written": made.written}

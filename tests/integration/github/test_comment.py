@@ -1,4 +1,4 @@
-"""The comment as GitHub has it in the end: its modes, other jobs' sections, what goes wrong, and what is said then."""
+"""The comment as GitHub has it in the end: its modes, other jobs' comments, what goes wrong, and what is said then."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from agent_eval_action.github.comment import BUDGETS, Published, Section, publish
+from agent_eval_action.github.comment import BUDGETS, Published, RunComment, publish
+from agent_eval_action.github.marker import Marker, add_marker, read_marker
 from agent_eval_action.github.rest import GitHub, PullRequest
-from agent_eval_action.github.sections import Kept, Stamp, put_together, taken_apart
 from support.standing_clock import StandingClock
 
 PULL = PullRequest("org/repo", 7)
 COMMENTS = "/repos/org/repo/issues/7/comments"
-STAMP = Stamp(key="eval / run", sha="a" * 40, run=7, run_id=70, outcome="fail", state="fail 1", title="eval / run")
+MARKER = Marker(key="eval / run", sha="a" * 40, run=7, run_id=70, outcome="fail", state="fail 1")
+BOT = {"login": "github-actions[bot]", "id": 41898282, "type": "Bot"}
 STRANGER = {"login": "mallory", "id": 666, "type": "User"}
 
 
@@ -25,9 +26,9 @@ class Job:
         self.time = StandingClock()
         self.github = GitHub.of(server.environ, token or server.token, clock=self.time.clock())
 
-    def __call__(self, text: str | Callable[[int], str] = "text", mode="update", **stamp) -> Published:
+    def __call__(self, text: str | Callable[[int], str] = "text", mode="update", **marker) -> Published:
         render = text if callable(text) else lambda _: text
-        return publish(self.github, PULL, Section(replace(STAMP, **stamp), render), mode)
+        return publish(self.github, PULL, RunComment(replace(MARKER, **marker), render), mode)
 
 
 @pytest.fixture
@@ -43,10 +44,14 @@ def body(server) -> str:
     return text
 
 
-def sections(server) -> dict[str, str]:
-    text = taken_apart(body(server))
-    assert text is not None
-    return {key: kept.text for key, kept in text.sections.items()}
+def texts(server) -> dict[str, str]:
+    """The text of the only comment of each key, without its marker."""
+    found: dict[str, str] = {}
+    for comment in server.comments(7):
+        if (marker := read_marker(comment["body"])) is not None:
+            assert marker.key not in found
+            found[marker.key] = comment["body"].split("\n", 2)[2].rstrip("\n")
+    return found
 
 
 def written(server) -> list[str]:
@@ -57,7 +62,7 @@ def test_the_first_comment_is_made_and_later_ones_edit_it(server, job):
     first = job("first")
     assert first == Published(url=server.comments(7)[0]["html_url"], written=True)
     job("second", run=8, run_id=80)
-    assert sections(server) == {"eval / run": "second"}
+    assert texts(server) == {"eval / run": "second"}
     assert [said.split()[0] for said in written(server)] == ["POST", "PATCH"]
 
 
@@ -71,17 +76,16 @@ def test_the_own_comment_is_found_on_whatever_page_it_is(server, job):
     job("first")
     server.put(comments=[{"issue": 7, "body": f"{n}"} for n in range(150)])
     job("second", run=8, run_id=80)
-    ours = [comment for comment in server.comments(7) if taken_apart(comment["body"])]
+    ours = [comment for comment in server.comments(7) if read_marker(comment["body"])]
     assert len(ours) == 1
     assert "second" in ours[0]["body"]
 
 
 def test_a_marker_in_somebody_elses_comment_is_not_ours(server, job):
-    forged = put_together([Kept(replace(STAMP, run=99, run_id=990), "forged")], "990.1")
+    forged = add_marker(replace(MARKER, run=99, run_id=990), "forged")
     quoted = f"> look\n\n{forged}"
-    bot = {"login": "github-actions[bot]", "id": 41898282, "type": "Bot"}
     server.put(comments=[{"issue": 7, "body": forged, "user": user} for user in (STRANGER, None)])
-    server.put(comments=[{"issue": 7, "body": quoted, "user": bot}, {"issue": 8, "body": forged, "user": bot}])
+    server.put(comments=[{"issue": 7, "body": quoted, "user": BOT}, {"issue": 8, "body": forged, "user": BOT}])
     assert job("ours").ok
     assert [comment["body"] for comment in server.comments(7)[:3]] == [forged, forged, quoted]
     assert "ours" in server.comments(7)[3]["body"]
@@ -91,7 +95,7 @@ def test_without_graphql_it_is_still_known_whose_comment_it_is(server, job):
     job("first")
     server.configure(faults=[{"on": "POST /graphql", "kind": "permission"}])
     job("second", run=8, run_id=80)
-    assert sections(server) == {"eval / run": "second"}
+    assert texts(server) == {"eval / run": "second"}
 
 
 def test_a_persons_token_without_graphql_finds_its_own_comment_by_writing(server):
@@ -101,21 +105,20 @@ def test_a_persons_token_without_graphql_finds_its_own_comment_by_writing(server
         job = Job(server, "ann's")
         assert job(f"run {run}", run=run, run_id=run * 10).ok
         job.github.close()
-    assert sections(server) == {"eval / run": "run 8"}
+    assert texts(server) == {"eval / run": "run 8"}
 
 
-def test_other_jobs_sections_stay(server, job):
-    other = replace(STAMP, key="other")
-    server.put(comments=[{"issue": 7, "body": put_together([Kept(other, "theirs")], "60.1")}])
+def test_a_comment_of_another_key_stays(server, job):
+    server.put(comments=[{"issue": 7, "body": add_marker(replace(MARKER, key="other"), "theirs"), "user": BOT}])
     job("ours")
-    assert sections(server) == {"eval / run": "ours", "other": "theirs"}
+    job("ours again", run=8, run_id=80)
+    assert texts(server) == {"eval / run": "ours again", "other": "theirs"}
 
 
-def test_several_comments_become_one_the_oldest(server, job):
-    for key in ("a", "b", "c"):
-        server.put(comments=[{"issue": 7, "body": put_together([Kept(replace(STAMP, key=key), key)], "60.1")}])
-    job("ours")
-    assert sections(server) == {"a": "a", "b": "b", "c": "c", "eval / run": "ours"}
+def test_several_comments_of_one_key_become_one_the_oldest(server, job):
+    server.put(comments=[{"issue": 7, "body": add_marker(MARKER, "old"), "user": BOT} for _ in range(3)])
+    job("ours", run=8, run_id=80)
+    assert texts(server) == {"eval / run": "ours"}
     assert server.comments(7)[0]["id"] == 5001
     assert server.seen()["deleted"] == [5002, 5003]
 
@@ -127,7 +130,7 @@ def test_a_newer_run_is_not_overwritten(server, job, older):
     assert said.ok
     assert said.note == "the comment was left as the newer run 7 (attempt 2) wrote it"
     assert not said.written
-    assert sections(server) == {"eval / run": "newer"}
+    assert texts(server) == {"eval / run": "newer"}
 
 
 class TestRecreate:
@@ -140,16 +143,11 @@ class TestRecreate:
         assert len(bodies) == 2
         assert "second" in bodies[1]
 
-    def test_another_leg_of_the_same_run_joins_it(self, server, job):
+    def test_a_second_step_of_the_same_run_edits_it(self, server, job):
         job("first", mode="recreate")
-        job("leg", mode="recreate", key="leg")
+        job("second", mode="recreate")
         assert [said.split()[0] for said in written(server)] == ["POST", "PATCH"]
-
-    def test_sections_of_other_runs_move_along(self, server, job):
-        job("first", mode="recreate", key="other", run_id=60)
-        job("ours", mode="recreate")
-        assert sections(server) == {"eval / run": "ours", "other": "first"}
-        assert server.seen()["deleted"] == [5001]
+        assert texts(server) == {"eval / run": "second"}
 
 
 class TestChanges:
@@ -163,13 +161,13 @@ class TestChanges:
         said = job("second", mode="changes", run=8, run_id=80)
         assert not said.written
         assert said.url
-        assert sections(server) == {"eval / run": "first"}
+        assert texts(server) == {"eval / run": "first"}
 
     def test_what_says_something_else_is_edited(self, server, job):
         job("first", mode="changes")
         assert job("second", mode="changes", state="fail 2", run=8, run_id=80).written
         assert job("third", mode="changes", outcome="pass", state="pass 0", run=9, run_id=90).written
-        assert sections(server) == {"eval / run": "third"}
+        assert texts(server) == {"eval / run": "third"}
 
 
 class TestTrouble:
@@ -188,7 +186,7 @@ class TestTrouble:
         assert "locked" in job().note
 
     def test_a_pull_request_that_is_not_there_is_said(self, job):
-        said = publish(job.github, PullRequest("org/none", 1), Section(STAMP, lambda _: "x"), "update")
+        said = publish(job.github, PullRequest("org/none", 1), RunComment(MARKER, lambda _: "x"), "update")
         assert not said.ok
         assert "no such pull request" in said.note
 
@@ -215,7 +213,7 @@ class TestTrouble:
     def test_a_lost_answer_to_a_new_comment_makes_no_second(self, server, job, fault, done):
         server.configure(faults=[{"on": f"POST {COMMENTS}", "done": done} | fault])
         assert job("x").ok
-        assert sections(server) == {"eval / run": "x"}
+        assert texts(server) == {"eval / run": "x"}
         assert written(server).count(f"POST {COMMENTS}") == (1 if done else 2)
 
     @pytest.mark.parametrize("done", [False, True])
@@ -223,15 +221,16 @@ class TestTrouble:
         job("first")
         server.configure(faults=[{"on": "PATCH .*", "done": done}])
         assert job("second", run=8, run_id=80).ok
-        assert sections(server) == {"eval / run": "second"}
+        assert texts(server) == {"eval / run": "second"}
 
-    def test_a_limit_is_waited_for_and_the_comment_read_anew(self, server, job):
+    def test_a_limit_is_waited_for_and_the_comment_looked_for_anew(self, server, job):
         job("first")
+        looks = server.said().count(f"GET {COMMENTS}")
         server.configure(faults=[{"on": "PATCH .*", "kind": "secondary", "seconds": 30}])
         assert job("second", run=8, run_id=80).ok
         assert 30 in job.time.slept
-        reads = [said for said in server.said() if said.startswith("GET") and "5001" in said]
-        assert len(reads) == 2
+        assert server.said().count(f"GET {COMMENTS}") - looks == 3  # before each try, and after
+        assert texts(server) == {"eval / run": "second"}
 
     def test_a_limit_that_takes_too_long_is_said(self, server, job):
         server.configure(faults=[{"on": f"POST {COMMENTS}", "kind": "secondary", "seconds": 900}])
@@ -244,7 +243,7 @@ class TestTrouble:
         job("first")
         server.configure(faults=[{"on": "PATCH .*", "code": 404}])
         assert job("second", run=8, run_id=80).ok
-        assert sections(server) == {"eval / run": "second"}
+        assert texts(server) == {"eval / run": "second"}
 
     def test_a_report_that_cannot_be_drawn_is_a_warning(self, server, job):
         def render(_: int) -> str:
@@ -256,9 +255,9 @@ class TestTrouble:
         assert written(server) == []
 
     def test_a_list_that_is_behind_makes_no_second_comment(self, server, job):
-        server.configure(faults=[{"on": f"GET {COMMENTS}", "kind": "behind", "after": 2}])
+        server.configure(faults=[{"on": f"GET {COMMENTS}", "kind": "behind", "after": 1}])
         assert job("x").ok
-        assert sections(server) == {"eval / run": "x"}
+        assert texts(server) == {"eval / run": "x"}
         assert written(server) == [f"POST {COMMENTS}"]
 
     def test_a_comment_that_somebody_removes_again_and_again_is_given_up(self, server, job):
@@ -281,28 +280,6 @@ class TestTrouble:
         assert job("x").ok
 
 
-class TestBudget:
-    def test_sections_share_what_there_is(self, server, job):
-        details = "\n\n".join(f"<details>\n<summary>{n}</summary>\n\n{'y' * 900}\n\n</details>" for n in range(60))
-        theirs = f"> **theirs**\n\n{details}"
-        server.put(comments=[{"issue": 7, "body": put_together([Kept(replace(STAMP, key="other"), theirs)], "1.1")}])
-        job(lambda room: "x" * min(room, 50_000))
-        held = sections(server)
-        assert len(body(server).encode()) <= BUDGETS[0]
-        assert 30_000 < len(held["eval / run"]) < 50_000
-        assert held["other"].startswith("> **theirs**")
-        assert "Shortened" in held["other"]
-        assert held["other"].count("<details>") == held["other"].count("</details>") > 20
-
-    def test_a_small_section_takes_nothing_from_a_large_one(self, server, job):
-        large = "> **theirs**\n\n" + "z" * 60_000
-        server.put(comments=[{"issue": 7, "body": put_together([Kept(replace(STAMP, key="other"), large)], "1.1")}])
-        job("small")
-        assert sections(server) == {"eval / run": "small", "other": large}
-
-    def test_a_hundred_legs_fit(self, server, job):
-        others = [Kept(replace(STAMP, key=f"leg {n}"), f"> **leg {n}**\n\n" + "z" * 3_000) for n in range(100)]
-        server.put(comments=[{"issue": 7, "body": put_together(others, "1.1")}])
-        job(lambda room: "> **ours**\n\n" + "x" * max(room - 12, 0))
-        assert len(body(server).encode()) <= BUDGETS[0]
-        assert len(sections(server)) == 101
+def test_a_report_is_given_what_the_marker_leaves_of_the_room(server, job):
+    job(lambda room: "x" * room)
+    assert BUDGETS[0] - 2 <= len(body(server).encode()) <= BUDGETS[0]

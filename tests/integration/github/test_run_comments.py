@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.github.sections import taken_apart
+from agent_eval_action.github.marker import read_marker
 
 CARD = "4111 1111 1111 1111"
 SAID = "Zebrafink"
-FORGED = '<!-- agent-eval-action:end -->\n<!-- agent-eval-action:section {"key":"forged","run":999} -->'
+FORGED = '<!-- agent-eval-action:comment {"key":"forged","run":999} -->'
 HEAD = "b" * 40
 
 
@@ -83,15 +83,15 @@ def step(server, project: Path, *, fork: bool = False, **inputs: str) -> subproc
     return subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True, check=False)
 
 
-def section(server) -> tuple[str, str]:
-    """Key and text of the only section of the only comment."""
-    (comment,) = server.comments(7)
-    text = taken_apart(comment["body"])
-    assert text is not None
-    ((key, kept),) = text.sections.items()
-    assert kept.stamp.sha == HEAD
-    assert (kept.stamp.run, kept.stamp.run_id, kept.stamp.outcome) == (7, 70, "fail")
-    return key, kept.text
+def comment(server) -> tuple[str, str]:
+    """Key and text of the only comment."""
+    (made,) = server.comments(7)
+    marker = read_marker(made["body"])
+    assert marker is not None
+    assert marker.sha == HEAD
+    assert (marker.run, marker.run_id, marker.outcome) == (7, 70, "fail")
+    assert made["body"].count("<!-- agent-eval-action") == 1
+    return marker.key, made["body"].split("\n", 2)[2]
 
 
 def kept_files(project: Path) -> dict[str, str]:
@@ -104,24 +104,24 @@ def kept_files(project: Path) -> dict[str, str]:
 def test_a_failing_run_says_so_on_its_pull_request(server, project):
     ran = step(server, project)
     assert ran.returncode == 1, ran.stderr
-    key, text = section(server)
+    key, text = comment(server)
     assert key == "eval / run (linux, 3.12)"
-    assert text.startswith("> [!CAUTION]")
+    assert text.startswith("## linux, 3.12\n\n> [!CAUTION]")
     assert SAID in text
     assert "https://github.example/org/repo/actions/runs/70" in text
     log = [line for line in (ran.stdout + ran.stderr).splitlines() if not line.startswith("::add-mask::")]
     assert server.token not in "\n".join([*log, *kept_files(project).values()])
 
 
-def test_a_second_run_edits_the_same_section(server, project):
+def test_a_second_run_edits_the_same_comment(server, project):
     step(server, project)
     step(server, project)
-    section(server)
+    comment(server)
 
 
 def test_scores_alone_are_names_and_numbers(server, project):
     step(server, project, comment_detail="scores")
-    _, text = section(server)
+    _, text = comment(server)
     assert SAID not in text
     assert CARD not in text
     assert "harmless" not in text
@@ -135,7 +135,7 @@ def test_what_is_redacted_is_in_nothing_that_is_kept_shown_or_posted(server, pro
     assert ran.returncode == 1
     files = kept_files(project)
     assert {".agent-eval/out/results.json", ".agent-eval/out/attempts.jsonl", "summary"} <= files.keys()
-    _, text = section(server)
+    _, text = comment(server)
     for where, held in {**files, "comment": text, "stdout": ran.stdout, "stderr": ran.stderr}.items():
         assert CARD not in held, where
         assert SAID not in held, where
@@ -146,7 +146,7 @@ def test_what_is_redacted_is_in_nothing_that_is_kept_shown_or_posted(server, pro
 def test_scores_are_those_of_what_was_said(server, project):
     """The pattern fits half of the answer that is right: it is scored before it is redacted."""
     step(server, project, redact="harmless")
-    _, text = section(server)
+    _, text = comment(server)
     assert "1 of 2 cases below" in text
 
 
