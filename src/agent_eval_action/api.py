@@ -30,7 +30,7 @@ from agent_eval_action.errors import Problem
 from agent_eval_action.formats import load_eval_file, parse_selector
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.adaptive import next_step
-from agent_eval_action.gate.evidence import Enough, Step
+from agent_eval_action.gate.evidence import Enough, RunControl, Step
 from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
 from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
@@ -57,7 +57,7 @@ from agent_eval_action.run.secrets import redact_by, redact_logs, secrets_of
 from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.stall import Progress, stall_seconds
 from agent_eval_action.run.transcripts import TranscriptWriter
-from agent_eval_action.run.withheld import warnings_of, without, without_answers
+from agent_eval_action.run.withheld import cases_to_ask_on_base, warnings_of, without, without_answers
 
 _TAIL_LINES = 8
 
@@ -338,7 +338,7 @@ class _Run:
             longest = max(settings.llm_timeout_s, *(agent.timeout_s for agent in self._agents()))
             stall = stall_seconds(settings.stall_timeout, longest)
             self.pipeline = Pipeline(plan, self.head, crew, context.stop, settings.max_time, stall)
-            if context.repeats is None and settings.adaptive:
+            if context.repeats is None and (settings.adaptive or self._asks_base_for_withheld):
                 self.pipeline.gate = self._gate
                 self.pipeline.open_base = self._open_base
                 if isinstance(self.base, BaseCommit):
@@ -350,8 +350,18 @@ class _Run:
         if context.stop.status is RunStatus.COMPLETE:
             forget(settings.out)
 
+    @property
+    def _asks_base_for_withheld(self) -> bool:
+        """Whether what lacks credentials is excused only if main's agent lacks them too."""
+        return self.context.may_lack and bool(self.context.job.withheld)
+
     def _gate(self, *, control: bool) -> Step:
         """What the pure decision code asks for, over everything measured so far."""
+        if control and self._asks_base_for_withheld and (cases := cases_to_ask_on_base(self._measured("", 0.0))):
+            why = f"whether main's agent answers without credentials what this change's does not ({len(cases):,} cases)"
+            return RunControl(tuple((case, 1) for case in cases), why)
+        if not self.settings.adaptive:
+            return Enough("nothing is run again")
         policy = self.settings.policy
         result, baseline = held_against(self.result("", 0.0), self.baseline, self.settings)
         state = state_of(result, scores_of(baseline), policy, control=control)
@@ -378,12 +388,16 @@ class _Run:
 
     def result(self, started_at: str, seconds: float) -> RunResult:
         """The run as far as it came, not decided yet."""
+        found = self._measured(started_at, seconds)
+        if self.context.may_lack:
+            found = without_answers(found, self.context.job.withheld, self.workshop.lacking)
+        return found
+
+    def _measured(self, started_at: str, seconds: float) -> RunResult:
         pipeline = self.pipeline
         found = pipeline.crew.collector.result(
             started_at=started_at, seconds=seconds, status=self.context.stop.status, conditions=self._conditions()
         )
-        if self.context.may_lack:
-            found = without_answers(found, self.context.job.withheld, self.workshop.lacking)
         meter = pipeline.crew.spending.meter
         totals = found.totals.model_copy(update={"uses": meter.uses(), "usd": meter.usd()})
         return found.model_copy(update={"base": pipeline.base, "cut_short": pipeline.cut_short, "totals": totals})

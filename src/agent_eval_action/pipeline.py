@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from agent_eval_action.gate.evidence import Enough, RerunSuite, RerunSuspects, RunControl, Step
-from agent_eval_action.model.result import AttemptError, Base, CaseKey, Purpose, RunStatus
+from agent_eval_action.model.result import AttemptError, Base, CaseKey, ErrorKind, Purpose, RunStatus
 from agent_eval_action.run.arms import Arm, NoBase
 from agent_eval_action.run.crew import Crew, in_turn
 from agent_eval_action.run.events import MorePlanned, Notice, PhaseStarted, RunPlanned
@@ -216,11 +216,17 @@ class Pipeline:
         planned = self._planned([item for item in wanted if item[0].agent not in failed], "control", arm)
         if planned:
             unable = failed.keys() | self.head.fixed
-            here = self._planned([item for item in beside if item[0].agent not in unable], "control", self.head)
-            self._announce("control", len(planned) + len(here), why)
-            await self.crew.make(in_turn(planned, here), arm, self.head)
-        self.base = Base(commit=arm.commit, agents=arm.conditions())
-        broken = next(iter(failed.values()), None) or self.crew.collector.base_error()
+            again = self._planned([item for item in beside if item[0].agent not in unable], "control", self.head)
+            self._announce("control", len(planned) + len(again), why)
+            await self.crew.make(in_turn(planned, again), arm, self.head)
+        lacking = {name for name, error in failed.items() if error.kind is ErrorKind.CREDENTIALS}
+        lacking |= set(self.base.lacking) if self.base else set()
+        self.base = Base(commit=arm.commit, agents=arm.conditions(), lacking=tuple(sorted(lacking)))
+        here = await _started(self.head)
+        broken = next(
+            (error for name, error in failed.items() if not (name in lacking and _kind(here[name]) is error.kind)),
+            self.crew.collector.base_error(),
+        )
         if broken is not None:
             self._no_control(f"the agent of {arm.commit[:10]} could not be run: {broken.message}")
         return broken is None
@@ -277,6 +283,10 @@ def _by_case(step: RerunSuspects | RerunSuite | RunControl) -> list[tuple[CaseKe
 async def _started(arm: Arm) -> dict[str, AttemptError | None]:
     said = {name: await asyncio.shield(task) for name, task in arm.starts.items()}
     return {name: one if isinstance(one, AttemptError) else None for name, one in said.items()}
+
+
+def _kind(error: AttemptError | None) -> ErrorKind | None:
+    return None if error is None else error.kind
 
 
 _WORDS = {

@@ -34,6 +34,7 @@ def test_settings_have_a_field_for_every_option_and_none_besides():
     own = {"workspace", "start", "config", "agents", "only_agents", "agent_defaults", "policy"}
     held = {option.name for option in OPTIONS if option.scope != "agent"} - {"agent"} | {"evals"}
     plain = {"threshold_on", "confidence", "min_effect", "max_drop", "max_rise", "on_weakened", "accept"}
+    plain |= {"new_cases", "withheld", "agents_see_evals"}
     policy = {*plain, "gate_criteria", "gate_sets"}
     assert set(Settings.model_fields) - own == held - policy - {"config"}
     assert set(Policy.model_fields) == {*plain, "criteria", "sets"}

@@ -26,6 +26,7 @@ GATE_OPTIONS = (
     "out",
     "fail_on",
     "on_weakened",
+    "new_cases",
     "threshold_on",
     "confidence",
     "min_effect",

@@ -261,6 +261,35 @@ OPTIONS: Final[tuple[Option, ...]] = (
         shown="`honour`",
     ),
     Option(
+        "new_cases",
+        choice("advise", "block"),
+        "What becomes of a case that main does not have yet and that misses a threshold: it is shown, or it blocks.",
+        "gate.new_cases",
+        default="advise",
+        metavar="advise|block",
+        shown="`advise`",
+    ),
+    Option(
+        "withheld",
+        choice("pass", "neutral", "fail"),
+        "What a pull request is of which only a part could be measured, because GitHub gave it no secrets: passed by "
+        "what was measured, inconclusive with a green step, or failed.",
+        "gate.withheld",
+        default="neutral",
+        metavar="pass|neutral|fail",
+        shown="`neutral`",
+    ),
+    Option(
+        "agents_see_evals",
+        BOOLEAN,
+        "Whether the copy of the checkout that the agent runs in has the eval files, criteria files and recordings of "
+        "the run in it.",
+        "gate.agents_see_evals",
+        default=False,
+        metavar="true|false",
+        shown="`false`",
+    ),
+    Option(
         "threshold_on",
         THRESHOLD_ON,
         "What must meet a threshold: a case confirmed worse than main, or without history (regression), "

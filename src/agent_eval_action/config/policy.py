@@ -14,6 +14,8 @@ ThresholdOn = Literal["regression", "case", "suite", "off"]
 FailOn = Literal["fail", "inconclusive", "never"]
 OnWeakened = Literal["warn", "fail"]
 Acceptance = Literal["honour", "ignore"]
+NewCases = Literal["advise", "block"]
+Withheld = Literal["pass", "neutral", "fail"]
 
 MAX_DROP: Final = 0.05
 """Allowed drop of a criterion's suite mean when nothing else is configured."""
@@ -55,6 +57,9 @@ class Policy(Frozen):
     ``min_effect``: the least drop of a pair's mean that blocks. ``sets``: modes of eval sets by name.
     ``on_weakened``: whether a change that loosens what agents are measured by is shown only, or blocked.
     ``accept``: whether entries of accept.yaml let a history start anew.
+    ``new_cases``: whether a case that main does not have yet blocks when it misses a threshold.
+    ``withheld``: what a pull request is of which only a part was measured, because GitHub gave it no secrets.
+    ``agents_see_evals``: whether the agent's copy of the checkout has the eval files in it.
     """
 
     threshold_on: ThresholdOn = "regression"
@@ -66,6 +71,9 @@ class Policy(Frozen):
     sets: dict[str, Mode] = Field(default_factory=dict)
     on_weakened: OnWeakened = "warn"
     accept: Acceptance = "honour"
+    new_cases: NewCases = "advise"
+    withheld: Withheld = "neutral"
+    agents_see_evals: bool = False
 
     def mode_of(self, name: str, goal: Goal, eval_set: str) -> Mode:
         """The weaker of what a criterion and an eval set are held to."""

@@ -152,7 +152,7 @@ def resolve(*, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, 
 
 
 _PLACED = ("baseline", "out", "cache_dir")
-_PLAIN_RULES = ("threshold_on", "max_drop", "max_rise", "confidence", "min_effect", "on_weakened", "accept")
+_PLAIN_RULES = tuple(name for name in Policy.model_fields if name not in {"criteria", "sets"})
 _ELSEWHERE = ("config", "agent", *_PLAIN_RULES, "gate_criteria", "gate_sets")
 
 

@@ -64,7 +64,7 @@ def decide(comparison: Comparison, result: RunResult, policy: Policy) -> Decisio
     findings += error_findings(judged, result, writer)
     if (nothing := nothing_measured(judged)) is not None:
         findings.append(nothing)
-    withheld = withheld_findings(judged, result)
+    withheld = withheld_findings(judged, result, policy.withheld)
     findings += withheld
     findings.sort(key=_order)
     outcome = _outcome(findings, any(rule.collecting for rule in judged))
@@ -72,7 +72,7 @@ def decide(comparison: Comparison, result: RunResult, policy: Policy) -> Decisio
     excused = outcome is Outcome.INCONCLUSIVE and bool(result.conditions.withheld) and doubts == list(withheld)
     return Decision(
         outcome=outcome,
-        reason=headline(outcome, comparison, judged, findings, writer),
+        reason=headline(outcome, comparison, judged, findings, writer, left_out=withheld),
         excused=excused,
         findings=tuple(findings),
         criteria=tuple(row(rule, by_criterion[rule.one.criterion]) for rule in judged),
@@ -106,7 +106,7 @@ def _rules(comparison: Comparison, policy: Policy, weighed: Weighed) -> list[Rul
         for one, rule in rules
     )
     collecting = comparison.baseline is None and not own
-    return [Rule(one, rule, collecting, weighed, policy.sets) for one, rule in rules]
+    return [Rule(one, rule, collecting, weighed, policy.sets, policy.new_cases) for one, rule in rules]
 
 
 def _outcome(findings: Iterable[Finding], collecting: bool) -> Outcome:

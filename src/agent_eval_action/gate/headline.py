@@ -16,9 +16,15 @@ _NAMED: Final = 3
 
 
 def headline(
-    outcome: Outcome, comparison: Comparison, rules: Sequence[Rule], findings: Sequence[Finding], writer: Writer
+    outcome: Outcome,
+    comparison: Comparison,
+    rules: Sequence[Rule],
+    findings: Sequence[Finding],
+    writer: Writer,
+    *,
+    left_out: Sequence[Finding] = (),
 ) -> str:
-    """Why the outcome is what it is."""
+    """Why the outcome is what it is. ``left_out``: the findings about what lacked credentials, said of a pass too."""
     if outcome is Outcome.FAIL:
         text = "; ".join([*_failures(rules, findings, writer), *_unmeasured(findings)])
     elif outcome is Outcome.INCONCLUSIVE:
@@ -26,7 +32,7 @@ def headline(
     elif outcome is Outcome.COLLECTING:
         text = _collecting(comparison, rules, findings)
     else:
-        text = _passed(comparison, rules, findings)
+        text = "; ".join([_passed(comparison, rules, findings), *(finding.reason for finding in left_out)])
     return clip(text, SENTENCE)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from agent_eval_action.config.policy import CriterionPolicy, Mode
+from agent_eval_action.config.policy import CriterionPolicy, Mode, NewCases
 from agent_eval_action.gate.assess import CriterionEvidence
 from agent_eval_action.gate.compare import NEW_CASE, TOLERANCE, ComparedCriterion, ComparedPair, mean_of
 from agent_eval_action.gate.sentences import Writer
@@ -33,6 +33,7 @@ class Rule:
     collecting: bool = False
     weighed: Weighed = _NOTHING
     sets: Mapping[str, Mode] = field(default_factory=dict)
+    new_cases: NewCases = "advise"
 
     @property
     def gating(self) -> bool:
@@ -52,8 +53,9 @@ class Rule:
         return "blocks" if self.gating and not self.collecting else "advisory"
 
     def effect_of(self, pair: ComparedPair) -> Literal["blocks", "advisory"]:
-        """The same for one pair: a case that main has not yet, or of an advisory set, blocks nothing."""
-        if pair.incomparable == NEW_CASE or self.sets.get(pair.key.eval_set) == "advisory":
+        """The same for one pair: one of an advisory set blocks nothing, nor a new case unless the policy says so."""
+        advised = pair.incomparable == NEW_CASE and self.new_cases == "advise"
+        if advised or self.sets.get(pair.key.eval_set) == "advisory":
             return "advisory"
         return self.effect
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
+from agent_eval_action.config.policy import Withheld
 from agent_eval_action.gate.compare import ComparedPair
 from agent_eval_action.gate.rules import Rule
 from agent_eval_action.gate.sentences import Writer
@@ -41,17 +42,24 @@ def error_findings(rules: Sequence[Rule], result: RunResult, writer: Writer) -> 
         yield _case(*unanswered[key], writer)
 
 
-def withheld_findings(rules: Sequence[Rule], result: RunResult) -> tuple[Finding, ...]:
-    """What was left out for want of credentials, in one sentence: it decides nothing, and is never passed over.
+def withheld_findings(rules: Sequence[Rule], result: RunResult, withheld: Withheld) -> tuple[Finding, ...]:
+    """What was left out for want of credentials, in one sentence.
 
-    At most two findings: of what would have counted (inconclusive), else of what only advises.
+    ``withheld``: what that means where GitHub gave the run no secrets. What was measured can pass, but a run in which
+    nothing that counts was measured never does.
     """
     left = [(rule, [pair for pair in rule.one.pairs if pair.measured and pair.measured.unmeasured]) for rule in rules]
     left = [(rule, pairs) for rule, pairs in left if pairs]
     gating = [(rule, pairs) for rule, pairs in left if rule.gating]
     if not left:
         return ()
-    effect: Effect = "inconclusive" if gating else "advisory"
+    effect: Literal["blocks", "inconclusive", "advisory"] = "inconclusive" if gating else "advisory"
+    if gating and result.conditions.withheld:
+        measured = any(pair.current is not None for rule in rules if rule.gating for pair in rule.one.pairs)
+        if withheld == "fail":
+            effect = "blocks"
+        elif withheld == "pass" and measured:
+            effect = "advisory"
     shown = gating or left
     first = next((pair.measured.unmeasured for _, pairs in shown for pair in pairs if pair.measured), "")
     why = result.conditions.withheld or clip("; ".join(result.conditions.lacking), SENTENCE // 2)

@@ -11,17 +11,23 @@ from agent_eval_action.gate_changes.snapshot import Snapshot
 from agent_eval_action.model.decision import Finding
 from agent_eval_action.model.result import Goal
 
-_STRICTEST_FIRST: Final[Mapping[str, tuple[str, ...]]] = {
+_STRICTEST_FIRST: Final[Mapping[str, tuple[Any, ...]]] = {
     "mode": ("blocking", "advisory", "off"),
     "threshold_on": ("case", "regression", "suite", "off"),
     "fail_on": ("inconclusive", "fail", "never"),
     "on_weakened": ("fail", "warn"),
     "accept": ("ignore", "honour"),
+    "new_cases": ("block", "advise"),
+    "withheld": ("fail", "neutral", "pass"),
+    "agents_see_evals": (False, True),
 }
 _LOOSER_WHEN_RAISED: Final = ("max_drop", "max_rise", "confidence", "min_effect")
 """Limits of which None is no limit at all."""
 
-_WHOLE: Final = ("on_weakened", "accept", "confidence", "min_effect")
+_WHOLE: Final = (
+    *("on_weakened", "accept", "new_cases", "withheld", "agents_see_evals"),
+    *("confidence", "min_effect"),
+)
 _NAMES: Final = 8
 
 
@@ -79,6 +85,8 @@ def _eval_sets(old: Policy, new: Policy, where: str) -> Iterator[Finding]:
 def _shown(value: Any) -> str:
     if value is None:
         return "no limit"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

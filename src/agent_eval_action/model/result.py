@@ -330,12 +330,14 @@ class Totals(Frozen):
 class Base(Frozen):
     """The base commit's agent as this run met it. ``unavailable`` says in one sentence why it was not run.
 
-    With neither that nor ``agents`` it could have been run, but the run ended before.
+    With neither that nor ``agents`` it could have been run, but the run ended before. ``lacking``: agents of it that
+    did not start for want of credentials.
     """
 
     commit: str | None = None
     agents: tuple[AgentConditions, ...] = ()
     unavailable: str = ""
+    lacking: tuple[str, ...] = ()
 
 
 class RunResult(Frozen):

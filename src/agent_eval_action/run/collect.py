@@ -86,9 +86,18 @@ class Collector:
         return sum(score.status is ScoreStatus.SCORED for summary in kept for score in summary.scores)
 
     def base_error(self) -> AttemptError | None:
-        """Why some attempt of the base commit's agent has no answer."""
-        kept = (made for (_, arm), made in sorted(self._summaries.items()) if arm == "base")
-        return next((one.error for made in kept for one in made.values() if one.error is not None), None)
+        """Why some attempt of the base commit's agent has no answer, for a reason that this change's does not share."""
+        kept = (
+            made.values()
+            for (case, arm), made in sorted(self._summaries.items())
+            if arm == "base" and not self._lacks_credentials(case)
+        )
+        return next((one.error for made in kept for one in made if one.error is not None), None)
+
+    def _lacks_credentials(self, case: CaseKey) -> bool:
+        """Whether no attempt of a case was answered, on either side, for want of credentials."""
+        both = [one for arm in ("head", "base") for one in self._summaries.get((case, arm), {}).values()]
+        return all(one.error is not None and one.error.kind is ErrorKind.CREDENTIALS for one in both)
 
     def complete(self) -> bool:
         """Whether the first pass is."""

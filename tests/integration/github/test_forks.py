@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support.repositories import run_git
 
 COMMAND = str(Path(sys.executable).with_name("agent-eval"))
 EVENTS = Path(__file__).parents[2] / "support" / "github_events"
@@ -56,6 +59,28 @@ class Repo:
                 line = {"agent": "bot", "eval_set": "s", "case": name, "repeat": 0, "case_digest": "x"}
                 file.write(json.dumps({**line, "turns": [turn]}) + "\n")
 
+    def merge(self, change: Callable[[], None] = lambda: None) -> None:
+        """Commit what there is as main, and check out GitHub's merge commit of main and a fork's ``change``."""
+
+        def git(*words: str) -> str:
+            return run_git(self.root, *words)
+
+        (self.root / ".gitignore").write_text(".agent-eval/\n*.txt\nfork.json\n__pycache__/\n")
+        git("init", "--quiet", "--initial-branch=main")
+        git("add", "--all")
+        git("commit", "--quiet", "-m", "main")
+        base = git("rev-parse", "HEAD")
+        git("checkout", "--quiet", "-b", "change")
+        change()
+        git("add", "--all")
+        git("commit", "--quiet", "--allow-empty", "-m", "change")
+        head = git("rev-parse", "HEAD")
+        git("checkout", "--quiet", "--detach", base)
+        git("merge", "--quiet", "--no-ff", "-m", "merge", head)
+        payload = json.loads((EVENTS / "pull_request_fork.json").read_text())
+        payload["pull_request"]["base"]["sha"], payload["pull_request"]["head"]["sha"] = base, head
+        (self.root / "fork.json").write_text(json.dumps(payload))
+
     def run(self, event: str, *, file: str = "", command: str = "run", **more: str) -> tuple[int, dict[str, Any], str]:
         """Exit code, results.json ({} without one), and the log."""
         kept = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "TMPDIR")
@@ -63,7 +88,7 @@ class Repo:
         job = {
             "GITHUB_ACTIONS": "true",
             "GITHUB_EVENT_NAME": event,
-            "GITHUB_EVENT_PATH": str(EVENTS / f"{file or event}.json"),
+            "GITHUB_EVENT_PATH": str(self.root / file if file == "fork.json" else EVENTS / f"{file or event}.json"),
             "GITHUB_REPOSITORY": "octo-org/Hello-World",
             "GITHUB_WORKSPACE": str(self.root),
             "GITHUB_OUTPUT": str(self.output),
@@ -202,7 +227,8 @@ def test_an_agent_without_credentials_of_its_own_is_one_sentence(repo: Repo, adk
     )
     repo.criteria(**{MATCHED: 0.8})
     repo.cases(*(case(f"case {number}") for number in range(40)))
-    code, results, log = repo.run("pull_request", file="pull_request_fork")
+    repo.merge()
+    code, results, log = repo.run("pull_request", file="fork.json")
     decision = results["decision"]
     assert (code, decision["outcome"], decision["excused"]) == (0, "inconclusive", True), decision["reason"]
     assert SENTENCE in decision["reason"]
@@ -219,8 +245,65 @@ def test_an_agent_that_asks_for_its_key_when_it_is_imported(repo: Repo, adk213_p
         'raise ValueError("The api_key client option must be set by OPENAI_API_KEY")\n'
     )
     repo.criteria(**{MATCHED: 0.8})
-    code, results, _ = repo.run("pull_request", file="pull_request_fork")
+    repo.merge()
+    code, results, _ = repo.run("pull_request", file="fork.json")
     assert (code, results["decision"]["excused"]) == (0, True), results["decision"]["reason"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'if "worse" in str(llm_request.contents):\n            raise ValueError("No API key was provided")\n        ',
+        'raise ValueError("No API key was provided")\n        ',
+    ],
+)
+def test_an_agent_that_only_says_that_it_has_no_key_is_not_excused(repo: Repo, adk213_python: Path, said: str) -> None:
+    """The cases that got worse are those that main's agent answers without any key."""
+    repo.configure(python=str(adk213_python), reruns="off")
+    (repo.root / "bot" / "agent.py").write_text(SCRIPTED)
+    repo.criteria(**{MATCHED: 0.8})
+    worse = case("b")
+    worse["conversation"][0]["user_content"]["parts"][0]["text"] = "worse"
+    repo.cases(case("a"), worse)
+    agent = SCRIPTED.replace("said = types", f"{said}said = types")
+    repo.merge(lambda: (repo.root / "bot" / "agent.py").write_text(agent))
+    code, results, log = repo.run("pull_request", file="fork.json")
+    decision = results["decision"]
+    assert code in {1, 3}, log
+    assert decision["outcome"] in {"fail", "inconclusive"}
+    assert not decision["excused"]
+    assert "main's agent answers this without credentials" in decision["reason"]
+    assert SENTENCE not in decision["reason"]
+
+
+def test_an_agent_that_says_so_when_it_is_imported_is_not_excused_either(repo: Repo, adk213_python: Path) -> None:
+    repo.configure(python=str(adk213_python), reruns="off")
+    (repo.root / "bot" / "agent.py").write_text(SCRIPTED)
+    repo.criteria(**{MATCHED: 0.8})
+    repo.merge(lambda: (repo.root / "bot" / "agent.py").write_text('raise ValueError("No API key was provided")\n'))
+    code, results, log = repo.run("pull_request", file="fork.json")
+    assert code in {1, 3}, log
+    assert not results["decision"]["excused"]
+    assert "main's agent answers this without credentials" in results["decision"]["reason"]
+
+
+def test_where_main_s_agent_cannot_be_asked_nothing_is_excused(repo: Repo, adk213_python: Path) -> None:
+    repo.configure(python=str(adk213_python))
+    (repo.root / "bot" / "agent.py").write_text(SCRIPTED.replace("said = types", NO_KEY))
+    repo.criteria(**{MATCHED: 0.8})
+    code, results, _ = repo.run("pull_request", file="pull_request_fork")
+    assert (code, results["decision"]["excused"]) == (3, False)
+    assert "it is not known whether main's agent needs credentials here" in results["decision"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "code", "outcome"), [("pass", 0, "pass"), ("neutral", 0, "inconclusive"), ("fail", 1, "fail")]
+)
+def test_what_a_partly_measured_fork_is_says_main(repo: Repo, rule: str, code: int, outcome: str) -> None:
+    repo.configure(recording="recording", gate={"withheld": rule})
+    found, results, log = repo.run("pull_request", file="pull_request_fork")
+    assert (found, results["decision"]["outcome"]) == (code, outcome), log
+    assert f"{SENTENCE}: `{JUDGED}`" in results["decision"]["reason"]
 
 
 def test_pull_request_target_is_refused_before_anything_is_read(repo: Repo) -> None:
@@ -260,6 +343,8 @@ def test_a_baseline_is_whole_or_not_made(repo: Repo) -> None:
     assert "so nothing was run" in log
     assert not (repo.root / ".agent-eval" / "baseline.json").exists()
 
+
+NO_KEY = 'raise ValueError("No API key was provided")\n        said = types'
 
 SCRIPTED = """
 from google.adk.agents import Agent

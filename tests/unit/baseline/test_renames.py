@@ -63,7 +63,7 @@ def result_of(scores: Scores, called: Names) -> RunResult:
 
 
 def record(number: int, result: RunResult, **given: object) -> Record:
-    return record_of(result, Commit(f"{number:040x}", (), 1000 + number), **given)  # type: ignore[arg-type]
+    return record_of(result, Commit(f"{number:040x}", (), 1000 + number), **given)  # type: ignore[arg-type]  # passed on as given
 
 
 def history_of(records: list[Record], now: RunResult) -> History:

@@ -14,7 +14,11 @@ from support.results import QUALITY, info, run, simple
 
 REPEATS = 6
 TOKENS = info("tokens", goal="minimize", threshold=None)
-ELSEWHERE = {"gate.fail_on": "the exit code: integration/cli", "gate.accept": "what is read: integration/cli"}
+ELSEWHERE = {
+    "gate.fail_on": "the exit code: integration/cli",
+    "gate.accept": "what is read: integration/cli",
+    "gate.agents_see_evals": "what the agent finds: unit/interpreter, e2e",
+}
 """Options that are no rule of the verdict; test_commands and test_weakened_change hold them."""
 
 
@@ -29,6 +33,14 @@ def outcome(policy, now, before=None, criteria=()):
     result = run(*now, criteria=criteria, repeats=REPEATS)
     baseline = from_result(run(*before, criteria=criteria, repeats=REPEATS)) if before else None
     return decide(compare(baseline, result), result, policy).outcome
+
+
+def of_a_fork(withheld, measured=True):
+    """A run of which one criterion lacked its credentials, because GitHub gave none."""
+    judged = info("judged", unmeasured="not measured: no credentials on this pull request")
+    criteria = (info(), judged) if measured else (judged,)
+    result = run(simple("a", 1.0), criteria=criteria, withheld="GitHub gives no secrets to a pull request from a fork")
+    return decide(compare(from_result(run(simple("a", 1.0))), result), result, Policy(withheld=withheld))
 
 
 def one(name=QUALITY, **rule):
@@ -81,6 +93,13 @@ CASES = {
         (one("tokens", max_rise=0.1), MORE, TOKENS_BEFORE, (TOKENS,), FAIL),
         (one("tokens", mode="advisory", max_rise=0.1), MORE, TOKENS_BEFORE, (TOKENS,), None),
     ],
+    "gate.new_cases": [
+        (Policy(new_cases="advise"), [*FINE, simple("new", 0.0)], FINE, (), PASS),
+        (Policy(new_cases="block"), [*FINE, simple("new", 0.0)], FINE, (), FAIL),
+        (Policy(new_cases="block"), [*FINE, simple("new", 1.0)], FINE, (), PASS),
+        (Policy(new_cases="block", threshold_on="off"), [*FINE, simple("new", 0.0)], FINE, (), PASS),
+        (Policy(new_cases="block", sets={"set": "advisory"}), [*FINE, simple("new", 0.0)], FINE, (), None),
+    ],
     "gate.sets": [
         (Policy(), BROKEN, FINE, (), FAIL),
         (Policy(sets={"set": "advisory"}), BROKEN, FINE, (), None),
@@ -103,9 +122,26 @@ def test_a_weakened_gate_blocks_where_the_rule_says_so(rule, expected):
     assert apply_weakenings(Decision(outcome=PASS, reason="fine"), [lost], rule).outcome is expected
 
 
+@pytest.mark.parametrize(
+    ("rule", "measured", "expected", "excused"),
+    [
+        ("pass", True, PASS, False),
+        ("neutral", True, Outcome.INCONCLUSIVE, True),
+        ("fail", True, FAIL, False),
+        ("pass", False, Outcome.INCONCLUSIVE, True),
+        ("fail", False, FAIL, False),
+    ],
+)
+def test_a_partly_measured_pull_request_is_what_the_rule_says(rule, measured, expected, excused):
+    decision = of_a_fork(rule, measured)
+    assert (decision.outcome, decision.excused) == (expected, excused)
+    assert "not measured: no credentials on this pull request: `judged`" in decision.reason
+
+
 def test_no_option_of_the_gate_is_left_out():
     assert {one.key for one in OPTIONS if (one.key or "").startswith("gate.")} == {
         *CASES,
         *ELSEWHERE,
         "gate.on_weakened",
+        "gate.withheld",
     }
