@@ -372,7 +372,7 @@ class _Run:
         if isinstance(self.base, NoBase):
             return self.base
         agents = [agent for agent in self._agents() if agent.name in names]
-        make = partial(driver_on_base, self.head, self.settings, self.context.environ)
+        make = partial(driver_on_base, self.head, self.base, self.context.environ)
         return await open_base(self.base, agents, make)
 
     async def stop(self) -> None:

@@ -89,12 +89,6 @@ class AdkAgent:
         return self._options.isolation
 
     @property
-    def cell(self) -> Cell | None:
-        """Its cell, once it is made."""
-        done = self._preparing
-        return done.result().launch.cell if done and done.done() and not done.exception() else None
-
-    @property
     def python(self) -> Path | None:
         """The interpreter chosen; None before it is."""
         done = self._preparing

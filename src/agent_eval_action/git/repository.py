@@ -92,6 +92,13 @@ class Repository:
             else None
         )
 
+    def tracked(self, *names: str) -> frozenset[str] | None:
+        """Files of these names that are in the index, relative to ``folder``; None where git cannot say."""
+        patterns = [f":(glob)**/{name}" for name in names]
+        done = self.git("ls-files", "-z", "--cached", "--recurse-submodules", "--", *patterns)
+        found = (name.decode("utf-8", "surrogateescape") for name in done.out.split(b"\0") if name)
+        return frozenset(found) if done.ok else None
+
     def config(self, *args: str) -> str | None:
         """One value of the repository's configuration, its includes read; only ever taken as a text."""
         done = self.git("config", *args)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import platform
-import re
 import secrets
 import shutil
 import signal
+import stat
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -22,6 +19,7 @@ from uv import find_uv_bin
 
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.interpreter.build_kept import keep, taken_out
+from agent_eval_action.interpreter.environment_digest import environment_digest
 from agent_eval_action.interpreter.install import failing_package
 from agent_eval_action.interpreter.isolation_cell import Cell, options_of
 from agent_eval_action.interpreter.isolation_user import User, end_all
@@ -32,15 +30,15 @@ TAIL_LINES = 15
 POLL_S = 0.2
 LONGEST_INSTALL_S = 1800.0
 """One command of uv: a build step that hangs must not take the whole job's time."""
-_LOCAL = re.compile(r"\s*(?:-e\b|--editable|-f\b|--find-links|[./~]|[^#]*\bfile:|[^#\s]*\.(?:whl|zip|gz)\b)")
-"""A requirement that is, or may be, a path."""
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The file that says what the agent needs."""
+    """The file that says what the agent needs, in a workspace."""
 
     path: Path
+    workspace: Path
 
     @property
     def project(self) -> Path:
@@ -53,7 +51,7 @@ def find_lock(folder: Path, workspace: Path) -> Lock | None:
     for place in upwards(folder, workspace):
         for kind in KINDS:
             if (place / kind).is_file():
-                return Lock(place / kind)
+                return Lock(place / kind, workspace)
     return None
 
 
@@ -100,6 +98,9 @@ def _build_in(
     for folder in (draft, pythons):
         folder.mkdir(mode=0o755, exist_ok=True)
         os.chown(folder, cell.installer.uid, cell.installer.uid)
+    # An earlier build must leave nothing here: one of its steps could have edited packages in uv's cache.
+    end_all({cell.installer.uid})
+    cell.installer.remake_home()
     try:
         was_kept = taken_out(kept, draft, cell.installer)
         if not was_kept:
@@ -122,38 +123,24 @@ def _build_in(
 
 
 def _to_root(folder: Path) -> None:
-    """Nobody but root can change what lies here from now on; set-uid bits end with the change of owner."""
-    os.chown(folder, 0, 0)
+    """Nobody but root can change what lies here from now on, whatever modes a build step gave it."""
+    _take(folder)
     for _, folders, files, here in os.fwalk(folder):
         for name in (*folders, *files):
-            os.chown(name, 0, 0, dir_fd=here, follow_symlinks=False)
+            _take(name, here)
+
+
+def _take(path: str | Path, folder: int | None = None) -> None:
+    # the change of owner ends set-uid bits as well
+    os.chown(path, 0, 0, dir_fd=folder, follow_symlinks=False)
+    mode = os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode
+    if mode & _OTHERS_WRITE and not stat.S_ISLNK(mode):
+        os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS_WRITE, dir_fd=folder)
 
 
 def digest(lock: Lock, environ: Mapping[str, str]) -> str:
     """Names an environment by everything that decides what is in it."""
-    found = hashlib.sha256()
-    said = [lock.path.name, _place(lock), sys.platform, platform.machine(), environ.get("UV_PYTHON", "")]
-    for text in said:
-        found.update(text.encode() + b"\0")
-    names = (
-        ("uv.lock", "pyproject.toml", ".python-version")
-        if lock.path.name != "requirements.txt"
-        else (".python-version",)
-    )
-    files = [lock.project / name for name in names if (lock.project / name).is_file()]
-    if lock.path.name == "requirements.txt":
-        files += included(lock.path, set())
-    for path in files:
-        found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return found.hexdigest()[:32]
-
-
-def _place(lock: Lock) -> str:
-    """The project's folder, where what is installed depends on it; requirements from an index do not."""
-    if lock.path.name != "requirements.txt":
-        return str(lock.project)
-    lines = [line for path in included(lock.path, set()) for line in path.read_text("utf-8", "replace").splitlines()]
-    return str(lock.project) if any(_LOCAL.match(line) for line in lines) else ""
+    return environment_digest(lock.path, lock.workspace, environ)
 
 
 def uv_binary(environ: Mapping[str, str]) -> str:
@@ -218,16 +205,3 @@ def _failure(lock: Lock, said: str) -> AgentEnvironmentError:
         + (f": package {package} failed" if package else ""),
         hint="uv's last lines:\n" + "\n".join(f"  {line}" for line in lines),
     )
-
-
-def included(path: Path, seen: set[Path]) -> list[Path]:
-    """A requirements file and those it includes by -r and -c."""
-    if path in seen or not path.is_file():
-        return []
-    seen.add(path)
-    files = [path]
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        found = re.match(r"\s*(?:-r|-c|--requirement|--constraint)[ =]\s*(\S+)", line)
-        if found:
-            files += included((path.parent / found.group(1)).resolve(), seen)
-    return files

@@ -75,7 +75,7 @@ class Isolation:
     root: Path
     workspace: Path
     users: Mapping[Role, User]
-    installer: User
+    installers: Mapping[Role, User]
     environ: Mapping[str, str]
     closed: Collection[Path]
     removed: bool
@@ -95,16 +95,16 @@ class Isolation:
 
     def close(self) -> None:
         """Kill whatever still runs as one of our uids, and remove the copies where nobody else does."""
-        end_all({user.uid for user in (*self.users.values(), self.installer)})
+        end_all({user.uid for user in (*self.users.values(), *self.installers.values())})
         if self.tokens is not None:
             self.tokens.close()
         if self.removed:
             shutil.rmtree(self.root, ignore_errors=True)
 
     def _make(self, role: Role, workspace: Path) -> Cell:
-        user = self.users[role]
+        user, installer = self.users[role], self.installers[role]
         user.make_home()
-        self.installer.make_home()
+        installer.make_home()
         place = self.root / role
         if role == "base":
             # one per commit, and the same one for the same commit: its environment may be cached
@@ -113,7 +113,7 @@ class Isolation:
         _folders(self.root, place)
         began = time.monotonic()
         copy = TreeCopy(
-            workspace, place / workspace.name, user.uid, self.installer.uid, self.root / "environments", self.closed
+            workspace, place / workspace.name, user.uid, installer.uid, self.root / "environments", self.closed
         )
         copy.make()
         self.copied.append((time.monotonic() - began, copy.files, copy.bytes))
@@ -121,7 +121,7 @@ class Isolation:
             workspace,
             copy.target,
             user,
-            self.installer,
+            installer,
             self.root / "environments",
             self._building,
             lambda environ: self._rewritten(environ, workspace, copy.target),
@@ -174,12 +174,16 @@ def open_isolation(
         say(f"the agent runs as the user of this process and sees its files: {why}", "info")
         return None
     found = workspace.resolve()
-    uids = free_uids(len(ROLES) + 1, {0, found.stat().st_uid})
+    uids = free_uids(2 * len(ROLES), {0, found.stat().st_uid})
     root = _root(asked)
     homes = root / "homes"
     _folders(root, homes, root / "environments")
     users = {role: User(uid, homes / role) for role, uid in zip(ROLES, uids, strict=False)}
-    installer = User(uids[-1], homes / "install", umask=0o022)
+    # one each: what a build step of the change leaves behind must not reach the environment of the base commit
+    installers = {
+        role: User(uid, homes / f"install-{role}", umask=0o022)
+        for role, uid in zip(ROLES, uids[len(ROLES) :], strict=True)
+    }
     ours = tuple(path.resolve() for path in ours)
     closing = worth_closing(environ, (found, *ours))
     if asked == "container":
@@ -196,7 +200,7 @@ def open_isolation(
     if left:
         say(f"not closed to the agent, whose uid can open it: {', '.join(left)}", "warning")
     tokens = google_tokens(environ, frozenset(user.uid for user in users.values()), lambda text: say(text, "warning"))
-    return Isolation(root, found, users, installer, environ, frozenset(ours), root != _IN_CONTAINER, tokens)
+    return Isolation(root, found, users, installers, environ, frozenset(ours), root != _IN_CONTAINER, tokens)
 
 
 def _cannot(asked: str) -> str:

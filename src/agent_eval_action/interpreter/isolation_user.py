@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -88,6 +89,11 @@ class User:
         for folder in (self.home, self.home / "tmp"):
             folder.mkdir(mode=0o700, parents=False, exist_ok=True)
             os.chown(folder, self.uid, self.uid)
+
+    def remake_home(self) -> None:
+        """An empty home. Nobody else may write there, and processes of this user must have ended."""
+        shutil.rmtree(self.home, ignore_errors=True)
+        self.make_home()
 
 
 def memory_bytes(cgroup: Path = Path("/sys/fs/cgroup/memory.max"), meminfo: Path = Path("/proc/meminfo")) -> int:

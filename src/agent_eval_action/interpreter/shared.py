@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.interpreter.build import KINDS, included
-from agent_eval_action.interpreter.isolation_cell import Cell, options_of
+from agent_eval_action.interpreter.build import KINDS
+from agent_eval_action.interpreter.environment_digest import included
 from agent_eval_action.interpreter.launch import upwards
 
-_ALSO: Final = (".python-version", "setup.py", "setup.cfg", "requirements.in")
+_ALSO: Final = (".python-version", "uv.toml", "setup.py", "setup.cfg", "requirements.in")
 _PROBE_S: Final = 30.0
 
 # A tree's own code that is installed in an environment would be imported in the place of the other tree's.
@@ -45,23 +45,22 @@ class Place:
     workspace: Path
 
 
-def not_shared(python: Path, here: Place, there: Place, environ: Mapping[str, str], cell: Cell | None = None) -> str:
+def not_shared(python: Path, here: Place, there: Place, environ: Mapping[str, str]) -> str:
     """Why the interpreter of the agent ``here`` must not run the one ``there``; "" when it may. Blocks.
 
-    ``cell``: the one ``here`` runs in, whose copy its code is installed from.
+    This is asked where all agents run as one user, who could change any environment. In a cell nothing is shared
+    but what both would build.
     """
     if _needs(here) != _needs(there):
         return "they need other packages"
     env = {key: environ[key] for key in ("PATH", "HOME", "LANG") if key in environ}
-    user, workspace = (cell.user, cell.tree) if cell else (None, here.workspace.resolve())
     try:
         done = subprocess.run(  # noqa: S603 - the interpreter the agent runs in anyway
-            [str(python), "-I", "-c", _PROBE, str(workspace)],
-            env=user.environ(env) if user else env,
+            [str(python), "-I", "-c", _PROBE, str(here.workspace.resolve())],
+            env=env,
             capture_output=True,
             timeout=_PROBE_S,
             check=True,
-            **options_of(user),
         )
         installed = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:

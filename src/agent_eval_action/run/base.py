@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_eval_action.agents.base import AgentDriver
-from agent_eval_action.config.agents import AgentSettings, may_hold_agent
+from agent_eval_action.config.agents import AgentDefaults, AgentSettings, may_hold_agent
 from agent_eval_action.config.settings import Settings, resolve
 from agent_eval_action.errors import AgentEvalError
 from agent_eval_action.git import Git, Remote, Repository, Scratch, remote_of
@@ -22,6 +22,7 @@ from agent_eval_action.run.arms import Arm, NoBase
 
 _FOLDERS = 8  # runs of one workspace at the same time that each control against the same commit
 _DOTENV = ".env"
+_OF_THE_FILE = ("env", "install_env", "python")
 
 MakeDriver = Callable[[AgentSettings, Path], AgentDriver]
 """A driver of an agent whose workspace is the given folder."""
@@ -32,6 +33,8 @@ class BaseCommit:
     """Which commit the control runs, and where it lies. Its files are not read before they are needed.
 
     ``remote`` is asked for a commit that the clone lacks; ``inner`` is the workspace's place in it.
+    ``tracked`` are the files of the change that could pass for the job's own: ``.env`` and what virtual environments
+    consist of, relative to the workspace. None where git cannot say which they are.
     """
 
     commit: str
@@ -39,6 +42,12 @@ class BaseCommit:
     git: Git
     settings: Settings
     remote: Remote | None = None
+    tracked: frozenset[str] | None = frozenset()
+
+    def brought_along(self, path: Path) -> bool:
+        """Whether the change brought this file of the workspace along, or whether it cannot be ruled out."""
+        here = self.settings.workspace
+        return self.tracked is None or path.relative_to(here).as_posix() in self.tracked
 
 
 def find_base(settings: Settings, commit: str | None, environ: Mapping[str, str]) -> BaseCommit | NoBase:
@@ -52,7 +61,8 @@ def find_base(settings: Settings, commit: str | None, environ: Mapping[str, str]
         remote = remote_of(repository, "origin", environ)
         if remote is None:
             return NoBase(_absent(commit), commit)
-    return BaseCommit(commit, folder_in_repository(repository), repository.git, settings, remote)
+    inner, tracked = folder_in_repository(repository), repository.tracked(_DOTENV, "pyvenv.cfg")
+    return BaseCommit(commit, inner, repository.git, settings, remote, tracked)
 
 
 def _absent(commit: str) -> str:
@@ -160,33 +170,37 @@ def _as_on_base(agent: AgentSettings, base: BaseCommit, there: Path) -> AgentSet
     if not path.is_relative_to(there.resolve()) or not path.is_dir() or not may_hold_agent(path):
         return NoBase(f"the base commit {short} has no agent in {place.as_posix()}", base.commit)
     try:
-        before, now = (_written_env(base.settings, root, place, agent.name) for root in (there, here))
+        before, now = (_configured(base.settings, root, place, agent.name) for root in (there, here))
     except AgentEvalError as error:
         return NoBase(f"the configuration of the base commit {short} cannot be used: {error.message}", base.commit)
-    _carry_dotenv(here, there, place)
+    _carry_dotenv(base, there, place)
     # what a flag or an input says holds for both; what the file says is part of the change
-    env = before if agent.env == now else agent.env
-    return agent.model_copy(update={"path": path, "env": env})
+    own = {name: getattr(before, name) for name in _OF_THE_FILE if getattr(agent, name) == getattr(now, name)}
+    return agent.model_copy(update={"path": path, **own})
 
 
-def _written_env(settings: Settings, root: Path, place: Path, name: str) -> dict[str, str | None]:
-    """The agent's ``env`` as the configuration file of a tree has it."""
+def _configured(settings: Settings, root: Path, place: Path, name: str) -> AgentDefaults:
+    """The agent as the configuration file of a tree has it."""
     flags: dict[str, str] = {}
     if settings.config is not None and settings.config.is_relative_to(settings.workspace):
         file = root / settings.config.relative_to(settings.workspace)
         if not file.is_file():
-            return {}
+            return AgentDefaults()
         flags["config"] = str(file)
     found = resolve(flags=flags, environ={"GITHUB_WORKSPACE": str(root)}, cwd=root).settings
-    mine = [one for one in found.agents if one.path.resolve() == (root / place).resolve()]
-    chosen = next((one for one in mine if one.name == name), mine[0] if mine else found.agent_defaults)
-    return chosen.env
+    mine = [agent for agent in found.agents if agent.path.resolve() == (root / place).resolve()]
+    return next((agent for agent in mine if agent.name == name), mine[0] if mine else found.agent_defaults)
 
 
-def _carry_dotenv(here: Path, there: Path, place: Path) -> None:
-    """The .env files an agent loads are seldom in git: without them the base's agent would have no credentials."""
+def _carry_dotenv(base: BaseCommit, there: Path, place: Path) -> None:
+    """The .env files an agent loads are seldom in git: without them the base's agent would have no credentials.
+
+    A .env that is in git is the change's. It, and whatever a link leads to, stays where it is.
+    """
+    here = base.settings.workspace
     for folder in (place, *place.parents):
         source, target = here / folder / _DOTENV, there / folder / _DOTENV
-        if source.is_file() and target.parent.is_dir() and not os.path.lexists(target):
+        is_file = source.is_file() and source.resolve() == here.resolve() / folder / _DOTENV
+        if is_file and not base.brought_along(source) and target.parent.is_dir() and not os.path.lexists(target):
             with contextlib.suppress(OSError):
                 shutil.copyfile(source, target)

@@ -16,6 +16,7 @@ from agent_eval_action.interpreter.install import given_for_install
 from agent_eval_action.interpreter.isolation_cell import Isolation, Level, open_isolation
 from agent_eval_action.interpreter.shared import Place, not_shared
 from agent_eval_action.run.arms import Arm
+from agent_eval_action.run.base import BaseCommit
 from agent_eval_action.run.events import Notice
 
 
@@ -45,26 +46,52 @@ def driver_for(
 
 
 def driver_on_base(
-    head: Arm, settings: Settings, environ: Mapping[str, str], agent: AgentSettings, workspace: Path
+    head: Arm, base: BaseCommit, environ: Mapping[str, str], agent: AgentSettings, workspace: Path
 ) -> AgentDriver:
     """The driver of an agent as the base commit has it, in the tree ``workspace``.
 
-    It runs in the environment of this change's agent where both need the same packages and none of this
-    change's code is installed there; else in one of its own.
+    It has a uid of its own where uids can be given: the change's agent must not be able to make the base's look as bad.
     """
+    settings = base.settings
     options = _options(agent, settings, environ)
     mine = head.drivers.get(agent.name)
-    python, cell = (mine.python, mine.cell) if isinstance(mine, AdkAgent) else (None, None)
     isolation = mine.isolation if isinstance(mine, AdkAgent) else None
-    there = Place(agent.path.resolve(), workspace.resolve())
-    here = Place(settings.workspace.resolve() / there.folder.relative_to(there.workspace), settings.workspace.resolve())
-    if python is not None and not_shared(python, here, there, environ, cell):
-        python = None
+    if isolation is not None:
+        python = _outside(options.python, settings.workspace, workspace)
+    else:
+        chosen = mine.python if isinstance(mine, AdkAgent) else None
+        python = chosen if chosen and _may_share(chosen, base, agent, workspace, environ) else None
     log = options.log_path.with_name(f"{agent.name}.base.log")
-    # a uid of its own: the change's agent must not be able to make the base's look as bad
     return AdkAgent(
         replace(options, python=python, workspace=workspace, log_path=log, isolation=isolation, role="base")
     )
+
+
+def _outside(python: Path | None, *trees: Path) -> Path | None:
+    """A configured interpreter, unless it lies in a tree: what a change brings along runs no other agent.
+
+    An environment of the base's own is built from its lock. It is the change's where both have the same lock and
+    nothing of either tree is installed, see ``environment_digest``.
+    """
+    if python is None or any(python.is_relative_to(tree) or _resolves_into(python, tree) for tree in trees):
+        return None
+    return python
+
+
+def _resolves_into(python: Path, tree: Path) -> bool:
+    return python.parent.resolve().is_relative_to(tree.resolve())
+
+
+def _may_share(
+    python: Path, base: BaseCommit, agent: AgentSettings, workspace: Path, environ: Mapping[str, str]
+) -> bool:
+    """Whether the base commit's agent may run in the environment of the change's, where all run as one user."""
+    here = base.settings.workspace.resolve()
+    made = python.parent.parent / "pyvenv.cfg"
+    if made.is_relative_to(here) and base.brought_along(base.settings.workspace / made.relative_to(here)):
+        return False
+    there = Place(agent.path.resolve(), workspace.resolve())
+    return not not_shared(python, Place(here / there.folder.relative_to(there.workspace), here), there, environ)
 
 
 def _options(agent: AgentSettings, settings: Settings, environ: Mapping[str, str]) -> AdkAgentOptions:

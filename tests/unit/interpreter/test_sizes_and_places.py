@@ -42,11 +42,11 @@ def test_the_nearest_lock_and_the_best_of_one_folder(tmp_path: Path) -> None:
     assert find_lock(agent, tmp_path) is None
     for path in (tmp_path / "uv.lock", tmp_path / "a" / "requirements.txt", tmp_path / "a" / "pyproject.toml"):
         path.touch()
-        assert find_lock(agent, tmp_path) == Lock(path)
+        assert find_lock(agent, tmp_path) == Lock(path, tmp_path)
 
 
 def test_an_environment_is_named_by_all_that_decides_it(tmp_path: Path) -> None:
-    lock = Lock(tmp_path / "requirements.txt")
+    lock = Lock(tmp_path / "requirements.txt", tmp_path)
     lock.path.write_text("-r more.txt\n-r more.txt\n-r requirements.txt\na\n")
     (tmp_path / "more.txt").write_text("b\n")
     names = [digest(lock, {})]
@@ -56,7 +56,7 @@ def test_an_environment_is_named_by_all_that_decides_it(tmp_path: Path) -> None:
     names.append(digest(lock, {}))
     names.append(digest(lock, {"UV_PYTHON": "3.13"}))
     assert len(set(names)) == 4
-    assert digest(lock, {"UV_PYTHON": "3.13", "OTHER": "x"}) == names[-1]
+    assert digest(lock, {"UV_PYTHON": "3.13", "PATH": "/x", "https_proxy": "p"}) == names[-1]
 
 
 def test_the_install_step_sees_indexes_and_no_tokens() -> None:

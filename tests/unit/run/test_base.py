@@ -176,6 +176,33 @@ async def test_the_bases_agent_is_its_own_files_with_its_own_variables(changed: 
     assert changed.git("status", "--porcelain", "--untracked-files=no") == ""
 
 
+async def test_a_dotenv_of_the_change_stays_away_from_the_base(changed: Repo, tmp_path: Path) -> None:
+    """In git, a link to a file, or below a linked folder: none of it is the job's own."""
+    (tmp_path / "secret").write_text("KEY=stolen\n")
+    changed.commit(bot__x="", **{".env": "KEY=spoilt\n"})
+    (changed.folder / "bot" / ".env").symlink_to(tmp_path / "secret")
+    made: list[Any] = []
+    arm = await opened(changed, made)
+    assert isinstance(arm, Arm)
+    ((agent, workspace, _),) = made
+    assert [path for path in (workspace / ".env", agent.path / ".env") if path.exists()] == []
+    await arm.stop()
+
+
+async def test_the_base_runs_with_its_own_interpreter_and_install_variables(repo: Repo) -> None:
+    text = "agent: {{path: bot, python: {0}/bin/python, install_env: {{UV_DEFAULT_INDEX: 'https://{0}/'}}}}\n"
+    repo.commit(**{"bot__agent.py": "root_agent = 1\n", "agent-eval.yaml": text.format("old")})
+    repo.git("checkout", "-q", "-b", "change")
+    repo.commit(**{"bot__agent.py": "root_agent = 2\n", "agent-eval.yaml": text.format("new")})
+    made: list[Any] = []
+    arm = await opened(repo, made)
+    assert isinstance(arm, Arm)
+    ((agent, workspace, _),) = made
+    assert agent.python == workspace / "old" / "bin" / "python"
+    assert agent.install_env == {"UV_DEFAULT_INDEX": "https://old/"}
+    await arm.stop()
+
+
 async def test_variables_of_a_flag_hold_for_both(changed: Repo) -> None:
     made: list[Any] = []
     arm = await opened(changed, made, INPUT_ENV="MODEL=flag")
@@ -296,5 +323,5 @@ def test_an_environment_with_this_trees_own_code_in_it_is_not_shared(tmp_path: P
 )
 def test_requirements_of_an_index_are_built_once_for_both_trees(tmp_path: Path, text: str, same: bool) -> None:
     ours, theirs = places(tmp_path, text, text)
-    digests = {digest(Lock(one.workspace / "requirements.txt"), {}) for one in (ours, theirs)}
+    digests = {digest(Lock(one.workspace / "requirements.txt", one.workspace), {}) for one in (ours, theirs)}
     assert (len(digests) == 1) is same
