@@ -81,7 +81,7 @@ def read_processes(targets, name):
             count += 1
             with contextlib.suppress(OSError), open(f"{folder}/{file}", "rb") as opened:
                 got |= {f"{folder}/{file} {one.decode()}" for one in CANARY.findall(opened.read())}
-        if pid in mine or os.stat(folder).st_uid == os.getuid():
+        if pid in mine or owner(pid) in {os.getuid(), None}:
             continue
         for file in ("mem", "environ", "maps"):
             count += 1
@@ -96,9 +96,16 @@ def read_processes(targets, name):
     for pid in ancestors():
         count += 1
         # seized, not attached to: nobody is stopped by that, and it ends with us
-        if os.stat(f"/proc/{pid}").st_uid != os.getuid() and libc.ptrace(0x4206, pid, 0, 0) == 0:
+        if owner(pid) not in {os.getuid(), None} and libc.ptrace(0x4206, pid, 0, 0) == 0:
             got.add(f"can trace {pid}")
     return got, count
+
+
+def owner(pid):
+    """Whose process it is; None when it has ended."""
+    with contextlib.suppress(OSError):
+        return os.stat(f"/proc/{pid}").st_uid
+    return None
 
 
 def ancestors():
