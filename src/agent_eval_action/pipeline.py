@@ -16,6 +16,7 @@ from agent_eval_action.run.crew import Crew, in_turn
 from agent_eval_action.run.events import MorePlanned, Notice, PhaseStarted, RunPlanned
 from agent_eval_action.run.opening import BaseArms, OpenBase
 from agent_eval_action.run.plan import Plan, PlannedAttempt
+from agent_eval_action.source import plural
 
 _STOP_GRACE_S = 2.0
 _PHASES: Final[dict[Purpose, str]] = {"rerun": "re-running", "suite": "the suite again", "control": "control"}
@@ -169,7 +170,7 @@ class Pipeline:
         crew, plan = self.crew, self.plan
         attempts = sum(1 for _ in plan.attempts())
         kept = sum(planned.key in crew.kept for planned in plan.attempts()) if crew.kept else 0
-        crew.emit(PhaseStarted("run", f"{plan.cases} cases, {attempts} attempts"))
+        crew.emit(PhaseStarted("run", f"{plural(plan.cases, 'case')}, {plural(attempts, 'attempt')}"))
         crew.emit(RunPlanned(attempts=attempts, cases=plan.cases, kept=kept))
         await crew.make(plan.attempts(), self.head)
         if not crew.collector.complete():

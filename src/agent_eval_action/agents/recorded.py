@@ -13,6 +13,7 @@ from agent_eval_action.errors import ResultsError
 from agent_eval_action.model.evalset import Content, ConversationScenario, Invocation
 from agent_eval_action.model.result import AgentConditions, Attempt, AttemptError, ErrorKind
 from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
+from agent_eval_action.source import plural
 
 _Key = tuple[str, str, int]
 
@@ -82,7 +83,8 @@ class _Replay:
             self._made += 1
             return TurnDone(turn)
         return self.attempt.error or AttemptError(
-            kind=ErrorKind.EXCEPTION, message=f"the recording has only {len(self.attempt.turns)} turns of this case"
+            kind=ErrorKind.EXCEPTION,
+            message=f"the recording has only {plural(len(self.attempt.turns), 'turn')} of this case",
         )
 
     async def close(self) -> SessionEnd | AttemptError:

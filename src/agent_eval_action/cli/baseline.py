@@ -19,6 +19,7 @@ from agent_eval_action.cli.session import Session, console, settings_for
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
 from agent_eval_action.gate.wording import BEGIN
+from agent_eval_action.model.measured import measured_pairs
 from agent_eval_action.model.result import RunResult, RunStatus
 from agent_eval_action.reports import format as fmt
 from agent_eval_action.reports import results_json
@@ -48,6 +49,10 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
         return ExitCode.INTERRUPTED if result.status is RunStatus.INTERRUPTED else ExitCode.INCONCLUSIVE
     entries = accept.read(settings.workspace / ACCEPT, workspace=settings.workspace)
     after = update(before, result, [entry.accepted for entry in entries])
+    if not any(pair.scores for pair in measured_pairs(result)):
+        where = relative(settings.baseline, settings.workspace)
+        out.print(f"nothing was measured, so {where} is not written: see the errors above", markup=False)
+        return ExitCode.INCONCLUSIVE
     if after.differs or before is None:
         store.write(after.baseline)
     for line in _lines(after, result, relative(settings.baseline, settings.workspace)):

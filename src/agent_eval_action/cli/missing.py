@@ -10,10 +10,11 @@ from agent_eval_action.run.load import relative
 
 
 def rest_command(result: RunResult, settings: Settings) -> str:
-    """The command that makes only what is missing; "" where nothing is."""
+    """The command that makes only what is missing; "" where nothing is, or nothing was kept."""
     attempts = [attempt for one in result.sets for case in one.cases for attempt in case.attempts]
     lost = any(one.error or any(score.status is ScoreStatus.ERROR for score in one.scores) for one in attempts)
-    if result.status is not RunStatus.COMPLETE or lost:
+    kept = any(one.error is None for one in attempts)
+    if kept and (result.status is not RunStatus.COMPLETE or lost):
         out = relative(settings.out, settings.workspace)
         return shlex.join(["agent-eval", "run", *result.conditions.arguments, "--resume", out])
     return ""

@@ -21,6 +21,7 @@ from agent_eval_action.run.events import (
     PhaseStarted,
     RunPlanned,
 )
+from agent_eval_action.source import plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,11 +87,11 @@ class Counts:
             f"{self.failed} below threshold",
         ]
         if self.errors:
-            parts.append(f"{self.errors} errors")
+            parts.append(plural(self.errors, "error"))
         if self.kept:
             parts.append(f"{self.kept} kept")
         if self.tokens:
-            parts.append(f"{self.tokens:,} tokens")
+            parts.append(plural(self.tokens, "token"))
         return ", ".join([*parts, f"{elapsed // 60}:{elapsed % 60:02d}"])
 
 

@@ -51,7 +51,8 @@ def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]]
     if decision.weakenings:
         console.print(Text("  this change weakens the gate:", style="bold yellow"))
         _findings(console, decision.weakenings)
-    _findings(console, [one for one in decision.findings if one not in decision.weakenings])
+    said = (*decision.weakenings, *(one for one in decision.findings if one.reason in decision.reason))
+    _findings(console, [one for one in decision.findings if one not in said])
     for note in decision.notes:
         _line(console, Text(f"  {terminal(note)}", style="dim"))
     _next_steps(console, result)

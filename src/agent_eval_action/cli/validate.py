@@ -11,6 +11,7 @@ from agent_eval_action.cli.text import terminal
 from agent_eval_action.errors import AgentEvalError, ExitCode, Problem
 from agent_eval_action.run.load import Loader
 from agent_eval_action.run.loose import load_loose
+from agent_eval_action.source import plural
 
 _SHOWN = 200
 
@@ -55,5 +56,7 @@ def _show(checked: int, problems: Sequence[Problem], errors: Sequence[AgentEvalE
             out.print(f"error: {terminal(str(error), lines=True)}", markup=False, style="red", soft_wrap=True)
     bad = sum(problem.severity == "error" for problem in problems) + sum(not error.problems for error in errors)
     warned = sum(problem.severity == "warning" for problem in problems)
-    out.print(f"{checked} files checked, {bad} errors, {warned} warnings" if checked else f"{bad} errors")
+    counts = [f"{plural(checked, 'file')} checked"] if checked else []
+    counts += [plural(bad, "error"), plural(warned, "warning")] if checked else [plural(bad, "error")]
+    out.print(", ".join(counts))
     return ExitCode.USAGE if bad else ExitCode.PASS

@@ -10,12 +10,14 @@ from typing import Final
 
 from agent_eval_action.config.agents import AgentSettings, relative_name
 from agent_eval_action.config.owners import AppNames
+from agent_eval_action.config.patterns import AS_EVAL_SET, NOT_READ
 from agent_eval_action.config.search import Search, Selector
 from agent_eval_action.config.settings import Settings
-from agent_eval_action.config.walk import EVAL_SUFFIXES
-from agent_eval_action.errors import EvalFileError
+from agent_eval_action.config.walk import EVAL_SETS, EVAL_SUFFIXES
+from agent_eval_action.errors import EvalFileError, Problem
 
 CRITERIA_FILE: Final = "test_config.json"
+_SCAFFOLDED: Final = "eval_config.json"  # what Google's project templates call it, in the folder above evalsets/
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ def discover(settings: Settings, selectors: Sequence[Selector], app_names: AppNa
     if not sets or (idle and settings.agents and not selectors):
         whose = f" of {', '.join(idle)}" if sets else ""
         hint = "they are called *.evalset.json or *.test.json, or are named under evals"
-        raise EvalFileError(f"no eval files{whose} found: there is nothing to measure", hint=hint)
+        problems = tuple(Problem(file, NOT_READ, hint=AS_EVAL_SET) for file in search.agents_cli_datasets)
+        raise EvalFileError(f"no eval files{whose} found: there is nothing to measure", hint, problems)
     return Discovery(sets, tuple(_notes(search, sets, idle)))
 
 
@@ -76,11 +79,13 @@ def _sets(search: Search) -> Iterator[PlannedSet]:
 
 
 def criteria_file(agent: AgentSettings, eval_file: Path) -> Path | None:
-    """The agent's own file, else the test_config.json beside the eval file, else None."""
+    """The agent's own file, else the test_config.json or eval_config.json beside the eval file, else None."""
     if agent.criteria is not None:
         return agent.criteria if isinstance(agent.criteria, Path) else None
-    beside = eval_file.with_name(CRITERIA_FILE)
-    return beside if beside.is_file() else None
+    places = [eval_file.with_name(CRITERIA_FILE), eval_file.with_name(_SCAFFOLDED)]
+    if eval_file.parent.name == EVAL_SETS:
+        places.append(eval_file.parent.with_name(_SCAFFOLDED))
+    return next((place for place in places if place.is_file()), None)
 
 
 def session_file(agent: AgentSettings, eval_file: Path) -> Path | None:
@@ -117,6 +122,8 @@ def _notes(search: Search, sets: Sequence[PlannedSet], idle: Sequence[str]) -> I
             yield f"agent {agent.name} in {relative_name(agent.path, workspace)}{how}: {_files(count)}"
     if idle:
         yield f"not run, no eval files: {', '.join(idle)}"
+    for file in search.agents_cli_datasets:
+        yield f"not run: {relative_name(file, workspace)} {NOT_READ}"
     for folder, count in sorted(search.elsewhere.items()):
         yield f"not run: {_files(count)} of {relative_name(folder, workspace)}, which is not configured"
     if search.unrelated:

@@ -6,12 +6,22 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from agent_eval_action.config.composite import EvalPattern
 from agent_eval_action.config.values import Flaw, Refused
-from agent_eval_action.config.walk import MAX_ENTRIES, TooManyEntries, files_below, is_eval_file
+from agent_eval_action.config.walk import (
+    MAX_ENTRIES,
+    TooManyEntries,
+    files_below,
+    holds_eval_set,
+    is_agents_cli_dataset,
+    is_eval_file,
+)
 from agent_eval_action.source import did_you_mean
 
+NOT_READ: Final = "is an agents-cli evaluation dataset, which is not read"
+AS_EVAL_SET: Final = "write it as an ADK eval set: `eval_id` and `conversation` in each case"
 _MAGIC = re.compile(r"[*?\[]")
 
 
@@ -31,7 +41,11 @@ def expand(named: EvalPattern) -> tuple[Path, ...]:
 
 def _searched(path: Path, named: EvalPattern) -> tuple[Path, ...]:
     if path.is_dir():
-        found = tuple(sorted(file for file in files_below(path) if is_eval_file(file)))
+        files = sorted(files_below(path))
+        named_so = tuple(file for file in files if is_eval_file(file))
+        found = named_so or tuple(file for file in files if holds_eval_set(file))
+        if not found and any(map(is_agents_cli_dataset, files)):
+            raise Refused(Flaw(f"what is in this folder {NOT_READ}", named.pattern, hint=AS_EVAL_SET))
         if not found:
             raise Refused(Flaw("no eval file in this folder", named.pattern, hint="*.evalset.json or *.test.json"))
         return found

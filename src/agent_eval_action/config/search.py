@@ -53,6 +53,11 @@ class Search:
             raise EvalFileError(message, hint="name agents and their evals in agent-eval.yaml")
         return walked
 
+    @property
+    def agents_cli_datasets(self) -> tuple[Path, ...]:
+        """agents-cli's files that were passed by; known only where the workspace was looked through."""
+        return self.walked.agents_cli_datasets if "walked" in self.__dict__ else ()
+
     @cached_property
     def agents(self) -> tuple[AgentSettings, ...]:
         """The configured agents, else every agent folder found."""

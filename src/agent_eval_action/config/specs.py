@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel, to_snake
 from agent_eval_action.config.adk_config import CustomMetric, LiveModelConfig, UserSimulatorConfig
 from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.source import JsonPath, Source, did_you_mean, shorten
+from agent_eval_action.source.foreign_criteria import recognise_foreign_criteria
 
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -94,9 +95,11 @@ class _Reader:
 
     def config(self) -> CriteriaConfig:
         data = self.source.value
+        if foreign := recognise_foreign_criteria(data):
+            self._add((), f"this is {foreign[0]}, which is not read", hint=foreign[1])
+            return CriteriaConfig(())
         if not isinstance(data, Mapping):
-            hint = "a list of metrics is another tool's format" if isinstance(data, list) else None
-            self._add((), "a criteria config is a mapping with the key criteria", value=data, hint=hint)
+            self._add((), "a criteria config is a mapping with the key criteria", value=data)
             return CriteriaConfig(())
         top = self._top(data)
         custom = self._custom_metrics(*top["custom_metrics"])

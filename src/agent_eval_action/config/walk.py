@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 EVAL_SUFFIXES: Final = (".evalset.json", ".test.json")
+EVAL_SETS: Final = "evalsets"  # in a folder of this name every JSON file that holds a set is one
 MAX_ENTRIES: Final = 250_000
 MAX_DEPTH: Final = 40
 
@@ -20,6 +21,8 @@ _NO_AGENTS: Final = frozenset({"tests", "test"})  # eval files are kept there, a
 _FOREIGN: Final = frozenset({"tsconfig.test.json"})  # TypeScript's, by the same suffix
 _MENTION: Final = re.compile(rb"\b(?:root_agent|get_agent_async)\b")
 _APP: Final = re.compile(rb"^app\s*(?::[^=\n]+)?=|\bimport\b[^\n]*\bapp\b", re.MULTILINE)
+_ADK_CASE: Final = re.compile(rb'"eval_?[iI]d"\s*:')
+_AGENTS_CLI_CASE: Final = re.compile(rb'"eval_case_id"\s*:')
 _READ: Final = 256 * 1024
 
 
@@ -29,6 +32,7 @@ class Walked:
 
     agents: tuple[Path, ...]
     eval_files: tuple[Path, ...]
+    agents_cli_datasets: tuple[Path, ...] = ()
     complete: bool = True
 
 
@@ -36,21 +40,37 @@ def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
     """Look through a folder. Links to folders are not followed; hidden, built and installed ones are left out."""
     agents: list[Path] = []
     files: list[Path] = []
+    datasets: list[Path] = []
     seen = 0
     for folder, entries in _folders(root):
         seen += len(entries)
         names = {entry.name for entry in entries}
         if not _NO_AGENTS & set(folder.relative_to(root).parts) and holds_agent(folder, names):
             agents.append(folder)
-        files += [file for entry in entries if is_eval_file(file := folder / entry.name) and entry.is_file()]
+        here = [folder / entry.name for entry in entries if entry.name.endswith(".json") and entry.is_file()]
+        files += [file for file in here if is_eval_file(file) or (folder.name == EVAL_SETS and holds_eval_set(file))]
+        if folder.name == "datasets":
+            datasets += [file for file in here if is_agents_cli_dataset(file)]
         if seen > max_entries:
-            return Walked(tuple(sorted(agents)), tuple(sorted(files)), complete=False)
-    return Walked(tuple(sorted(agents)), tuple(sorted(files)))
+            return Walked(tuple(sorted(agents)), tuple(sorted(files)), tuple(sorted(datasets)), complete=False)
+    return Walked(tuple(sorted(agents)), tuple(sorted(files)), tuple(sorted(datasets)))
 
 
 def is_eval_file(path: Path) -> bool:
     """Whether the name says so."""
     return path.name.endswith(EVAL_SUFFIXES) and path.name not in _FOREIGN
+
+
+def holds_eval_set(path: Path) -> bool:
+    """Whether a JSON file is an ADK eval set, by a look at its beginning."""
+    text = _beginning(path) if path.suffix == ".json" else b""
+    return b"eval_cases" in text and bool(_ADK_CASE.search(text))
+
+
+def is_agents_cli_dataset(path: Path) -> bool:
+    """Whether a JSON file is an evaluation dataset of agents-cli, by the same look."""
+    text = _beginning(path) if path.suffix == ".json" else b""
+    return b"eval_cases" in text and bool(_AGENTS_CLI_CASE.search(text)) and not _ADK_CASE.search(text)
 
 
 class TooManyEntries(Exception):  # noqa: N818 - internal signal; the caller says what to name instead

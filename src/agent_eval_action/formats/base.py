@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from agent_eval_action.errors import EvalFileError, Problem
 from agent_eval_action.model.evalset import EvalSet, JsonObject
-from agent_eval_action.source import JsonPath, Source
+from agent_eval_action.source import JsonPath, Source, plural
 
 MAX_PROBLEMS = 100  # of one file; ten thousand copies of one mistake help nobody
 
@@ -44,10 +44,9 @@ class Findings:
             return
         self.errors.sort(key=in_file_order)
         count = len(self.errors) + self.unshown
-        more = f"and {self.unshown} more problems in this file" if self.unshown else None
-        things = "problem" if count == 1 else "problems"
+        more = f"and {plural(self.unshown, 'more problem')} in this file" if self.unshown else None
         where = Problem(self.source.path, "").where
-        raise EvalFileError(f"{where} is refused: {count} {things}", more, tuple(self.errors))
+        raise EvalFileError(f"{where} is refused: {plural(count, 'problem')}", more, tuple(self.errors))
 
     def _as_written(self, json_path: JsonPath) -> JsonPath:
         """The path with each key as the file spells it (readers rename camelCase keys)."""

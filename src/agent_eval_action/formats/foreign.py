@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from agent_eval_action.source.foreign_criteria import recognise_foreign_criteria
+
 AGENTS_CLI = "an agents-cli evaluation dataset"
 TRPC_GO = "a trpc-agent-go eval set (chat messages, not parts)"
 
 
 def recognise_foreign(value: Any) -> tuple[str, str] | None:
     """What the value is and what to do, or None. Claims nothing that google-adk loads."""
+    if foreign := recognise_foreign_criteria(value):
+        return foreign[0], "name an eval file; criteria are written in test_config.json"
     if not isinstance(value, dict):
         return None
     cases = value.get("eval_cases", value.get("evalCases"))

@@ -9,6 +9,7 @@ from agent_eval_action.model.baseline import Trajectory, TrajectoryRecord, short
 from agent_eval_action.model.measured import modal_trajectory
 from agent_eval_action.model.trajectory import CallDifference, call_key, diff_calls
 from agent_eval_action.model.trajectory_text import explain, format_call
+from agent_eval_action.source import plural
 
 _TRAJECTORY: Final = "tool_trajectory_avg_score"
 
@@ -54,7 +55,7 @@ def against_baseline(then: TrajectoryRecord, now: Trajectory) -> str:
             return f"turn {turn} {_changed(found[0])}"
     turns = len(then.turns) + then.cut
     if turns != len(now):
-        return f"{turns} turns in the baseline, {len(now)} now"
+        return f"{plural(turns, 'turn')} in the baseline, {len(now)} now"
     return f"after turn {len(then.turns)}, of which the baseline keeps no more than a digest"
 
 

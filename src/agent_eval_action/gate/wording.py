@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from agent_eval_action.model.base import StoreKind
+from agent_eval_action.source import plural
 
 SENTENCE: Final = 700
 _LARGE: Final = 1e7
@@ -50,9 +51,7 @@ def numbers(one: float, other: float) -> tuple[str, str]:
     return repr(one), repr(other)
 
 
-def count(n: int, what: str) -> str:
-    """``1 case``, ``2 cases``."""
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+count = plural
 
 
 def listed(items: Iterable[str], limit: int) -> str:

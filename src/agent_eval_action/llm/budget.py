@@ -11,6 +11,7 @@ from agent_eval_action.llm.base import Llm, LlmError, LlmErrorKind, LlmReply, Ll
 from agent_eval_action.llm.prices import Prices, price_hint
 from agent_eval_action.llm.tokens import estimated_input, estimated_output, filled, total_tokens
 from agent_eval_action.model.judged import ModelUse
+from agent_eval_action.source import plural
 
 AGENT = "agent"
 """The purpose that agents' calls are counted under."""
@@ -65,9 +66,9 @@ class Meter:
         """The limit that is met, in words; "" while there is none."""
         limits = self.limits
         if limits.calls is not None and self.spent.calls >= limits.calls:
-            return f"the limit of {limits.calls:,} model calls was reached"
+            return f"the limit of {plural(limits.calls, 'model call')} was reached"
         if limits.tokens is not None and self.spent.tokens >= limits.tokens:
-            return f"the limit of {limits.tokens:,} tokens was reached"
+            return f"the limit of {plural(limits.tokens, 'token')} was reached"
         if limits.usd is not None and self._unpriced:
             hint = price_hint(self._unpriced)
             return f"max_cost is set, and {self._unpriced} was used, which has no price ({hint})"

@@ -16,6 +16,7 @@ from agent_eval_action.reports.judged import judged_lines
 from agent_eval_action.reports.junit_text import error_line
 from agent_eval_action.reports.markdown_head import ICONS, LABELS
 from agent_eval_action.reports.turn_diff import TurnDiff, turn_diffs
+from agent_eval_action.source import plural
 
 _TURNS = 4
 _TRACEBACK = 12
@@ -216,7 +217,7 @@ def _diff_lines(diff: TurnDiff) -> Iterator[str]:
 def _bounded(lines: list[str]) -> list[str]:
     if len(lines) <= _DIFF_LINES:
         return lines
-    return [*lines[:_DIFF_LINES], f"… {len(lines) - _DIFF_LINES} more lines"]
+    return [*lines[:_DIFF_LINES], f"… {plural(len(lines) - _DIFF_LINES, 'more line')}"]
 
 
 def _which(view: CaseView, attempt: AttemptSummary) -> tuple[str, ...]:

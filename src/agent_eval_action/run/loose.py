@@ -15,7 +15,7 @@ from agent_eval_action.source import Source
 
 _EVAL_ENDINGS = (".evalset.json", ".test.json")
 _CONFIGS = ("agent-eval.yaml", "agent-eval.yml")
-_CRITERIA = "test_config.json"
+_CRITERIA = ("test_config.json", "eval_config.json")
 _SKIPPED = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", ".agent-eval"})
 
 
@@ -43,13 +43,13 @@ def _files(path: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED)
         for name in sorted(names):
-            if name.endswith(_EVAL_ENDINGS) or name in {*_CONFIGS, _CRITERIA}:
+            if name.endswith(_EVAL_ENDINGS) or name in {*_CONFIGS, *_CRITERIA}:
                 yield Path(folder) / name
 
 
 def _holds_criteria(file: Path, workspace: Path) -> bool:
     value = Source.read(file, workspace=workspace, error=EvalFileError).value
-    return file.name == _CRITERIA or (isinstance(value, dict) and "criteria" in value and "eval_cases" not in value)
+    return file.name in _CRITERIA or (isinstance(value, dict) and "criteria" in value and "eval_cases" not in value)
 
 
 def _check(file: Path, workspace: Path) -> Sequence[Problem]:

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 from agent_eval_action.errors import AgentEvalError, Problem
 from agent_eval_action.source.files import MAX_JSON_BYTES, MAX_YAML_BYTES, Unreadable, decode, read_bytes
 from agent_eval_action.source.json_text import JsonLines, parse_json
-from agent_eval_action.source.naming import JsonPath, closest, did_you_mean, json_path_text, shorten
+from agent_eval_action.source.naming import JsonPath, closest, did_you_mean, json_path_text, plural, shorten
 from agent_eval_action.source.yaml_text import parse_yaml
 
-__all__ = ["JsonPath", "Source", "closest", "did_you_mean", "json_path_text", "shorten"]
+__all__ = ["JsonPath", "Source", "closest", "did_you_mean", "json_path_text", "plural", "shorten"]
 
 YAML_SUFFIXES = frozenset({".yaml", ".yml"})
 

@@ -15,6 +15,11 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 _LONGEST_WORD = 80
 
 
+def plural(number: int, noun: str, nouns: str | None = None) -> str:
+    """``1 case``, ``2 cases``, ``1,200 cases``; ``nouns`` where the plural takes more than an s."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
+
+
 def json_path_text(json_path: JsonPath) -> str:
     """``("eval_cases", 3, "x y")`` as ``$.eval_cases[3]["x y"]``."""
     out = ["$"]

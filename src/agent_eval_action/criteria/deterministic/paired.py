@@ -9,6 +9,7 @@ from typing import ClassVar
 from agent_eval_action.criteria.base import Criterion, Sample
 from agent_eval_action.model.evalset import Invocation
 from agent_eval_action.model.result import CriterionScore, ScoreStatus, TurnScore
+from agent_eval_action.source import plural
 
 _TURNS_SHOWN = 3
 
@@ -56,4 +57,4 @@ def worst_reasons(turns: Sequence[TurnScore]) -> str:
     """The reasons of the first few of these turns, each with its number from 1."""
     shown = [f"turn {turn.turn + 1}: {turn.reason}" for turn in turns[:_TURNS_SHOWN]]
     rest = len(turns) - len(shown)
-    return "; ".join(shown) + (f"; and {rest} more turns" if rest else "")
+    return "; ".join(shown) + (f"; and {plural(rest, 'more turn')}" if rest else "")

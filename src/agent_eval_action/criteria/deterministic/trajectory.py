@@ -13,6 +13,7 @@ from agent_eval_action.model.evalset import FunctionCall, Invocation
 from agent_eval_action.model.result import ScoreStatus, TurnScore
 from agent_eval_action.model.trajectory import CallDifference, call_key, diff_calls
 from agent_eval_action.model.trajectory_text import explain
+from agent_eval_action.source import plural
 
 Calls = tuple[FunctionCall, ...]
 
@@ -86,11 +87,12 @@ def explain_all(differences: list[CallDifference], *, ignore_args: bool = False)
     """The first few differences in words, and how many more there are."""
     parts = [explain(difference, ignore_args=ignore_args) for difference in differences[:_SHOWN]]
     rest = len(differences) - len(parts)
-    return "; ".join(parts) + (f"; and {rest} more differences" if rest else "")
+    return "; ".join(parts) + (f"; and {plural(rest, 'more difference')}" if rest else "")
 
 
 def _agreement(want: Calls, got: Calls) -> str:
     if not want:
         return "no call expected" + (f", {len(got)} made" if got else ", none made")
     extra = len(got) - len(want)
-    return f"all {len(want)} expected calls made" + (f", and {extra} others" if extra else "")
+    made = "the expected call made" if len(want) == 1 else f"all {len(want)} expected calls made"
+    return made + (f", and {plural(extra, 'other')}" if extra else "")

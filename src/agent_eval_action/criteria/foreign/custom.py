@@ -13,6 +13,7 @@ from agent_eval_action.criteria.base import Criterion, Sample
 from agent_eval_action.model.evalset import Invocation
 from agent_eval_action.model.function import FunctionReply
 from agent_eval_action.model.result import CriterionScore, ScoreStatus, TurnScore
+from agent_eval_action.source import plural
 
 _NO_PROCESS = "this run has no process for metric functions"
 
@@ -95,7 +96,7 @@ def _checked(value: Any, turns: int) -> tuple[float | None, str, tuple[TurnScore
     """Score, status and turns of what the worker reports; it runs foreign code, so nothing in it is taken on trust."""
     score, status, said = value["score"], str(value["status"])[:40], list(value["turns"])
     if said and len(said) != turns:
-        raise ValueError(f"it gave scores for {len(said)} turns, and there are {turns}")
+        raise ValueError(f"it gave scores for {plural(len(said), 'turn')}, and there are {turns}")
     by_turn = tuple(_turn(number, _number(one["score"])) for number, one in enumerate(said))
     return _number(score), status, by_turn
 

@@ -1,0 +1,120 @@
+"""Which files a run finds, reads and refuses by name; what it says of counts; what it does not write."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = str(Path(sys.executable).with_name("agent-eval"))
+ADK_CRITERIA = {"criteria": {"response_match_score": 0.4}}
+AGENTS_CLI = {"eval_cases": [{"eval_case_id": "a", "prompt": {"role": "user", "parts": [{"text": "hi"}]}}]}
+
+
+def eval_set(name: str = "a") -> dict[str, Any]:
+    user = {"role": "user", "parts": [{"text": "hi"}]}
+    return {"eval_set_id": "s", "eval_cases": [{"eval_id": name, "conversation": [{"user_content": user}]}]}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The layout that Google's project templates make, without eval files."""
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "agent.py").write_text("from google.adk.agents import Agent\nroot_agent = Agent(name='x')\n")
+    (tmp_path / "tests" / "eval").mkdir(parents=True)
+    return tmp_path
+
+
+def write(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+
+
+def agent_eval(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_", "GOOGLE_"))}
+    return subprocess.run(
+        [COMMAND, *words], cwd=folder, env=clean | environ, check=False, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_the_layout_of_googles_templates_is_found_with_its_criteria(project: Path) -> None:
+    write(project / "tests/eval/evalsets/basic.json", eval_set())
+    write(project / "tests/eval/evalsets/notes.json", {"unrelated": True})
+    write(project / "tests/eval/eval_config.json", ADK_CRITERIA)
+    done = agent_eval(project, "validate")
+    assert done.returncode == 0, done.stderr
+    assert "agent app in app (discovered): 1 eval file" in done.stderr
+    assert "ADK's defaults apply" not in done.stderr
+    assert "1 file checked, 0 errors, 0 warnings" in done.stderr
+
+
+def test_eval_config_beside_the_eval_file_is_read_and_adks_own_name_wins(project: Path) -> None:
+    write(project / "evals/basic.evalset.json", eval_set())
+    write(project / "evals/eval_config.json", {"criteria": {"no_such_criterion": 1}})
+    done = agent_eval(project, "validate")
+    assert done.returncode == 2
+    assert "evals/eval_config.json:1: unknown criterion `no_such_criterion`" in done.stderr
+    assert done.stderr.rstrip().endswith("1 error")
+    write(project / "evals/test_config.json", ADK_CRITERIA)
+    assert agent_eval(project, "validate").returncode == 0
+
+
+def test_a_named_folder_is_searched_by_what_its_files_hold(project: Path, adk213_python: Path) -> None:
+    write(project / "checks/deep/basic.json", eval_set())
+    write(project / "checks/deep/package.json", {"name": "x"})
+    done = agent_eval(project, "run", "checks", "--python", str(adk213_python))
+    assert "agent app in app (discovered): 1 eval file" in done.stderr
+    assert "run: 1 case, 1 attempt\n" in done.stderr
+
+
+def test_agents_cli_files_are_named_where_they_lie(project: Path) -> None:
+    write(project / "tests/eval/datasets/basic-dataset.json", AGENTS_CLI)
+    done = agent_eval(project, "run")
+    assert done.returncode == 2
+    said = "tests/eval/datasets/basic-dataset.json: is an agents-cli evaluation dataset, which is not read"
+    assert said in done.stderr
+    done = agent_eval(project, "run", "tests/eval/datasets")
+    assert done.returncode == 2
+    assert "is an agents-cli evaluation dataset, which is not read" in done.stderr
+    write(project / "evals/basic.evalset.json", eval_set())
+    done = agent_eval(project, "validate")
+    assert done.returncode == 0, done.stderr
+    assert "not run: tests/eval/datasets/basic-dataset.json is an agents-cli evaluation dataset" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("a trpc-agent-go metrics list", [{"metricName": "m", "threshold": 1, "criterion": {"toolTrajectory": {}}}]),
+        ("a trpc-agent-python metrics file", {"metrics": [{"metric_name": "m", "threshold": 1}], "num_runs": 1}),
+        ("an agents-cli evaluation config", {"metrics_to_run": ["m"], "custom_metrics": [{"name": "m"}]}),
+    ],
+)
+@pytest.mark.parametrize("file", ["test_config.json", "eval_config.json"])
+def test_criteria_of_other_tools_are_refused_by_name(project: Path, file: str, name: str, value: Any) -> None:
+    write(project / "evals/basic.evalset.json", eval_set())
+    write(project / "evals" / file, value)
+    done = agent_eval(project, "validate")
+    assert done.returncode == 2
+    assert f"evals/{file}:1: this is {name}, which is not read" in done.stderr
+    assert done.stderr.count("which is not read") == 1
+    done = agent_eval(project, "validate", f"evals/{file}")
+    assert f"this is {name}, which is not read" in done.stderr
+
+
+def test_without_a_measurement_nothing_is_stored_and_no_resume_is_offered(project: Path, adk213_python: Path) -> None:
+    write(project / "evals/basic.evalset.json", eval_set())
+    (project / "app" / "agent.py").write_text("from google.adk.agents import Agent\nroot_agent = Agent(name='x'\n")
+    (project / "app" / "__init__.py").write_text("")
+    done = agent_eval(project, "baseline", "update", "--agent", "app", "--python", str(adk213_python))
+    assert done.returncode == 3, done.stderr
+    assert "nothing was measured, so .agent-eval/baseline.json is not written" in done.stderr
+    assert not (project / ".agent-eval" / "baseline.json").exists()
+    done = agent_eval(project, "run", "--agent", "app", "--python", str(adk213_python))
+    assert done.returncode in {1, 3}, done.stderr
+    assert "--resume" not in done.stderr
