@@ -140,7 +140,7 @@ def test_the_threshold_decides_and_not_what_the_function_says_of_itself(tmp_path
         (value("nan"), "its score is nan, not a number"),
         (value(float("nan")), "its score is nan, not a number"),
         (value(True), "its score is True, not a number"),
-        (value(1.0, "PASSED", [{"score": 1.0}]), "it gave scores for 1 turns, and there are 2"),
+        (value(1.0, "PASSED", [{"score": 1.0}]), "it gave scores for 1 turn, and there are 2"),
         (value(1.0, "PASSED", [{"score": 1.0}, {"score": "x"}]), "its score is x, not a number"),
         (FunctionReply(), "'NoneType' object is not subscriptable"),
         (FunctionReply({"score": 1.0}), "'status'"),

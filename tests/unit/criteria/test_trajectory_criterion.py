@@ -45,8 +45,8 @@ def test_the_reason_of_a_zero_is_the_difference_that_counts(options, expected, a
         ({}, [A, B], [A, B], "turn 1: all 2 expected calls made"),
         ({}, [], [], "turn 1: no call expected, none made"),
         ({"matchType": "any order"}, [], [A], "turn 1: no call expected, 1 made"),
-        ({"match_type": 2}, [A, B], [B, C, A], "turn 1: all 2 expected calls made, and 1 others"),
-        ({"ignoreArgs": True}, [B], [call("b", x=2)], "turn 1: all 1 expected calls made"),
+        ({"match_type": 2}, [A, B], [B, C, A], "turn 1: all 2 expected calls made, and 1 other"),
+        ({"ignoreArgs": True}, [B], [call("b", x=2)], "turn 1: the expected call made"),
     ],
 )
 def test_the_reason_of_a_one(options, expected, actual, reason):
@@ -66,7 +66,7 @@ def test_many_differences_are_counted_and_huge_arguments_cut():
     turns = [turn("", *bulk) for _ in range(5)]
     found = score(criterion(NAME, threshold=1), turns, [turn("")] * 5)
     assert len(found.reason) < 2_000
-    assert "and 1 more differences" in found.reason
+    assert "and 1 more difference" in found.reason
     assert found.reason.endswith("; and 2 more turns")
 
 
