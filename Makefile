@@ -61,6 +61,10 @@ lint: setup ## ruff, mypy, import-linter, hadolint, schemas of action and workfl
 	.venv/bin/check-jsonschema --builtin-schema vendor.github-workflows $(WORKFLOWS)
 	.venv/bin/zizmor --offline --no-progress --pedantic $(ACTIONS) $(WORKFLOWS)
 
+.PHONY: generate
+generate: setup ## schemas, inputs of the actions and tables of the docs, from the code
+	.venv/bin/python -m tools.generate
+
 .PHONY: format
 format: setup ## let ruff fix and format
 	.venv/bin/ruff check --fix

@@ -17,43 +17,15 @@ from agent_eval_action.config.action_inputs import (
     HOST,
     NO_OPTIONS,
     given_credentials,
-    inputs_env,
-    inputs_yaml,
 )
 from agent_eval_action.config.options import OPTIONS
-from agent_eval_action.config.reference import input_table
 from agent_eval_action.reports import results_json
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {False: ROOT / "action.yml", True: ROOT / "host" / "action.yml"}
 ACTION, ON_HOST = (yaml.safe_load(path.read_text()) for path in FILES.values())
-PAGE = ROOT / "docs" / "config.md"
 OUTPUTS = ROOT / "docs" / "container.md"
 BIN = Path(sys.executable).parent
-INPUTS = re.compile(r"(?<=\ninputs:\n).*?(?=\noutputs:\n)", re.DOTALL)
-ENV = re.compile(r"(?<=        # inputs\n).*?(?=        # /inputs\n)", re.DOTALL)
-TABLE = re.compile(r"(?<=<!-- inputs -->\n).*?(?=<!-- /inputs -->)", re.DOTALL)
-
-
-def tie(path: Path, part: re.Pattern[str], made: str, request: pytest.FixtureRequest) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert part.search(text), f"{path.name} has no place for it"
-    if request.config.getoption("--update-golden"):
-        path.write_text(part.sub(lambda _: made, text), encoding="utf-8")
-    assert part.search(path.read_text(encoding="utf-8")).group() == made, "the options changed: pytest --update-golden"
-
-
-@pytest.mark.parametrize("host", FILES)
-def test_inputs_are_the_options_in_their_order_and_words(host, request):
-    tie(FILES[host], INPUTS, inputs_yaml(host=host), request)
-
-
-def test_the_composite_hands_every_input_to_the_command(request):
-    tie(FILES[True], ENV, inputs_env(), request)
-
-
-def test_the_page_holds_the_inputs_that_are_no_options(request):
-    tie(PAGE, TABLE, input_table() + "\n", request)
 
 
 def test_what_is_made_reads_as_what_was_meant():

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_eval_action.config.options import AGENT_OPTIONS, OPTIONS
-from agent_eval_action.config.schema import agent_eval_schema
 from agent_eval_action.config.settings import resolve
 from agent_eval_action.errors import ConfigError
 from support import pages
+from tools.config_schema import agent_eval_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 VALIDATOR = jsonschema.Draft202012Validator(agent_eval_schema())

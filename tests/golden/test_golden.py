@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -42,13 +41,6 @@ def test_a_scenario_renders_as_it_did(scenario: str, name: str, update: bool) ->
     if update:
         kept.write_text(text, encoding="utf-8", newline="\n")
     assert text == kept.read_bytes().decode(), "look at the difference; if it is meant: pytest --update-golden"
-
-
-def test_the_published_schema_is_kept_up_to_date(update: bool) -> None:
-    text = json.dumps(results_json.schema(), indent=2) + "\n"
-    if update:
-        SCHEMA.write_text(text, encoding="utf-8")
-    assert SCHEMA.read_text(encoding="utf-8") == text
 
 
 def test_every_outcome_has_a_scenario() -> None:

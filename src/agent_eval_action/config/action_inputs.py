@@ -1,15 +1,12 @@
-"""Inputs of the actions: the options, the credentials of models, what only GitHub knows; and the text of both files.
-
-action.yml and host/action.yml hold what is made here; a contract test ties them.
-"""
+"""Inputs of the actions that are no options: the credentials of models, and what only GitHub knows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent_eval_action.config.options import BY_NAME, OPTIONS
+from agent_eval_action.config.options import BY_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,31 +77,3 @@ def given_credentials(environ: Mapping[str, str]) -> dict[str, str]:
     if token and not environ.get("GITHUB_TOKEN"):
         found["GITHUB_TOKEN"] = token
     return found
-
-
-def inputs_yaml(*, host: bool = False) -> str:
-    """The entries of ``inputs:``."""
-    entries: list[tuple[str, str, str]] = [
-        (option.input, option.help + (f" Default: {option.shown}." if option.shown else ""), option.action_default)
-        for option in OPTIONS
-    ]
-    own: Iterable[ActionInput] = (*NO_OPTIONS, *(HOST if host else ()))
-    entries += [(one.name, one.help, one.default) for one in own]
-    return "".join(_entry(*entry) for entry in entries)
-
-
-def inputs_env() -> str:
-    """What a composite action's step sets, so that the command reads the same inputs. Indented for a step's ``env``."""
-    names = [*(option.input for option in OPTIONS), *(one.name for one in NO_OPTIONS)]
-    return "".join(f"        INPUT_{name.upper().replace('-', '_')}: ${{{{ inputs.{name} }}}}\n" for name in names)
-
-
-def _entry(name: str, description: str, default: str) -> str:
-    lines = [f"  {name}:", f"    description: {_quoted(description)}"]
-    if default:
-        lines.append(f"    default: {default}")
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -3,7 +3,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.run.conftest import planned_set
 
 from agent_eval_action import criteria
 from agent_eval_action.config.specs import CriterionSpec
@@ -12,6 +11,7 @@ from agent_eval_action.errors import ConfigError, CredentialsError
 from agent_eval_action.model.evalset import ConversationScenario, EvalCase
 from agent_eval_action.run.models import Wanted, refuse_unusable, wanted_of
 from agent_eval_action.run.plan import Plan
+from tests.unit.run.conftest import planned_set
 
 KEY = {"GOOGLE_API_KEY": "k"}
 MATCH = "final_response_match_v2"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from agent_eval_action.criteria.deterministic.paired import PairedCriterion
 from agent_eval_action.model.evalset import FunctionCall, Invocation
@@ -28,6 +28,10 @@ class MatchType(enum.StrEnum):
     ANY_ORDER = "ANY_ORDER"  # the expected calls, each as often as expected
 
 
+_ANY_CASE = r"^ *([Ee][Xx][Aa][Cc][Tt]|([Ii][Nn]|[Aa][Nn][Yy])[-_ ][Oo][Rr][Dd][Ee][Rr]) *$"
+_Written = Literal["EXACT", "IN_ORDER", "ANY_ORDER", 0, 1, 2] | Annotated[str, Field(pattern=_ANY_CASE)]
+"""What the schema lets an editor accept: ADK reads a match type in any case, and by number."""
+
 _ALLOWED: dict[MatchType, frozenset[str]] = {
     MatchType.EXACT: frozenset(),
     MatchType.IN_ORDER: frozenset({"extra"}),
@@ -43,7 +47,7 @@ class ToolTrajectoryAvgScore(PairedCriterion):
     match_type: MatchType = MatchType.EXACT
     ignore_args: bool = False
 
-    @field_validator("match_type", mode="before")
+    @field_validator("match_type", mode="before", json_schema_input_type=_Written)
     @classmethod
     def _adk_spellings(cls, value: Any) -> Any:
         if isinstance(value, int | float) and not isinstance(value, MatchType) and value in (0, 1, 2):

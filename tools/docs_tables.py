@@ -1,4 +1,4 @@
-"""The tables of options and inputs as Markdown, for docs/config.md; tests tie the page to them."""
+"""The tables of options and inputs as Markdown, for docs/config.md."""
 
 from __future__ import annotations
 

@@ -1,0 +1,134 @@
+"""JSON Schemas that editors read: agent-eval.yaml from the option table, test_config.json from the criteria."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import models_json_schema
+
+from agent_eval_action.config.adk_config import CustomMetric, UserSimulatorConfig
+from agent_eval_action.config.file import AGENT_KEYS, FILE_OPTIONS, SECTIONS
+from agent_eval_action.config.option import Option
+from agent_eval_action.config.options import AGENT_OPTIONS, BY_NAME
+from agent_eval_action.config.values import TEXT, or_list
+from agent_eval_action.criteria import CRITERIA
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_CRITERIA: Final = {"$ref": "#/$defs/criteria"}
+_ANY_OPTIONS: Final = {"type": ["number", "object", "null"]}
+"""A criterion that only the user's own `custom_metrics` or another package knows."""
+
+
+def agent_eval_schema() -> dict[str, Any]:
+    """The schema: what it accepts, the reader accepts, but for what only files and folders can tell."""
+    properties: dict[str, Any] = {}
+    for option in FILE_OPTIONS:
+        *section, key = str(option.key).split(".")
+        target = properties
+        for name in section:
+            target = target.setdefault(name, _section())["properties"]
+        target[key] = _property(option)
+    for name in SECTIONS:
+        if short := properties[name]["properties"].get("path"):
+            properties[name] = {"anyOf": [short, properties[name]]}
+    agents = or_list({"anyOf": [dict(TEXT.schema), {"$ref": "#/$defs/agent"}]})
+    sentence = "An agent's folder, or a mapping with its path and what is its own; or a list of agents."
+    properties |= {"agent": {**agents, "description": sentence}, "agents": {**agents, "description": sentence}}
+    return {
+        "$schema": DIALECT,
+        "title": "agent-eval.yaml",
+        "description": "Configuration of agent-eval. Paths start from the folder this file is in.",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": dict(sorted(properties.items(), key=lambda item: _rank(item[0]))),
+        "not": {"required": ["agent", "agents"]},
+        "$defs": {"agent": _agent(), **_criteria_definitions()},
+    }
+
+
+def criteria_file_schema() -> dict[str, Any]:
+    """The schema of a test_config.json, as google-adk reads it and with what is ours."""
+    definitions = _criteria_definitions(CustomMetric, UserSimulatorConfig)
+    properties = {
+        "$schema": {"type": "string"},
+        "criteria": _CRITERIA,
+        "custom_metrics": {"type": "object", "additionalProperties": {"$ref": "#/$defs/CustomMetric"}},
+        "user_simulator_config": {"$ref": "#/$defs/UserSimulatorConfig"},
+    }
+    body = {"type": "object", "additionalProperties": False, "properties": properties}
+    return {"$schema": DIALECT, "title": "test_config.json", **_with_other_spellings(body), "$defs": definitions}
+
+
+def _criteria_definitions(*others: type[Any]) -> dict[str, Any]:
+    """Every built-in criterion with its options, under `criteria`."""
+    models = [*CRITERIA.values(), *others]
+    _, made = models_json_schema([(model, "validation") for model in models], by_alias=False)
+    definitions = {name: _with_other_spellings(schema) for name, schema in made["$defs"].items()}
+    known = {
+        name: {"anyOf": [{"type": ["number", "null"]}, {"$ref": f"#/$defs/{kind.__name__}"}]}
+        for name, kind in CRITERIA.items()
+    }
+    return {
+        **definitions,
+        "criteria": {
+            "type": "object",
+            "minProperties": 1,
+            "description": "Criteria by name: a threshold, or a mapping of options.",
+            "properties": known,
+            "additionalProperties": dict(_ANY_OPTIONS),
+        },
+    }
+
+
+def _with_other_spellings(schema: Any) -> Any:
+    """Keys in camelCase, remarks and nulls are read too, but no editor should propose them."""
+    if isinstance(schema, list):
+        return [_with_other_spellings(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _with_other_spellings(value) for key, value in schema.items()}
+    names = made.get("properties")
+    if made.get("type") == "object" and isinstance(names, dict):
+        spellings = {to_camel(name): value for name, value in names.items() if to_camel(name) != name}
+        made["patternProperties"] = {
+            "^_": {},
+            **{f"^{name}$": {"anyOf": [value, {"type": "null"}]} for name, value in spellings.items()},
+        }
+        made["properties"] = {name: {"anyOf": [value, {"type": "null"}]} for name, value in names.items()}
+        if required := made.pop("required", None):
+            made["allOf"] = [{"anyOf": [{"required": [name]}, {"required": [to_camel(name)]}]} for name in required]
+    return made
+
+
+def _section() -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": {}}
+
+
+def _property(option: Option) -> dict[str, Any]:
+    schema = {**option.kind.schema, "description": option.help}
+    if option.name == "criteria":
+        schema["anyOf"] = [dict(TEXT.schema), _CRITERIA]
+    return schema | ({"default": option.default} if option.default not in (None, {}, ()) else {})
+
+
+def _agent() -> dict[str, Any]:
+    words = {
+        "path": "The agent's folder.",
+        "name": "The agent's name in every result; by default its folder's.",
+    }
+    properties = {name: {**TEXT.schema, "description": sentence} for name, sentence in words.items()}
+    properties |= {option.name: _property(option) for option in AGENT_OPTIONS}
+    return {
+        "type": "object",
+        "description": "One agent.",
+        "additionalProperties": False,
+        "properties": {key: properties[key] for key in AGENT_KEYS},
+        "anyOf": [{"required": ["path"]}, {"required": ["recording"]}],
+    }
+
+
+def _rank(key: str) -> int:
+    """Agents first, then the order of the option table."""
+    order = ["agent", "agents", *(option.name for option in BY_NAME.values())]
+    return order.index(key) if key in order else len(order)

@@ -1,0 +1,91 @@
+"""Writes every file, or part of a file, that is made from code.
+
+    python -m tools.generate            write them
+    python -m tools.generate --check    name those that are out of date, and end with 1
+
+`make generate` is the first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agent_eval_action.model.baseline import Baseline
+from agent_eval_action.reports import results_json
+from tools.action_files import inputs_env, inputs_yaml
+from tools.config_schema import DIALECT, agent_eval_schema, criteria_file_schema
+from tools.docs_tables import input_table, option_table
+
+ROOT = Path(__file__).resolve().parents[1]
+
+Part = Callable[[str], str]
+"""From a file's text to the same with its generated part made anew."""
+
+
+def _whole(value: Callable[[], dict[str, Any]]) -> Part:
+    return lambda _: json.dumps(value(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _between(begin: str, end: str, made: Callable[[], str]) -> Part:
+    """The lines between two marks, which stay."""
+    pattern = re.compile(rf"(?<={re.escape(begin)}).*?(?={re.escape(end)})", re.DOTALL)
+
+    def replace(text: str) -> str:
+        if not pattern.search(text):
+            raise ValueError(f"there is no place between {begin!r} and {end!r}")
+        return pattern.sub(lambda _: made(), text, count=1)
+
+    return replace
+
+
+def baseline_schema() -> dict[str, Any]:
+    """The schema of baseline.json."""
+    return {"$schema": DIALECT, **Baseline.model_json_schema(mode="validation"), "title": "baseline.json of agent-eval"}
+
+
+GENERATED: tuple[tuple[str, Part], ...] = (
+    ("schema/agent-eval.schema.json", _whole(agent_eval_schema)),
+    ("schema/test_config.schema.json", _whole(criteria_file_schema)),
+    ("schema/baseline.schema.json", _whole(baseline_schema)),
+    ("schema/results.schema.json", _whole(results_json.schema)),
+    ("action.yml", _between("\ninputs:\n", "\noutputs:\n", inputs_yaml)),
+    ("host/action.yml", _between("\ninputs:\n", "\noutputs:\n", lambda: inputs_yaml(host=True))),
+    ("host/action.yml", _between("        # inputs\n", "        # /inputs\n", inputs_env)),
+    ("docs/config.md", _between("<!-- options -->\n", "<!-- /options -->", lambda: option_table() + "\n")),
+    ("docs/config.md", _between("<!-- inputs -->\n", "<!-- /inputs -->", lambda: input_table() + "\n")),
+)
+
+
+def outdated(root: Path = ROOT, *, write: bool = False) -> list[str]:
+    """The paths whose text is not what the code makes; ``write`` brings them up to date."""
+    found = []
+    for name, part in GENERATED:
+        path = root / name
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        made = part(text)
+        if made != text:
+            found.append(name)
+            if write:
+                path.write_text(made, encoding="utf-8")
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code: 1 where ``--check`` finds something out of date."""
+    check = arguments == ["--check"]
+    if arguments and not check:
+        sys.stderr.write(str(__doc__))
+        return 2
+    found = outdated(write=not check)
+    for name in dict.fromkeys(found):
+        sys.stdout.write(f"{name}: {'out of date: make generate' if check else 'written'}\n")
+    return 1 if check and found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
