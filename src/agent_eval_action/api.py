@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -48,6 +48,7 @@ from agent_eval_action.run.collect import Collector
 from agent_eval_action.run.crew import Bounds, Crew
 from agent_eval_action.run.drivers import driver_for, driver_on_base, isolated
 from agent_eval_action.run.events import Event, Notice, PhaseStarted
+from agent_eval_action.run.hidden_files import files_with_answers
 from agent_eval_action.run.instruments import Opening, Workshop, open_workshop
 from agent_eval_action.run.load import Loader, relative
 from agent_eval_action.run.plan import Plan
@@ -108,6 +109,7 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     hide(secrets_of((one.agent for one in found.sets), context.environ, settings.workspace))
     for note in (*context.notes, *found.notes, *change.notes):
         context.emit(Notice(note))
+    hidden = files_with_answers(settings, found, change.base_eval_files)
     left = await asyncio.to_thread(narrow, settings, found, context, upon)
     settings, found = left.settings, left.found
     for note in left.notes:
@@ -122,7 +124,7 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     for note in history.notes:
         context.emit(Notice(note, level="warning"))
     run = _Run(settings, context, found, history.as_baseline(), upon, recording=main.recording)
-    await run.isolate()
+    await run.isolate(hidden)
     try:
         run.start()
         plan, kept = await run.prepare()
@@ -245,9 +247,9 @@ class _Run:
     isolation: Isolation | None = None
     progress: Progress = field(default_factory=Progress)
 
-    async def isolate(self) -> None:
-        """Make ready what agents run in, where they can be given a uid of their own."""
-        self.isolation = await isolated(self.settings, self.context.environ, self._agents(), self.context.emit)
+    async def isolate(self, hidden: Collection[Path]) -> None:
+        """Make ready what agents run in, where they can be given a uid of their own. ``hidden``: what it lacks."""
+        self.isolation = await isolated(self.settings, self.context.environ, self._agents(), self.context.emit, hidden)
 
     def start(self) -> None:
         """Begin starting every agent: their imports overlap with reading the eval files."""

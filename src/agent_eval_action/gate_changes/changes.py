@@ -49,6 +49,13 @@ class GateChanges:
             return None
         return Stored(self.found.commit, self.found.snapshot.baseline)
 
+    @property
+    def base_eval_files(self) -> tuple[str, ...]:
+        """Eval files of the base commit, from the workspace."""
+        if isinstance(self.found, NoBase) or self.found.snapshot is None:
+            return ()
+        return tuple(dict.fromkeys(one.path for one in self.found.snapshot.sets))
+
     def weakened(self, plan: Plan | None) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
         """Every weakening, and notes. ``plan``: of the whole suite, None for a run that was narrowed."""
         if isinstance(self.found, NoBase) or self.found.snapshot is None:

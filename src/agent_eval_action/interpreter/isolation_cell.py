@@ -70,7 +70,10 @@ def options_of(user: User | None) -> dict[str, Any]:
 
 @dataclass
 class Isolation:
-    """The cells of one run. Thread-safe; ``close`` ends everything that runs in them."""
+    """The cells of one run. Thread-safe; ``close`` ends everything that runs in them.
+
+    ``hidden``: paths relative to a workspace that the copies of agents lack, those of metric functions have.
+    """
 
     root: Path
     workspace: Path
@@ -80,6 +83,7 @@ class Isolation:
     closed: Collection[Path]
     removed: bool
     tokens: GoogleTokens | None = None
+    hidden: Collection[Path] = ()
     copied: list[tuple[float, int, int]] = field(default_factory=list)
     _cells: dict[tuple[Role, Path], Cell] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -112,9 +116,9 @@ class Isolation:
         shutil.rmtree(place, ignore_errors=True)
         _folders(self.root, place)
         began = time.monotonic()
-        copy = TreeCopy(
-            workspace, place / workspace.name, user.uid, installer.uid, self.root / "environments", self.closed
-        )
+        hidden = () if role == "metrics" else (workspace / path for path in self.hidden)
+        closed = {*self.closed, *hidden}
+        copy = TreeCopy(workspace, place / workspace.name, user.uid, installer.uid, self.root / "environments", closed)
         copy.make()
         self.copied.append((time.monotonic() - began, copy.files, copy.bytes))
         return Cell(

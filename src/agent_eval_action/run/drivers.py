@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,9 +21,16 @@ from agent_eval_action.run.events import Notice
 
 
 async def isolated(
-    settings: Settings, environ: Mapping[str, str], agents: Sequence[AgentSettings], emit: Callable[[Notice], None]
+    settings: Settings,
+    environ: Mapping[str, str],
+    agents: Sequence[AgentSettings],
+    emit: Callable[[Notice], None],
+    hidden: Collection[Path] = (),
 ) -> Isolation | None:
-    """What agents run in, where they can be given a uid of their own; what they run as is said once."""
+    """What agents run in, where they can be given a uid of their own; what they run as is said once.
+
+    ``hidden``: what no copy of the checkout that an agent works on has in it, relative to the workspace.
+    """
     said: list[Notice] = []
 
     def say(text: str, level: Level) -> None:
@@ -31,6 +38,8 @@ async def isolated(
 
     ours = (settings.out, settings.cache_dir)
     found = await asyncio.to_thread(open_isolation, environ, settings.workspace, ours, say)
+    if found is not None:
+        found.hidden = hidden
     for notice in said if any(agent.driver != "recorded" for agent in agents) else ():
         emit(notice)
     return found
