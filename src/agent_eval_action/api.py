@@ -102,6 +102,8 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
         context.emit(Notice(warning, level="warning"))
     upon = await asyncio.to_thread(upon_of, settings, context.environ)
     change = await asyncio.to_thread(change_of, settings, context, upon)
+    if change.unreadable:
+        return change.undecided(started_at, conditions_of(settings, context))
     settings = change.settings
     found = discovered(settings, context.selectors)
     redact_by(settings.redact, context.redaction)
@@ -115,15 +117,13 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     for note in left.notes:
         context.emit(Notice(note))
     if left.nothing:
-        commit = git.head_commit(settings.workspace)
-        conditions = Conditions(tool_version=__version__, commit=commit, change=context.job.commit)
-        return left.result(started_at, conditions)
+        return left.result(started_at, conditions_of(settings, context))
     partly = bool(context.selectors or settings.case or left.skipped)
     main = await asyncio.to_thread(mainline, settings, context.environ, change.stored)
     history = main.history()
     for note in history.notes:
         context.emit(Notice(note, level="warning"))
-    run = _Run(settings, context, found, history.as_baseline(), upon, recording=main.recording)
+    run = _Run(settings, context, found, history.as_baseline(), upon, change, recording=main.recording)
     await run.isolate(hidden)
     try:
         run.start()
@@ -136,12 +136,13 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     finally:
         await run.stop()
     result = context.redaction.value(run.result(started_at, time.monotonic() - began))
-    whole = None if partly else plan
+    whole = None if partly else run.own_plan
     held, against = held_against(result, run.baseline, settings)
     rerun = settings.baseline_store == "rerun"
     source = Path("the base commit, run beside") if rerun else Path(history.source)
     decision = judged(held, against, settings, source, history).decision
-    decided = context.redaction.value(change.apply_to(result.model_copy(update={"decision": decision}), whole))
+    decided = change.apply_to(result.model_copy(update={"decision": decision}), whole, run.agents())
+    decided = context.redaction.value(decided)
     written = await asyncio.to_thread(main.add, decided)
     if written.stored or (main.event.name and main.store_kind == "branch"):
         context.emit(Notice(written.note))
@@ -157,6 +158,11 @@ def narrow(settings: Settings, found: Discovery, context: Context, upon: Upon) -
     return narrowed(settings, found, changed, context.job.workflow_file)
 
 
+def conditions_of(settings: Settings, context: Context) -> Conditions:
+    """The conditions of a run that ends before an agent is started."""
+    return Conditions(tool_version=__version__, commit=git.head_commit(settings.workspace), change=context.job.commit)
+
+
 def upon_of(settings: Settings, environ: Mapping[str, str]) -> Upon:
     """The commit the change under test is put upon, as the event says it."""
     return put_upon(settings.workspace, environ, event_of(environ))
@@ -170,15 +176,15 @@ def change_of(settings: Settings, context: Context, upon: Upon) -> GateChanges:
     )
 
 
-def discovered(settings: Settings, selectors: Sequence[str]) -> Discovery:
-    """Which eval files run against which agents."""
+def discovered(settings: Settings, selectors: Sequence[str], *, may_lack: bool = False) -> Discovery:
+    """Which eval files run against which agents. ``may_lack``: those that are named and not there are left out."""
 
     def app_names(path: Path) -> frozenset[str]:
         eval_set = load_eval_file(path, workspace=settings.workspace).eval_set
         return frozenset(case.session_input.app_name for case in eval_set.eval_cases if case.session_input)
 
     chosen = [parse_selector(text, exists=Path.exists) for text in selectors]
-    return discover(settings, [(s.path, s.case_ids) for s in chosen], app_names)
+    return discover(settings, [(s.path, s.case_ids) for s in chosen], app_names, may_lack=may_lack)
 
 
 def mainline(settings: Settings, environ: Mapping[str, str], base: Stored | None = None) -> Mainline:
@@ -236,9 +242,11 @@ class _Run:
     found: Discovery
     baseline: Baseline | None
     upon: Upon
+    change: GateChanges
     recording: bool = False
     commit: str | None = None
     head: Arm = field(init=False)
+    own_plan: Plan = field(init=False)
     base: BaseCommit | NoBase = field(init=False)
     warm: asyncio.Task[None] = field(init=False)
     spending: Spending = field(init=False)
@@ -249,7 +257,7 @@ class _Run:
 
     async def isolate(self, hidden: Collection[Path]) -> None:
         """Make ready what agents run in, where they can be given a uid of their own. ``hidden``: what it lacks."""
-        self.isolation = await isolated(self.settings, self.context.environ, self._agents(), self.context.emit, hidden)
+        self.isolation = await isolated(self.settings, self.context.environ, self.agents(), self.context.emit, hidden)
 
     def start(self) -> None:
         """Begin starting every agent: their imports overlap with reading the eval files."""
@@ -259,7 +267,7 @@ class _Run:
         known = self.baseline.commit if self.baseline else None
         known = behind(settings.workspace, environ, known, self.upon.head)
         self.base = find_base(settings, self.upon.control(known), environ)
-        agents = self._agents()
+        agents = self.agents()
         self.context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in agents)))
         drivers = {agent.name: driver_for(agent, settings, environ, self.isolation) for agent in agents}
         recorded = frozenset(agent.name for agent in agents if agent.driver == "recorded")
@@ -288,14 +296,16 @@ class _Run:
             what = f"google-adk {said.adk_version}, Python {said.python}"
             self.context.emit(Notice(f"{name}: {what} ({said.environment})"))
 
-    def _agents(self) -> list[AgentSettings]:
+    def agents(self) -> list[AgentSettings]:
+        """Every agent of this run."""
         return list({planned.agent.name: planned.agent for planned in self.found.sets}.values())
 
     async def prepare(self) -> tuple[Plan, Earlier]:
         """Read the eval files while the agents start."""
         settings, context = self.settings, self.context
         loader = Loader(settings.workspace, settings.case)
-        plan = await asyncio.to_thread(loader.plan, self.found, context.repeats or settings.repeats)
+        self.own_plan = await asyncio.to_thread(loader.plan, self.found, context.repeats or settings.repeats)
+        plan = await asyncio.to_thread(self.change.plan_in_force, self.own_plan, self.agents())
         for problem in (*context.warnings, *loader.warnings):
             context.emit(Notice(str(problem), level="warning"))
         for note in loader.notes:
@@ -304,7 +314,7 @@ class _Run:
         opening = Opening(
             settings,
             context.environ,
-            self._agents(),
+            self.agents(),
             self.spending.meter,
             # of a run that writes history every vote is made anew, or history would understate the judges' noise
             read_cache=context.repeats is None and not self.recording,
@@ -337,7 +347,7 @@ class _Run:
                 context.redaction.value,
                 self.progress,
             )
-            longest = max(settings.llm_timeout_s, *(agent.timeout_s for agent in self._agents()))
+            longest = max(settings.llm_timeout_s, *(agent.timeout_s for agent in self.agents()))
             stall = stall_seconds(settings.stall_timeout, longest)
             self.pipeline = Pipeline(plan, self.head, crew, context.stop, settings.max_time, stall)
             if context.repeats is None and (settings.adaptive or self._asks_base_for_withheld):
@@ -373,7 +383,7 @@ class _Run:
     async def _open_base(self, names: frozenset[str]) -> Arm | NoBase:
         if isinstance(self.base, NoBase):
             return self.base
-        agents = [agent for agent in self._agents() if agent.name in names]
+        agents = [agent for agent in self.agents() if agent.name in names]
         make = partial(driver_on_base, self.head, self.base, self.context.environ)
         return await open_base(self.base, agents, make)
 

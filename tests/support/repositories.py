@@ -42,6 +42,16 @@ def run_git(folder: Path, *args: str, at: int | None = None, env: Mapping[str, s
     return done.stdout.strip()
 
 
+def commit_all(folder: Path) -> str:
+    """Everything in the folder as one more commit of its repository, which is made where there is none."""
+    if not (folder / ".git").exists():
+        run_git(folder, "init", "--quiet", "--initial-branch=main")
+        (folder / ".git" / "info" / "exclude").write_text(".agent-eval/out/\n.agent-eval/cache/\n")
+    run_git(folder, "add", "-A")
+    run_git(folder, "commit", "--quiet", "--allow-empty", "-m", "everything")
+    return run_git(folder, "rev-parse", "HEAD")
+
+
 class Origin:
     """A bare repository that others clone, with a main branch of as many commits as were made."""
 

@@ -83,7 +83,7 @@ def _of_pull_request(event: Event, head: Commit, main: str | None) -> Reference:
     merged = len(head.parents) >= _MERGED and event.head_sha in (None, head.parents[1])
     if merged:
         return Reference(head.parents[0], "the merge commit's first parent")
-    if event.name == "pull_request_target" or head.sha == event.base_sha:
+    if head.sha == event.base_sha or (event.name == "pull_request_target" and head.sha == main):
         return Reference(head.sha, "the base that is checked out")
     if event.base_sha is None and main is not None:
         return Reference(None, "where the pull request left its base", tip=main)

@@ -118,8 +118,8 @@ def _of_base(place: Place, base: Stored) -> Found:
     store, short = FileStore.at(place), base.commit[:10]
     own = store.read()
     if base.baseline is None:
-        note = f"the base commit {short} has no {store.name}: this run is compared with the one the change adds"
-        return Found(_records(own), (note,) if own else ())
+        note = f"{store.name}, which this change adds, counts from the merge on: the base commit {short} has none"
+        return Found((), (note,) if own else ())
     note = f"compared with {store.name} of the base commit {short}, not with the one this change brings along"
     return Found(_records(base.baseline), () if own == base.baseline else (note,))
 

@@ -66,7 +66,7 @@ def put_upon(folder: Path, environ: Mapping[str, str], event: Event) -> Upon:
     on_main = bool(event.default_branch) and event.ref == f"refs/heads/{event.default_branch}"
     # not opened before it is needed: most clones know what they were made of
     found = resolved(repository, event, head, main, lambda: remote_of(repository, _REMOTE, environ))
-    return Upon(found, head, on_main and not event.is_change, on_main or main is not None)
+    return Upon(found, head, on_main and not event.is_change, on_main or event.is_change or main is not None)
 
 
 def behind(folder: Path, environ: Mapping[str, str], known: str | None, head: Commit | None) -> str | None:

@@ -77,12 +77,19 @@ def roster(
     file: Mapping[str, Given],
     over: Mapping[str, Given],
     workspace: Path,
+    *,
+    may_lack: bool = False,
 ) -> Roster:
-    """The agents to run: those ``chosen`` by flag or input, else those of the file, else none (discovery)."""
+    """The agents to run: those ``chosen`` by flag or input, else those of the file, else none (discovery).
+
+    ``may_lack``: those whose folder is not there are left out.
+    """
     problems: list[Problem] = []
     drafts = [_draft(entry, values_for(entry.given, file, over), "evals" in over) for entry in file_agents]
     if chosen:
         drafts = [_match(entry, drafts) or _draft(entry, values_for({}, file, over), True) for entry in chosen]
+    if may_lack:
+        drafts = [draft for draft in drafts if draft.path.is_dir()]
     for draft in drafts:
         problems += _folder_problems(draft, workspace)
     named = _names(drafts, workspace, problems)

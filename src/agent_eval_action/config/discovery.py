@@ -44,17 +44,20 @@ class Discovery:
     notes: tuple[str, ...] = ()
 
 
-def discover(settings: Settings, selectors: Sequence[Selector], app_names: AppNames) -> Discovery:
+def discover(
+    settings: Settings, selectors: Sequence[Selector], app_names: AppNames, *, may_lack: bool = False
+) -> Discovery:
     """Find agents and eval files. Raises EvalFileError with every file that cannot be placed.
 
     ``selectors`` are the files (folders, globs) named for this run, with their case ids; ``app_names``
-    reads the session_input.app_name values of an eval file.
+    reads the session_input.app_name values of an eval file. ``may_lack``: agents and eval files that are
+    named and not there are left out, as in an earlier commit that does not have them yet.
     """
-    search = Search(settings, app_names)
+    search = Search(settings, app_names, may_lack)
     search.run(selectors)
     sets = tuple(_sets(search))
     idle = [agent.name for agent in search.agents if agent.name not in {planned.agent.name for planned in sets}]
-    if not sets or (idle and settings.agents and not selectors):
+    if not may_lack and (not sets or (idle and settings.agents and not selectors)):
         whose = f" of {', '.join(idle)}" if sets else ""
         hint = "they are called *.evalset.json or *.test.json, or are named under evals"
         problems = tuple(Problem(file, NOT_READ, hint=AS_EVAL_SET) for file in search.agents_cli_datasets)

@@ -30,6 +30,7 @@ class Search:
 
     settings: Settings
     app_names: AppNames
+    may_lack: bool = False
     problems: list[Problem] = field(default_factory=list)
     chosen: dict[tuple[str, Path], tuple[str, ...]] = field(default_factory=dict)
     elsewhere: Counter[Path] = field(default_factory=Counter)
@@ -65,7 +66,7 @@ class Search:
             return self.settings.agents
         workspace, defaults = self.settings.workspace, self.settings.agent_defaults
         folders = self.walked.agents
-        if not folders:
+        if not folders and not self.may_lack:
             message = "no folder holds an agent.py with root_agent, app or get_agent_async, or a root_agent.yaml"
             hint = "name the agent's folder: --agent DIR, or agent: DIR in agent-eval.yaml"
             raise EvalFileError(f"no agent found: below {self.settings.start} {message}", hint=hint)
@@ -152,6 +153,8 @@ class Search:
             try:
                 files |= dict.fromkeys(expand(pattern))
             except Refused as refused:
+                if self.may_lack:
+                    continue
                 self.problems += [
                     pattern.where.problem(flaw.message, value=flaw.shown, hint=flaw.hint) for flaw in refused.flaws
                 ]

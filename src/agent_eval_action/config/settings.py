@@ -113,10 +113,13 @@ class Resolved:
             raise ConfigError("the configuration cannot be used", problems=tuple(problems))
 
 
-def resolve(*, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, files: bool = True) -> Resolved:
+def resolve(
+    *, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, files: bool = True, may_lack: bool = False
+) -> Resolved:
     """Merge the layers. ``flags`` is keyed by option name; None is a flag nobody typed.
 
-    ``files`` False: no agent-eval.yaml is looked for, as where a stranger could have laid one.
+    ``files`` False: no agent-eval.yaml is looked for, as where a stranger could have laid one. ``may_lack``:
+    agents without their folder are left out, as in an earlier commit that does not have it yet.
 
     Raises ConfigError with every problem of the file, the inputs and the flags at once.
     """
@@ -130,7 +133,7 @@ def resolve(*, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, 
     config = find_config(wanted, named.where.label if named else "", here, workspace) if files or named else None
     file = file_layer(config, workspace, environ) if config else Layer()
     chosen = typed.agents if "agent" in typed.given else inputs.agents
-    agents = roster(file.agents, chosen, file.given, over, workspace)
+    agents = roster(file.agents, chosen, file.given, over, workspace, may_lack=may_lack)
     problems = [*file.problems, *inputs.problems, *typed.problems, *agents.problems]
     if problems:
         raise ConfigError("the configuration cannot be used", problems=tuple(problems))

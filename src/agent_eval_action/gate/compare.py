@@ -62,6 +62,11 @@ class ComparedPair:
     history: tuple[ScoreCount, ...] = ()
     accepted: bool = False
 
+    @property
+    def added(self) -> bool:
+        """Whether the change under test adds the set or the criterion."""
+        return self.measured is not None and self.measured.info.added
+
 
 @dataclass(frozen=True, slots=True)
 class ComparedCriterion:

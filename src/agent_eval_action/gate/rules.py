@@ -53,9 +53,9 @@ class Rule:
         return "blocks" if self.gating and not self.collecting else "advisory"
 
     def effect_of(self, pair: ComparedPair) -> Literal["blocks", "advisory"]:
-        """The same for one pair: one of an advisory set blocks nothing, nor a new case unless the policy says so."""
+        """The same for one pair: what is added or of an advisory set blocks nothing, nor a new case unless it must."""
         advised = pair.incomparable == NEW_CASE and self.new_cases == "advise"
-        if advised or self.sets.get(pair.key.eval_set) == "advisory":
+        if pair.added or advised or self.sets.get(pair.key.eval_set) == "advisory":
             return "advisory"
         return self.effect
 

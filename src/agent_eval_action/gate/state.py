@@ -67,7 +67,7 @@ def _pair(pair: Measured, history: tuple[ScoreCount, ...], policy: Policy) -> Pa
         tried=len(pair.case.control),
         goal=info.goal,
         threshold=info.threshold,
-        blocking=policy.mode_of(info.name, info.goal, pair.key.eval_set) == "blocking",
+        blocking=not info.added and policy.mode_of(info.name, info.goal, pair.key.eval_set) == "blocking",
         errors=pair.errors,
     )
 

@@ -29,8 +29,8 @@ def error_findings(rules: Sequence[Rule], result: RunResult, writer: Writer) -> 
         yield _ended(rules, result)
     unanswered: dict[CaseKey, tuple[ComparedPair, Effect]] = {}
     for rule in rules:
-        effect: Effect = "inconclusive" if rule.gating else "advisory"
         for pair in rule.one.pairs:
+            effect: Effect = "inconclusive" if rule.gating and not pair.added else "advisory"
             measured = pair.measured
             if measured is None or not measured.errors or (cut_short and _only_stopped(pair)):
                 continue

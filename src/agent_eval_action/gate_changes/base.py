@@ -4,39 +4,52 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from pydantic import BaseModel
+
+from agent_eval_action.baseline import accept
+from agent_eval_action.baseline.event import event_of
+from agent_eval_action.baseline.file import FileStore
+from agent_eval_action.config.adk_config import UserSimulatorConfig
+from agent_eval_action.config.agents import AgentSettings
+from agent_eval_action.config.composite import EvalPattern
 from agent_eval_action.config.discovery import Discovery
+from agent_eval_action.config.options import BY_NAME
+from agent_eval_action.config.policy import FailOn
 from agent_eval_action.config.settings import Settings, resolve
-from agent_eval_action.errors import AgentEvalError, UsageError
-from agent_eval_action.gate_changes.snapshot import SetSnapshot, Snapshot, sets_of_plan
+from agent_eval_action.criteria.base import Criterion
+from agent_eval_action.errors import AgentEvalError, ConfigError, ResultsError
+from agent_eval_action.gate_changes.snapshot import SetSnapshot, Snapshot, set_snapshot, sets_of_plan
 from agent_eval_action.git import Git, Scratch
 from agent_eval_action.git.tree import export_tree
 from agent_eval_action.model.baseline import Baseline
 from agent_eval_action.model.history import Accepted
+from agent_eval_action.model.result import CriterionInfo
 from agent_eval_action.run.arms import NoBase
 from agent_eval_action.run.base import BaseCommit, find_base
 from agent_eval_action.run.load import Loader, relative
 from agent_eval_action.run.plan import Plan
-
-MERGING: Final = frozenset({"pull_request", "pull_request_target", "merge_group"})
-"""Events in which a change asks to be merged: there the base's rules hold, not those the change brings along."""
 
 _TEXTS: Final = frozenset({".json", ".yaml", ".yml"})
 _AGENTS: Final = frozenset({"agent.py", "__init__.py"})
 """Discovery looks into these to know an agent from another package."""
 
 _MAX_BYTES: Final = 64 << 20
-
-Discover = Callable[[Settings], Discovery]
-ReadAccepted = Callable[[Settings], tuple[Accepted, ...]]
-ReadBaseline = Callable[[Settings], Baseline | None]
+_FILES_OF_INPUTS: Final = ("config", "criteria", "user_simulator")
+"""Options that name a file which must be there; one that the base commit lacks is a file of the change's own."""
 
 
-@dataclass(frozen=True)
+class Discover(Protocol):
+    """Finds the eval files of a checkout; ``may_lack`` leaves out what is named and not there."""
+
+    def __call__(self, settings: Settings, *, may_lack: bool = False) -> Discovery: ...
+
+
+@dataclass(frozen=True, slots=True)
 class CommandContext:
     """How this run was asked for: the same words are read on the base. ``flags`` as ``resolve`` takes them.
 
@@ -48,43 +61,84 @@ class CommandContext:
     cwd: Path
     discover: Discover
     base: str | None = None
-    accepted: ReadAccepted = field(default=lambda _: ())
-    baseline: ReadBaseline = field(default=lambda _: None)
 
     @property
-    def merging(self) -> bool:
-        """Whether a change asks to be merged here."""
-        return self.environ.get("GITHUB_EVENT_NAME", "") in MERGING
+    def is_change(self) -> bool:
+        """Whether the event is one of a change that asks to be merged: there the base's rules hold."""
+        return event_of(self.environ).is_change
+
+    @property
+    def fail_on(self) -> FailOn:
+        """What makes the step red by flags and inputs alone, where no configuration file is to be believed."""
+        flags = {name: value for name, value in self.flags.items() if name == "fail_on"}
+        environ = {name: self.environ[name] for name in BY_NAME["fail_on"].variables if name in self.environ}
+        return resolve(flags=flags, environ=environ, cwd=self.cwd, files=False).settings.fail_on
+
+
+@dataclass(frozen=True, slots=True)
+class BaseSet:
+    """One eval set of the base commit: what it is scored by, and who plays its users. ``path`` from the workspace."""
+
+    agent: str
+    key: str
+    path: str
+    criteria: tuple[Criterion, ...]
+    infos: tuple[CriterionInfo, ...]
+    simulator: UserSimulatorConfig
 
 
 @dataclass(frozen=True, slots=True)
 class BaseSnapshot:
-    """The base's side. ``settings`` is None where its configuration could not be used; ``notes`` say why."""
+    """The base's side. Paths in ``settings`` and ``agents`` are those of the change's workspace.
+
+    ``chosen_agents_lack``: the run names agents that the base does not have, so ``sets`` are those of all its agents.
+    """
 
     commit: str
-    snapshot: Snapshot | None = None
-    settings: Settings | None = None
+    settings: Settings
+    snapshot: Snapshot
+    sets: tuple[BaseSet, ...] = ()
+    agents: tuple[AgentSettings, ...] = ()
     notes: tuple[str, ...] = ()
+    chosen_agents_lack: bool = False
 
 
 def take_snapshot(settings: Settings, context: CommandContext, plan: Plan | None = None) -> Snapshot:
-    """What a checkout is measured by, whatever part of it this run was narrowed to. Raises what loading raises.
+    """What this checkout is measured by, whatever part of it a run is narrowed to. Raises what loading raises.
 
     ``plan``: of all of it, where there is one already.
     """
+    plan = plan or Loader(settings.workspace).plan(context.discover(settings), 1)
+    return _snapshot(settings, sets_of_plan(plan))
+
+
+def _snapshot(settings: Settings, sets: tuple[SetSnapshot, ...]) -> Snapshot:
     return Snapshot(
-        sets=sets_of_plan(plan) if plan else _sets(settings, context.discover),
+        sets=sets,
         policy=settings.policy,
         policy_file=relative(settings.config, settings.workspace) if settings.config else "agent-eval.yaml",
         fail_on=settings.fail_on,
         repeats=settings.repeats,
-        accepted=context.accepted(settings),
-        baseline=context.baseline(settings),
+        accepted=_accepted(settings),
+        baseline=_baseline(settings),
     )
 
 
+def _accepted(settings: Settings) -> tuple[Accepted, ...]:
+    path = settings.workspace / accept.ACCEPT
+    return tuple(entry.accepted for entry in accept.read(path, workspace=settings.workspace))
+
+
+def _baseline(settings: Settings) -> Baseline | None:
+    """What is stored beside the code; a file that cannot be read holds nothing to anything."""
+    try:
+        return FileStore(settings.baseline, settings.workspace).read()
+    except ResultsError:
+        return None
+
+
 def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | NoBase:
-    """The base commit's side of the comparison, or why there is none."""
+    """The base commit's side of the comparison, or why it cannot be read."""
     found = find_base(settings, context.base, context.environ)
     if isinstance(found, NoBase):
         return found
@@ -93,41 +147,11 @@ def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | NoB
         with tempfile.TemporaryDirectory(prefix="agent-eval-base-") as name, _git(found) as git:
             root = Path(name).resolve()
             export_tree(git, found.commit, root, wanted=_is_read)
-            return _read(found, root / found.inner if found.inner else root, context)
+            folder = root / found.inner if found.inner else root
+            folder.mkdir(parents=True, exist_ok=True)  # a commit without this folder has no rules but the defaults
+            return _read(found, folder, context)
     except (OSError, ValueError) as error:
         return NoBase(f"the files of the base commit {short} cannot be had: {error}", found.commit)
-
-
-def rules_in_force(
-    settings: Settings, found: BaseSnapshot | NoBase, context: CommandContext
-) -> tuple[Settings, tuple[str, ...]]:
-    """The settings a run is decided by, and what to say of it: of a change that asks to be merged, the base's rules."""
-    if not context.merging:
-        return settings, ()
-    if isinstance(found, NoBase):
-        return settings, (f"the rules are this change's own: {found.reason}",)
-    theirs, short = found.settings, found.commit[:10]
-    if theirs is None:
-        return settings, ("the rules are this change's own",)
-    if theirs.config is None and settings.config is not None:
-        return settings, (f"the rules are this change's own: the base commit {short} has no configuration",)
-    ruled = settings.model_copy(
-        update={"policy": theirs.policy, "fail_on": theirs.fail_on, **_kept_in(theirs, settings.workspace)}
-    )
-    if ruled == settings:
-        return settings, ()
-    return ruled, (f"the rules are those of the base commit {short}, not the ones this change brings along",)
-
-
-def _kept_in(theirs: Settings, workspace: Path) -> dict[str, Any]:
-    """Where main's scores lie is a rule too: elsewhere a change could keep scores of its own."""
-    names = ("baseline_store", "baseline_branch", "baseline_remote", "baseline_runs")
-    path, root = theirs.baseline, theirs.workspace
-    inside = path.is_relative_to(root)
-    return {
-        **{name: getattr(theirs, name) for name in names},
-        "baseline": workspace / path.relative_to(root) if inside else path,
-    }
 
 
 @contextlib.contextmanager
@@ -147,27 +171,38 @@ def _is_read(path: str, size: int) -> bool:
     return size <= _MAX_BYTES and (name.suffix.lower() in _TEXTS or name.name in _AGENTS)
 
 
-def _read(base: BaseCommit, root: Path, context: CommandContext) -> BaseSnapshot:
-    short = base.commit[:10]
-    if not root.is_dir():
-        return BaseSnapshot(base.commit, notes=(f"the base commit {short} does not have this folder yet",))
+def _read(base: BaseCommit, root: Path, context: CommandContext) -> BaseSnapshot | NoBase:
+    here = base.settings.workspace
     try:
-        settings = _settings(base.settings, root, context)
+        there, lack = _settings(here, root, context)
+        discovery = context.discover(there, may_lack=True)
+        sets, snapshots, notes = _load(there, discovery, base.commit)
+        snapshot = _snapshot(there, snapshots)
     except AgentEvalError as error:
-        why = _said(error, root)
-        return BaseSnapshot(base.commit, notes=(f"the configuration of the base commit {short} cannot be used: {why}",))
-    try:
-        return BaseSnapshot(base.commit, take_snapshot(settings, context), settings)
-    except AgentEvalError as error:
-        stored = context.baseline(settings)
-        rules = Snapshot(policy=settings.policy, fail_on=settings.fail_on, repeats=settings.repeats, baseline=stored)
-        note = f"what the change does to eval files is not known, those of {short}: {_said(error, root)}"
-        return BaseSnapshot(base.commit, rules, settings, (note,))
+        short = base.commit[:10]
+        why = f"{error.message}{_first_problem(error)}".replace(f"{root}/", "")
+        return NoBase(
+            f"the configuration of the base commit {short} cannot be used: {why} (repair it on the base branch first)",
+            base.commit,
+        )
+    agents = {one.agent.name: one.agent for one in discovery.sets} | {agent.name: agent for agent in there.agents}
+    return BaseSnapshot(
+        commit=base.commit,
+        settings=_placed(there, root, here),
+        snapshot=snapshot,
+        sets=sets,
+        agents=tuple(_placed(agent, root, here) for agent in agents.values()),
+        notes=notes,
+        chosen_agents_lack=lack,
+    )
 
 
-def _settings(here: Settings, root: Path, context: CommandContext) -> Settings:
-    """The same words read in the base's tree; what names a file of the workspace means the base's."""
-    old, new = str(here.workspace), str(root)
+def _settings(here: Path, root: Path, context: CommandContext) -> tuple[Settings, bool]:
+    """The same words read in the base's tree, and whether they choose agents that it lacks.
+
+    What names a file of the workspace means the base's.
+    """
+    old, new = str(here), str(root)
 
     def moved(value: Any) -> Any:
         if isinstance(value, Path | str) and Path(value).is_absolute() and Path(value).is_relative_to(old):
@@ -178,18 +213,63 @@ def _settings(here: Settings, root: Path, context: CommandContext) -> Settings:
     environ = {name: moved(value) if name.startswith("INPUT_") else value for name, value in context.environ.items()}
     inside = context.cwd.resolve()
     cwd = root / inside.relative_to(old) if inside.is_relative_to(old) else root
+    cwd = cwd if cwd.is_dir() else root
     environ["GITHUB_WORKSPACE"] = new
-    return resolve(flags=flags, environ=environ, cwd=cwd if cwd.is_dir() else root).settings
+    for name in _FILES_OF_INPUTS:
+        _drop_absent_file(name, flags, environ, cwd, root)
+    found = resolve(flags=flags, environ=environ, cwd=cwd, may_lack=True).settings
+    chosen = [name for name in ("agent", *BY_NAME["agent"].variables) if flags.pop(name, None) or environ.pop(name, "")]
+    if not chosen or found.only_agents:
+        return found, False
+    return resolve(flags=flags, environ=environ, cwd=cwd, may_lack=True).settings, True
 
 
-def _sets(settings: Settings, discover: Discover) -> tuple[SetSnapshot, ...]:
-    loader = Loader(settings.workspace)
-    try:
-        return sets_of_plan(loader.plan(discover(settings), 1))
-    except UsageError:
-        return ()
+def _drop_absent_file(name: str, flags: dict[str, Any], environ: dict[str, str], cwd: Path, root: Path) -> None:
+    """Leave out a flag or an input that names a file the base commit does not have."""
+    if flags.get(name) and not (cwd / str(flags[name])).is_file():
+        del flags[name]
+    for variable in BY_NAME[name].variables:
+        text = environ.get(variable, "").strip()
+        if text and "\n" not in text and not text.startswith("{") and not (root / text).is_file():
+            del environ[variable]
 
 
-def _said(error: AgentEvalError, root: Path) -> str:
-    problem = f" ({error.problems[0].message})" if error.problems else ""
-    return f"{error.message}{problem}".replace(f"{root}/", "")
+def _load(
+    there: Settings, discovery: Discovery, commit: str
+) -> tuple[tuple[BaseSet, ...], tuple[SetSnapshot, ...], tuple[str, ...]]:
+    """Every set of the base. Raises ConfigError where criteria cannot be used; eval files that cannot are noted."""
+    sets: list[BaseSet] = []
+    snapshots: list[SetSnapshot] = []
+    notes: list[str] = []
+    for found in discovery.sets:
+        loader = Loader(there.workspace)
+        planned = loader.planned_set(found)
+        if loader.config_problems:
+            raise ConfigError("the criteria cannot be used", problems=loader.config_problems)
+        if planned is None:
+            problem = f": {loader.eval_problems[0].message}" if loader.eval_problems else ""
+            path = relative(found.path, there.workspace)
+            notes.append(f"what the change does to {path} is not known, {commit[:10]} has it unreadable{problem}")
+        loaded = planned or loader.set_without_cases(found)
+        sets.append(BaseSet(loaded.agent, loaded.key, loaded.path, loaded.criteria, loaded.infos, loaded.simulator))
+        snapshots.append(set_snapshot(loaded))
+    return tuple(sets), tuple(snapshots), tuple(notes)
+
+
+def _placed(value: Any, old: Path, new: Path) -> Any:
+    """The value with every path below ``old`` at the same place below ``new``."""
+    if isinstance(value, Path):
+        return new / value.relative_to(old) if value.is_relative_to(old) else value
+    if isinstance(value, EvalPattern):
+        where = replace(value.where, base=_placed(value.where.base, old, new), path=_placed(value.where.path, old, new))
+        return replace(value, where=where)
+    if isinstance(value, BaseModel):
+        fields = {name: _placed(getattr(value, name), old, new) for name in type(value).model_fields}
+        return value.model_copy(update=fields)
+    if isinstance(value, dict):
+        return {key: _placed(item, old, new) for key, item in value.items()}
+    return tuple(_placed(item, old, new) for item in value) if isinstance(value, tuple) else value
+
+
+def _first_problem(error: AgentEvalError) -> str:
+    return f" ({error.problems[0].message})" if error.problems else ""

@@ -1,79 +1,112 @@
-"""What a change does to what judges it: looked at before any agent runs, said first, and never its own judge."""
+"""What a change does to what judges it: read before any agent runs, shown first, and never its own judge."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action.baseline import accept
-from agent_eval_action.baseline.file import FileStore
 from agent_eval_action.baseline.place import Stored
+from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.settings import Settings
-from agent_eval_action.errors import AgentEvalError, ResultsError
-from agent_eval_action.gate_changes.base import (
-    BaseSnapshot,
-    CommandContext,
-    Discover,
-    read_base,
-    rules_in_force,
-    take_snapshot,
-)
-from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
-from agent_eval_action.model.baseline import Baseline
-from agent_eval_action.model.decision import Finding
-from agent_eval_action.model.history import Accepted
-from agent_eval_action.model.result import RunResult
+from agent_eval_action.errors import AgentEvalError
+from agent_eval_action.gate_changes.agents import agent_changes, refuse_recordings
+from agent_eval_action.gate_changes.base import BaseSnapshot, CommandContext, Discover, read_base, take_snapshot
+from agent_eval_action.gate_changes.criteria import identities_of_plan, plan_in_force
+from agent_eval_action.gate_changes.diff import apply_weakenings, match_snapshots, only_matched_agents, weakenings
+from agent_eval_action.gate_changes.rules import WITH_THE_MERGE, setting_changes, settings_in_force
+from agent_eval_action.gate_changes.snapshot import case_identities
+from agent_eval_action.model.case_matching import match_cases
+from agent_eval_action.model.decision import Decision, Finding, Outcome
+from agent_eval_action.model.result import Conditions, RunResult
 from agent_eval_action.run.arms import NoBase
 from agent_eval_action.run.plan import Plan
 
 
 @dataclass(frozen=True)
 class GateChanges:
-    """The change under test beside what it is made to.
+    """The change under test beside the commit it is put upon.
 
-    ``settings`` are those the run is decided by: the base's rules where a change asks to be merged.
+    ``own`` are the settings as the change has them, ``settings`` those the run is made and decided by: on an
+    event of a change they are the base's, but for what describes the agent. ``unreadable`` says why there is no
+    verdict on such an event: the base's rules cannot be read, and the change's own are never taken instead.
     """
 
     own: Settings
     settings: Settings
-    found: BaseSnapshot | NoBase
+    base: BaseSnapshot | NoBase
     context: CommandContext
     notes: tuple[str, ...] = ()
 
     @property
-    def stored(self) -> Stored | None:
-        """What the base commit has stored, where a change asks to be merged; None: the checkout's own holds."""
-        if not self.context.merging or isinstance(self.found, NoBase) or self.found.snapshot is None:
-            return None
-        return Stored(self.found.commit, self.found.snapshot.baseline)
+    def unreadable(self) -> str:
+        """Why nothing can be decided; "" where it can."""
+        if not self.context.is_change or isinstance(self.base, BaseSnapshot):
+            return ""
+        hint = "" if self.base.commit else " (actions/checkout: fetch-depth: 2)"
+        return f"the rules of the base commit hold for a change, and cannot be read: {self.base.reason}{hint}"
 
     @property
     def base_eval_files(self) -> tuple[str, ...]:
         """Eval files of the base commit, from the workspace."""
-        if isinstance(self.found, NoBase) or self.found.snapshot is None:
-            return ()
-        return tuple(dict.fromkeys(one.path for one in self.found.snapshot.sets))
+        sets = self.base.snapshot.sets if isinstance(self.base, BaseSnapshot) else ()
+        return tuple(dict.fromkeys(one.path for one in sets))
 
-    def weakened(self, plan: Plan | None) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-        """Every weakening, and notes. ``plan``: of the whole suite, None for a run that was narrowed."""
-        if isinstance(self.found, NoBase) or self.found.snapshot is None:
+    @property
+    def in_force(self) -> BaseSnapshot | None:
+        """The base where its rules hold; None where the checkout's own do."""
+        return self.base if self.context.is_change and isinstance(self.base, BaseSnapshot) else None
+
+    @property
+    def stored(self) -> Stored | None:
+        """What the base commit has stored, where its rules hold; None: the checkout's own holds."""
+        base = self.in_force
+        return Stored(base.commit, base.snapshot.baseline) if base else None
+
+    def plan_in_force(self, plan: Plan, agents: Sequence[AgentSettings]) -> Plan:
+        """The plan with the base's criteria, where those hold. Raises ConfigError and EvalFileError."""
+        base = self.in_force
+        if base is None:
+            return plan
+        matches = match_cases(case_identities(base.snapshot.sets), identities_of_plan(plan))
+        refuse_recordings(agents, base, matches.current_agent)
+        return plan_in_force(plan, base, matches, self.settings.policy, self.settings.workspace)
+
+    def weakened(
+        self, plan: Plan | None, agents: Sequence[AgentSettings]
+    ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+        """Every weakening, and notes. ``plan``: of the whole suite as the change has it, None for a narrowed run."""
+        base = self.base
+        if isinstance(base, NoBase):
             return (), ()
         try:
             head = take_snapshot(self.own, self.context, plan)
         except AgentEvalError as error:
             return (), (f"what this change does to the rest of the suite is not known: {error.message}",)
-        return weakenings(self.found.snapshot, head), ()
+        then = only_matched_agents(base.snapshot, head) if base.chosen_agents_lack else base.snapshot
+        when = WITH_THE_MERGE if self.context.is_change else ""
+        found = weakenings(then, head, when)
+        if not self.context.is_change:
+            return found, ()
+        others, notes = setting_changes(self.own, base.settings)
+        described = agent_changes(agents, base, match_snapshots(then, head).current_agent)
+        return (*described, *found, *others), notes
 
-    def apply_to(self, result: RunResult, plan: Plan | None) -> RunResult:
-        """The decided result with what the change does to the gate."""
+    def apply_to(self, result: RunResult, plan: Plan | None, agents: Sequence[AgentSettings]) -> RunResult:
+        """The decided result with what the change does to the gate. ``plan`` as ``weakened`` takes it."""
         if result.decision is None:
             return result
-        found, notes = self.weakened(plan)
+        found, notes = self.weakened(plan, agents)
         decision = apply_weakenings(result.decision, found, self.settings.policy.on_weakened)
         decision = decision.model_copy(update={"notes": (*self.notes, *notes, *decision.notes)})
         return result.model_copy(update={"decision": decision})
+
+    def undecided(self, started_at: str, conditions: Conditions) -> RunResult:
+        """The result of a change whose base cannot be read: nothing was run, and it is no pass."""
+        decision = Decision(outcome=Outcome.INCONCLUSIVE, reason=self.unreadable)
+        under = conditions.model_copy(update={"fail_on": self.context.fail_on})
+        return RunResult(started_at=started_at, conditions=under, decision=decision)
 
 
 def detect_changes(
@@ -86,21 +119,18 @@ def detect_changes(
     base: str | None,
 ) -> GateChanges:
     """Read the side of the commit ``base`` out of git; nothing is run. Never raises for what is wrong there."""
-    context = CommandContext(flags, environ, cwd, discover, base, _accepted, _baseline)
+    context = CommandContext(flags, environ, cwd, discover, base)
     found = read_base(settings, context)
-    ruled, notes = rules_in_force(settings, found, context)
-    said = found.notes if isinstance(found, BaseSnapshot) else ()
-    return GateChanges(settings, ruled, found, context, (*notes, *said))
+    if isinstance(found, NoBase):
+        broken = found.commit is not None and not context.is_change
+        return GateChanges(settings, settings, found, context, (found.reason,) if broken else ())
+    if not context.is_change:
+        return GateChanges(settings, settings, found, context, found.notes)
+    in_force = settings_in_force(settings, found.settings)
+    return GateChanges(settings, in_force, found, context, (*_notes(found, settings, in_force), *found.notes))
 
 
-def _accepted(settings: Settings) -> tuple[Accepted, ...]:
-    path = settings.workspace / accept.ACCEPT
-    return tuple(entry.accepted for entry in accept.read(path, workspace=settings.workspace))
-
-
-def _baseline(settings: Settings) -> Baseline | None:
-    """What is stored beside the code; a file that cannot be read holds nothing to anything."""
-    try:
-        return FileStore(settings.baseline, settings.workspace).read()
-    except ResultsError:
-        return None
+def _notes(base: BaseSnapshot, own: Settings, in_force: Settings) -> tuple[str, ...]:
+    if in_force == own:
+        return ()
+    return (f"the rules are those of the base commit {base.commit[:10]}, not the ones this change brings along",)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from agent_eval_action.gate.wording import SENTENCE, clip, count, listed
@@ -14,7 +15,7 @@ from agent_eval_action.gate_changes.cases import case_edit, criterion_loosened
 from agent_eval_action.gate_changes.rules import weaker_rules
 from agent_eval_action.gate_changes.snapshot import CaseSnapshot, SetSnapshot, Snapshot, case_identities
 from agent_eval_action.gate_changes.stored_scores import weaker_baseline
-from agent_eval_action.model.case_matching import match_cases
+from agent_eval_action.model.case_matching import CaseMatches, match_cases
 from agent_eval_action.model.decision import Decision, Finding, Outcome
 from agent_eval_action.model.result import CriterionInfo
 
@@ -26,17 +27,18 @@ _NAMES: Final = 20
 _Held = tuple[SetSnapshot, CaseSnapshot]
 
 
-def weakenings(base: Snapshot, head: Snapshot) -> tuple[Finding, ...]:
+def weakenings(base: Snapshot, head: Snapshot, when: str = "") -> tuple[Finding, ...]:
     """Every way in which ``head`` measures less than ``base``, what takes the most away first.
 
-    A case that was only moved or renamed is the same case; its criteria are compared where it is now.
+    A case that was only moved or renamed is the same case; its criteria are compared where it is now. ``when``
+    ends the sentences about rules and criteria: from when on those of ``head`` hold.
     """
     pairs, gone = _matched(base, head)
     return (
         *_gone_sets(base, head, gone),
         *_gone_cases(head, gone),
-        *_criteria(base, pairs),
-        *weaker_rules(base, head),
+        *_criteria(base, pairs, when),
+        *weaker_rules(base, head, when),
         *weaker_baseline(base, head),
         *_edits(pairs),
         *_accepted(base, head),
@@ -67,9 +69,20 @@ def _matched(base: Snapshot, head: Snapshot) -> tuple[list[tuple[_Held, _Held]],
     """Cases of both sides, whatever they are called, and those of the base that are gone."""
     now = {case.key: (one, case) for one in head.sets for case in one.cases}
     then = {case.key: (one, case) for one in base.sets for case in one.cases}
-    current = match_cases(case_identities(base.sets), case_identities(head.sets)).current_key
+    current = match_snapshots(base, head).current_key
     pairs = [(held, now[current[key]]) for key, held in then.items() if key in current]
     return pairs, [held for key, held in then.items() if key not in current]
+
+
+def match_snapshots(base: Snapshot, head: Snapshot) -> CaseMatches:
+    """Which case of the base is which of the head, whatever it, its file or its agent is called."""
+    return match_cases(case_identities(base.sets), case_identities(head.sets))
+
+
+def only_matched_agents(base: Snapshot, head: Snapshot) -> Snapshot:
+    """The base without agents of which the head has no case: a run of chosen agents says nothing about others."""
+    matched = {key.agent for key in match_snapshots(base, head).current_key}
+    return replace(base, sets=tuple(one for one in base.sets if one.agent in matched))
 
 
 def _gone_sets(base: Snapshot, head: Snapshot, gone: Sequence[_Held]) -> Iterator[Finding]:
@@ -101,7 +114,7 @@ def _gone_cases(head: Snapshot, gone: Sequence[_Held]) -> Iterator[Finding]:
             yield _finding(text, agent=agent, eval_set=eval_set)
 
 
-def _criteria(base: Snapshot, pairs: Iterable[tuple[_Held, _Held]]) -> Iterator[Finding]:
+def _criteria(base: Snapshot, pairs: Iterable[tuple[_Held, _Held]], when: str) -> Iterator[Finding]:
     """What criteria lost, set by set, for sets that share a case; one sentence for whatever shares a file."""
     met: dict[tuple[str, str, str, str], tuple[SetSnapshot, SetSnapshot]] = {}
     for (then, _), (now, _) in pairs:
@@ -113,7 +126,7 @@ def _criteria(base: Snapshot, pairs: Iterable[tuple[_Held, _Held]]) -> Iterator[
         for info in then.criteria:
             if info.name not in off:
                 for text in _criterion(info, mine.get(info.name), now):
-                    told.setdefault((info.name, text), _finding(text, criterion=info.name))
+                    told.setdefault((info.name, text), _finding(f"{text}{when}", criterion=info.name))
     yield from told.values()
 
 

@@ -1,15 +1,31 @@
-"""The rules of the gate, then and now: which of them hold a run to less. Pure."""
+"""The rules of the gate, before and after: whose hold, which change, and which of them hold a run to less. Pure."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
-from agent_eval_action.config.policy import Policy
+from agent_eval_action.config.agents import AgentSettings
+from agent_eval_action.config.options import OPTIONS
+from agent_eval_action.config.policy import CriterionPolicy, Policy
+from agent_eval_action.config.settings import Settings
 from agent_eval_action.gate.wording import clip, listed
 from agent_eval_action.gate_changes.snapshot import Snapshot
 from agent_eval_action.model.decision import Finding
 from agent_eval_action.model.result import Goal
+
+WITH_THE_MERGE: Final = ", takes effect with the merge"
+
+_OF_THE_CHANGE: Final = frozenset(
+    {
+        *("workspace", "start", "config", "agents", "only_agents", "agent_defaults", "evals"),
+        *("out", "comment", "comment_detail", "comment_key"),
+        *("case", "resume", "github_token", "ca_bundle", "allow_pull_request_target"),
+    }
+)
+"""What describes the agent, where files and the comment go, and what no file can say. All else judges: the base's."""
 
 _STRICTEST_FIRST: Final[Mapping[str, tuple[Any, ...]]] = {
     "mode": ("blocking", "advisory", "off"),
@@ -28,30 +44,108 @@ _WHOLE: Final = (
     *("on_weakened", "accept", "new_cases", "withheld", "agents_see_evals"),
     *("confidence", "min_effect"),
 )
+_POLICY: Final = ("threshold_on", "max_drop", "max_rise", *_WHOLE)
+_ALSO_WHO_JUDGES: Final = (
+    *("llm_openai_base_url", "llm_prices", "cache_dir", "reruns"),
+    *("baseline", "baseline_store", "baseline_branch", "baseline_remote"),
+)
+"""Nobody can say which value of these asks for less, so each other one may."""
+
 _NAMES: Final = 8
+_MAX_VALUE: Final = 60
 
 
-def weaker_rules(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
-    """Rules that are weaker in ``head``: of the whole run, then of single criteria, then of whole eval sets."""
+def settings_in_force(own: Settings, base: Settings) -> Settings:
+    """The settings of a change that asks to be merged: the base's, with what describes the change's agents."""
+    judging = {name: getattr(base, name) for name in Settings.model_fields if name not in _OF_THE_CHANGE}
+    defaults = own.agent_defaults.model_copy(update={"timeout_s": base.agent_defaults.timeout_s})
+    return own.model_copy(
+        update={
+            **judging,
+            "redact": tuple(dict.fromkeys((*base.redact, *own.redact))),
+            "agents": tuple(_as_judged_on_base(agent, base.agents) for agent in own.agents),
+            "agent_defaults": defaults,
+        }
+    )
+
+
+def _as_judged_on_base(agent: AgentSettings, base: tuple[AgentSettings, ...]) -> AgentSettings:
+    """The agent with the base's limit of a turn's time."""
+    then = counterpart(agent, base)
+    return agent.model_copy(update={"timeout_s": then.timeout_s}) if then else agent
+
+
+def counterpart(agent: AgentSettings, base: tuple[AgentSettings, ...]) -> AgentSettings | None:
+    """The agent of the base that has this one's name, else its folder."""
+    by_name = [one for one in base if one.name == agent.name]
+    return next(iter(by_name or [one for one in base if one.path == agent.path]), None)
+
+
+def setting_changes(own: Settings, base: Settings) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    """Options of the change that differ from those in force: those that may ask for less, and the rest in words.
+
+    Rules that are surely looser are ``weaker_rules``'s to say.
+    """
+    where = f" ({clip(_file(own), 120)}){WITH_THE_MERGE}"
+    findings: list[Finding] = []
+    notes: list[str] = []
+    for option in OPTIONS:
+        key = option.key or option.name
+        if option.scope != "run" or option.name in _OF_THE_CHANGE or not hasattr(own, option.name):
+            continue
+        then, now = getattr(base, option.name), getattr(own, option.name)
+        if then == now or looser(option.name, then, now):
+            continue
+        text = f"{key} {_shown(then, base.workspace)} → {_shown(now, own.workspace)}{where}"
+        if option.name in _ALSO_WHO_JUDGES:
+            findings.append(_finding(text))
+        else:
+            notes.append(text)
+    notes += [f"{text}{where}" for text in _stricter_rules(base.policy, own.policy)]
+    return tuple(findings), tuple(notes)
+
+
+def _stricter_rules(then: Policy, now: Policy) -> Iterator[str]:
+    for name in _POLICY:
+        old, new = getattr(then, name, None), getattr(now, name, None)
+        if old != new and not looser(name, old, new):
+            yield f"gate.{name} {_shown(old)} → {_shown(new)}"
+    for criterion in sorted(then.criteria.keys() | now.criteria.keys()):
+        both = [policy.criteria.get(criterion) or policy.inherited(criterion) for policy in (then, now)]
+        for rule in CriterionPolicy.model_fields:
+            old, new = (getattr(policy, rule) for policy in both)
+            if old != new and not looser(rule, old, new) and old != getattr(then, rule, None):
+                yield f"gate.criteria.{clip(criterion, 80)}.{rule} {_shown(old)} → {_shown(new)}"
+    for name in sorted(then.sets.keys() | now.sets.keys()):
+        old, new = then.sets.get(name, "blocking"), now.sets.get(name, "blocking")
+        if old != new and not looser("mode", old, new):
+            yield f"gate.sets.{clip(name, 80)} {old} → {new}"
+
+
+def weaker_rules(base: Snapshot, head: Snapshot, when: str = "") -> Iterator[Finding]:
+    """Rules that are weaker in ``head``: of the whole run, then of single criteria, then of whole eval sets.
+
+    ``when`` ends each sentence: from when on the weaker rule holds.
+    """
     if base.policy is None or head.policy is None:
         return
-    where = f" ({clip(head.policy_file, 120)})"
+    where = f" ({clip(head.policy_file, 120)}){when}"
     if head.repeats < base.repeats:
-        yield _said(f"repeats cut {base.repeats} → {head.repeats}{where}")
+        yield _finding(f"repeats cut {base.repeats} → {head.repeats}{where}")
     if text := looser("fail_on", base.fail_on, head.fail_on):
-        yield _said(f"{text}{where}")
+        yield _finding(f"gate.{text}{where}")
     for name in _WHOLE:
-        if text := looser(name, getattr(base.policy, name), getattr(head.policy, name)):
-            yield _said(f"{text}{where}")
-    told: dict[str, list[str]] = {}
+        if text := looser(name, getattr(base.policy, name, None), getattr(head.policy, name, None)):
+            yield _finding(f"gate.{text}{where}")
+    by_text: dict[str, list[str]] = {}
     for name, goal in _criteria(base, head).items():
         old, new = (policy.for_criterion(name, goal) for policy in (base.policy, head.policy))
         for rule in type(old).model_fields:
             if text := looser(rule, getattr(old, rule), getattr(new, rule)):
-                told.setdefault(text, []).append(name)
-    for text, names in told.items():
+                by_text.setdefault(text, []).append(name)
+    for text, names in by_text.items():
         of = listed((f"`{clip(name, 80)}`" for name in names), _NAMES)
-        yield _said(f"{text} for {of}{where}", criterion=names[0] if len(names) == 1 else None)
+        yield _finding(f"gate.{text} for {of}{where}", criterion=names[0] if len(names) == 1 else None)
     yield from _eval_sets(base.policy, head.policy, where)
 
 
@@ -64,6 +158,8 @@ def looser(rule: str, old: Any, new: Any) -> str:
         weaker = old in order and new in order and order.index(new) > order.index(old)
     elif rule in _LOOSER_WHEN_RAISED:
         weaker = old is not None and (new is None or new > old)
+    elif rule == "repeats":
+        weaker = new < old
     else:
         weaker = False
     return f"{rule} {_shown(old)} → {_shown(new)}" if weaker else ""
@@ -71,7 +167,7 @@ def looser(rule: str, old: Any, new: Any) -> str:
 
 def _criteria(*both: Snapshot) -> dict[str, Goal]:
     """Every criterion anyone scores or has rules for; rules for what nobody scores do no harm."""
-    found = {info.name: info.goal for one in both for item in one.sets for info in item.criteria}
+    found = {info.name: info.goal for snapshot in both for item in snapshot.sets for info in item.criteria}
     return {name: found[name] for name in sorted(found)}
 
 
@@ -79,16 +175,28 @@ def _eval_sets(old: Policy, new: Policy, where: str) -> Iterator[Finding]:
     """Modes of whole eval sets."""
     for name in sorted(old.sets.keys() | new.sets.keys()):
         if text := looser("mode", old.sets.get(name, "blocking"), new.sets.get(name, "blocking")):
-            yield _said(f"{text} for the eval set `{clip(name, 80)}`{where}")
+            yield _finding(f"gate.{text} for the eval set `{clip(name, 80)}`{where}")
 
 
-def _shown(value: Any) -> str:
-    if value is None:
-        return "no limit"
+def _file(settings: Settings) -> str:
+    path, workspace = settings.config, settings.workspace
+    if path is None:
+        return "no configuration file"
+    return path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else str(path)
+
+
+def _shown(value: Any, workspace: Path | None = None) -> str:
+    if value is None or value in ((), {}):
+        return "no limit" if workspace is None else "not set"
+    if isinstance(value, Path) and workspace and value.is_relative_to(workspace):
+        value = value.relative_to(workspace)
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    text = json.dumps(value, default=str, sort_keys=True) if isinstance(value, dict | tuple) else str(value)
+    return clip(text, _MAX_VALUE)
 
 
-def _said(text: str, criterion: str | None = None) -> Finding:
+def _finding(text: str, criterion: str | None = None) -> Finding:
     return Finding(effect="advisory", reason=text, criterion=criterion)

@@ -17,7 +17,7 @@ from agent_eval_action.model.evalset import EvalCase, Invocation, Rubric
 from agent_eval_action.model.history import Accepted
 from agent_eval_action.model.result import CaseKey, CriterionInfo, RunResult
 from agent_eval_action.run.brief import call_brief
-from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.plan import Plan, PlannedSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +78,20 @@ def case_identities(sets: Iterable[SetSnapshot]) -> Iterator[CaseIdentity]:
 
 def sets_of_plan(plan: Plan) -> tuple[SetSnapshot, ...]:
     """The sets of a plan over everything, with what every case expects."""
-    return tuple(
-        SetSnapshot(
-            agent=one.agent,
-            eval_set=one.key,
-            path=one.path,
-            criteria=one.infos,
-            cases=tuple(
-                _case(CaseKey(one.agent, one.key, item.case.eval_id), item.case, item.digest) for item in one.cases
-            ),
-        )
-        for one in plan.sets
+    return tuple(map(set_snapshot, plan.sets))
+
+
+def set_snapshot(planned: PlannedSet) -> SetSnapshot:
+    """One set of a plan."""
+    return SetSnapshot(
+        agent=planned.agent,
+        eval_set=planned.key,
+        path=planned.path,
+        criteria=planned.infos,
+        cases=tuple(
+            _case(CaseKey(planned.agent, planned.key, item.case.eval_id), item.case, item.digest)
+            for item in planned.cases
+        ),
     )
 
 

@@ -235,7 +235,8 @@ class CriterionInfo(Frozen):
     """A criterion as it was applied: enough to say whether two scores are comparable.
 
     ``source`` and ``line`` say where it is configured. ``unmeasured`` says why it was left out of this run
-    though it is configured; "" where it was applied.
+    though it is configured; "" where it was applied. ``added``: the change under test adds it, so it blocks
+    nothing before it is merged.
     """
 
     name: str
@@ -248,6 +249,7 @@ class CriterionInfo(Frozen):
     source: str = ""
     line: int | None = None
     unmeasured: str = ""
+    added: bool = False
 
 
 class SetResult(Frozen):

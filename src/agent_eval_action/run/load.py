@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,7 +45,7 @@ class Loader:
 
     def plan(self, found: Discovery, repeats: int) -> Plan:
         """The plan over every discovered set. Raises with all problems of all files."""
-        sets = [planned for item in found.sets if (planned := self._set(item)) is not None]
+        sets = [planned for item in found.sets if (planned := self.planned_set(item)) is not None]
         if self.config_problems:
             raise ConfigError("the criteria cannot be used", problems=(*self.config_problems, *self.eval_problems))
         if self.eval_problems:
@@ -78,7 +78,8 @@ class Loader:
         if problems:
             raise ConfigError("the criteria cannot be used", problems=problems)
 
-    def _set(self, found: FoundSet) -> PlannedSet | None:
+    def planned_set(self, found: FoundSet) -> PlannedSet | None:
+        """One set; None, with the problems added to this loader's, where its files cannot be used."""
         built = self._criteria(found)
         eval_set = self._eval_set(found)
         if eval_set is None or built is None:
@@ -86,11 +87,20 @@ class Loader:
         path = relative(found.path, self.workspace)
         simulator = found.agent.user_simulator or built.simulator or UserSimulatorConfig()
         self.config_problems += refused_users(eval_set, simulator, found)
-        self.eval_problems += _unscorable(eval_set, built.criteria, found.path)
+        self.eval_problems += unscorable(eval_set.eval_cases, built.criteria, found.path)
         if self.config_problems or self.eval_problems:
             return None
         cases = tuple(PlannedCase(case, played_digest(case, simulator)) for case in eval_set.eval_cases)
         return PlannedSet(found.agent.name, found.key, path, cases, built.criteria, built.infos, simulator)
+
+    def set_without_cases(self, found: FoundSet) -> PlannedSet:
+        """What a set is scored by, whatever is wrong with its eval file. Raises ConfigError."""
+        built = self._criteria(found)
+        if built is None:
+            raise ConfigError("the criteria cannot be used", problems=self.config_problems)
+        simulator = found.agent.user_simulator or built.simulator or UserSimulatorConfig()
+        path = relative(found.path, self.workspace)
+        return PlannedSet(found.agent.name, found.key, path, (), built.criteria, built.infos, simulator)
 
     def _eval_set(self, found: FoundSet) -> EvalSet | None:
         try:
@@ -143,11 +153,11 @@ class Loader:
         return _Built(built, tuple(infos), simulator)
 
 
-def _unscorable(eval_set: EvalSet, criteria: Sequence[Criterion], path: Path) -> list[Problem]:
+def unscorable(cases: Iterable[EvalCase], criteria: Sequence[Criterion], path: Path) -> list[Problem]:
     """Cases that a criterion could never score, whatever the agent does: better known before it is asked."""
     return [
         Problem(path, f"{case.eval_id}: {criterion.name}: {why}", line=case.line)
-        for case in eval_set.eval_cases
+        for case in cases
         for criterion in criteria
         if (why := criterion.check(case))
     ]

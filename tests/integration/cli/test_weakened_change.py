@@ -84,7 +84,7 @@ def repo(tmp_path: Path) -> Repo:
     return made
 
 
-PULL = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_BASE_REF": "main"}
+PULL = {"GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": "pull_request", "GITHUB_BASE_REF": "main"}
 
 
 def test_removing_the_failing_case_is_blocked_by_main_s_rule_even_if_the_change_switches_it_off(repo: Repo):
@@ -99,7 +99,7 @@ def test_removing_the_failing_case_is_blocked_by_main_s_rule_even_if_the_change_
     assert code == 1, said
     reasons = [one["reason"] for one in decision["weakenings"]]
     assert reasons[0] == "case `b` was removed from `evals/s.evalset.json`"
-    assert "on_weakened fail → warn (agent-eval.yaml)" in reasons
+    assert "gate.on_weakened fail → warn (agent-eval.yaml), takes effect with the merge" in reasons
     assert any("the rules are those of the base commit" in note for note in decision["notes"])
     comment = (repo.root / ".agent-eval" / "out" / "comment.md").read_text()
     assert comment.index("This change weakens the gate") < comment.index("| Criterion |")
@@ -136,16 +136,21 @@ def test_uncommitted_changes_on_main_are_compared_with_its_last_commit(repo: Rep
     assert [one["case"] for one in decision["weakenings"]] == ["b"]
 
 
-def test_without_rules_on_the_base_the_change_s_own_hold_and_that_is_said(tmp_path: Path):
+def test_without_a_configuration_on_the_base_our_defaults_are_the_rules(tmp_path: Path):
     repo = Repo(tmp_path)
+    (tmp_path / "bot" / "agent.py").write_text("root_agent = None\n")
     repo.commit("main")
-    repo.rules("warn")
+    (tmp_path / "agent-eval.yaml").write_text(
+        "agent: bot\nevals: evals\ngate:\n  threshold_on: 'off'\n  fail_on: fail\n  max_drop: 0.5\n"
+    )
     repo.commit("pr")
-    _, decision, _ = repo.run(**PULL)
-    assert any("the rules are this change's own: the base commit" in note for note in decision["notes"])
+    code, decision, said = repo.run(**PULL, INPUT_RECORDING="recording")
+    assert code == 1, said  # case b misses its threshold, as the defaults want it
+    assert any("gate.max_drop 0.05 → 0.5" in one and "takes effect with the merge" in one for one in reasons(decision))
+    assert any("gate.fail_on inconclusive → fail" in one for one in reasons(decision))
 
 
-def test_a_base_that_cannot_be_read_is_said_and_stops_nothing(repo: Repo):
+def test_an_eval_file_of_the_base_that_cannot_be_read_is_said_and_stops_nothing(repo: Repo):
     (repo.root / "evals" / "s.evalset.json").write_text("{")
     repo.commit("main")
     repo.cases("a")
@@ -153,7 +158,7 @@ def test_a_base_that_cannot_be_read_is_said_and_stops_nothing(repo: Repo):
     code, decision, _ = repo.run(**PULL)
     assert code == 0
     assert decision["weakenings"] == []
-    assert any("what the change does to eval files is not known" in note for note in decision["notes"])
+    assert any("what the change does to evals/s.evalset.json is not known" in note for note in decision["notes"])
 
 
 class Kept(Repo):
@@ -264,7 +269,7 @@ def test_under_on_weakened_fail_a_lowered_baseline_blocks_a_good_agent_too(kept:
     assert "on_weakened: fail forbids: the stored baseline is loosened" in decision["reason"]
 
 
-def test_a_first_baseline_is_the_change_s_own_and_that_is_said(tmp_path: Path):
+def test_a_first_baseline_counts_from_the_merge_on(tmp_path: Path):
     repo = Kept(tmp_path)
     (tmp_path / ".gitignore").write_text(".agent-eval/out/\n.agent-eval/cache/\n")
     repo.answers(a="six", b="six")
@@ -275,20 +280,23 @@ def test_a_first_baseline_is_the_change_s_own_and_that_is_said(tmp_path: Path):
     repo.commit("pr")
     code, decision, said = repo.run(**PULL)
     assert (code, reasons(decision)) == (0, []), said
-    assert decision["baseline"]["path"] == ".agent-eval/baseline.json"
-    assert any("is compared with the one the change adds" in note for note in decision["notes"])
+    assert decision["baseline"] is None
+    assert any("counts from the merge on" in note for note in decision["notes"])
 
 
 ACCEPT = "- case: b\n  reason: it says no now\n"
 
 
 def test_an_accepted_change_passes_unless_the_policy_forbids_it(kept: Kept):
+    kept.git("checkout", "-q", "main")
     (kept.root / "evals" / "test_config.json").write_text(json.dumps({"criteria": {"response_match_score": 0.0}}))
-    kept.commit("pr")
+    kept.commit("main")
+    kept.answers(a="six", b="no")
+    kept.commit("accepted")
     assert kept.run(**PULL)[0] == 1
     (kept.root / ".agent-eval" / "accept.yaml").write_text(ACCEPT)
     kept.git("add", "-f", ".agent-eval/accept.yaml")
-    kept.commit("pr")
+    kept.commit("accepted")
     code, decision, said = kept.run(**PULL)
     assert code == 0, said
     assert "accept.yaml accepts a change of `b`: it says no now" in reasons(decision)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.repositories import run_git
+from support.repositories import commit_all, run_git
 
 COMMAND = str(Path(sys.executable).with_name("agent-eval"))
 EVENTS = Path(__file__).parents[2] / "support" / "github_events"
@@ -81,14 +81,25 @@ class Repo:
         payload["pull_request"]["base"]["sha"], payload["pull_request"]["head"]["sha"] = base, head
         (self.root / "fork.json").write_text(json.dumps(payload))
 
+    def _event(self, name: str) -> Path:
+        """The event's file, with what there is now as its base."""
+        payload = json.loads((EVENTS / f"{name}.json").read_text())
+        for side in (payload.get("merge_group"), payload.get("pull_request", {}).get("base")):
+            if side:
+                side["base_sha" if "base_sha" in side else "sha"] = commit_all(self.root)
+        path = self.root.parent / f"{self.root.name}-event.json"
+        path.write_text(json.dumps(payload))
+        return path
+
     def run(self, event: str, *, file: str = "", command: str = "run", **more: str) -> tuple[int, dict[str, Any], str]:
         """Exit code, results.json ({} without one), and the log."""
         kept = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "TMPDIR")
+        said = self.root / file if file == "fork.json" else self._event(file or event)
         clean = {name: value for name, value in os.environ.items() if name in kept}
         job = {
             "GITHUB_ACTIONS": "true",
             "GITHUB_EVENT_NAME": event,
-            "GITHUB_EVENT_PATH": str(self.root / file if file == "fork.json" else EVENTS / f"{file or event}.json"),
+            "GITHUB_EVENT_PATH": str(said),
             "GITHUB_REPOSITORY": "octo-org/Hello-World",
             "GITHUB_WORKSPACE": str(self.root),
             "GITHUB_OUTPUT": str(self.output),

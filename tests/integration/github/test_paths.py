@@ -221,7 +221,7 @@ def test_a_queue_is_filtered_too_and_a_push_is_not(repo: Monorepo) -> None:
     assert repo.agents(event="schedule") == ["booking", "support"]
 
 
-def test_in_a_shallow_clone_everything_is_run_and_that_is_said(repo: Monorepo) -> None:
+def test_in_a_shallow_clone_without_its_base_nothing_is_decided(repo: Monorepo) -> None:
     repo.change("docs/index.md")
     shallow = repo.root.parent / "shallow"
     repo.git("branch", "merged")
@@ -229,11 +229,10 @@ def test_in_a_shallow_clone_everything_is_run_and_that_is_said(repo: Monorepo) -
     repo.root = shallow
     repo.git("remote", "set-url", "origin", "file:///nowhere")
     code, results, log = repo.run()
-    assert code == 0, log
-    assert len(results["sets"]) == 2
-    said = " ".join(log.split())
-    assert "everything is run, for what this change touches is not known" in said
-    assert "fetch-depth: 2" in said
+    assert (code, results["sets"]) == (3, []), log
+    assert results["decision"]["outcome"] == "inconclusive"
+    assert "the rules of the base commit hold for a change, and cannot be read" in results["decision"]["reason"]
+    assert "fetch-depth: 2" in results["decision"]["reason"]
 
 
 def test_patterns_are_globs_and_start_from_the_configuration(repo: Monorepo) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.github.marker import read_marker
+from support.repositories import commit_all
 
 CARD = "4111 1111 1111 1111"
 SAID = "Zebrafink"
@@ -48,7 +49,11 @@ def project(tmp_path: Path) -> Path:
 def event(project: Path, fork: bool = False) -> Path:
     ours = {"id": 1001, "full_name": "org/repo"}
     theirs = {"id": 2002, "full_name": "ann/repo"} if fork else ours
-    pull = {"number": 7, "head": {"sha": HEAD, "ref": "topic", "repo": theirs}, "base": {"sha": "a" * 40, "repo": ours}}
+    pull = {
+        "number": 7,
+        "head": {"sha": HEAD, "ref": "topic", "repo": theirs},
+        "base": {"sha": commit_all(project), "repo": ours},
+    }
     path = project / "event.json"
     path.write_text(json.dumps({"pull_request": pull, "repository": ours, "sender": {"login": "ann"}}))
     return path
@@ -97,7 +102,8 @@ def comment(server) -> tuple[str, str]:
 def kept_files(project: Path) -> dict[str, str]:
     """Everything the run left, but what it was given."""
     given = {"s.evalset.json", "recording/attempts.jsonl", "event.json"}
-    files = {str(path.relative_to(project)): path for path in project.rglob("*") if path.is_file()}
+    made = (path for path in project.rglob("*") if path.is_file() and ".git" not in path.parts)
+    files = {str(path.relative_to(project)): path for path in made}
     return {name: path.read_text(errors="replace") for name, path in files.items() if name not in given}
 
 

@@ -210,7 +210,7 @@ def test_fewer_repeats_a_milder_fail_on_and_an_acceptance_are_said():
     head = yard(ONE, repeats=1, fail_on="fail", accepted=(entry,))
     assert said(yard(ONE, repeats=5), head) == [
         "repeats cut 5 → 1 (agent-eval.yaml)",
-        "fail_on inconclusive → fail (agent-eval.yaml)",
+        "gate.fail_on inconclusive → fail (agent-eval.yaml)",
         "accept.yaml accepts a change of `one` › `tool_trajectory_avg_score`: shorter answers wanted",
     ]
     assert said(head, head) == []

@@ -1,0 +1,89 @@
+"""What describes an agent, before and after: it is the change's own, and each difference is named. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from agent_eval_action.config.agents import AgentSettings, relative_name
+from agent_eval_action.errors import ConfigError, Problem
+from agent_eval_action.gate.wording import clip
+from agent_eval_action.gate_changes.base import BaseSnapshot
+from agent_eval_action.gate_changes.rules import counterpart
+from agent_eval_action.model.decision import Finding
+
+_WORDS: Final = {"path": "folder", "driver": "driver", "recording": "recording", "python": "interpreter"}
+_BIN_PYTHON: Final = ("bin", "python")
+
+
+def agent_on_base(agent: AgentSettings, base: BaseSnapshot, renamed: Mapping[str, str]) -> AgentSettings | None:
+    """The base's agent that this one is: of its name, its folder, or its cases (``renamed``: new names by old)."""
+    found = counterpart(agent, base.agents)
+    if found is not None:
+        return found
+    return next((then for then in base.agents if renamed.get(then.name) == agent.name), None)
+
+
+def refuse_recordings(agents: Iterable[AgentSettings], base: BaseSnapshot, renamed: Mapping[str, str]) -> None:
+    """Raise ConfigError where a recording would stand in for an agent that runs live on the base."""
+    problems = [
+        Problem(
+            base.settings.config or base.settings.workspace,
+            f"the agent {agent.name} would be replayed from `{_place(agent.recording, base.settings.workspace)}`, and "
+            f"on the base commit {base.commit[:10]} it runs: a recording is no answer of the agent to be merged",
+            hint="remove recording: from the configuration of this change",
+        )
+        for agent in agents
+        if agent.driver == "recorded"
+        and (then := agent_on_base(agent, base, renamed)) is not None
+        and then.driver != "recorded"
+    ]
+    if problems:
+        raise ConfigError("a change cannot be judged by a recording", problems=problems)
+
+
+def agent_changes(
+    agents: Sequence[AgentSettings], base: BaseSnapshot, renamed: Mapping[str, str]
+) -> tuple[Finding, ...]:
+    """Every difference in what describes an agent that the base has too."""
+    return tuple(
+        Finding(effect="advisory", reason=f"the agent `{clip(agent.name, 80)}`: {text}", agent=agent.name)
+        for agent in agents
+        if (then := agent_on_base(agent, base, renamed)) is not None
+        for text in _differences(then, agent, base.settings.workspace)
+    )
+
+
+def _differences(then: AgentSettings, now: AgentSettings, workspace: Path) -> Iterator[str]:
+    if then.name != now.name:
+        yield f"its name was `{clip(then.name, 80)}`"
+    for field, word in _WORDS.items():
+        old, new = (_place(getattr(agent, field), workspace) for agent in (then, now))
+        if old != new:
+            yield f"its {word} is now {_code(new)} (was {_code(old)})"
+    for field, word in (("env", "variable"), ("install_env", "variable of its installation")):
+        old_env, new_env = getattr(then, field), getattr(now, field)
+        for name in sorted(old_env.keys() | new_env.keys()):
+            before, after = (_variable(env, name) for env in (old_env, new_env))
+            if before != after:
+                yield f"its {word} `{clip(name, 80)}` is now {after} (was {before})"
+
+
+def _place(value: object, workspace: Path) -> str:
+    """A path from the workspace; of a virtual environment its folder, whichever of both was configured."""
+    if not isinstance(value, Path):
+        return "" if value is None else str(value)
+    path = value.parent.parent if value.parts[-2:] == _BIN_PYTHON else value
+    return relative_name(path, workspace) if path.is_relative_to(workspace) else str(path)
+
+
+def _variable(env: Mapping[str, str | None], name: str) -> str:
+    if name not in env:
+        return "not set"
+    value = env[name]
+    return "the job's own" if value is None else _code(value)
+
+
+def _code(text: str) -> str:
+    return f"`{clip(text, 80)}`" if text else "none"
