@@ -18,18 +18,21 @@ from agent_eval_action.criteria.deterministic.efficiency import (
 )
 from agent_eval_action.criteria.deterministic.text import ResponseMatchScore, tokenizer
 from agent_eval_action.criteria.deterministic.trajectory import ToolTrajectoryAvgScore
+from agent_eval_action.criteria.foreign.custom import CustomCriterion
 from agent_eval_action.criteria.judged.hallucinations import Hallucinations
 from agent_eval_action.criteria.judged.response_match import FinalResponseMatch
 from agent_eval_action.criteria.judged.rubrics import FinalResponseQuality, ToolUseQuality, TrajectoryQuality
 from agent_eval_action.criteria.judged.simulator_quality import SimulatorQuality
+from agent_eval_action.criteria.relaxation import Relaxation
 from agent_eval_action.criteria.vertex.conversation import (
     ConversationToolUseQuality,
     ConversationTrajectoryQuality,
     TaskSuccess,
 )
 from agent_eval_action.criteria.vertex.turns import ResponseEvaluationScore, Safety
+from agent_eval_action.model.result import CriterionInfo
 
-__all__ = ["CRITERIA", "build", "criterion_digest", "criterion_info", "warm_up"]
+__all__ = ["CRITERIA", "build", "criterion_digest", "criterion_info", "relaxes", "warm_up"]
 
 CRITERIA: Final[dict[str, type[Criterion]]] = {
     ToolTrajectoryAvgScore.name: ToolTrajectoryAvgScore,
@@ -56,6 +59,11 @@ CRITERIA: Final[dict[str, type[Criterion]]] = {
 def build(specs: Iterable[CriterionSpec]) -> tuple[Criterion, ...]:
     """One criterion per entry. Raises ConfigError with every problem at its path and line."""
     return building.build(specs, CRITERIA)
+
+
+def relaxes(old: CriterionInfo, new: CriterionInfo) -> tuple[Relaxation, ...]:
+    """The options of a criterion that ask for less in ``new``, as the criterion itself knows it."""
+    return CRITERIA.get(new.name, CustomCriterion).relaxes(old, new)
 
 
 def warm_up() -> None:

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
+from agent_eval_action.criteria.relaxation import Relaxation, Relaxed, relaxations
 from agent_eval_action.llm.base import Llm
 from agent_eval_action.llm.prices import Prices
 from agent_eval_action.model.base import AdkModel
 from agent_eval_action.model.evalset import EvalCase, Invocation
 from agent_eval_action.model.function import FunctionReply
 from agent_eval_action.model.measured import meets
-from agent_eval_action.model.result import CriterionScore, Goal, ScoreStatus, TurnScore
+from agent_eval_action.model.result import CriterionInfo, CriterionScore, Goal, ScoreStatus, TurnScore
 
 
 class Functions(Protocol):
@@ -67,6 +68,7 @@ class Criterion(AdkModel, abc.ABC):
     needs_reference: ClassVar[bool] = False
     waits: ClassVar[bool] = True  # False: scored at once, by computation alone
     scoring_version: ClassVar[str] = "1"
+    relaxed_when: ClassVar[Mapping[str, Relaxed]] = {}  # how an option asks for less; any change of others may
 
     threshold: float | None = None
 
@@ -77,6 +79,11 @@ class Criterion(AdkModel, abc.ABC):
     def models(self) -> tuple[str, ...]:
         """The models it will ask, as configured: their credentials are looked for before anything is spent."""
         return ()
+
+    @classmethod
+    def relaxes(cls, old: CriterionInfo, new: CriterionInfo) -> tuple[Relaxation, ...]:
+        """The options, the threshold apart, that ask for less in ``new``, or of which nobody can say."""
+        return relaxations(old.options, new.options, cls.relaxed_when)
 
     def check(self, case: EvalCase) -> str:
         """Why this case can never be scored, known from the files alone; "" when it can."""

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from agent_eval_action import criteria
+from agent_eval_action.criteria.relaxation import Relaxation
 from agent_eval_action.gate.wording import clip, count, listed, numbers
 from agent_eval_action.gate_changes.snapshot import CaseSnapshot, ExpectedTurn
 from agent_eval_action.model.brief import CallBrief
@@ -15,9 +17,6 @@ from agent_eval_action.model.result import CriterionInfo
 
 _SHORTENED: Final = 0.75
 """A reference answer that keeps less than this part of its words is a looser one; otherwise it is another one."""
-
-_MATCHES: Final = ("EXACT", "IN_ORDER", "ANY_ORDER")
-"""From the strictest to the loosest."""
 
 _SHOWN: Final = 3
 
@@ -99,13 +98,26 @@ def _rubrics(edit: CaseEdit, where: str, old: frozenset[str], new: frozenset[str
 def criterion_loosened(then: CriterionInfo, now: CriterionInfo) -> Iterator[str]:
     """What a criterion asks less than it did, in words."""
     yield from _threshold(then, now)
-    old, new = (_rank(info.options.get("match_type")) for info in (then, now))
-    if old is not None and new is not None and new > old:
-        yield f"match_type {_MATCHES[old]} → {_MATCHES[new]}"
-    if now.options.get("ignore_args") is True and then.options.get("ignore_args") is not True:
-        yield "ignore_args off → on: arguments of calls no longer count"
-    if lost := sorted(_texts(then.options.get("rubrics")) - _texts(now.options.get("rubrics"))):
-        yield f"{count(len(lost), 'rubric')} removed ({listed(map(_code, lost), _SHOWN)})"
+    for change in criteria.relaxes(then, now):
+        yield _relaxation(change)
+
+
+def _relaxation(change: Relaxation) -> str:
+    if change.lost:
+        entries = count(len(change.lost), change.option.removesuffix("s"))
+        return f"{entries} removed ({listed(map(_code, change.lost), _SHOWN)})"
+    old, new = (_option(value) for value in (change.old, change.new))
+    return f"{change.option} {old} → {new}"
+
+
+def _option(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if value is None:
+        return "not set"
+    if isinstance(value, str | int | float):
+        return clip(str(value), 80)
+    return clip(json.dumps(value, sort_keys=True, ensure_ascii=False, default=str), 80)
 
 
 def _threshold(then: CriterionInfo, now: CriterionInfo) -> Iterator[str]:
@@ -117,20 +129,6 @@ def _threshold(then: CriterionInfo, now: CriterionInfo) -> Iterator[str]:
         old, new = numbers(then.threshold, now.threshold)
         word = "lowered" if then.goal == "maximize" else "raised"
         yield f"threshold {word} {old} → {new}"
-
-
-def _rank(match_type: Any) -> int | None:
-    return _MATCHES.index(match_type) if match_type in _MATCHES else None
-
-
-def _texts(rubrics: Any) -> frozenset[str]:
-    """Rubrics as options hold them, by what they say."""
-    found: set[str] = set()
-    for one in rubrics if isinstance(rubrics, list | tuple) else ():
-        content = one.get("rubric_content") if isinstance(one, dict) else None
-        text = content.get("text_property") if isinstance(content, dict) else None
-        found.add(text if isinstance(text, str) else json.dumps(one, sort_keys=True, default=str))
-    return frozenset(found)
 
 
 def _call(call: CallBrief) -> str:

@@ -151,7 +151,7 @@ def test_an_edit_nothing_is_known_of_is_said_all_the_same():
         (trajectory(threshold=1.0), trajectory(threshold=None), "threshold 1 → none"),
         (trajectory(), trajectory("IN_ORDER"), "match_type EXACT → IN_ORDER"),
         (trajectory("IN_ORDER"), trajectory("ANY_ORDER"), "match_type IN_ORDER → ANY_ORDER"),
-        (trajectory(), trajectory(ignore_args=True), "ignore_args off → on"),
+        (trajectory(ignore_args=False), trajectory(ignore_args=True), "ignore_args off → on"),
         (
             info("tokens", 100.0, goal="minimize"),
             info("tokens", 200.0, goal="minimize"),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from agent_eval_action.criteria.deterministic.paired import PairedCriterion
+from agent_eval_action.criteria.relaxation import Relaxed, becomes, later_in
 from agent_eval_action.model.evalset import FunctionCall, Invocation
 from agent_eval_action.model.result import ScoreStatus, TurnScore
 from agent_eval_action.model.trajectory import CallDifference, call_key, diff_calls
@@ -43,6 +45,8 @@ class ToolTrajectoryAvgScore(PairedCriterion):
     """ADK's trajectory criterion, with ADK's scores."""
 
     name: ClassVar[str] = "tool_trajectory_avg_score"
+
+    relaxed_when: ClassVar[Mapping[str, Relaxed]] = {"match_type": later_in(*MatchType), "ignore_args": becomes(True)}
 
     match_type: MatchType = MatchType.EXACT
     ignore_args: bool = False

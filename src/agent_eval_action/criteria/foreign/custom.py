@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agent_eval_action.config.adk_config import CustomMetric
 from agent_eval_action.criteria.base import Criterion, Sample
+from agent_eval_action.criteria.relaxation import Relaxation, relaxations
 from agent_eval_action.model.evalset import Invocation
 from agent_eval_action.model.function import FunctionReply
-from agent_eval_action.model.result import CriterionScore, ScoreStatus, TurnScore
+from agent_eval_action.model.result import CriterionInfo, CriterionScore, ScoreStatus, TurnScore
 from agent_eval_action.source import plural
 
 _NO_PROCESS = "this run has no process for metric functions"
@@ -32,6 +33,15 @@ class CustomCriterion(Criterion):
     scale: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
 
     threshold: float | None = Field(default=None, allow_inf_nan=False)
+
+    @classmethod
+    def relaxes(cls, old: CriterionInfo, new: CriterionInfo) -> tuple[Relaxation, ...]:
+        """Another function may ask for less, and so may any option that it reads."""
+        found = relaxations(old.options, new.options, cls.relaxed_when, free=True)
+        if old.scoring_version == new.scoring_version:
+            return found
+        then, now = (info.scoring_version.rpartition(" ")[2] for info in (old, new))
+        return (Relaxation("function", then, now), *found)
 
     def version(self) -> str:
         return f"{self.scoring_version} {self.function}"

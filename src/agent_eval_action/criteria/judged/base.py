@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from agent_eval_action.criteria import prompts
 from agent_eval_action.criteria.base import Criterion, Sample
 from agent_eval_action.criteria.judge import Judge, JudgeModelOptions
+from agent_eval_action.criteria.relaxation import Relaxed, lower
 
 NO_MODEL = "this run has no model to judge with"
 
@@ -20,6 +22,7 @@ class JudgedCriterion(Criterion):
     prompt_names: ClassVar[tuple[str, ...]]
     calls: ClassVar[int] = 1
     sampled: ClassVar[bool] = True
+    relaxed_when: ClassVar[Mapping[str, Relaxed]] = {"judge_model_options.num_samples": lower}
 
     judge_model_options: JudgeModelOptions = JudgeModelOptions()
 
