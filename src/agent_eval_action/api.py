@@ -26,7 +26,7 @@ from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.discovery import Discovery, discover
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.criteria import warm_up
-from agent_eval_action.errors import Problem
+from agent_eval_action.errors import AgentEvalError, Problem
 from agent_eval_action.formats import load_eval_file, parse_selector
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.adaptive import next_step
@@ -36,6 +36,7 @@ from agent_eval_action.gate.why import told
 from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
 from agent_eval_action.github.events import Job, job_from
 from agent_eval_action.interpreter.isolation_cell import Isolation
+from agent_eval_action.interpreter.processes import end_children
 from agent_eval_action.llm.stack import LlmSettings
 from agent_eval_action.model.history import History
 from agent_eval_action.model.redaction import Redaction
@@ -61,6 +62,10 @@ from agent_eval_action.run.transcripts import TranscriptWriter
 from agent_eval_action.run.withheld import cases_to_ask_on_base, warnings_of, without, without_answers
 
 _TAIL_LINES = 8
+_STOP_S = 2.5
+"""After an interrupt, for attempts and workers to end; then what there is is written."""
+_CLEAN_S = 2.5
+"""After the files are written, for what still runs. The runner kills ten seconds after its first signal."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +96,62 @@ class Context:
         return self.job.is_pull_request and self.repeats is None
 
 
-async def evaluate(settings: Settings, context: Context) -> RunResult:
-    """Run everything the settings name, run again what is in doubt, compare with the baseline, decide.
+@dataclass
+class Evaluation:
+    """One run: everything the settings name, what is in doubt again, compared with the baseline and decided.
 
-    Writes attempts.jsonl and blobs/ while it runs; the other files are the caller's. Raises the errors
-    of ``errors`` for what is wrong before anything was measured.
+    Writes attempts.jsonl and blobs/ while it runs; the other files are the caller's.
     """
-    began, started_at = time.monotonic(), dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+
+    settings: Settings
+    context: Context
+    run: _Run | None = None
+    _work: asyncio.Task[RunResult] | None = None
+    _began: float = field(default_factory=time.monotonic)
+    _started_at: str = field(default_factory=lambda: dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
+
+    async def result(self) -> RunResult:
+        """The decided run; within seconds of an interrupt as far as it came, whatever is being started or ended.
+
+        Raises the errors of ``errors`` for what is wrong before anything was measured.
+        """
+        self._work = asyncio.create_task(_evaluate(self))
+        interrupt = asyncio.create_task(self.context.stop.interrupted.wait())
+        await asyncio.wait({self._work, interrupt}, return_when=asyncio.FIRST_COMPLETED)
+        interrupt.cancel()
+        if not self._work.done():
+            if self.run is None or not self.run.measuring:  # nobody looks whether to stop: threads and processes work
+                self._work.cancel()
+            await asyncio.wait({self._work}, timeout=_STOP_S)
+        if not self._work.done() or self._work.cancelled():
+            return self.interrupted()
+        if self.context.stop.interrupted.is_set() and not isinstance(self._work.exception(), AgentEvalError | None):
+            return self.interrupted()  # what was broken off may end in any way
+        return self._work.result()
+
+    def interrupted(self) -> RunResult:
+        """The run as far as it came, decided; nothing is waited for."""
+        self.context.stop.request(RunStatus.INTERRUPTED)
+        run, seconds = self.run, time.monotonic() - self._began
+        found = run.result(self._started_at, seconds) if run is not None and run.measuring else None
+        if found is None:
+            conditions = Conditions(tool_version=__version__, change=self.context.job.commit)
+            found = RunResult(started_at=self._started_at, status=self.context.stop.status, conditions=conditions)
+        found = self.context.redaction.value(found)
+        return judged(found, run.baseline if run is not None else None, self.settings)
+
+    async def end(self) -> None:
+        """After an interrupt: give what is still at work a moment to clean up, then kill its processes."""
+        if self._work is not None:
+            await asyncio.wait({self._work}, timeout=_CLEAN_S)
+        end_children()
+        if self._work is None or not self._work.done():
+            redact_logs(self.settings.out, self.context.redaction)
+
+
+async def _evaluate(evaluation: Evaluation) -> RunResult:
+    settings, context = evaluation.settings, evaluation.context
+    began, started_at = evaluation._began, evaluation._started_at  # noqa: SLF001 - two halves of one thing
     if warning := context.job.refuse(allowed=settings.allow_pull_request_target):
         context.emit(Notice(warning, level="warning"))
     upon = await asyncio.to_thread(upon_of, settings, context.environ)
@@ -124,6 +178,7 @@ async def evaluate(settings: Settings, context: Context) -> RunResult:
     for note in history.notes:
         context.emit(Notice(note, level="warning"))
     run = _Run(settings, context, found, history.as_baseline(), upon, change, recording=main.recording)
+    evaluation.run = run
     await run.isolate(hidden)
     try:
         run.start()
@@ -254,6 +309,7 @@ class _Run:
     pipeline: Pipeline = field(init=False)
     isolation: Isolation | None = None
     progress: Progress = field(default_factory=Progress)
+    measuring: bool = False
 
     async def isolate(self, hidden: Collection[Path]) -> None:
         """Make ready what agents run in, where they can be given a uid of their own. ``hidden``: what it lacks."""
@@ -358,6 +414,7 @@ class _Run:
             if settings.baseline_store == "rerun" and context.repeats is None:
                 self.pipeline.open_base = self._open_base
                 self.pipeline.base_passes = max(PASSES, settings.repeats)
+            self.measuring = True
             await self.pipeline.run()
         if context.stop.status is RunStatus.COMPLETE:
             forget(settings.out)

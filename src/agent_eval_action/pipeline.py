@@ -27,10 +27,13 @@ class Stop:
     """Why and whether the run is to end early. ``request`` may be called from a signal handler of the loop."""
 
     status: RunStatus = RunStatus.COMPLETE
+    interrupted: asyncio.Event = field(default_factory=asyncio.Event)
     _event: asyncio.Event = field(default_factory=asyncio.Event)
 
     def request(self, status: RunStatus) -> None:
-        """End the run; the first reason stays."""
+        """End the run; the first reason stays. ``interrupted`` is set whenever somebody asked, also afterwards."""
+        if status is RunStatus.INTERRUPTED:
+            self.interrupted.set()
         if not self._event.is_set():
             self.status = status
             self._event.set()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+
 import pytest
 
 from agent_eval_action.git import Git
@@ -25,6 +28,17 @@ def test_what_takes_too_long_or_is_not_there_is_a_code(tmp_path):
     slow.chmod(0o755)
     done = Git(tmp_path, {"PATH": str(tmp_path)})("version", timeout=0.2)
     assert (done.ok, done.err) == (False, "git version took too long")
+
+
+def test_a_remote_that_never_answers_is_left_with_everything_that_speaks_to_it(tmp_path):
+    """git starts a helper for HTTP, which inherits our pipes and waits for the server."""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    with socket.create_server(("127.0.0.1", 0)) as server:  # takes connections, and says nothing
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/owner/repo.git"
+        done = Git(tmp_path, environ(), network=True)("fetch", url, timeout=2)
+        assert (done.ok, done.err) == (False, "git fetch took too long")
+        left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+        assert url not in left
     assert not Git(tmp_path / "nowhere", environ())("rev-parse", "HEAD").ok
     assert Git(tmp_path, environ())("rev\0parse").code == 126
 

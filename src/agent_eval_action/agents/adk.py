@@ -191,6 +191,8 @@ class AdkAgent:
             options.install_env,
         )
         environment, seen = choose(search), agent_environ(options.environ, options.env_allow)
+        if self._given_up.is_set():
+            raise AgentEnvironmentError("the run ended before the agent was started")
         launch = Launch(
             python=environment.python,
             environ=cell.environ(seen) if cell else seen,

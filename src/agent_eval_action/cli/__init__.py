@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import signal
 import sys
+import threading
 import traceback
 
 from agent_eval_action.errors import AgentEvalError, ExitCode
@@ -16,6 +18,19 @@ def main() -> None:
     from agent_eval_action.cli.entry import enter
 
     enter()
+    signal.signal(signal.SIGTERM, _interrupt)  # as SIGINT, until a run listens to both itself
+    try:
+        code = _run()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        code = ExitCode.INTERRUPTED
+    code = _flushed(code)
+    if _threads_at_work():  # of an interrupted run: Python would wait for them, a download for minutes
+        os._exit(code)
+    sys.exit(code)
+
+
+def _run() -> int:
     from agent_eval_action.config.action_inputs import given_credentials
 
     # judges and agents read the models' own variables, whichever way their values came
@@ -40,7 +55,15 @@ def main() -> None:
         print("interrupted", file=sys.stderr)
         log.error("the run was interrupted")
         code = ExitCode.INTERRUPTED
-    sys.exit(_flushed(code))
+    return code
+
+
+def _threads_at_work() -> bool:
+    return any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread())
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _report(error: Exception) -> ExitCode:

@@ -42,8 +42,10 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
     else:
         files.begin(settings)
         repeats = settings.repeats if "repeats" in resolved.origins else _REPEATS
-        result = Session(resolved, tuple(selectors), repeats).evaluate()
+        session = Session(resolved, tuple(selectors), repeats)
+        result = session.evaluate()
         kept(result, settings)
+        session.end()
     if result.status is not RunStatus.COMPLETE:
         out.print(f"the run is not complete ({result.status}): the baseline stays as it was", markup=False)
         return ExitCode.INTERRUPTED if result.status is RunStatus.INTERRUPTED else ExitCode.INCONCLUSIVE

@@ -19,5 +19,8 @@ def run_command(selectors: Sequence[str], flags: Mapping[str, Any]) -> ExitCode:
     resolved = settings_for(flags)
     settings = resolved.settings
     files.begin(settings)
-    result = Session(resolved, tuple(selectors), flags=flags).evaluate()
-    return finish(result, settings, publisher(result, settings, job_from(os.environ)))
+    session = Session(resolved, tuple(selectors), flags=flags)
+    result = session.evaluate()
+    code = finish(result, settings, publisher(result, settings, job_from(os.environ)))
+    session.end()
+    return code

@@ -51,45 +51,54 @@ def settings_for(flags: Mapping[str, Any]) -> Resolved:
 
 @dataclass
 class Session:
-    """Runs ``api.evaluate`` under signals and a progress display."""
+    """Runs ``api.Evaluation`` under signals and a progress display."""
 
     resolved: Resolved
     selectors: tuple[str, ...] = ()
     repeats: int | None = None
     flags: Mapping[str, Any] = field(default_factory=dict)
-    _signals: int = field(default=0)
+    _runner: asyncio.Runner = field(default_factory=asyncio.Runner)
+    _interrupted: api.Evaluation | None = None
 
     def evaluate(self) -> RunResult:
-        """The run's result, also when a signal cut it short."""
-        return asyncio.run(self._evaluate())
-
-    async def _evaluate(self) -> RunResult:
+        """The run's result, also when a signal cut it short. ``end`` must follow once it is written."""
         stop = Stop()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._interrupt, stop)
         with self._display() as display:
-            context = api.Context(
-                environ=os.environ,
-                emit=display,
-                stop=stop,
-                notes=self.resolved.notes,
-                warnings=self.resolved.warnings,
-                selectors=self.selectors,
-                repeats=self.repeats,
-                flags=self.flags,
-                cwd=Path.cwd(),
-                meanwhile=_import_drawing,
-                redaction=log.redaction,
-                hide=log.hide,
-            )
-            return await api.evaluate(self.resolved.settings, context)
+            evaluation = api.Evaluation(self.resolved.settings, self._context(stop, display))
+            try:
+                result = self._runner.run(_result(evaluation, stop))
+            except KeyboardInterrupt:  # a signal before the loop listened to it
+                result = evaluation.interrupted()
+            finally:
+                if stop.interrupted.is_set():
+                    # threads and processes may still be at work: what there is is written before they are waited for
+                    self._interrupted = evaluation
+                    for number in (signal.SIGINT, signal.SIGTERM):
+                        signal.signal(number, _leave_at_once)
+                else:
+                    self._runner.close()
+        return result
 
-    def _interrupt(self, stop: Stop) -> None:
-        self._signals += 1
-        if self._signals > 1:  # asked twice: leave without writing
-            os._exit(ExitCode.INTERRUPTED)
-        stop.request(RunStatus.INTERRUPTED)
+    def end(self) -> None:
+        """End what an interrupted run left at work."""
+        if self._interrupted is not None:
+            self._runner.run(self._interrupted.end())
+
+    def _context(self, stop: Stop, display: Display) -> api.Context:
+        return api.Context(
+            environ=os.environ,
+            emit=display,
+            stop=stop,
+            notes=self.resolved.notes,
+            warnings=self.resolved.warnings,
+            selectors=self.selectors,
+            repeats=self.repeats,
+            flags=self.flags,
+            cwd=Path.cwd(),
+            meanwhile=_import_drawing,
+            redaction=log.redaction,
+            hide=log.hide,
+        )
 
     def _display(self) -> Display:
         if sys.stderr.isatty() and not os.environ.get("CI"):
@@ -100,6 +109,24 @@ class Session:
             log.end_group,
             log.excerpt,
         )
+
+
+async def _result(evaluation: api.Evaluation, stop: Stop) -> RunResult:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _interrupt, stop)
+    return await evaluation.result()
+
+
+def _interrupt(stop: Stop) -> None:
+    if stop.interrupted.is_set():
+        _leave_at_once()
+    stop.request(RunStatus.INTERRUPTED)
+
+
+def _leave_at_once(*_: object) -> None:
+    """Asked twice: leave without writing."""
+    os._exit(ExitCode.INTERRUPTED)
 
 
 def _import_drawing() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -111,19 +113,28 @@ class Git:
         if program is None:
             return Done(127, err="git is not installed")
         try:
-            done = subprocess.run(  # noqa: S603 - argv is ours, no shell
+            process = subprocess.Popen(  # noqa: S603 - argv is ours, no shell
                 [program, "-C", str(self.folder), *args],
-                capture_output=True,
-                check=False,
-                timeout=timeout or (NETWORK_S if self.network else LOCAL_S),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 env=self._environ(),
-                input=stdin,
+                start_new_session=True,
             )
-        except subprocess.TimeoutExpired:
-            return Done(124, err=f"git {args[0]} took too long")
         except (OSError, ValueError) as error:
             return Done(126, err=f"git cannot be started: {error}")
-        return Done(done.returncode, done.stdout, self._plain(done.stderr))
+        with process:
+            try:
+                out, err = process.communicate(stdin, timeout or (NETWORK_S if self.network else LOCAL_S))
+            except BaseException as error:
+                # what git started for a remote holds our pipes, and would wait for the remote for ever
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
+                process.communicate()
+                return Done(124, err=f"git {args[0]} took too long")
+        return Done(process.returncode, out, self._plain(err))
 
     def _environ(self) -> dict[str, str]:
         given = self.environ

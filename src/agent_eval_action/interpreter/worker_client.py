@@ -81,9 +81,10 @@ class WorkerClient:
         self._stopping = True
         if self._burial is None:
             self._timer.cancel()
-            self._pipe.send({"op": "stop"})
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                await asyncio.to_thread(self._started.process.wait, self._launch.limits.stop_s)
+            if self.ready.done():  # before that it imports, hears nothing, and has nothing to clean up
+                self._pipe.send({"op": "stop"})
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    await asyncio.to_thread(self._started.process.wait, self._launch.limits.stop_s)
             self._bury(_stopped)
         if self._burial is not None:
             await self._burial
