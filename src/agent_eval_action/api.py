@@ -325,7 +325,12 @@ class _Run:
         self.base = find_base(settings, self.upon.control(known), environ)
         agents = self.agents()
         self.context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in agents)))
-        drivers = {agent.name: driver_for(agent, settings, environ, self.isolation) for agent in agents}
+        loop = asyncio.get_running_loop()
+
+        def say(text: str) -> None:  # in the thread in which an agent starts
+            loop.call_soon_threadsafe(self.context.emit, Notice(text))
+
+        drivers = {agent.name: driver_for(agent, settings, environ, self.isolation, say) for agent in agents}
         recorded = frozenset(agent.name for agent in agents if agent.driver == "recorded")
         git.agents_begin()
         self.head = Arm.begin("head", drivers, fixed=recorded)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +51,7 @@ class AdkAgentOptions:
     limits: Limits = field(default_factory=Limits)
     isolation: Isolation | None = None
     role: Role = "head"
+    say: Callable[[str], None] = lambda _: None
 
     def cell(self) -> Cell | None:
         """Where its code runs, where it has a uid of its own. Copies the workspace at the first call."""
@@ -189,6 +190,7 @@ class AdkAgent:
             self._given_up,
             cell,
             options.install_env,
+            options.say,
         )
         environment, seen = choose(search), agent_environ(options.environ, options.env_allow)
         if self._given_up.is_set():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -25,7 +26,17 @@ from agent_eval_action.interpreter.isolation_cell import Cell, options_of
 from agent_eval_action.interpreter.isolation_user import User, end_all
 from agent_eval_action.interpreter.launch import upwards
 
-KINDS = ("uv.lock", "pyproject.toml", "requirements.txt")
+UV_LOCK = "uv.lock"
+REQUIREMENTS = "requirements.txt"
+KINDS = (UV_LOCK, "pyproject.toml", REQUIREMENTS)
+OTHER_LOCKS = {
+    "poetry.lock": "write requirements.txt with `poetry export -o requirements.txt`",
+    "pdm.lock": "write requirements.txt with `pdm export -o requirements.txt`",
+    "Pipfile.lock": "write requirements.txt with `pipenv requirements > requirements.txt`",
+}
+"""Locks that uv cannot install from, and how each tool writes one that it can."""
+_LOCKED = re.compile(r'(?m)^\[\[package\]\]\nname = "([^"]+)"\nversion = "([^"]+)"')
+_REQUIREMENT = re.compile(r"(?m)^[A-Za-z0-9]")
 TAIL_LINES = 15
 POLL_S = 0.2
 LONGEST_INSTALL_S = 1800.0
@@ -45,14 +56,48 @@ class Lock:
         """The folder uv runs in."""
         return self.path.parent
 
+    def packages(self) -> int:
+        """How many packages it names, as far as the file itself says; 0 where it does not."""
+        text = self.path.read_text("utf-8", "replace")
+        if self.path.name == UV_LOCK:
+            return len(_LOCKED.findall(text))
+        return len(_REQUIREMENT.findall(text)) if self.path.name == REQUIREMENTS else 0
+
+    def pinned(self, package: str) -> str:
+        """The version it pins a package to; "" where it pins none."""
+        text = self.path.read_text("utf-8", "replace")
+        if self.path.name == UV_LOCK:
+            return next((version for name, version in _LOCKED.findall(text) if name == package), "")
+        found = re.search(rf"(?im)^{re.escape(package)}(?:\[[^\]]*\])?\s*==\s*([0-9][^\s;\\,]*)", text)
+        return found[1] if found and self.path.name == REQUIREMENTS else ""
+
 
 def find_lock(folder: Path, workspace: Path) -> Lock | None:
-    """The nearest lock above the agent; in one folder uv.lock before pyproject.toml before requirements.txt."""
+    """The nearest lock above the agent; in one folder uv.lock before pyproject.toml before requirements.txt.
+
+    Raises AgentEnvironmentError where another tool's lock pins the packages: without it other versions would be
+    measured. Requirements beside it are taken for what that tool exported.
+    """
     for place in upwards(folder, workspace):
-        for kind in KINDS:
+        foreign = next((name for name in OTHER_LOCKS if (place / name).is_file()), None)
+        for kind in (UV_LOCK, REQUIREMENTS) if foreign else KINDS:
             if (place / kind).is_file():
                 return Lock(place / kind, workspace)
+        if foreign:
+            shown = (place / foreign).relative_to(workspace) if place.is_relative_to(workspace) else place / foreign
+            raise AgentEnvironmentError(
+                f"{shown} pins the agent's packages, and agent-eval cannot install from it",
+                hint=f"{OTHER_LOCKS[foreign]}, or install into a .venv beside the agent in a step before this one",
+            )
     return None
+
+
+def is_built(lock: Lock, cache_dir: Path, environ: Mapping[str, str], cell: Cell | None = None) -> bool:
+    """Whether the environment is there already, so that nothing is to be installed."""
+    name = digest(lock, environ)
+    if cell is None:
+        return (cache_dir / name / "bin" / "python").exists()
+    return (cell.environments / name / "bin" / "python").exists() or (cache_dir / f"{name}.tar").is_file()
 
 
 def build(
@@ -161,7 +206,7 @@ def _build_into(draft: Path, lock: Lock, environ: dict[str, str], given_up: thre
     environ = {**environ, "UV_PROJECT_ENVIRONMENT": str(draft), "UV_NO_PROGRESS": "1"}
     install = (
         ["sync", "--frozen"]
-        if lock.path.name == "uv.lock"
+        if lock.path.name == UV_LOCK
         else ["pip", "install", "--python", str(draft / "bin" / "python"), "-r", lock.path.name]
     )
     # Relocatable, because it is renamed when it is complete.

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
+import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_eval_action.errors import AgentEnvironmentError
-from agent_eval_action.interpreter.build import Lock, build, find_lock
+from agent_eval_action.interpreter.build import Lock, build, find_lock, is_built
 from agent_eval_action.interpreter.install import seen_by_install, without_secrets
 from agent_eval_action.interpreter.isolation_cell import Cell, options_of
 from agent_eval_action.interpreter.launch import upwards
+from agent_eval_action.source import plural
 
 PROBE = """
-import importlib.util, json, sys
+import importlib.metadata, importlib.util, json, sys
 try:
     spec = importlib.util.find_spec("google.adk")
 except ImportError:
     spec = None
-print(json.dumps({"python": "%d.%d.%d" % sys.version_info[:3], "adk": bool(spec and spec.origin)}))
+try:
+    version = importlib.metadata.version("google-adk")
+except importlib.metadata.PackageNotFoundError:
+    version = ""
+found = {"adk": bool(spec and spec.origin), "version": version}
+print(json.dumps({"python": "%d.%d.%d" % sys.version_info[:3], **found}))
 """
 PROBE_S = 30.0
 MIN_PYTHON = (3, 10)
+MIN_ADK = (1, 10)
+_UPGRADE = "upgrade google-adk to 1.10 or newer"
+_VERSION = re.compile(r"(\d+)\.(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +53,7 @@ class Search:
     """Where to look. ``environ`` is the caller's whole environment; ``given_up`` ends a build from another thread.
 
     With a ``cell`` folder and workspace lie in its copy, and whatever is executed is its user's.
-    ``install_env`` reaches the install step alone.
+    ``install_env`` reaches the install step alone. ``say`` is told of what takes long, before it begins.
     """
 
     folder: Path
@@ -53,6 +64,17 @@ class Search:
     given_up: threading.Event = field(default_factory=threading.Event)
     cell: Cell | None = None
     install_env: Mapping[str, str] = field(default_factory=dict)
+    say: Callable[[str], None] = lambda _: None
+
+    @property
+    def activated(self) -> Path | None:
+        """The virtual environment that is active where we were called, unless it is only our own."""
+        named = self.environ.get("VIRTUAL_ENV", "").strip()
+        return Path(named) if named and Path(named).is_absolute() else None
+
+
+class _TooOldError(Exception):
+    """An environment was found that is the agent's, and its google-adk cannot be run."""
 
 
 def choose(search: Search) -> AgentEnvironment:
@@ -60,16 +82,19 @@ def choose(search: Search) -> AgentEnvironment:
     if search.python is not None:
         return _configured(search, search.python)
     rejected: list[str] = []
-    for place in upwards(search.folder, search.workspace):
-        venv = place / ".venv"
-        if not venv.is_dir():
-            continue
+    for venv, how in _candidates(search):
         # in a cell a link: what it points to cannot be exchanged by the agent
         python = (venv.resolve() if search.cell else venv) / "bin" / "python"
-        wrong = _wrong_with(python, search)
+        try:
+            wrong = _wrong_with(python, search)
+        except _TooOldError as error:
+            raise AgentEnvironmentError(
+                f"the agent's environment {_shown(venv, search)} cannot run it: {error}", hint=_UPGRADE
+            ) from None
         if wrong is None:
-            return AgentEnvironment(python, _join(f"found {_shown(venv, search)}", rejected))
-        rejected.append(f"{_shown(venv, search)} was passed over: {wrong}")
+            return AgentEnvironment(python, _join(how, rejected))
+        if not _is_ours(venv):
+            rejected.append(f"{_shown(venv, search)} was passed over: {wrong}")
     lock = find_lock(search.folder, search.workspace)
     if lock is None:
         raise AgentEnvironmentError(
@@ -78,6 +103,25 @@ def choose(search: Search) -> AgentEnvironment:
             "or add uv.lock, pyproject.toml or requirements.txt",
         )
     return _built(search, lock, rejected)
+
+
+def _candidates(search: Search) -> Iterator[tuple[Path, str]]:
+    """Virtual environments that may be the agent's, nearest first, and how each is called where it is taken."""
+    active = search.activated
+    found = [place / ".venv" for place in upwards(search.folder, search.workspace) if (place / ".venv").is_dir()]
+    if active is not None and search.cell is not None:
+        active = search.cell.inside(active)
+    for venv in found:
+        other = f"; the activated {active} was passed over: {_shown(venv, search)} lies beside the agent"
+        passed_over = active is not None and active.resolve() != venv.resolve() and not _is_ours(active)
+        yield venv, f"found {_shown(venv, search)}{other if passed_over else ''}"
+    if active is not None and active.resolve() not in {venv.resolve() for venv in found}:
+        yield active, f"the activated virtual environment {_shown(active, search)}"
+
+
+def _is_ours(venv: Path) -> bool:
+    """Whether we run from it: then it may be there for us alone."""
+    return venv.resolve() == Path(sys.prefix).resolve()
 
 
 def _configured(search: Search, python: Path) -> AgentEnvironment:
@@ -89,7 +133,10 @@ def _configured(search: Search, python: Path) -> AgentEnvironment:
     if search.cell is not None:
         inside = search.cell.inside(found)
         found = inside.parent.parent.resolve() / "bin" / inside.name if inside != found else found
-    wrong = _wrong_with(found, search)
+    try:
+        wrong = _wrong_with(found, search)
+    except _TooOldError as error:
+        wrong = str(error)
     if wrong is not None:
         raise AgentEnvironmentError(
             f"the configured interpreter {python} cannot run the agent: {wrong}",
@@ -100,19 +147,27 @@ def _configured(search: Search, python: Path) -> AgentEnvironment:
 
 def _built(search: Search, lock: Lock, rejected: list[str]) -> AgentEnvironment:
     seen = seen_by_install(search.environ, search.install_env)
+    shown_lock = _shown(lock.path, search)
+    if (pinned := lock.pinned("google-adk")) and _too_old(pinned):
+        raise AgentEnvironmentError(f"{shown_lock} pins {_old(pinned)}", hint=_UPGRADE)
+    if not is_built(lock, search.cache_dir, seen, search.cell):
+        search.say(f"builds the agent's environment from {shown_lock}{_size(lock)}; this is done once for these files")
     try:
         venv, was_cached = build(lock, search.cache_dir, seen, search.given_up, search.cell)
     except AgentEnvironmentError as error:
         shown = [without_secrets(text or "", seen) for text in (error.message, error.hint)]
         raise AgentEnvironmentError(shown[0], hint=shown[1]) from None
     python = venv / "bin" / "python"
-    wrong = _wrong_with(python, search)
+    try:
+        wrong = _wrong_with(python, search)
+    except _TooOldError as error:
+        raise AgentEnvironmentError(f"{shown_lock} installs {error}", hint=_UPGRADE) from None
     if wrong is not None:
         raise AgentEnvironmentError(
-            f"the environment built from {_shown(lock.path, search)} cannot run the agent: {wrong}",
+            f"the environment built from {shown_lock} cannot run the agent: {wrong}",
             hint=f"add google-adk to {lock.path.name}",
         )
-    how = f"{'cached' if was_cached else 'built'} by uv from {_shown(lock.path, search)} ({venv.name[:12]})"
+    how = f"{'cached' if was_cached else 'built'} by uv from {shown_lock} ({venv.name[:12]})"
     return AgentEnvironment(python, _join(how, rejected))
 
 
@@ -143,7 +198,23 @@ def _wrong_with(python: Path, search: Search) -> str | None:
         return f"it does not start: {''.join(last) or f'exit code {done.returncode}'}"
     if tuple(int(part) for part in said["python"].split(".")[:2]) < MIN_PYTHON:
         return f"it is Python {said['python']}, 3.10 or newer is needed"
+    if said["adk"] and _too_old(said["version"]):
+        raise _TooOldError(_old(said["version"]))
     return None if said["adk"] else "google-adk is not installed in it"
+
+
+def _too_old(version: str) -> bool:
+    found = _VERSION.match(version)
+    return found is not None and (int(found[1]), int(found[2])) < MIN_ADK
+
+
+def _old(version: str) -> str:
+    return f"google-adk {version}, which is too old: 1.10 or newer is needed"
+
+
+def _size(lock: Lock) -> str:
+    packages = lock.packages()
+    return f" ({plural(packages, 'package')})" if packages else ""
 
 
 def _shown(path: Path, search: Search) -> str:

@@ -46,12 +46,20 @@ async def isolated(
 
 
 def driver_for(
-    agent: AgentSettings, settings: Settings, environ: Mapping[str, str], isolation: Isolation | None = None
+    agent: AgentSettings,
+    settings: Settings,
+    environ: Mapping[str, str],
+    isolation: Isolation | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> AgentDriver:
-    """The driver an agent asks for. ``isolation``: what it runs in, where it can be given a uid of its own."""
+    """The driver an agent asks for. ``isolation``: what it runs in, where it can be given a uid of its own.
+
+    ``say`` is called from another thread with what takes long, before it begins.
+    """
     if agent.driver == "recorded" and agent.recording is not None:
         return RecordedAgent(agent.name, agent.recording)
-    return AdkAgent(replace(_options(agent, settings, environ), isolation=isolation))
+    options = _options(agent, settings, environ)
+    return AdkAgent(replace(options, isolation=isolation, say=lambda text: say(f"{agent.name}: {text}")))
 
 
 def driver_on_base(
@@ -62,6 +70,9 @@ def driver_on_base(
     It has a uid of its own where uids can be given: the change's agent must not be able to make the base's look as bad.
     """
     settings = base.settings
+    active = environ.get("VIRTUAL_ENV", "")
+    if active and _outside(Path(active) / "bin" / "python", settings.workspace, workspace) is None:
+        environ = {name: value for name, value in environ.items() if name != "VIRTUAL_ENV"}
     options = _options(agent, settings, environ)
     mine = head.drivers.get(agent.name)
     isolation = mine.isolation if isinstance(mine, AdkAgent) else None

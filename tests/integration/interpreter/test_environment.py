@@ -8,6 +8,7 @@ import sys
 import threading
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,94 @@ def _give_up_when_begun(begun: Path, given_up: threading.Event) -> None:
     while not begun.exists():
         given_up.wait(0.05)
     given_up.set()
+
+
+def old_adk(wheels: Path, version: str = "1.4.2") -> None:
+    (wheels / "google_adk-9.9.0-py3-none-any.whl").unlink()
+    wheel(wheels, "google-adk", version, {"google/adk/__init__.py": ""})
+
+
+def test_the_activated_environment_is_taken_where_no_venv_lies_beside_the_agent(
+    search, agent: Path, wheels: Path, tmp_path: Path
+) -> None:
+    active = venv(tmp_path / "elsewhere", wheels, "google-adk")
+    (agent.parent / "requirements.txt").write_text("google-adk\n")
+    found = choose(search(VIRTUAL_ENV=str(active)))
+    assert found.python == active / "bin" / "python"
+    assert found.how == f"the activated virtual environment {active}"
+
+    near = venv(agent, wheels, "google-adk")
+    found = choose(search(VIRTUAL_ENV=str(active)))
+    assert found.python == near / "bin" / "python"
+    assert f"the activated {active} was passed over: team/agent/.venv lies beside the agent" in found.how
+    assert choose(search(VIRTUAL_ENV=str(near))).how == "found team/agent/.venv"
+
+
+def test_an_activated_environment_without_adk_is_passed_over_aloud(
+    search, agent: Path, wheels: Path, tmp_path: Path
+) -> None:
+    active = venv(tmp_path / "elsewhere", wheels)
+    (agent.parent / "requirements.txt").write_text("google-adk\n")
+    found = choose(search(VIRTUAL_ENV=str(active)))
+    assert found.how.startswith("built by uv from team/requirements.txt")
+    assert f"{active} was passed over: google-adk is not installed in it" in found.how
+
+
+@pytest.mark.parametrize("name", ["poetry.lock", "pdm.lock", "Pipfile.lock"])
+def test_another_tools_lock_is_refused_aloud_unless_it_was_exported(search, agent: Path, name: str) -> None:
+    (agent.parent / "pyproject.toml").write_text(
+        "[project]\nname = 'x'\nversion = '1'\ndependencies = ['google-adk']\n"
+    )
+    (agent.parent / name).write_text("")
+    with pytest.raises(AgentEnvironmentError) as caught:
+        choose(search())
+    assert caught.value.message == f"team/{name} pins the agent's packages, and agent-eval cannot install from it"
+    assert "requirements.txt" in (caught.value.hint or "")
+    (agent.parent / "requirements.txt").write_text("google-adk\n")
+    assert choose(search()).how.startswith("built by uv from team/requirements.txt")
+
+
+def test_a_venv_beside_another_tools_lock_is_taken(search, agent: Path, wheels: Path) -> None:
+    (agent.parent / "poetry.lock").write_text("")
+    near = venv(agent.parent, wheels, "google-adk")
+    assert choose(search()).python == near / "bin" / "python"
+
+
+def test_an_old_google_adk_is_said_before_anything_is_built_or_imported(
+    search, agent: Path, wheels: Path, tmp_path: Path
+) -> None:
+    (agent.parent / "requirements.txt").write_text("greeter\ngoogle-adk[eval]==1.4.2 ; python_version > '3'\n")
+    with pytest.raises(AgentEnvironmentError) as caught:
+        choose(search())
+    assert caught.value.message == (
+        "team/requirements.txt pins google-adk 1.4.2, which is too old: 1.10 or newer is needed"
+    )
+    assert not (tmp_path / "cache").exists()
+    old_adk(wheels)
+    venv(agent, wheels, "google-adk")
+    with pytest.raises(AgentEnvironmentError, match=r"team/agent/\.venv cannot run it: google-adk 1\.4\.2"):
+        choose(search())
+    with pytest.raises(AgentEnvironmentError, match=r"cannot run the agent: google-adk 1\.4\.2, which is too old"):
+        choose(search(agent / ".venv"))
+
+
+def test_building_is_said_before_it_begins_and_only_then(search, agent: Path) -> None:
+    (agent.parent / "requirements.txt").write_text("google-adk\n# a comment\ngreeter\n")
+    said: list[str] = []
+    options = replace(search(), say=said.append)
+    choose(options)
+    assert said == [
+        "builds the agent's environment from team/requirements.txt (2 packages); this is done once for these files"
+    ]
+    choose(options)
+    assert len(said) == 1
+
+
+def test_a_uv_lock_says_its_packages_and_versions(tmp_path: Path) -> None:
+    path = tmp_path / "uv.lock"
+    entries = [("google-adk", "1.4.2"), ("google-adk-extra", "2.0"), ("greeter", "1.0")]
+    path.write_text("version = 1\n\n" + "\n".join(f'[[package]]\nname = "{n}"\nversion = "{v}"\n' for n, v in entries))
+    lock = build.Lock(path, tmp_path)
+    assert lock.packages() == 3
+    assert lock.pinned("google-adk") == "1.4.2"
+    assert lock.pinned("nothing") == ""
