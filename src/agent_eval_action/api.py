@@ -35,7 +35,7 @@ from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
 from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
 from agent_eval_action.github.events import Job, job_from
-from agent_eval_action.interpreter.isolation_cell import Isolation
+from agent_eval_action.interpreter.isolation_cell import Isolation, Level
 from agent_eval_action.interpreter.processes import end_children
 from agent_eval_action.llm.stack import LlmSettings
 from agent_eval_action.model.history import History
@@ -327,8 +327,8 @@ class _Run:
         self.context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in agents)))
         loop = asyncio.get_running_loop()
 
-        def say(text: str) -> None:  # in the thread in which an agent starts
-            loop.call_soon_threadsafe(self.context.emit, Notice(text))
+        def say(text: str, level: Level) -> None:  # in the thread in which an agent starts
+            loop.call_soon_threadsafe(self.context.emit, Notice(text, level))
 
         drivers = {agent.name: driver_for(agent, settings, environ, self.isolation, say) for agent in agents}
         recorded = frozenset(agent.name for agent in agents if agent.driver == "recorded")

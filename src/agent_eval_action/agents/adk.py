@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
 from agent_eval_action.agents.base import AgentSession, SessionEnd, SessionRequest, TurnDone
+from agent_eval_action.agents.withheld_variables import names_in_code, not_passed, with_advice, withheld_names
 from agent_eval_action.errors import AgentEnvironmentError
-from agent_eval_action.interpreter.environment import AgentEnvironment, Search, choose
+from agent_eval_action.interpreter.environment import AgentEnvironment, Say, Search, choose
 from agent_eval_action.interpreter.frames import Frame
 from agent_eval_action.interpreter.isolation import agent_environ
 from agent_eval_action.interpreter.isolation_cell import Cell, Isolation, Role
@@ -22,6 +23,7 @@ from agent_eval_action.interpreter.output_log import OutputLog
 from agent_eval_action.interpreter.pool import WorkerPool, cores
 from agent_eval_action.interpreter.turns import to_invocation
 from agent_eval_action.interpreter.worker_client import WorkerClient
+from agent_eval_action.llm.credentials import dotenv_of
 from agent_eval_action.model.evalset import Content
 from agent_eval_action.model.result import AgentConditions, AttemptError, ErrorKind
 
@@ -51,7 +53,7 @@ class AdkAgentOptions:
     limits: Limits = field(default_factory=Limits)
     isolation: Isolation | None = None
     role: Role = "head"
-    say: Callable[[str], None] = lambda _: None
+    say: Say = lambda _text, _level: None
 
     def cell(self) -> Cell | None:
         """Where its code runs, where it has a uid of its own. Copies the workspace at the first call."""
@@ -74,6 +76,7 @@ class AdkAgent:
         self._preparing: Future[_Prepared] | None = None
         self._given_up = threading.Event()
         self._pool: WorkerPool | None = None
+        self._withheld = withheld_names(options.environ, options.env_allow)
 
     def prepare(self) -> None:
         """Choose the interpreter and start the workers, in a thread: the agent imports while the caller works on.
@@ -109,7 +112,7 @@ class AdkAgent:
         said = await self._pool.start(prepared.workers)
         if isinstance(said, AttemptError):
             where = f" (environment: {prepared.environment.how})"
-            return said.model_copy(update={"message": said.message + where})
+            return with_advice(said.model_copy(update={"message": said.message + where}), self._withheld)
         packages = "\n".join(str(name) for name in said.get("packages", ()))
         return AgentConditions(
             agent=self._options.name,
@@ -142,7 +145,7 @@ class AdkAgent:
         if isinstance(opened, AttemptError):
             await self._pool.release(worker, name)
             return opened
-        return AdkSession(name, worker, self._pool, self._options.timeout_s)
+        return AdkSession(name, worker, self._pool, self._options.timeout_s, self._withheld)
 
     async def stop(self) -> None:
         """End every worker and everything they started."""
@@ -192,6 +195,8 @@ class AdkAgent:
             options.install_env,
             options.say,
         )
+        if asked := names_in_code(options.path) & self._withheld - _dotenv_names(options):
+            options.say(not_passed(asked), "warning")
         environment, seen = choose(search), agent_environ(options.environ, options.env_allow)
         if self._given_up.is_set():
             raise AgentEnvironmentError("the run ended before the agent was started")
@@ -212,11 +217,14 @@ class AdkAgent:
 class AdkSession:
     """An ``AgentSession``: a session in a worker."""
 
-    def __init__(self, name: str, worker: WorkerClient, pool: WorkerPool, timeout_s: float) -> None:
+    def __init__(
+        self, name: str, worker: WorkerClient, pool: WorkerPool, timeout_s: float, withheld: frozenset[str]
+    ) -> None:
         self._name = name
         self._worker = worker
         self._pool = pool
         self._timeout_s = timeout_s
+        self._withheld = withheld
         self._turns = 0
         self._abandoned = False
         self._end: SessionEnd | AttemptError | None = None
@@ -241,7 +249,7 @@ class AdkSession:
             message = f"the turn took longer than timeout_s ({self._timeout_s:g} s)" + (
                 f"; {message}" if message else ""
             )
-        return frame.model_copy(update={"turn": number, "message": message})
+        return with_advice(frame.model_copy(update={"turn": number, "message": message}), self._withheld)
 
     async def close(self) -> SessionEnd | AttemptError:
         """The final state; the worker is free for other sessions."""
@@ -256,6 +264,14 @@ class AdkSession:
             await self._pool.release(self._worker, self._name)
             self._end = frame if isinstance(frame, AttemptError) else _end_of(frame)
         return self._end
+
+
+def _dotenv_names(options: AdkAgentOptions) -> frozenset[str]:
+    """The variables that the agent's own .env gives it."""
+    try:
+        return frozenset(dotenv_of([options.path.resolve()], options.workspace.resolve()))
+    except (OSError, ValueError):  # unreadable, or no text: then it gives the agent nothing
+        return frozenset()
 
 
 def _end_of(frame: Mapping[str, object]) -> SessionEnd | AttemptError:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.interpreter.build import Lock, build, find_lock, is_built
@@ -34,6 +35,8 @@ found = {"adk": bool(spec and spec.origin), "version": version}
 print(json.dumps({"python": "%d.%d.%d" % sys.version_info[:3], **found}))
 """
 PROBE_S = 30.0
+Say = Callable[[str, Literal["info", "warning"]], None]
+"""Takes a sentence for the log. It is called from the thread in which an agent starts."""
 MIN_PYTHON = (3, 10)
 MIN_ADK = (1, 10)
 _UPGRADE = "upgrade google-adk to 1.10 or newer"
@@ -64,7 +67,7 @@ class Search:
     given_up: threading.Event = field(default_factory=threading.Event)
     cell: Cell | None = None
     install_env: Mapping[str, str] = field(default_factory=dict)
-    say: Callable[[str], None] = lambda _: None
+    say: Say = lambda _text, _level: None
 
     @property
     def activated(self) -> Path | None:
@@ -151,7 +154,9 @@ def _built(search: Search, lock: Lock, rejected: list[str]) -> AgentEnvironment:
     if (pinned := lock.pinned("google-adk")) and _too_old(pinned):
         raise AgentEnvironmentError(f"{shown_lock} pins {_old(pinned)}", hint=_UPGRADE)
     if not is_built(lock, search.cache_dir, seen, search.cell):
-        search.say(f"builds the agent's environment from {shown_lock}{_size(lock)}; this is done once for these files")
+        search.say(
+            f"builds the agent's environment from {shown_lock}{_size(lock)}; this is done once for these files", "info"
+        )
     try:
         venv, was_cached = build(lock, search.cache_dir, seen, search.given_up, search.cell)
     except AgentEnvironmentError as error:

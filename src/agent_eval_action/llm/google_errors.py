@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmUsage
 from agent_eval_action.llm.google_client import HttpFailure
 from agent_eval_action.llm.text import quoted
 
+_BAD_KEY: Final = re.compile(rb"API_KEY_INVALID|API key not valid")  # which Gemini calls a bad request
 _KEY_ADVICE: Final = "check GOOGLE_API_KEY or GEMINI_API_KEY"
 _GEMINI_ADVICE: Final = {
     400: "check the key and the options in judge_model_config",
@@ -49,6 +51,8 @@ def from_status(failure: HttpFailure, *, vertex: bool, secrets: Iterable[str]) -
     advice: dict[int, str] = dict(_VERTEX_ADVICE if vertex else _GEMINI_ADVICE)
     if 300 <= failure.status < 400:  # noqa: PLR2004 - redirects
         advice[failure.status] = _REDIRECT_ADVICE
+    if failure.status == 400 and _BAD_KEY.search(failure.body):  # noqa: PLR2004 - a bad request
+        advice[400] = f"{_KEY_ADVICE}: the key is not valid"
     details = [detail for detail in envelope.get("details") or [] if isinstance(detail, dict)]
     if failure.status == 429 and (quota := _daily_quota(details)):  # noqa: PLR2004 - too many requests
         # Its RetryInfo says seconds all the same; no wait of ours reaches the next day.

@@ -12,6 +12,7 @@ from agent_eval_action.agents.base import AgentDriver
 from agent_eval_action.agents.recorded import RecordedAgent
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.settings import Settings
+from agent_eval_action.interpreter.environment import Say
 from agent_eval_action.interpreter.install import given_for_install
 from agent_eval_action.interpreter.isolation_cell import Isolation, Level, open_isolation
 from agent_eval_action.interpreter.shared import Place, not_shared
@@ -50,7 +51,7 @@ def driver_for(
     settings: Settings,
     environ: Mapping[str, str],
     isolation: Isolation | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = lambda _text, _level: None,
 ) -> AgentDriver:
     """The driver an agent asks for. ``isolation``: what it runs in, where it can be given a uid of its own.
 
@@ -59,7 +60,7 @@ def driver_for(
     if agent.driver == "recorded" and agent.recording is not None:
         return RecordedAgent(agent.name, agent.recording)
     options = _options(agent, settings, environ)
-    return AdkAgent(replace(options, isolation=isolation, say=lambda text: say(f"{agent.name}: {text}")))
+    return AdkAgent(replace(options, isolation=isolation, say=lambda text, level: say(f"{agent.name}: {text}", level)))
 
 
 def driver_on_base(

@@ -34,6 +34,8 @@ CLIENTS = frozenset(
         "urllib3",
     }
 )
+BAD_KEY = re.compile("API_KEY_INVALID|API key not valid")
+MODELS = frozenset({"anthropic", "google.genai", "groq", "litellm", "mistralai", "openai"})
 CONNECTION = re.compile(
     r"(Connect|Connection|ReadTimeout|WriteTimeout|PoolTimeout|ReadError|WriteError|ProtocolError|"
     r"ServerDisconnected|ClientOSError|Timeout)"
@@ -111,15 +113,24 @@ def _lacks_credentials(error: BaseException, status: int | None) -> bool:
     """A client that was given no key, or that finds no identity on this machine. A wrong key is a 401 as well."""
     if status == HTTPStatus.UNAUTHORIZED or type(error).__name__ == "DefaultCredentialsError":
         return True
+    if status == HTTPStatus.FORBIDDEN:  # of a model; a tool may be refused a page for many reasons
+        return _of_client(error, MODELS)
+    # Gemini calls a wrong key a bad request
+    if status == HTTPStatus.BAD_REQUEST and _of_client(error, MODELS) and BAD_KEY.search(_text(error)):
+        return True
     # clients say it with a ValueError, a TypeError or a class of their own; agents may fail with the same types
     return isinstance(error, (ValueError, TypeError)) or _of_client(error) if _says_no_key(error) else False
 
 
 def _says_no_key(error: BaseException) -> bool:
+    return NO_KEY.search(_text(error)) is not None
+
+
+def _text(error: BaseException) -> str:
     try:
-        return NO_KEY.search(str(error)[:MAX_MESSAGE]) is not None
+        return str(error)[:MAX_MESSAGE]
     except BaseException:  # noqa: BLE001 - a hostile __str__ must not end the turn
-        return False
+        return ""
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -136,8 +147,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         todo.append(one.__cause__ or (None if one.__suppress_context__ else one.__context__))
 
 
-def _of_client(error: BaseException) -> bool:
-    return any(base.__module__.split(".")[0] in CLIENTS for base in type(error).__mro__)
+def _of_client(error: BaseException, clients: frozenset[str] = CLIENTS) -> bool:
+    """Whether a class of the error is of one of these packages, given by name or as ``package.module``."""
+    modules = [base.__module__.split(".") for base in type(error).__mro__]
+    return any(parts[0] in clients or ".".join(parts[:2]) in clients for parts in modules)
 
 
 def _status(error: BaseException) -> int | None:

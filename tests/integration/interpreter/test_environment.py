@@ -265,7 +265,7 @@ def test_an_old_google_adk_is_said_before_anything_is_built_or_imported(
 def test_building_is_said_before_it_begins_and_only_then(search, agent: Path) -> None:
     (agent.parent / "requirements.txt").write_text("google-adk\n# a comment\ngreeter\n")
     said: list[str] = []
-    options = replace(search(), say=said.append)
+    options = replace(search(), say=lambda text, _level: said.append(text))
     choose(options)
     assert said == [
         "builds the agent's environment from team/requirements.txt (2 packages); this is done once for these files"

@@ -75,7 +75,11 @@ FAULTS = [
     (Fault(code=408), Kind.TIMEOUT, "408"),
     (Fault(code=504), Kind.TIMEOUT, "504"),
     (Fault(code=429), Kind.RATE_LIMITED, "429 (too many requests)"),
-    (Fault(code=400, message="API key not valid."), Kind.REFUSED, "API key not valid. — check the key"),
+    (
+        Fault(code=400, message="API key not valid."),
+        Kind.REFUSED,
+        "API key not valid. — check GOOGLE_API_KEY",
+    ),
     (Fault(code=401), Kind.REFUSED, "GOOGLE_API_KEY"),
     (Fault(code=403), Kind.REFUSED, "may not use this model"),
     (Fault(code=404, message="models/gemini-9 is not found"), Kind.REFUSED, "check the model's name"),

@@ -1,0 +1,87 @@
+"""Variables that an agent asks for and does not see: named by a look at its code, and beside the errors they cause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from agent_eval_action.config.job_variables import is_job_variable
+from agent_eval_action.config.walk import TooManyEntries, files_below
+from agent_eval_action.interpreter.isolation import agent_environ
+from agent_eval_action.model.result import AttemptError, ErrorKind
+
+_ASKED: Final = re.compile(
+    rb"(?:environ(?:\.(?:get|pop|setdefault))?|getenv)\s*[\[(]\s*[rub]?[\"']([A-Za-z_][A-Za-z0-9_]*)[\"']"
+)
+_FILES: Final = 5_000
+_BYTES: Final = 1 << 20
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LISTED: Final = 5
+_CREDENTIALS: Final = (
+    (re.compile("anthropic|resolve authentication method", re.IGNORECASE), "set ANTHROPIC_API_KEY"),
+    (re.compile("openai|client option must be set", re.IGNORECASE), "set OPENAI_API_KEY"),
+    (
+        re.compile(r"API_KEY_INVALID|API key not valid|PERMISSION_DENIED|ClientError: 40[13]\b", re.IGNORECASE),
+        "check GOOGLE_API_KEY (or GEMINI_API_KEY): the key is not valid, or may not use this model",
+    ),
+    (
+        re.compile("No API key was provided|Missing key inputs|default credentials|google|gemini", re.IGNORECASE),
+        "set GOOGLE_API_KEY (or GEMINI_API_KEY), or GOOGLE_GENAI_USE_VERTEXAI=true with a project and location",
+    ),
+)
+
+
+def names_in_code(folder: Path) -> frozenset[str]:
+    """The variables that Python files below a folder ask for by name; nothing is imported."""
+    found: set[str] = set()
+    try:
+        for file in files_below(folder, max_entries=_FILES):
+            if file.suffix == ".py":
+                found |= {name.decode() for name in _ASKED.findall(_beginning(file))}
+    except TooManyEntries:
+        pass  # what was found until here is still true
+    return frozenset(found)
+
+
+def withheld_names(environ: Mapping[str, str], passed: Iterable[str]) -> frozenset[str]:
+    """Variables that are set where we run and that an agent does not see. The CI job's own can never be passed."""
+    seen = agent_environ(environ, passed)
+    return frozenset(
+        name for name, value in environ.items() if value and name not in seen and not is_job_variable(name)
+    )
+
+
+def not_passed(names: Collection[str]) -> str:
+    """What to do about variables that are asked for and withheld; "" where there are none."""
+    if not names:
+        return ""
+    ordered = sorted(names)
+    shown = ", ".join(ordered[:_LISTED]) + (f" and {len(ordered) - _LISTED} more" if len(ordered) > _LISTED else "")
+    verb, what = ("is", "it") if len(ordered) == 1 else ("are", "them")
+    return f"{shown} {verb} set here but not passed to the agent: add {what} to `env:` of the agent"
+
+
+def with_advice(error: AttemptError, withheld: Collection[str]) -> AttemptError:
+    """The error with what to set, or what to pass on, where that is its cause."""
+    advice = not_passed(_mentioned(error.message, withheld))
+    if not advice and error.kind is ErrorKind.CREDENTIALS:
+        advice = next((what for sign, what in _CREDENTIALS if sign.search(error.message)), "")
+    if not advice or advice in error.message:
+        return error
+    return error.model_copy(update={"message": f"{error.message} — {advice}"})
+
+
+def _mentioned(message: str, withheld: Collection[str]) -> set[str]:
+    """Withheld names in a message. A short or plain word of an error is no variable: PWD, DEBUG, user."""
+    words = set(_WORD.findall(message)) & set(withheld)
+    return {word for word in words if "_" in word.strip("_") or f"KeyError: '{word}'" in message}
+
+
+def _beginning(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_BYTES)
+    except OSError:
+        return b""
