@@ -30,6 +30,7 @@ from agent_eval_action.errors import AgentEvalError, Problem
 from agent_eval_action.formats import load_eval_file, parse_selector
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.adaptive import next_step
+from agent_eval_action.gate.broken_code import next_check
 from agent_eval_action.gate.evidence import Enough, RunControl, Step
 from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
@@ -436,11 +437,14 @@ class _Run:
             return RunControl(tuple((case, 1) for case in cases), why)
         if not self.settings.adaptive:
             return Enough("nothing is run again")
-        policy = self.settings.policy
-        result, baseline = held_against(self.result("", 0.0), self.baseline, self.settings)
+        policy, whole = self.settings.policy, self.result("", 0.0)
+        result, baseline = held_against(whole, self.baseline, self.settings)
         state = state_of(result, scores_of(baseline), policy, control=control)
-        step = next_step(state, rules_of(policy, result, extra_runs=self.settings.max_extra_runs))
-        return step if isinstance(step, Enough) else replace(step, why=told(step, state))
+        rules = rules_of(policy, result, extra_runs=self.settings.max_extra_runs)
+        step = next_step(state, rules)
+        if not isinstance(step, Enough):
+            return replace(step, why=told(step, state))
+        return next_check(whole, policy, control=control, limits=rules.limits) or step
 
     async def _open_base(self, names: frozenset[str]) -> Arm | NoBase:
         if isinstance(self.base, NoBase):

@@ -206,10 +206,15 @@ class Pipeline:
     async def _control(self, step: RunControl) -> bool:
         """Run the base commit's agent on suspects. Returns whether it can be asked for again."""
         beside = [(case, runs) for case, runs in step.beside if isinstance(case, CaseKey)]
-        return await self._on_base(_by_case(step), step.why, beside)
+        return await self._on_base(_by_case(step), step.why, beside, errors_answer=step.errors_answer)
 
     async def _on_base(
-        self, wanted: list[tuple[CaseKey, int]], why: str, beside: Iterable[tuple[CaseKey, int]] = ()
+        self,
+        wanted: list[tuple[CaseKey, int]],
+        why: str,
+        beside: Iterable[tuple[CaseKey, int]] = (),
+        *,
+        errors_answer: bool = False,
     ) -> bool:
         """Run the base commit's agent, and in turn with it this change's: what drifts then meets both."""
         arm = await self._opened(frozenset(case.agent for case, _ in wanted))
@@ -229,7 +234,7 @@ class Pipeline:
         here = await _started(self.head)
         broken = next(
             (error for name, error in failed.items() if not (name in lacking and _kind(here[name]) is error.kind)),
-            self.crew.collector.base_error(),
+            None if errors_answer else self.crew.collector.base_error(),
         )
         if broken is not None:
             self._no_control(f"the agent of {arm.commit[:10]} could not be run: {broken.message}")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from agent_eval_action.config.policy import Policy
+from agent_eval_action.gate.broken_code import broken_code
 from agent_eval_action.gate.compare import ComparedPair, Comparison, criteria_of
 from agent_eval_action.gate.headline import headline
 from agent_eval_action.gate.notes import pair_notes
@@ -61,8 +62,9 @@ def decide(comparison: Comparison, result: RunResult, policy: Policy) -> Decisio
         rule.one.criterion: [*suite_findings(rule, writer), *pair_findings(rule, writer)] for rule in judged
     }
     findings = [finding for own in by_criterion.values() for finding in own]
-    findings += error_findings(judged, result, writer)
-    if (nothing := nothing_measured(judged)) is not None:
+    broken = broken_code(result)
+    findings += error_findings(judged, result, writer, broken)
+    if not broken.confirmed and (nothing := nothing_measured(judged)) is not None:
         findings.append(nothing)
     withheld = withheld_findings(judged, result, policy.withheld)
     findings += withheld

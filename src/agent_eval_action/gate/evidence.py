@@ -126,12 +126,14 @@ class RerunSuite:
 class RunControl:
     """Run these cases on the base commit's agent, and in turn with it ``beside`` on this change's.
 
-    What drifts, a model or a service, then meets both arms alike.
+    What drifts, a model or a service, then meets both arms alike. ``errors_answer``: it is asked whether the base's
+    agent answers at all, so that an error of it is an answer and no reason to ask it nothing more.
     """
 
     attempts: Attempts
     why: str
     beside: Attempts = ()
+    errors_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

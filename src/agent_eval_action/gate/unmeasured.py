@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 from agent_eval_action.config.policy import Withheld
+from agent_eval_action.gate.broken_code import NOTHING_BROKEN, BrokenCode, broken_findings
 from agent_eval_action.gate.compare import ComparedPair
 from agent_eval_action.gate.rules import Rule
 from agent_eval_action.gate.sentences import Writer
@@ -22,8 +23,15 @@ _ENDED: Final = {
 }
 
 
-def error_findings(rules: Sequence[Rule], result: RunResult, writer: Writer) -> Iterable[Finding]:
-    """One finding per case that gave no answer, one per score that is missing; the end of the run said once."""
+def error_findings(
+    rules: Sequence[Rule], result: RunResult, writer: Writer, broken: BrokenCode = NOTHING_BROKEN
+) -> Iterable[Finding]:
+    """One finding per case that gave no answer, one per score that is missing; the end of the run said once.
+
+    Cases that the change's code breaks are said together, and block where any of their criteria decides.
+    """
+    blocking = {pair.key for rule in rules if rule.gating for pair in rule.one.pairs} & broken.keys
+    yield from broken_findings(broken.of(blocking), result)
     cut_short = result.status is not RunStatus.COMPLETE
     if cut_short:
         yield _ended(rules, result)
@@ -32,7 +40,7 @@ def error_findings(rules: Sequence[Rule], result: RunResult, writer: Writer) -> 
         for pair in rule.one.pairs:
             effect: Effect = "inconclusive" if rule.gating and not pair.added else "advisory"
             measured = pair.measured
-            if measured is None or not measured.errors or (cut_short and _only_stopped(pair)):
+            if pair.key in blocking or measured is None or not measured.errors or (cut_short and _only_stopped(pair)):
                 continue
             if measured.answered:
                 yield _score(pair, effect, writer)

@@ -1,0 +1,207 @@
+"""Code of the change that does not start, or raises where the base commit's agent answers. Pure.
+
+An error is no score, so no test of scores sees it. What a change breaks is told from what it cannot help by asking the
+base commit's agent in the same job, in turn with the change's: docs/statistics.md has the test and its level.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final
+
+from agent_eval_action.config.policy import Policy
+from agent_eval_action.gate.evidence import Limits, RunControl
+from agent_eval_action.gate.wording import SENTENCE, clip, count, listed
+from agent_eval_action.model.decision import Finding
+from agent_eval_action.model.result import AttemptError, AttemptSummary, CaseKey, CaseResult, ErrorKind, RunResult
+from agent_eval_action.stats import Stratum, lower_than_reference, passes
+
+NOT_STARTED: Final = frozenset({ErrorKind.ENVIRONMENT, ErrorKind.IMPORT})
+RAISED: Final = frozenset(
+    {
+        ErrorKind.EXCEPTION,
+        ErrorKind.DIED,
+        ErrorKind.BLOCKED,
+        ErrorKind.TIMEOUT,
+        ErrorKind.OUTPUT,
+        ErrorKind.PROTOCOL,
+    }
+)
+"""Kinds that code can cause. A refusing or unreachable model, credentials and limits are nobody's code."""
+
+LEVEL: Final = 0.001
+"""The chance that an agent that raises as often as main's is blocked for it, in one run."""
+CASES: Final = 10
+START_CASES: Final = 3
+_RUNS: Final = ((10, 1, 1), (7, 1, 2), (5, 1, 3), (4, 2, 2), (3, 2, 4), (2, 3, 4), (1, 5, 8))
+"""At least so many broken cases: fresh runs of each, and runs of the base. All failing against none is below LEVEL."""
+_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenCase:
+    """A case of which the whole first pass failed by the agent's code."""
+
+    key: CaseKey
+    error: AttemptError
+    fresh: tuple[bool, ...]  # whether each further attempt of this change's agent was answered
+    base: tuple[bool, ...]  # the same of the base commit's agent
+    made: int  # further attempts, those that tell nothing included
+    asked: int  # attempts of the base commit's agent, those that tell nothing included
+
+    @property
+    def starts(self) -> bool:
+        """Whether the agent starts at all."""
+        return self.error.kind not in NOT_STARTED
+
+    @property
+    def may_differ(self) -> bool:
+        """Whether, as far as it was run again, it always fails here and never on the base."""
+        return not any(self.fresh) and all(self.base)
+
+    @property
+    def differs(self) -> bool:
+        """The same of a case that was run again on both."""
+        return self.may_differ and bool(self.fresh and self.base)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenCode:
+    """The cases of a run that the change's code breaks, in stable order."""
+
+    confirmed: tuple[BrokenCase, ...] = ()
+
+    @property
+    def keys(self) -> frozenset[CaseKey]:
+        """The confirmed cases."""
+        return frozenset(case.key for case in self.confirmed)
+
+    def of(self, keys: AbstractSet[CaseKey]) -> BrokenCode:
+        """The confirmed cases that are among ``keys``."""
+        return BrokenCode(tuple(case for case in self.confirmed if case.key in keys))
+
+
+NOTHING_BROKEN: Final = BrokenCode()
+
+
+def broken_code(result: RunResult) -> BrokenCode:
+    """What this run shows of broken code. A case is confirmed with all others that fail in the same way."""
+    cases = _sorted(_broken(result))
+    working = {case.key.agent for case in cases if not case.starts and any(case.base)}
+    raising = [case for case in cases if case.starts]
+    sure = _surely_raise_more(raising)
+    return BrokenCode(
+        tuple(case for case in cases if (sure and case.differs if case.starts else case.key.agent in working))
+    )
+
+
+def next_check(result: RunResult, policy: Policy, *, control: bool, limits: Limits) -> RunControl | None:
+    """The runs that are still needed to tell broken code from what it meets; None when there are none, or none allowed.
+
+    ``control``: whether the base commit's agent can be run.
+    """
+    if not control:
+        return None
+    cases = [case for case in _sorted(_broken(result)) if policy.sets.get(case.key.eval_set, "blocking") == "blocking"]
+    base: dict[CaseKey, int] = {}
+    here: dict[CaseKey, int] = {}
+    for agent in {case.key.agent for case in cases if not case.starts}:
+        own = [case for case in cases if case.key.agent == agent and not case.starts]
+        if not any(case.asked for case in own):
+            base.update((case.key, 1) for case in own[:START_CASES])
+    # what main raises as well, or what was answered after all, leaves more runs to be made of the others
+    differing = [case for case in cases if case.starts and case.may_differ]
+    fresh, asked = _runs(len(differing))
+    for case in differing[:CASES]:
+        base[case.key] = max(0, asked - case.asked)
+        here[case.key] = max(0, fresh - case.made)
+    wanted = tuple(sorted((key, runs) for key, runs in base.items() if runs))
+    beside = tuple(sorted((key, runs) for key, runs in here.items() if runs))
+    total = sum(runs for _, runs in (*wanted, *beside))
+    left = limits.of(result.totals.cases) - result.totals.extra - result.totals.control
+    if not wanted or total > left:
+        return None
+    return RunControl(wanted, _why(cases), beside, errors_answer=True)
+
+
+def broken_findings(broken: BrokenCode, result: RunResult) -> Iterable[Finding]:
+    """One finding per agent that does not start, and per error that cases raise; each names its cases."""
+    base = f"the base commit {result.base.commit[:10]}" if result.base and result.base.commit else "the base commit"
+    groups: dict[tuple[str, bool, str], list[BrokenCase]] = {}
+    for case in broken.confirmed:
+        said = "" if not case.starts else case.error.message
+        groups.setdefault((case.key.agent, case.starts, said), []).append(case)
+    for (agent, starts, _), cases in sorted(groups.items()):
+        error = clip(cases[0].error.message, SENTENCE // 2)
+        if starts:
+            names = listed((f"`{clip(case.key.case, 60)}`" for case in cases), _NAMED)
+            verb = "fails" if len(cases) == 1 else "fail"
+            here, there = (_share(getattr(case, arm) for case in cases) for arm in ("fresh", "base"))
+            reason = f"{names} {verb} with an error of the agent's code: {error} (run again {here}; on {base} {there})"
+        else:
+            reason = f"the agent `{clip(agent, 60)}` does not start: {error}; that of {base} starts and answers"
+        yield Finding(effect="blocks", reason=clip(reason, SENTENCE), agent=agent)
+
+
+def _share(attempts: Iterable[Sequence[bool]]) -> str:
+    every = [answered for one in attempts for answered in one]
+    return f"{sum(not answered for answered in every)} of {count(len(every), 'failure')}"
+
+
+def _broken(result: RunResult) -> Iterable[BrokenCase]:
+    started = {
+        one_set.agent
+        for one_set in result.sets
+        for case in one_set.cases
+        for attempt in case.attempts
+        if attempt.error is None or attempt.error.kind in RAISED
+    }
+    for one_set in result.sets:
+        kinds = RAISED if one_set.agent in started else NOT_STARTED
+        for case in one_set.cases:
+            first = [attempt.error for attempt in case.attempts if attempt.purpose == "first"]
+            errors = [error for error in first if error is not None and error.kind in kinds]
+            if first and len(errors) == len(first) and not case.unmeasured:
+                yield _case(CaseKey(one_set.agent, one_set.eval_set, case.case), case, errors[0])
+
+
+def _case(key: CaseKey, case: CaseResult, error: AttemptError) -> BrokenCase:
+    further = [attempt for attempt in case.attempts if attempt.purpose != "first"]
+    return BrokenCase(key, error, _answered(further), _answered(case.control), len(further), len(case.control))
+
+
+def _answered(attempts: Iterable[AttemptSummary]) -> tuple[bool, ...]:
+    """Whether each attempt was answered, without those that failed for what is nobody's code."""
+    return tuple(
+        attempt.error is None
+        for attempt in attempts
+        if attempt.error is None or attempt.error.kind in NOT_STARTED | RAISED
+    )
+
+
+def _surely_raise_more(cases: Iterable[BrokenCase]) -> bool:
+    """Whether the fresh runs were answered surely less often than the base's: the exact test stratified by case."""
+    strata = [
+        Stratum(passes(sum(case.base), len(case.base)), passes(sum(case.fresh), len(case.fresh)))
+        for case in cases
+        if case.base and case.fresh
+    ]
+    return bool(strata) and lower_than_reference(strata) <= LEVEL
+
+
+def _runs(cases: int) -> tuple[int, int]:
+    return next(((fresh, base) for least, fresh, base in _RUNS if cases >= least), (0, 0))
+
+
+def _sorted(cases: Iterable[BrokenCase]) -> list[BrokenCase]:
+    return sorted(cases, key=lambda case: case.key)
+
+
+def _why(cases: Sequence[BrokenCase]) -> str:
+    kinds = Counter(case.starts for case in cases)
+    if not kinds[True]:
+        return "does the base commit's agent start?"
+    return f"does the base commit's agent answer the {count(kinds[True], 'case')} that this change's fails in?"

@@ -1,0 +1,106 @@
+"""Code that a change breaks blocks it whatever `fail_on` says; what no code can help is inconclusive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+AGENT = "dice_agent/agent.py"
+
+
+def changed(dice: Any, path: str, text: str) -> None:
+    dice.branch()
+    (dice.folder / path).write_text(text + (dice.folder / path).read_text())
+    dice.commit("a change")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("root = (\n", "SyntaxError: '(' was never closed (agent.py, line 1)"),
+        ("import a_package_nobody_has\n", "ModuleNotFoundError: No module named 'a_package_nobody_has'"),
+        ("import os\nos._exit(3)\n", "exit code 3 while it imported the agent"),
+    ],
+)
+def test_an_agent_that_does_not_start_where_mains_does_fails(dice: Any, text: str, error: str) -> None:
+    changed(dice, AGENT, text)
+    ended = dice.run("--fail-on", "fail")
+    assert ended.code == 1, ended.said
+    decision = ended.results["decision"]
+    assert decision["outcome"] == "fail"
+    assert decision["reason"].startswith("the agent `dice_agent` does not start: ")
+    assert error in decision["reason"]
+    assert f"that of the base commit {dice.git('rev-parse', 'main')[:10]} starts and answers" in decision["reason"]
+    assert "**Blocked:** the agent <code>dice_agent</code> does not start" in (dice.out / "comment.md").read_text()
+    assert ended.counts()[1:] == (0, 3)
+
+
+def test_an_agent_that_starts_neither_here_nor_on_main_is_inconclusive(dice: Any) -> None:
+    agent = dice.folder / AGENT
+    agent.write_text("import a_package_nobody_has\n" + agent.read_text())
+    dice.commit("main does not start")
+    changed(dice, "README.md", "another word\n")
+    ended = dice.run()
+    assert ended.code == 3, ended.said
+    assert "a_package_nobody_has" in ended.results["base"]["unavailable"]
+
+
+@pytest.mark.parametrize("sides", ["sides == 12 and tool_context.state.get('own_die')", "True"])
+def test_a_tool_that_raises_in_every_attempt_where_mains_never_did_fails(dice: Any, sides: str) -> None:
+    dice.branch()
+    dice.change(f"    if {sides}:\n        raise ZeroDivisionError('by the change')\n")
+    dice.commit("raise")
+    ended = dice.run("--fail-on", "fail")
+    assert ended.code == 1, ended.said
+    reason = ended.results["decision"]["reason"]
+    assert "ZeroDivisionError: by the change" in reason
+    if sides != "True":
+        assert reason.startswith("`players_own_die` fails with an error of the agent's code: ")
+        assert "(run again 5 of 5 failures; on the base commit" in reason
+        assert ended.counts()[1:] == (5, 8)
+
+
+def test_what_raises_on_main_as_well_is_inconclusive_and_not_the_changes(dice: Any) -> None:
+    dice.change("    if sides == 12:\n        raise ZeroDivisionError('of main')\n")
+    dice.commit("main raises")
+    changed(dice, "README.md", "another word\n")
+    ended = dice.run()
+    assert ended.code == 3, ended.said
+    assert dice.run("--fail-on", "fail").code == 0
+
+
+def test_a_tool_that_raises_once_is_not_the_changes(dice: Any) -> None:
+    dice.branch()
+    marker = 'pathlib.Path(os.environ["DICE_MARKER"])'
+    once = f"    if sides == 12 and not {marker}.exists():\n        {marker}.touch()\n"
+    dice.change(once + "        raise ZeroDivisionError('once')\n")
+    dice.commit("raise once")
+    assert dice.run().code == 3
+
+
+REFUSED = """
+    import httpx
+    answer = httpx.Response(429, request=httpx.Request("POST", "http://127.0.0.1/"))
+    raise httpx.HTTPStatusError("429 Too Many Requests", request=answer.request, response=answer)
+"""
+
+
+def test_a_storm_of_429_is_inconclusive(dice: Any) -> None:
+    dice.branch()
+    dice.change(REFUSED)
+    dice.commit("a refused call")
+    ended = dice.run("--retries", "0")
+    assert ended.code == 3, ended.said
+    assert "rate_limited" in ended.results["decision"]["reason"]
+    assert ended.counts()[2] == 0, "what nobody's code can help needs no control"
+
+
+def test_without_a_base_code_that_does_not_start_is_inconclusive(dice: Any) -> None:
+    agent = dice.folder / AGENT
+    agent.write_text("import a_package_nobody_has\n" + agent.read_text())
+    dice.commit("the only commit there is to ask")
+    dice.git("checkout", "-q", "--orphan", "alone")
+    dice.commit("alone")
+    dice.git("branch", "-D", "main")
+    assert dice.run().code == 3
