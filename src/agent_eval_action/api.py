@@ -30,7 +30,7 @@ from agent_eval_action.errors import AgentEvalError, Problem
 from agent_eval_action.formats import load_eval_file, parse_selector
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.adaptive import next_step
-from agent_eval_action.gate.broken_code import next_check
+from agent_eval_action.gate.broken_code import BrokenCode, broken_code, next_check
 from agent_eval_action.gate.evidence import Enough, RunControl, Step
 from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
@@ -196,7 +196,7 @@ async def _evaluate(evaluation: Evaluation) -> RunResult:
     held, against = held_against(result, run.baseline, settings)
     rerun = settings.baseline_store == "rerun"
     source = Path("the base commit, run beside") if rerun else Path(history.source)
-    decision = judged(held, against, settings, source, history).decision
+    decision = judged(held, against, settings, source, history, broken=broken_code(result)).decision
     decided = change.apply_to(result.model_copy(update={"decision": decision}), whole, run.agents())
     decided = context.redaction.value(decided)
     written = await asyncio.to_thread(main.add, decided)
@@ -281,12 +281,14 @@ def judged(
     settings: Settings,
     path: Path | None = None,
     history: History | None = None,
+    *,
+    broken: BrokenCode | None = None,
 ) -> RunResult:
     """The result with its decision. ``path``: where the baseline came from, unless it is the stored one."""
     comparison = compare(
         baseline, result, path=relative(path or settings.baseline, settings.workspace), history=history
     )
-    return result.model_copy(update={"decision": decide(comparison, result, settings.policy)})
+    return result.model_copy(update={"decision": decide(comparison, result, settings.policy, broken)})
 
 
 @dataclass

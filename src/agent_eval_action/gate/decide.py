@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from agent_eval_action.config.policy import Policy
-from agent_eval_action.gate.broken_code import broken_code
+from agent_eval_action.gate.broken_code import BrokenCode, broken_code
 from agent_eval_action.gate.compare import ComparedPair, Comparison, criteria_of
 from agent_eval_action.gate.headline import headline
 from agent_eval_action.gate.notes import pair_notes
@@ -51,8 +51,11 @@ _TOLD: Final = frozenset(
 
 
 @collector_paused()
-def decide(comparison: Comparison, result: RunResult, policy: Policy) -> Decision:
-    """The whole conclusion about ``result``, which ``comparison`` was made of."""
+def decide(comparison: Comparison, result: RunResult, policy: Policy, broken: BrokenCode | None = None) -> Decision:
+    """The whole conclusion about ``result``, which ``comparison`` was made of.
+
+    ``broken``: what the change's code breaks, where ``result`` does not hold all attempts of the base commit's agent.
+    """
     weighed = weigh(comparison, result, policy)
     rules = _rules(comparison, policy, weighed)
     judged = [rule for rule in rules if rule.policy.mode != "off"]
@@ -62,7 +65,7 @@ def decide(comparison: Comparison, result: RunResult, policy: Policy) -> Decisio
         rule.one.criterion: [*suite_findings(rule, writer), *pair_findings(rule, writer)] for rule in judged
     }
     findings = [finding for own in by_criterion.values() for finding in own]
-    broken = broken_code(result)
+    broken = broken_code(result) if broken is None else broken
     findings += error_findings(judged, result, writer, broken)
     if not broken.confirmed and (nothing := nothing_measured(judged)) is not None:
         findings.append(nothing)
