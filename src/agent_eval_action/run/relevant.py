@@ -20,12 +20,9 @@ from agent_eval_action.config.workspace import CONFIG_NAMES
 from agent_eval_action.git import Repository
 from agent_eval_action.model.decision import Decision, Outcome
 from agent_eval_action.model.result import Conditions, RunResult
+from agent_eval_action.run.build_files import BuildFiles
 
 OURS: Final = ".agent-eval"
-_BUILD: Final = frozenset(
-    {"pyproject.toml", "uv.lock", "poetry.lock", "Pipfile", "Pipfile.lock", "setup.py", "setup.cfg", ".python-version"}
-)
-"""What an environment is made of, in the agent's folder or above it; requirements files and .env beside."""
 _MAX_CONFIG: Final = 1 << 20
 
 
@@ -71,7 +68,7 @@ def narrowed(settings: Settings, found: Discovery, changed: Sequence[Path] | str
     skipped = tuple(
         name
         for name, agent in agents.items()
-        if agent.paths is not None and not any(_is_of(agent, found.sets, path, settings.workspace) for path in changed)
+        if agent.paths is not None and not _touched(agent, found.sets, changed, settings.workspace)
     )
     if not skipped:
         return Narrowed(found, settings)
@@ -118,23 +115,22 @@ class Everyone:
         )
 
 
-def _is_of(agent: AgentSettings, sets: Iterable[PlannedSet], path: Path, workspace: Path) -> bool:
+def _touched(agent: AgentSettings, sets: Iterable[PlannedSet], changed: Iterable[Path], workspace: Path) -> bool:
     """Whether a changed file is this agent's: by its folder, its eval files' folders, its build, its ``paths``."""
+    build, own = BuildFiles.of(agent.path, workspace), [one for one in sets if one.agent.name == agent.name]
+    return any(build.has(path) or _is_of(agent, own, path, workspace) for path in changed)
+
+
+def _is_of(agent: AgentSettings, sets: Iterable[PlannedSet], path: Path, workspace: Path) -> bool:
     homes = {agent.path, agent.path.resolve()}
-    evals = {one.path.parent for one in sets if one.agent.name == agent.name}
+    evals = {one.path.parent for one in sets}
     named = {agent.criteria, agent.initial_session_file, agent.python}
     return (
         any(path.is_relative_to(home) for home in homes)
         or path.parent in evals
         or path in named
-        or (_builds(path) and any(home.is_relative_to(path.parent) for home in homes))
         or any(_matches(path, pattern, workspace) for pattern in _patterns(agent))
     )
-
-
-def _builds(path: Path) -> bool:
-    name = path.name
-    return name in _BUILD or name == ".env" or (name.startswith("requirements") and name.endswith((".txt", ".in")))
 
 
 def _patterns(agent: AgentSettings) -> Iterator[Path]:

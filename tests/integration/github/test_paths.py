@@ -41,6 +41,8 @@ class Monorepo:
             line = {"agent": agent, "eval_set": f"{agent}/evals/s", "case": "a", "repeat": 0, "case_digest": "x"}
             self.write(f"agents/{agent}/recording/attempts.jsonl", json.dumps({**line, "turns": [turn]}) + "\n")
         self.write("libs/shared/words.py", "WORDS = ()\n")
+        self.write("agents/support/requirements.txt", "-e ../../libs/installed\n")
+        self.write("libs/installed/setup.py", "")
         self.write("docs/index.md", "hello\n")
         self.write(".github/workflows/evals.yml", "on: pull_request\n")
         self.write(".gitignore", ".agent-eval/out\n.agent-eval/cache\n")
@@ -175,6 +177,9 @@ def test_the_comment_of_an_earlier_run_is_updated(repo: Monorepo, server: Any) -
         ("agents/booking/evals/test_config.json", ["booking"]),
         ("requirements.txt", ["booking", "support"]),
         ("agents/uv.lock", ["booking", "support"]),
+        ("uv.toml", ["booking", "support"]),
+        ("agents/support/constraints.txt", ["support"]),
+        ("libs/installed/setup.cfg", ["support"]),
         ("agents/support/pyproject.toml", ["support"]),
         (".github/workflows/evals.yml", ["booking", "support"]),
         (".agent-eval/accept.yaml", ["booking", "support"]),
