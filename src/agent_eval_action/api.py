@@ -41,7 +41,7 @@ from agent_eval_action.interpreter.processes import end_children
 from agent_eval_action.llm.stack import LlmSettings
 from agent_eval_action.model.history import History
 from agent_eval_action.model.redaction import Redaction
-from agent_eval_action.model.result import AttemptError, Base, Conditions, RunResult, RunStatus
+from agent_eval_action.model.result import AttemptError, Base, Conditions, MadeWith, RunResult, RunStatus
 from agent_eval_action.pipeline import Pipeline, Stop
 from agent_eval_action.run.again import arguments
 from agent_eval_action.run.arms import Arm, Begun, NoBase
@@ -53,6 +53,7 @@ from agent_eval_action.run.events import Event, Notice, PhaseStarted
 from agent_eval_action.run.hidden_files import files_with_answers
 from agent_eval_action.run.instruments import Opening, Workshop, open_workshop
 from agent_eval_action.run.load import Loader, relative
+from agent_eval_action.run.made_with import made_with
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.relevant import Narrowed, changed_files, narrowed, wanted
 from agent_eval_action.run.resume import Earlier, earlier, forget
@@ -311,12 +312,15 @@ class _Run:
     workshop: Workshop = field(default_factory=lambda: Workshop({}))
     pipeline: Pipeline = field(init=False)
     isolation: Isolation | None = None
+    made_with: dict[str, MadeWith] = field(default_factory=dict)
     progress: Progress = field(default_factory=Progress)
     measuring: bool = False
 
     async def isolate(self, hidden: Collection[Path]) -> None:
         """Make ready what agents run in, where they can be given a uid of their own. ``hidden``: what it lacks."""
-        self.isolation = await isolated(self.settings, self.context.environ, self.agents(), self.context.emit, hidden)
+        agents = self.agents()
+        self.made_with = await asyncio.to_thread(made_with, self.settings, agents, self.context.environ, hidden)
+        self.isolation = await isolated(self.settings, self.context.environ, agents, self.context.emit, hidden)
 
     def start(self) -> None:
         """Begin starting every agent: their imports overlap with reading the eval files."""
@@ -391,7 +395,11 @@ class _Run:
         plan = without(plan, self.workshop.lacking, opening.recorded)
         for warning in warnings_of(self.workshop.lacking):
             context.emit(Notice(warning, level="warning"))
-        kept = earlier(settings.resume, settings.out, plan) if settings.resume else Earlier()
+        kept = Earlier(self.made_with)
+        if settings.resume:
+            kept = earlier(settings.resume, settings.out, plan, self.made_with)
+        for warning in kept.warnings():
+            context.emit(Notice(warning, level="warning"))
         return plan, kept
 
     async def measure(self, plan: Plan, kept: Earlier) -> None:

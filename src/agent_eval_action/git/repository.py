@@ -99,6 +99,16 @@ class Repository:
         found = (name.decode("utf-8", "surrogateescape") for name in done.out.split(b"\0") if name)
         return frozenset(found) if done.ok else None
 
+    def listed(self) -> frozenset[str] | None:
+        """Files below ``folder``, relative to it, that git does not ignore, and ``.env`` files; None without a git."""
+        tracked = self.git("ls-files", "-z", "--cached", "--recurse-submodules", "--", ".")
+        others = self.git("ls-files", "-z", "--others", "--exclude-standard", "--", ".")
+        env = self.git("ls-files", "-z", "--others", "--", ":(glob)**/.env")
+        if not (tracked.ok and others.ok and env.ok):
+            return None
+        names = (tracked.out + others.out + env.out).split(b"\0")
+        return frozenset(name.decode("utf-8", "surrogateescape") for name in names if name)
+
     def config(self, *args: str) -> str | None:
         """One value of the repository's configuration, its includes read; only ever taken as a text."""
         done = self.git("config", *args)

@@ -171,6 +171,19 @@ class AttemptKey(NamedTuple):
         return CaseKey(self.agent, self.eval_set, self.case)
 
 
+class MadeWith(Frozen):
+    """Digests of what an attempt was made with, so that a resumed run knows which attempts still hold.
+
+    ``code`` is of the checkout, ``environment`` of the agent's interpreter and packages, ``settings`` of what
+    configures the agent, ``judges`` of where judges are asked; what they are asked for is in a score's own digest.
+    """
+
+    code: str = ""
+    environment: str = ""
+    settings: str = ""
+    judges: str = ""
+
+
 class Attempt(Frozen):
     """One line of attempts.jsonl: everything one repeat of a case did, and its scores.
 
@@ -185,6 +198,7 @@ class Attempt(Frozen):
     purpose: Purpose = "first"
     commit: str = ""
     case_digest: str
+    made_with: MadeWith = MadeWith()
     turns: tuple[Invocation, ...] = ()
     final_session_state: dict[str, Any] | None = None
     ended: EndReason = ""

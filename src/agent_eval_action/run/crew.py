@@ -10,11 +10,12 @@ from typing import Final
 from agent_eval_action.criteria.base import Instruments
 from agent_eval_action.llm.budget import Amount
 from agent_eval_action.llm.slots import Slots
-from agent_eval_action.model.result import ArmName, Attempt, AttemptError
+from agent_eval_action.model.result import ArmName, Attempt, AttemptError, MadeWith
 from agent_eval_action.run.arms import Arm
 from agent_eval_action.run.collect import Collector
-from agent_eval_action.run.events import AttemptFinished, Event
+from agent_eval_action.run.events import AttemptFinished, Event, Notice
 from agent_eval_action.run.execute import Executor
+from agent_eval_action.run.made_with import environment_of
 from agent_eval_action.run.plan import PlannedAttempt
 from agent_eval_action.run.resume import Earlier
 from agent_eval_action.run.scoring import Scoring
@@ -54,6 +55,7 @@ class Crew:
     progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
+        self._other_environments: set[str] = set()
         self._slots = Slots(self.bounds.concurrency)
 
     async def make(self, attempts: Iterable[PlannedAttempt], *arms: Arm) -> None:
@@ -87,7 +89,8 @@ class Crew:
     async def _worker(self, queue: Iterator[PlannedAttempt], shift: _Shift) -> None:
         for planned in queue:
             crewed = shift.crews[planned.key.arm]
-            attempt = self.kept.get(planned.key, crewed.arm.commit)
+            made_with = await self._made_with(planned, crewed.arm)
+            attempt = self._kept(planned, crewed.arm, made_with)
             scoring = Scoring(planned, self._instruments(planned.key.agent), self.progress.made)
             shift.begun.add(scoring)
             if attempt is None:
@@ -96,13 +99,38 @@ class Crew:
                     shift.begun.discard(scoring)
                     continue
             await asyncio.shield(self.scoring_ready)
-            mine = attempt.model_copy(update={"purpose": planned.purpose, "commit": crewed.arm.commit})
+            mine = attempt.model_copy(
+                update={"purpose": planned.purpose, "commit": crewed.arm.commit, "made_with": made_with}
+            )
             if scoring.waits:
                 await shift.judging.acquire()
                 shift.group.create_task(self._judged(scoring, mine, shift))
             else:
                 self._keep(await scoring.finish(mine))
                 shift.begun.discard(scoring)
+
+    async def _made_with(self, planned: PlannedAttempt, arm: Arm) -> MadeWith:
+        """What an attempt is made with now, as soon as its agent has started; without an environment if it does not."""
+        known = self.kept.expected.get(planned.key.agent)
+        if known is None:
+            return MadeWith()
+        started = await asyncio.shield(arm.starts[planned.key.agent])
+        environment = "" if isinstance(started, AttemptError) else environment_of(started)
+        return known.model_copy(update={"environment": environment, **({"code": ""} if arm.commit else {})})
+
+    def _kept(self, planned: PlannedAttempt, arm: Arm, made_with: MadeWith) -> Attempt | None:
+        """The attempt as an earlier run has it, unless that agent ran in another environment."""
+        attempt = self.kept.get(planned.key, arm.commit)
+        if attempt is None or attempt.made_with.environment == made_with.environment:
+            return attempt
+        agent = planned.key.agent
+        if made_with.environment and agent not in self._other_environments:  # why it does not start is said already
+            self._other_environments.add(agent)
+            text = (
+                f"{agent}: attempts of the earlier run are made again, for the agent's environment is another one now"
+            )
+            self.emit(Notice(text, level="warning"))
+        return None
 
     async def _judged(self, scoring: Scoring, attempt: Attempt, shift: _Shift) -> None:
         """Wait for judges beside the workers: the next attempt is made meanwhile."""

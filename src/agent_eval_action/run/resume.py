@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_eval_action.errors import ResultsError
-from agent_eval_action.model.result import Attempt, AttemptKey, CaseKey
+from agent_eval_action.model.result import Attempt, AttemptKey, CaseKey, MadeWith
 from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
 from agent_eval_action.run.plan import Plan
 
@@ -18,8 +20,11 @@ class Earlier:
     """Attempts of an earlier run that still count: same case definition, and the agent did answer.
 
     Re-runs and the control's attempts are among them; those of the base are asked for with its commit.
+    ``expected``: what attempts of each agent are made with now. ``outdated`` counts those made with something else.
     """
 
+    expected: Mapping[str, MadeWith] = field(default_factory=dict)
+    outdated: Counter[tuple[str, str]] = field(default_factory=Counter)
     _at: dict[tuple[AttemptKey, str], tuple[Path, int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -36,7 +41,11 @@ class Earlier:
         path, number, offset = at
         with path.open("rb") as file:
             file.seek(offset)
-            return parse(path, number, file.readline())
+            attempt = parse(path, number, file.readline())
+        now = self.expected.get(attempt.agent)
+        if now is not None and now.judges != attempt.made_with.judges:
+            return attempt.model_copy(update={"scores": ()})  # its answers hold, what judges said of them does not
+        return attempt
 
     def add(self, path: Path, wanted: dict[CaseKey, str]) -> None:
         """Index one file. A line that cannot be read is an attempt to make again."""
@@ -45,18 +54,46 @@ class Earlier:
                 attempt = parse(path, number, line)
             except ResultsError:
                 continue
-            if attempt.error is None and wanted.get(attempt.key.case_key) == attempt.case_digest:
+            if attempt.error is not None or wanted.get(attempt.key.case_key) != attempt.case_digest:
+                continue
+            if changed := self._changed(attempt):
+                self.outdated[attempt.agent, changed] += 1
+            else:
                 self._at[attempt.key, attempt.commit] = (path, number, offset)
 
+    def _changed(self, attempt: Attempt) -> str:
+        """What is not as it was when this attempt was made; "" for nothing. The base commit's code is its commit."""
+        now, then = self.expected.get(attempt.agent), attempt.made_with
+        if now is None:
+            return ""
+        if attempt.arm == "head" and now.code != then.code:
+            return "code"
+        return "settings" if now.settings != then.settings else ""
 
-def earlier(folder: Path, out: Path, plan: Plan) -> Earlier:
-    """Index the run in ``folder``. Raises ResultsError when there is none.
+    def warnings(self) -> Iterator[str]:
+        """What is made again though the earlier run has it, and why."""
+        for (agent, what), attempts in sorted(self.outdated.items()):
+            count = f"{attempts:,} attempt{'' if attempts == 1 else 's'}"
+            yield f"{agent}: {count} of the earlier run {_is(attempts)} made again, for {_WORDS[what]} since"
+
+
+_WORDS = {"code": "files of the checkout changed", "settings": "the agent's settings changed"}
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def earlier(folder: Path, out: Path, plan: Plan, expected: Mapping[str, MadeWith] | None = None) -> Earlier:
+    """Index the run in ``folder``. ``expected``: what attempts of each agent are made with now.
+
+    Raises ResultsError when there is no run.
 
     Where it is written to again (``out``), its transcript is moved aside first and removed by
     :func:`forget` when the new run is complete: a crash in between loses nothing.
     """
     wanted = dict(plan.digests())
-    found = Earlier()
+    found = Earlier(expected or {})
     path, aside = folder / ATTEMPTS, folder / _ASIDE
     if not path.exists() and not aside.exists():
         raise ResultsError(
