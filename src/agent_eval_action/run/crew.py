@@ -126,9 +126,7 @@ class Crew:
         agent = planned.key.agent
         if made_with.environment and agent not in self._other_environments:  # why it does not start is said already
             self._other_environments.add(agent)
-            text = (
-                f"{agent}: attempts of the earlier run are made again, for the agent's environment is another one now"
-            )
+            text = f"{agent}: attempts of the earlier run are not kept, for the agent's environment is another one now"
             self.emit(Notice(text, level="warning"))
         return None
 

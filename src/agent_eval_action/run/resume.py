@@ -71,10 +71,10 @@ class Earlier:
         return "settings" if now.settings != then.settings else ""
 
     def warnings(self) -> Iterator[str]:
-        """What is made again though the earlier run has it, and why."""
+        """What of the earlier run is not kept, and why."""
         for (agent, what), attempts in sorted(self.outdated.items()):
             count = f"{attempts:,} attempt{'' if attempts == 1 else 's'}"
-            yield f"{agent}: {count} of the earlier run {_is(attempts)} made again, for {_WORDS[what]} since"
+            yield f"{agent}: {count} of the earlier run {_is(attempts)} not kept, for {_WORDS[what]} since"
 
 
 _WORDS = {"code": "files of the checkout changed", "settings": "the agent's settings changed"}

@@ -17,6 +17,7 @@ from agent_eval_action.model.result import (
     AttemptError,
     Conditions,
     ErrorKind,
+    MadeWith,
     RunResult,
     RunStatus,
 )
@@ -25,7 +26,8 @@ from agent_eval_action.pipeline import Pipeline, Stop
 from agent_eval_action.run.arms import Arm
 from agent_eval_action.run.collect import Collector
 from agent_eval_action.run.crew import Bounds, Crew
-from agent_eval_action.run.events import AttemptFinished, AttemptRetried, Event
+from agent_eval_action.run.events import AttemptFinished, AttemptRetried, Event, Notice
+from agent_eval_action.run.made_with import environment_of
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import Earlier, earlier, forget
 from agent_eval_action.run.spending import Spending
@@ -60,7 +62,8 @@ class Runner:
         head = Arm.begin("head", {"bot": driver})
         with TranscriptWriter(self.out) as writer:
             ready = asyncio.create_task(nothing())
-            crew = Crew(self.bounds, ready, writer, Collector(plan), Spending(), self.events.append, kept or Earlier())
+            known = Earlier() if kept is None else kept
+            crew = Crew(self.bounds, ready, writer, Collector(plan), Spending(), self.events.append, known)
             seconds = await Pipeline(plan, head, crew, self.stop, self.max_time).run()
         return crew.collector.result(started_at="now", seconds=seconds, status=self.stop.status, conditions=CONDITIONS)
 
@@ -256,3 +259,59 @@ async def test_hostile_answers_are_kept_whole_in_the_transcript(tmp_path: Path, 
 async def test_excerpts_stay_small_whatever_was_said(tmp_path: Path, kit: Any) -> None:
     result = await Runner(tmp_path)(kit.plan(kit.case("a")), kit.Script(lambda *_: "y" * 5_000_000))
     assert len(result.model_dump_json()) < 20_000
+
+
+MADE_WITH = MadeWith(code="c", environment=environment_of(AgentConditions(agent="bot", path="bot")), settings="s")
+
+
+@pytest.mark.parametrize(
+    ("now", "made", "said"),
+    [
+        ({}, 0, ""),
+        ({"code": "another"}, 2, "files of the checkout changed"),
+        ({"settings": "another"}, 2, "the agent's settings changed"),
+    ],
+)
+async def test_resume_keeps_what_was_made_with_the_same(
+    tmp_path: Path, kit: Any, now: dict[str, str], made: int, said: str
+) -> None:
+    plan = kit.plan(kit.case("a"), kit.case("b"))
+    await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"), Earlier({"bot": MADE_WITH}))
+    driver = kit.Script(lambda *_: "no")
+    kept = earlier(tmp_path, tmp_path, plan, {"bot": MADE_WITH.model_copy(update=now)})
+    result = await Runner(tmp_path)(plan, driver, kept)
+    assert len(driver.opened) == made
+    assert said in "".join(kept.warnings())
+    (score, _) = (case.attempts[0].scores[1].score for case in result.sets[0].cases)
+    assert score == (0.0 if made else 1.0)
+
+
+async def test_resume_makes_again_what_ran_in_another_environment_and_says_so_once(tmp_path: Path, kit: Any) -> None:
+    class Newer(kit.Script):  # type: ignore[name-defined,misc]  # the folder's own driver, known at run time
+        async def start(self) -> AgentConditions:
+            return AgentConditions(agent="bot", path="bot", adk_version="9.9")
+
+    plan = kit.plan(kit.case("a"), kit.case("b"))
+    await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"), Earlier({"bot": MADE_WITH}))
+    driver, runner = Newer(lambda *_: "no"), Runner(tmp_path)
+    await runner(plan, driver, earlier(tmp_path, tmp_path, plan, {"bot": MADE_WITH}))
+    assert len(driver.opened) == 2
+    notices = [event.text for event in runner.events if isinstance(event, Notice)]
+    assert notices == ["bot: attempts of the earlier run are not kept, for the agent's environment is another one now"]
+
+
+async def test_resume_keeps_answers_but_not_what_other_judges_said_of_them(tmp_path: Path, kit: Any) -> None:
+    plan = kit.plan(kit.case("a"))
+    await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"), Earlier({"bot": MADE_WITH}))
+    (key,) = (planned.key for planned in plan.attempts())
+    (kept,) = (earlier(tmp_path, tmp_path / "x", plan, {"bot": MADE_WITH}).get(key),)
+    assert len(kept.scores) == 2
+    other = earlier(tmp_path, tmp_path / "x", plan, {"bot": MADE_WITH.model_copy(update={"judges": "elsewhere"})})
+    assert other.get(key).turns == kept.turns
+    assert other.get(key).scores == ()
+
+
+async def test_a_transcript_that_does_not_say_what_made_it_is_made_again(tmp_path: Path, kit: Any) -> None:
+    plan = kit.plan(kit.case("a"))
+    await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"))
+    assert len(earlier(tmp_path, tmp_path / "x", plan, {"bot": MADE_WITH})) == 0
