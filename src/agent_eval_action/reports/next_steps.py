@@ -15,6 +15,7 @@ from agent_eval_action.reports.cleaning import clean
 
 REASON: Final = '--reason "why this is intended"'
 ALL_WORSE: Final = f"agent-eval accept --worse {REASON}"
+_UNTIL: Final = " (a pull request is held to main's thresholds: a lower one counts from its merge on)"
 _LINE: Final = 360
 """No report shows a longer line of a code block whole."""
 _COMMANDS: Final = 12
@@ -128,14 +129,14 @@ def _thresholds(result: RunResult, decision: Decision) -> Iterator[Step]:
             places = [*places[:_PLACES], f"and {len(places) - _PLACES:,} more, in results.json"]
         yield Step(
             f"{blocked} blocked by a threshold, which accepting does not change; "
-            "make the agent meet it, or edit what the case expects or the threshold:",
+            f"make the agent meet it, or edit what the case expects or the threshold{_UNTIL}:",
             tuple(places),
         )
     for row in decision.criteria:
         if row.misses_suite_threshold:
             yield Step(
                 f"The mean of `{row.criterion}` misses its threshold, which accepting does not change; "
-                "make the agent meet it, or edit the threshold:",
+                f"make the agent meet it, or edit the threshold{_UNTIL}:",
                 tuple(_suite_places(row, result.sets)),
             )
 

@@ -58,7 +58,7 @@ class PullRequest:
 
     def run(self) -> tuple[int, str]:
         """Run the branch as a pull request; the exit code, and the comment."""
-        event = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_BASE_REF": "main"}
+        event = {"GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": "pull_request", "GITHUB_BASE_REF": "main"}
         done = self.command("run", "--python", str(self.python), **event)
         comment = self.root / ".agent-eval" / "out" / "comment.md"
         assert comment.exists(), done.stderr
@@ -85,6 +85,18 @@ def commands_of(comment: str) -> list[list[str]]:
     part = comment[comment.index("If the change is intended") :]
     block = part[part.index("```sh\n") + len("```sh\n") :]
     return [shlex.split(line)[1:] for line in block[: block.index("\n```")].splitlines()]
+
+
+def without_calls(value: Any, name: str) -> Any:
+    """Eval cases that no longer expect calls of this tool."""
+    if isinstance(value, dict):
+        return {key: without_calls(item, name) for key, item in value.items()}
+    if not isinstance(value, list):
+        return value
+    called = [
+        item for item in value if not (isinstance(item, dict) and name in (item.get("name"), item.get("tool_name")))
+    ]
+    return [without_calls(item, name) for item in called]
 
 
 def test_after_what_the_comment_says_the_check_passes_and_stays_green_after_the_merge(pull: PullRequest) -> None:
@@ -152,7 +164,6 @@ def test_where_a_threshold_blocks_the_comment_names_what_to_edit_and_editing_it_
     code, comment = pull.run()
     assert code == 1
     assert "blocked by a threshold, which accepting does not change" in comment
-    evals = json.loads((pull.root / "evals" / "dice.evalset.json").read_text())
     lines = (pull.root / "evals" / "dice.evalset.json").read_text().splitlines()
     for name in WORSE - {"smoke"}:
         place = re.search(rf"case <code>{name}</code> at evals/dice\.evalset\.json:(\d+)", comment)
@@ -163,12 +174,17 @@ def test_where_a_threshold_blocks_the_comment_names_what_to_edit_and_editing_it_
     place = re.search(r"<code>tool_trajectory_avg_score</code> at evals/test_config\.json:(\d+)", comment)
     assert place
     assert "tool_trajectory_avg_score" in config[int(place[1]) - 1]
-    assert evals
 
     for words in commands_of(comment):
         assert pull.command(*words).returncode == 0
     pull.commit("accept it")
     assert pull.run()[0] == 1, "threshold_on: case holds a case to its threshold whatever was accepted"
+
+    for path in (pull.root / "evals" / "dice.evalset.json", pull.root / "evals" / "smoke.test.json"):
+        path.write_text(json.dumps(without_calls(json.loads(path.read_text()), "check_prime")))
+    pull.commit("expect what it does now")
+    code, comment = pull.run()
+    assert code == 0, comment
 
 
 @pytest.mark.parametrize(
