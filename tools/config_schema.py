@@ -11,7 +11,7 @@ from agent_eval_action.config.adk_config import CustomMetric, UserSimulatorConfi
 from agent_eval_action.config.file import AGENT_KEYS, FILE_OPTIONS, SECTIONS
 from agent_eval_action.config.option import Option
 from agent_eval_action.config.options import AGENT_OPTIONS, BY_NAME
-from agent_eval_action.config.values import TEXT, or_list
+from agent_eval_action.config.values import NAME, TEXT, or_list
 from agent_eval_action.criteria import CRITERIA
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -113,11 +113,10 @@ def _property(option: Option) -> dict[str, Any]:
 
 
 def _agent() -> dict[str, Any]:
-    words = {
-        "path": "The agent's folder.",
-        "name": "The agent's name in every result; by default its folder's.",
+    properties: dict[str, Any] = {
+        "path": {**TEXT.schema, "description": "The agent's folder."},
+        "name": {**NAME.schema, "description": "The agent's name in every result; by default its folder's."},
     }
-    properties = {name: {**TEXT.schema, "description": sentence} for name, sentence in words.items()}
     properties |= {option.name: _property(option) for option in AGENT_OPTIONS}
     return {
         "type": "object",

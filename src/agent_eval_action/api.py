@@ -57,7 +57,7 @@ from agent_eval_action.run.made_with import made_with
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.relevant import Narrowed, changed_files, narrowed, wanted
 from agent_eval_action.run.resume import Earlier, earlier, forget
-from agent_eval_action.run.secrets import redact_by, redact_logs, secrets_of
+from agent_eval_action.run.secrets import LOGS, redact_by, redact_logs, secrets_of
 from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.stall import Progress, stall_seconds
 from agent_eval_action.run.transcripts import TranscriptWriter
@@ -397,7 +397,8 @@ class _Run:
             context.emit(Notice(warning, level="warning"))
         kept = Earlier(self.made_with)
         if settings.resume:
-            kept = earlier(settings.resume, settings.out, plan, self.made_with)
+            out = settings.output_folder(settings.out)
+            kept = earlier(settings.resume, out, plan, self.made_with, workspace=settings.workspace)
         for warning in kept.warnings():
             context.emit(Notice(warning, level="warning"))
         return plan, kept
@@ -406,7 +407,7 @@ class _Run:
         """Make and score the attempts, and those the gate asks for."""
         settings, context = self.settings, self.context
         bounds = Bounds(settings.concurrency, settings.retries)
-        with TranscriptWriter(settings.out) as writer:
+        with TranscriptWriter(settings.output_folder(settings.out)) as writer:
             crew = Crew(
                 bounds,
                 self.warm,
@@ -433,7 +434,7 @@ class _Run:
             self.measuring = True
             await self.pipeline.run()
         if context.stop.status is RunStatus.COMPLETE:
-            forget(settings.out)
+            forget(settings.output_folder(settings.out))
 
     @property
     def _asks_base_for_withheld(self) -> bool:
@@ -472,7 +473,8 @@ class _Run:
         finally:
             git.agents_end()
         await asyncio.gather(self.warm, return_exceptions=True)
-        await asyncio.to_thread(redact_logs, self.settings.out, self.context.redaction)
+        logs = self.settings.output_folder(self.settings.out / LOGS)
+        await asyncio.to_thread(redact_logs, logs, self.context.redaction)
 
     def result(self, started_at: str, seconds: float) -> RunResult:
         """The run as far as it came, not decided yet."""

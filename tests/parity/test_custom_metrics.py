@@ -13,6 +13,7 @@ import pytest
 from agent_eval_action.config.specs import load_criteria_file
 from agent_eval_action.criteria import build
 from agent_eval_action.criteria.base import Instruments, Sample
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.interpreter.functions import FunctionOptions, open_functions
 from agent_eval_action.model.evalset import ConversationScenario, EvalCase, Invocation
 from support.turns import recorded, turn
@@ -66,8 +67,9 @@ async def test_the_function_is_called_as_google_adk_calls_it(adk213_python, tmp_
         FunctionOptions(
             path=FOLDER,
             workspace=FOLDER.parent,
-            log_path=tmp_path / "metrics.log",
-            cache_dir=tmp_path / "cache",
+            logs=OutputFolder.at(tmp_path),
+            log_name="metrics.log",
+            cache=OutputFolder.at(tmp_path / "cache"),
             python=adk213_python,
             environ={"PATH": "/usr/bin:/bin", "GOOGLE_TOLD_FILE": str(ours_file)},
         )

@@ -14,6 +14,7 @@ from uuid import uuid4
 from agent_eval_action.agents.base import AgentSession, SessionEnd, SessionRequest, TurnDone
 from agent_eval_action.agents.withheld_variables import names_in_code, not_passed, with_advice, withheld_names
 from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.folders import OutputFolder, file_name
 from agent_eval_action.interpreter.environment import AgentEnvironment, Say, Search, choose
 from agent_eval_action.interpreter.frames import Frame
 from agent_eval_action.interpreter.isolation import agent_environ
@@ -41,8 +42,8 @@ class AdkAgentOptions:
     name: str
     path: Path
     workspace: Path
-    log_path: Path
-    cache_dir: Path
+    logs: OutputFolder
+    cache: OutputFolder
     python: Path | None = None
     workers: int | None = None
     timeout_s: float = 120.0
@@ -72,7 +73,8 @@ class AdkAgent:
 
     def __init__(self, options: AdkAgentOptions) -> None:
         self._options = options
-        self._log = OutputLog(options.log_path, options.limits.log_bytes)
+        name = file_name(options.name) + (".base.log" if options.role == "base" else ".log")
+        self._log = OutputLog(options.logs, name, options.limits.log_bytes)
         self._preparing: Future[_Prepared] | None = None
         self._given_up = threading.Event()
         self._pool: WorkerPool | None = None
@@ -187,7 +189,7 @@ class AdkAgent:
         search = Search(
             folder,
             workspace,
-            options.cache_dir.resolve(),
+            options.cache,
             options.environ,
             options.python,
             self._given_up,

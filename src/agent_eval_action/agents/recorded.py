@@ -12,7 +12,7 @@ from agent_eval_action.agents.user import Ended, User
 from agent_eval_action.errors import ResultsError
 from agent_eval_action.model.evalset import Content, ConversationScenario, Invocation
 from agent_eval_action.model.result import AgentConditions, Attempt, AttemptError, ErrorKind
-from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
+from agent_eval_action.model.transcript import ATTEMPTS, line_at, lines, parse
 from agent_eval_action.source import plural
 
 _Key = tuple[str, str, int]
@@ -24,12 +24,13 @@ class RecordedAgent:
 
     name: str
     folder: Path
+    workspace: Path | None = None
     _offsets: dict[_Key, tuple[int, int]] = field(default_factory=dict)
 
     async def start(self) -> AgentConditions | AttemptError:
         """Index the recording by eval set, case and repeat; the last line of a key wins."""
         try:
-            for number, offset, line in lines(self.folder / ATTEMPTS):
+            for number, offset, line in lines(self.folder / ATTEMPTS, self.workspace):
                 if (key := _key(self.folder / ATTEMPTS, number, line)) is not None:
                     self._offsets[key] = (number, offset)
         except ResultsError as error:
@@ -43,10 +44,11 @@ class RecordedAgent:
         if key is None or at is None:
             return AttemptError(kind=ErrorKind.EXCEPTION, message=f"the recording has no attempt {request.label}")
         number, offset = at
-        with (self.folder / ATTEMPTS).open("rb") as file:
-            file.seek(offset)
-            attempt = parse(self.folder / ATTEMPTS, number, file.readline())
-        return _Replay(attempt)
+        path = self.folder / ATTEMPTS
+        try:
+            return _Replay(parse(path, number, line_at(path, offset, self.workspace)))
+        except OSError as error:
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=f"{path} cannot be read: {error.strerror or error}")
 
     async def stop(self) -> None:
         """Nothing runs."""

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from agent_eval_action.baseline.file import keep_out_of_git
+from agent_eval_action.baseline.file import keep_out_of_git, refuse_link
 from agent_eval_action.errors import ConfigError, OutputError, Problem
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.model.history import Accepted, Record
 from agent_eval_action.source import Source, did_you_mean
 
@@ -113,9 +114,10 @@ def append(path: Path, entries: Sequence[Mapping[str, str]], *, workspace: Path)
     if not whole:
         raise ConfigError(f"{path} is not written as a plain list, so nothing can be added", hint="add it by hand")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        keep_out_of_git(path.parent, also=path.name)
-        path.write_text(after, encoding="utf-8")
+        folder = OutputFolder.at(path.parent, workspace)
+        refuse_link(folder, path.name)
+        keep_out_of_git(folder, also=path.name)
+        folder.replace(path.name, [after.encode()])
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror or error}") from error
     return added

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +14,8 @@ from agent_eval_action.baseline.history import record_of_baseline
 from agent_eval_action.baseline.layout import text
 from agent_eval_action.baseline.lookup import Found, Lookup
 from agent_eval_action.baseline.place import Place, Written
-from agent_eval_action.errors import OutputError, Problem, ResultsError
+from agent_eval_action.errors import ConfigError, OutputError, Problem, ResultsError
+from agent_eval_action.folders import OutputFolder, below
 from agent_eval_action.model.baseline import BASELINE_VERSION, Baseline
 from agent_eval_action.model.history import Record
 from agent_eval_action.source import Source, shorten
@@ -94,56 +94,33 @@ def read(path: Path, *, workspace: Path | None = None) -> Baseline | None:
 
 def write(path: Path, baseline: Baseline, *, workspace: Path | None = None) -> None:
     """Replace ``path`` in one step, so that a reader or a crash never sees half a file. Raises OutputError."""
-    bound = _bound(path, workspace)
     try:
-        # a link inside the workspace is kept: what it points to is replaced
-        target = Path(os.path.realpath(path))
-        if bound is not None and not target.is_relative_to(os.path.realpath(bound)):
-            raise OutputError(
-                f"{path} is a link that leads out of the workspace, to {target}",
-                hint="remove the link; nothing was written",
-            )
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.parent.name == FOLDER:
-            keep_out_of_git(target.parent, also=target.name)
-        _replace(target, text(baseline).encode())
+        folder = OutputFolder.at(path.parent, workspace)
+        refuse_link(folder, path.name)
+        if folder.path.name == FOLDER:
+            keep_out_of_git(folder, also=path.name)
+        folder.replace(path.name, [text(baseline).encode()])
     except OSError as error:
         raise OutputError(f"the baseline {path} cannot be written: {error.strerror or error}") from error
 
 
-def keep_out_of_git(folder: Path, *, also: str = "baseline.json") -> None:
+def refuse_link(folder: OutputFolder, name: str) -> None:
+    """Raise ConfigError where a committed file, or a folder above it, is a link: we write through none."""
+    link = (folder / name).first_link()
+    if link is not None:
+        raise ConfigError(f"{link} is a symbolic link, and is not written through", hint="put the file itself there")
+
+
+def keep_out_of_git(folder: OutputFolder, *, also: str = "baseline.json") -> None:
     """Give ``.agent-eval`` a .gitignore that lets only the baseline and the accepted changes in; never replaces one."""
     extra = "" if f"\n!{also}\n" in _IGNORE else f"!{also}\n"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with contextlib.suppress(FileExistsError):
-        descriptor = os.open(folder / ".gitignore", flags, 0o644)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(_IGNORE + extra)
+    folder.add(".gitignore", (_IGNORE + extra).encode())
 
 
 def _bound(path: Path, workspace: Path | None) -> Path | None:
     """The workspace when ``path`` is written as lying in it; None when the user named a place elsewhere."""
-    if workspace is None:
-        return None
-    named = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the very link that is asked about
-    inside = named.is_relative_to(workspace.absolute()) or named.is_relative_to(os.path.realpath(workspace))
+    inside = workspace is not None and below(Path(os.path.abspath(path)), workspace.absolute()) is not None  # noqa: PTH100 - resolve() would follow the very link that is asked about
     return workspace if inside else None
-
-
-def _replace(target: Path, data: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:80]}.", suffix=".tmp", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes 0600; a committed file keeps its mode, or has what a new file would have
-        Path(name).chmod(target.stat().st_mode & 0o777 if target.exists() else 0o644)
-        Path(name).replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
 
 
 def _unreadable_hint(path: Path, bound: Path | None) -> str:

@@ -40,11 +40,11 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
     if results is not None:
         result = results_json.read(in_folder(results))
     else:
-        files.begin(settings)
         repeats = settings.repeats if "repeats" in resolved.origins else _REPEATS
         session = Session(resolved, tuple(selectors), repeats)
-        result = session.evaluate()
-        kept(result, settings)
+        with files.written_by_a_run(settings):
+            result = session.evaluate()
+            kept(result, settings)
         session.end()
     if result.status is not RunStatus.COMPLETE:
         out.print(f"the run is not complete ({result.status}): the baseline stays as it was", markup=False)

@@ -11,6 +11,7 @@ from typing import Any
 from agent_eval_action import api
 from agent_eval_action.cli import files, log, summary
 from agent_eval_action.cli.finish import outputs
+from agent_eval_action.cli.own_folders import refuse_unsafe_folders
 from agent_eval_action.cli.session import console, exit_code, settings_for
 from agent_eval_action.cli.side import Side, read_side
 from agent_eval_action.config.settings import Settings
@@ -25,6 +26,8 @@ from agent_eval_action.model.result import RunResult
 def compare_command(base: Path, head: Path, flags: Mapping[str, Any]) -> ExitCode:
     """Decide ``head`` against ``base`` without running anything; reports are written when ``--out`` is given."""
     settings = settings_for(flags).settings
+    if flags.get("out"):
+        refuse_unsafe_folders(settings, os.environ)
     other, one = read_side(head), read_side(base)
     one, other = one.named_like(other), other.named_like(one)
     decided = api.judged(other.result, one.as_baseline(), settings, base)

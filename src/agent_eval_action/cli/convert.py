@@ -9,6 +9,7 @@ from agent_eval_action.cli import log
 from agent_eval_action.cli.session import console
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.errors import ExitCode, UsageError
+from agent_eval_action.folders import real_path
 from agent_eval_action.formats import load_eval_file
 from agent_eval_action.model.evalset import EvalSet
 from agent_eval_action.reports.output import write_text
@@ -21,7 +22,7 @@ def convert_command(file: Path, session_file: Path | None, output: Path | None) 
     for path in (file, session_file):
         if path is not None and not path.is_file():
             raise UsageError(f"there is no file {path}")
-    anywhere = Path(file.resolve().anchor)  # the files were named by hand
+    anywhere = Path(real_path(file).anchor)  # the files were named by hand
     loaded = load_eval_file(file, workspace=anywhere, session_file=session_file)
     eval_set, out = loaded.eval_set, console()
     for problem in loaded.warnings:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent_eval_action.baseline.file import FOLDER, keep_out_of_git
+from agent_eval_action.cli import log
+from agent_eval_action.cli.own_folders import refuse_unsafe_folders
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.errors import OutputError
@@ -20,15 +25,26 @@ RESULTS = "results.json"
 _IMAGE = "ghcr.io/org/agent-eval-action:v0"
 
 
+@contextlib.contextmanager
+def written_by_a_run(settings: Settings) -> Iterator[None]:
+    """The files of a run, from the removal of older ones to the end, when none of them is a link, however it ends."""
+    begin(settings)
+    try:
+        yield
+    finally:
+        for problem in _remove_links(settings):
+            log.warning(problem)
+
+
 def begin(settings: Settings) -> None:
     """Remove the files of an earlier run, for a run that dies must not leave an old verdict standing; ignore ours."""
-    ours = settings.workspace / FOLDER
+    refuse_unsafe_folders(settings, os.environ)
+    ours, out = settings.workspace / FOLDER, settings.output_folder(settings.out)
     try:
         for name in (RESULTS, *FILES.values()):
-            (settings.out / name).unlink(missing_ok=True)
-        if settings.out.is_relative_to(ours):
-            ours.mkdir(parents=True, exist_ok=True)
-            keep_out_of_git(ours)
+            out.remove(name)
+        if out.path.is_relative_to(ours):
+            keep_out_of_git(settings.output_folder(ours))
     except OSError as error:
         raise OutputError(
             f"{settings.out} cannot be written: {error.strerror or error}", hint="choose another folder with --out"
@@ -58,18 +74,32 @@ def write(result: RunResult, settings: Settings) -> Written:
     lost: OutputError | None = None
     out = settings.out
     try:
-        results_json.write(out / RESULTS, result)
+        results_json.write(out / RESULTS, result, workspace=settings.workspace)
         shown.append(("results", relative(out / RESULTS, settings.workspace)))
     except OutputError as error:
         lost = error
     for name, file in FILES.items():
         try:
-            write_text(out / file, [REPORTS[name](in_detail(name, report_input(result), settings), None)])
+            text = REPORTS[name](in_detail(name, report_input(result), settings), None)
+            write_text(out / file, [text], workspace=settings.workspace)
         except Exception as error:  # noqa: BLE001 - the verdict stands, whatever is wrong with the telling of it
             problems.append(f"there is no {file}: {_short(error)}")
         else:
             shown.append((name, relative(out / file, settings.workspace)))
     return Written(tuple(shown), tuple(problems), lost)
+
+
+def _remove_links(settings: Settings) -> Iterator[str]:
+    """Remove links from the results, as an agent may have left some: uploading a folder follows them."""
+    out = settings.output_folder(settings.out)
+    if out.trusted != settings.workspace:  # a place of the user's own
+        return
+    try:
+        for name in list(out.links()):
+            out.remove(name)
+            yield f"{relative(out.path / name, settings.workspace)} was a symbolic link and is removed"
+    except OSError as error:
+        yield f"{settings.out} may hold symbolic links: {error.strerror or error}"
 
 
 def in_detail(name: str, report: ReportInput, settings: Settings) -> ReportInput:

@@ -18,9 +18,9 @@ def run_command(selectors: Sequence[str], flags: Mapping[str, Any]) -> ExitCode:
     """Run, write, show, decide."""
     resolved = settings_for(flags)
     settings = resolved.settings
-    files.begin(settings)
     session = Session(resolved, tuple(selectors), flags=flags)
-    result = session.evaluate()
-    code = finish(result, settings, publisher(result, settings, job_from(os.environ)))
+    with files.written_by_a_run(settings):
+        result = session.evaluate()
+        code = finish(result, settings, publisher(result, settings, job_from(os.environ)))
     session.end()
     return code

@@ -16,6 +16,7 @@ from agent_eval_action.config.layers import AgentEntry, Given
 from agent_eval_action.config.options import AGENT_OPTIONS
 from agent_eval_action.config.specs import CriterionSpec
 from agent_eval_action.errors import Problem
+from agent_eval_action.folders import real_path
 from agent_eval_action.model.base import Frozen
 from agent_eval_action.source import did_you_mean, shorten
 
@@ -126,15 +127,15 @@ def _without_evals(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _match(entry: AgentEntry, drafts: Sequence[_Draft]) -> _Draft | None:
     """The configured agent that a flag or input means, by its folder or by its name."""
-    folder = (entry.where.base / (entry.path or "")).resolve()
-    by_folder = [draft for draft in drafts if draft.path.resolve() == folder]
+    folder = real_path(entry.where.base / (entry.path or ""))
+    by_folder = [draft for draft in drafts if real_path(draft.path) == folder]
     by_name = [draft for draft in drafts if entry.path in (draft.entry.name, draft.path.name)]
     return next(iter(by_folder or by_name), None)
 
 
 def _folder_problems(draft: _Draft, workspace: Path) -> Iterator[Problem]:
     written = shorten(draft.entry.path) if draft.entry.path else None
-    if not draft.path.resolve().is_relative_to(workspace):
+    if not real_path(draft.path).is_relative_to(workspace):
         hint = f"start from a folder that holds the agent; the workspace is {workspace}"
         yield draft.problem("the agent's folder is outside the workspace", written, hint)
     elif draft.path.is_file():

@@ -12,7 +12,7 @@ from agent_eval_action.config.layers import AgentEntry, Given, Layer
 from agent_eval_action.config.option import Option
 from agent_eval_action.config.options import AGENT_OPTIONS, OPTIONS
 from agent_eval_action.config.specs import parse_criteria
-from agent_eval_action.config.values import TEXT, Flaw, Refused, Where
+from agent_eval_action.config.values import NAME, TEXT, Flaw, Refused, Where
 from agent_eval_action.config.workspace import config_base
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.source import JsonPath, Source, did_you_mean
@@ -117,7 +117,7 @@ class _Reader:
                 self.option(_AGENT_KEYS[key], setting, (*at, key), given)
             elif key in ("path", "name"):
                 try:
-                    words[key] = TEXT.read(setting, where)
+                    words[key] = (NAME if key == "name" else TEXT).read(setting, where)
                 except Refused as refused:
                     for flaw in refused.flaws:
                         self.flaw(flaw, (*at, key))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -13,11 +14,12 @@ from agent_eval_action.config.agents import AgentDefaults, AgentSettings, roster
 from agent_eval_action.config.composite import EvalPattern
 from agent_eval_action.config.file import file_layer
 from agent_eval_action.config.layers import Given, Layer, flag_layer, input_layer
-from agent_eval_action.config.options import OPTIONS
+from agent_eval_action.config.options import BY_NAME, OPTIONS
 from agent_eval_action.config.policy import FailOn, Policy
 from agent_eval_action.config.values import Where
 from agent_eval_action.config.workspace import config_base, find_config, find_workspace
 from agent_eval_action.errors import ConfigError, Problem
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.model.base import Frozen
 from agent_eval_action.source import did_you_mean
 
@@ -84,6 +86,10 @@ class Settings(Frozen):
         """Whether what is in doubt is run again."""
         return self.reruns == "on" or (self.reruns == "auto" and self.repeats == 1)
 
+    def output_folder(self, path: Path) -> OutputFolder:
+        """A folder we write to, below which no link of the workspace is followed."""
+        return OutputFolder.at(path, self.workspace)
+
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
@@ -134,7 +140,7 @@ def resolve(
     file = file_layer(config, workspace, environ) if config else Layer()
     chosen = typed.agents if "agent" in typed.given else inputs.agents
     agents = roster(file.agents, chosen, file.given, over, workspace, may_lack=may_lack)
-    problems = [*file.problems, *inputs.problems, *typed.problems, *agents.problems]
+    problems = [*file.problems, *inputs.problems, *typed.problems, *agents.problems, *_outside(file, workspace)]
     if problems:
         raise ConfigError("the configuration cannot be used", problems=tuple(problems))
     given = {**file.given, **over}
@@ -163,7 +169,24 @@ def _plain_values(given: Mapping[str, Given], workspace: Path) -> dict[str, Any]
     """The fields of Settings that are an option's value as it is; Settings' own defaults for the rest."""
     names = [o.name for o in OPTIONS if (o.scope != "agent" or o.name == "evals") and o.name not in _ELSEWHERE]
     values: dict[str, Any] = {o.name: workspace / o.default for o in OPTIONS if o.name in _PLACED}
-    return values | {name: given[name].value for name in names if name in given}
+    values |= {name: given[name].value for name in names if name in given}
+    return values | {name: _absolute(values[name]) for name in _PLACED}
+
+
+def _absolute(path: Path) -> Path:
+    """Without ``..``, which would mean something else behind a link."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 - resolve() follows links
+
+
+def _outside(file: Layer, workspace: Path) -> Iterator[Problem]:
+    """What the file places outside of the workspace: only whoever starts the run may, by a flag or an input."""
+    for name in _PLACED:
+        given = file.given.get(name)
+        if given is not None and not _absolute(given.value).is_relative_to(workspace):
+            option = BY_NAME[name]
+            message = f"{option.key} must stay inside the workspace {workspace}"
+            hint = f"a place elsewhere is named by the flag {option.flag} or the input {option.input}"
+            yield given.where.problem(message, value=str(given.value), hint=hint)
 
 
 def _policy(given: Mapping[str, Given], layers: tuple[Layer, ...]) -> Policy:

@@ -85,12 +85,27 @@ def _text(value: Any, _: Where) -> str:
     if not isinstance(value, str):
         hint = "put it in quotes" if isinstance(value, bool | int | float) else None
         raise Refused(Flaw("must be text", value, hint=hint))
-    if not value.strip() or "\0" in value:
+    if "\0" in value:
+        raise Refused(Flaw("must not hold a NUL character", value))
+    if not value.strip():
         raise Refused(Flaw("must not be empty", value))
     return value
 
 
 TEXT: Final = Kind("text", {"type": "string", "minLength": 1}, _text)
+
+
+_NAME: Final = r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]{1,200}"
+
+
+def _name(value: Any, where: Where) -> str:
+    name = _text(value, where)
+    if not re.fullmatch(_NAME, name) or not name.isprintable():
+        raise Refused(Flaw("must be a name: at most 200 printable characters, no / or \\", value))
+    return name
+
+
+NAME: Final = Kind("name", {"type": "string", "minLength": 1, "pattern": f"^{_NAME}$"}, _name)
 
 
 def _path(value: Any, where: Where) -> Path:

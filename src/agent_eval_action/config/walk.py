@@ -6,7 +6,7 @@ import ast
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -47,7 +47,7 @@ def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
         names = {entry.name for entry in entries}
         if not _NO_AGENTS & set(folder.relative_to(root).parts) and holds_agent(folder, names):
             agents.append(folder)
-        here = [folder / entry.name for entry in entries if entry.name.endswith(".json") and entry.is_file()]
+        here = [folder / entry.name for entry in entries if entry.name.endswith(".json") and _is(entry.is_file)]
         files += [file for file in here if is_eval_file(file) or (folder.name == EVAL_SETS and holds_eval_set(file))]
         if folder.name == "datasets":
             datasets += [file for file in here if is_agents_cli_dataset(file)]
@@ -83,7 +83,7 @@ def files_below(root: Path, *, max_entries: int = MAX_ENTRIES) -> Iterator[Path]
         max_entries -= len(entries)
         if max_entries < 0:
             raise TooManyEntries
-        yield from (folder / entry.name for entry in entries if not entry.is_dir())
+        yield from (folder / entry.name for entry in entries if not _is(entry.is_dir))
 
 
 def _folders(root: Path) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
@@ -111,6 +111,14 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
             return sorted(found, key=lambda entry: entry.name)
     except OSError:  # unreadable, or gone since: nothing in there can be run
         return []
+
+
+def _is(asked: Callable[[], bool]) -> bool:
+    """What a link leads to, where it leads to anything: links that form a circle raise OSError."""
+    try:
+        return asked()
+    except OSError:
+        return False
 
 
 def holds_agent(folder: Path, names: Iterable[str]) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
+from agent_eval_action.folders import real_path
 from agent_eval_action.git.repository import Repository
 
 _SCP: Final = re.compile(r"[A-Za-z0-9_.@-]+:(?!//)[^\s]+")
@@ -65,7 +66,7 @@ def _absolute(repository: Repository, raw: str) -> str:
         return ""
     if _SCP.fullmatch(raw) and not (repository.folder / raw).exists():
         return raw
-    return str((repository.folder / raw).resolve())
+    return str(real_path(repository.folder / raw))
 
 
 def _without_credentials(url: str) -> tuple[str, str]:

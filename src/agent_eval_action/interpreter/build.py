@@ -19,6 +19,7 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.interpreter.build_kept import keep, taken_out
 from agent_eval_action.interpreter.environment_digest import environment_digest
 from agent_eval_action.interpreter.install import failing_package
@@ -92,16 +93,16 @@ def find_lock(folder: Path, workspace: Path) -> Lock | None:
     return None
 
 
-def is_built(lock: Lock, cache_dir: Path, environ: Mapping[str, str], cell: Cell | None = None) -> bool:
+def is_built(lock: Lock, cache: OutputFolder, environ: Mapping[str, str], cell: Cell | None = None) -> bool:
     """Whether the environment is there already, so that nothing is to be installed."""
     name = digest(lock, environ)
     if cell is None:
-        return (cache_dir / name / "bin" / "python").exists()
-    return (cell.environments / name / "bin" / "python").exists() or (cache_dir / f"{name}.tar").is_file()
+        return (cache.path / name / "bin" / "python").exists()
+    return (cell.environments / name / "bin" / "python").exists() or cache.holds(f"{name}.tar")
 
 
 def build(
-    lock: Lock, cache_dir: Path, environ: Mapping[str, str], given_up: threading.Event, cell: Cell | None = None
+    lock: Lock, cache: OutputFolder, environ: Mapping[str, str], given_up: threading.Event, cell: Cell | None = None
 ) -> tuple[Path, bool]:
     """The environment's folder, and whether it was there already. Raises AgentEnvironmentError.
 
@@ -109,13 +110,13 @@ def build(
     """
     if cell is not None:
         with cell.building:
-            return _build_in(cell, lock, cache_dir, environ, given_up)
-    final = cache_dir / digest(lock, environ)
+            return _build_in(cell, lock, cache, environ, given_up)
+    final = cache.path / digest(lock, environ)
     if (final / "bin" / "python").exists():
         return final, True
-    cache_dir.mkdir(parents=True, exist_ok=True)
+    cache.make()
     # Built apart and renamed: a process that dies half-way leaves nothing that looks finished.
-    draft = cache_dir / f".draft-{os.getpid()}-{secrets.token_hex(4)}"
+    draft = cache.path / f".draft-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         _build_into(draft, lock, dict(environ), given_up, None)
         if not (final / "bin" / "python").exists():
@@ -129,14 +130,14 @@ def build(
 
 
 def _build_in(
-    cell: Cell, lock: Lock, cache_dir: Path, environ: Mapping[str, str], given_up: threading.Event
+    cell: Cell, lock: Lock, cache: OutputFolder, environ: Mapping[str, str], given_up: threading.Event
 ) -> tuple[Path, bool]:
     """The same for a cell: built by the installer's uid, then root's, so that no agent can change another's.
 
     The workspace's cache is closed to both, so what is built is kept there in one file, and taken out of it again.
     """
     name = digest(lock, environ)
-    final, kept = cell.environments / name, cache_dir / f"{name}.tar"
+    final, kept = cell.environments / name, f"{name}.tar"
     if (final / "bin" / "python").exists():
         return final, True
     draft, pythons = cell.environments / f".draft-{secrets.token_hex(4)}", cell.environments / f"python-{name}"
@@ -147,7 +148,7 @@ def _build_in(
     end_all({cell.installer.uid})
     cell.installer.remake_home()
     try:
-        was_kept = taken_out(kept, draft, cell.installer)
+        was_kept = taken_out(cache, kept, draft, cell.installer)
         if not was_kept:
             said = cell.install_environ(environ, pythons)
             try:
@@ -161,7 +162,7 @@ def _build_in(
         shutil.rmtree(final, ignore_errors=True)
         (draft / "env").rename(final)
         if not was_kept:
-            keep(final, kept)
+            keep(final, cache, kept)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return final, was_kept

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.interpreter.build import Lock, build, find_lock, is_built
 from agent_eval_action.interpreter.install import seen_by_install, without_secrets
 from agent_eval_action.interpreter.isolation_cell import Cell, options_of
@@ -61,7 +62,7 @@ class Search:
 
     folder: Path
     workspace: Path
-    cache_dir: Path
+    cache: OutputFolder
     environ: Mapping[str, str]
     python: Path | None = None
     given_up: threading.Event = field(default_factory=threading.Event)
@@ -153,12 +154,12 @@ def _built(search: Search, lock: Lock, rejected: list[str]) -> AgentEnvironment:
     shown_lock = _shown(lock.path, search)
     if (pinned := lock.pinned("google-adk")) and _too_old(pinned):
         raise AgentEnvironmentError(f"{shown_lock} pins {_old(pinned)}", hint=_UPGRADE)
-    if not is_built(lock, search.cache_dir, seen, search.cell):
+    if not is_built(lock, search.cache, seen, search.cell):
         search.say(
             f"builds the agent's environment from {shown_lock}{_size(lock)}; this is done once for these files", "info"
         )
     try:
-        venv, was_cached = build(lock, search.cache_dir, seen, search.given_up, search.cell)
+        venv, was_cached = build(lock, search.cache, seen, search.given_up, search.cell)
     except AgentEnvironmentError as error:
         shown = [without_secrets(text or "", seen) for text in (error.message, error.hint)]
         raise AgentEnvironmentError(shown[0], hint=shown[1]) from None

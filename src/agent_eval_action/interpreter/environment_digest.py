@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from agent_eval_action.folders import real_path
 from agent_eval_action.interpreter.launch import upwards
 
 _SETTINGS: Final = ("uv.toml", "pyproject.toml", ".python-version", ".python-versions")
@@ -67,7 +68,7 @@ def included(path: Path, seen: set[Path]) -> list[Path]:
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         found = re.match(r"\s*(?:-r|-c|--requirement|--constraint)[\s=]\s*(\S+)", line)
         if found:
-            files += included((path.parent / found.group(1)).resolve(), seen)
+            files += included(real_path(path.parent / found.group(1)), seen)
     return files
 
 

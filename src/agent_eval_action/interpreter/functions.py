@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.interpreter.environment import Search, choose
 from agent_eval_action.interpreter.frames import Frame
 from agent_eval_action.interpreter.function_process import Failure, FunctionProcess
@@ -33,8 +34,9 @@ class FunctionOptions:
 
     path: Path
     workspace: Path
-    log_path: Path
-    cache_dir: Path
+    logs: OutputFolder
+    log_name: str
+    cache: OutputFolder
     python: Path | None = None
     timeout_s: float = 120.0
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -59,7 +61,7 @@ class MetricFunctions:
 
     def __init__(self, options: FunctionOptions) -> None:
         self._options = options
-        self._log = OutputLog(options.log_path, options.limits.log_bytes)
+        self._log = OutputLog(options.logs, options.log_name, options.limits.log_bytes)
         self._idle: asyncio.Queue[FunctionProcess] = asyncio.Queue()
         self._all: set[FunctionProcess] = set()
         self._starting = 0
@@ -194,7 +196,7 @@ class MetricFunctions:
             search = Search(
                 folder,
                 workspace,
-                options.cache_dir.resolve(),
+                options.cache,
                 options.environ,
                 options.known() or options.python,
                 self._given_up,

@@ -6,8 +6,9 @@ import contextlib
 import os
 import selectors
 import threading
-from pathlib import Path
 from typing import BinaryIO
+
+from agent_eval_action.folders import OutputFolder
 
 TAIL_BYTES = 32 * 1024
 
@@ -15,8 +16,9 @@ TAIL_BYTES = 32 * 1024
 class OutputLog:
     """One agent's log file, shared by its workers. Raw bytes; what is beyond ``limit`` is counted and dropped."""
 
-    def __init__(self, path: Path, limit: int) -> None:
-        self.path = path
+    def __init__(self, folder: OutputFolder, name: str, limit: int) -> None:
+        self._folder = folder
+        self._name = name
         self._limit = limit
         self._written = 0
         self._dropped = 0
@@ -49,8 +51,7 @@ class OutputLog:
 
     def _open(self) -> BinaryIO:
         if self._file is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("ab", buffering=0)
+            self._file = self._folder.append(self._name)
         return self._file
 
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.base import Llm, LlmError, LlmReply, LlmRequest, LlmUsage
 
 FORMAT: Final = 1
@@ -57,8 +55,8 @@ def _digest(text: str) -> str:
 class AnswerStore:
     """The folder. Trouble with the disk is told once, through ``say``; the store is empty from then on."""
 
-    def __init__(self, folder: Path, say: Callable[[str], None] = lambda _: None) -> None:
-        self.folder = folder
+    def __init__(self, folder: OutputFolder, say: Callable[[str], None] = lambda _: None) -> None:
+        self.folder = replace(folder, private=True)
         self._say = say
         self._broken = False
 
@@ -67,9 +65,8 @@ class AnswerStore:
         if self._broken:
             return None
         text = _text(key)
-        path = self._path(_digest(text))
         try:
-            with path.open("rb") as file:
+            with self.folder.read(_file_of(text)) as file:
                 data = file.read(_LARGEST_ENTRY + 1)
         except FileNotFoundError:
             return None
@@ -83,60 +80,50 @@ class AnswerStore:
         if self._broken:
             return
         text = _text(key)
-        path = self._path(_digest(text))
         data = json.dumps({"key": text, "reply": (said := _fields(reply)), "digest": _digest(_text(said))}).encode()
         if len(data) > _LARGEST_ENTRY:
             return
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            path.parent.mkdir(exist_ok=True, mode=0o700)
-            _replace(path, data)
+            self.folder.replace(_file_of(text), [data], sync=False)
         except OSError as error:
             self._give_up(error)
 
     def prune(self, *, max_age_s: float = MAX_AGE_S, max_bytes: int = MAX_BYTES, now: float | None = None) -> int:
         """Remove what is old, then the oldest until the rest fits. Returns how many files went."""
         now = time.time() if now is None else now
-        kept: list[tuple[float, int, Path]] = []
+        kept: list[tuple[float, int, str]] = []
         removed = 0
-        for path in self.folder.glob("??/*"):
-            with contextlib.suppress(OSError):  # another process may have been faster
-                stat = path.stat(follow_symlinks=False)
-                # a temporary file that is an hour old is of a process that was killed
-                if now - stat.st_mtime > (max_age_s if path.suffix == ".json" else 3600):
-                    path.unlink()
-                    removed += 1
-                else:
-                    kept.append((stat.st_mtime, stat.st_size, path))
+        with contextlib.suppress(OSError):
+            for shard in self.folder.folders():
+                for name, stat in (self.folder / shard).files():
+                    # a temporary file that is an hour old is of a process that was killed
+                    if now - stat.st_mtime > (max_age_s if name.endswith(".json") else 3600):
+                        removed += self._remove(f"{shard}/{name}")
+                    else:
+                        kept.append((stat.st_mtime, stat.st_size, f"{shard}/{name}"))
         total = sum(size for _, size, _ in kept)
-        for _, size, path in sorted(kept):
+        for _, size, name in sorted(kept):
             if total <= max_bytes:
                 break
-            with contextlib.suppress(OSError):
-                path.unlink()
-                removed += 1
+            removed += self._remove(name)
             total -= size
         return removed
 
-    def _path(self, digest: str) -> Path:
-        return self.folder / digest[:2] / f"{digest}.json"
+    def _remove(self, name: str) -> int:
+        with contextlib.suppress(OSError):  # another process may have been faster
+            self.folder.remove(name)
+            return 1
+        return 0
 
     def _give_up(self, error: OSError) -> None:
         if not self._broken:
             self._broken = True
-            self._say(f"judges' answers are not cached: {error.strerror or error} ({self.folder})")
+            self._say(f"judges' answers are not cached: {error.strerror or error} ({self.folder.path})")
 
 
-def _replace(path: Path, data: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")  # mode 0600
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
+def _file_of(key: str) -> str:
+    digest = _digest(key)
+    return f"{digest[:2]}/{digest}.json"
 
 
 def _fields(reply: LlmReply) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from agent_eval_action.config.settings import Settings
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.base import Llm, LlmError, LlmReply, LlmRequest
 from agent_eval_action.llm.budget import Budgeted, Meter, SpendingLimits, Wired
 from agent_eval_action.llm.cache import AnswerStore, Cached
@@ -127,7 +127,7 @@ def open_llm(
     settings: LlmSettings,
     environ: Mapping[str, str],
     *,
-    cache_dir: Path,
+    cache: OutputFolder,
     read_cache: bool,
     meter: Meter,
     say: Callable[[str], None] = lambda _: None,
@@ -148,6 +148,6 @@ def open_llm(
     llm: Llm = Budgeted(asked, meter, named)
     store = None
     if settings.cache:
-        store = AnswerStore(cache_dir / CACHE_FOLDER, say)
+        store = AnswerStore(cache / CACHE_FOLDER, say)
         llm = Cached(llm, store, wires.identity, read_cache, lambda request: meter.hit(request, named(request.model)))
     return LlmStack(llm, limiters, meter, wires, store)

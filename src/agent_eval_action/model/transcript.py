@@ -9,16 +9,20 @@ from pathlib import Path
 import pydantic
 
 from agent_eval_action.errors import ResultsError
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.model.result import Attempt
 
 ATTEMPTS = "attempts.jsonl"
 _LINE_LIMIT = 512 * 1024 * 1024
 
 
-def lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Each complete line: line number from 1, byte offset, bytes. A torn last line is left out."""
+def lines(path: Path, workspace: Path | None = None) -> Iterator[tuple[int, int, bytes]]:
+    """Each complete line: line number from 1, byte offset, bytes. A torn last line is left out.
+
+    The file is no link, and inside the ``workspace`` none leads to it.
+    """
     try:
-        with path.open("rb") as file:
+        with OutputFolder.at(path.parent, workspace).read(path.name) as file:
             offset = 0
             for number, line in enumerate(iter(lambda: file.readline(_LINE_LIMIT), b""), 1):
                 if line.endswith(b"\n"):
@@ -26,6 +30,13 @@ def lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
                 offset += len(line)
     except OSError as error:
         raise ResultsError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def line_at(path: Path, offset: int, workspace: Path | None = None) -> bytes:
+    """The line that begins at an offset. Raises OSError."""
+    with OutputFolder.at(path.parent, workspace).read(path.name) as file:
+        file.seek(offset)
+        return file.readline()
 
 
 def parse(path: Path, number: int, line: bytes) -> Attempt:

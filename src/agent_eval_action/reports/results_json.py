@@ -19,9 +19,9 @@ from agent_eval_action.reports.results_parse import PARENTS, STREAMED, parse
 MAX_BYTES = 512 * 1024 * 1024
 
 
-def write(path: Path, result: RunResult) -> None:
+def write(path: Path, result: RunResult, *, workspace: Path | None = None) -> None:
     """Write results.json: the same result gives the same bytes. Raises OutputError."""
-    write_text(path, dump(result))
+    write_text(path, dump(result), workspace=workspace)
 
 
 def read(path: Path, max_bytes: int = MAX_BYTES) -> RunResult:

@@ -16,6 +16,7 @@ from agent_eval_action.agents.base import AgentDriver
 from agent_eval_action.config.agents import AgentDefaults, AgentSettings, may_hold_agent
 from agent_eval_action.config.settings import Settings, resolve
 from agent_eval_action.errors import AgentEvalError
+from agent_eval_action.folders import real_path
 from agent_eval_action.git import Git, Remote, Repository, Scratch, remote_of
 from agent_eval_action.git.tree import export_tree, folder_in_repository
 from agent_eval_action.run.arms import Arm, NoBase
@@ -141,8 +142,9 @@ def _fetched(scratch: Scratch, commit: str) -> Git:
 
 def _claimed(base: BaseCommit) -> _Tree:
     """An empty folder, the same one for the same commit: environments built for it are found again."""
-    place = (base.settings.cache_dir / "base").resolve()
-    place.mkdir(parents=True, exist_ok=True)
+    folder_of_trees = base.settings.output_folder(base.settings.cache_dir / "base")
+    folder_of_trees.make()
+    place = folder_of_trees.path
     for number in range(_FOLDERS):
         name = base.commit[:12] + (f"-{number}" if number else "")
         lock = os.open(place / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -166,7 +168,7 @@ def _as_on_base(agent: AgentSettings, base: BaseCommit, there: Path) -> AgentSet
     if not agent.path.is_relative_to(here):
         return NoBase(f"the agent {agent.name} lies outside the workspace", base.commit)
     place = agent.path.relative_to(here)
-    path = (there / place).resolve()
+    path = real_path(there / place)
     if not path.is_relative_to(there.resolve()) or not path.is_dir() or not may_hold_agent(path):
         return NoBase(f"the base commit {short} has no agent in {place.as_posix()}", base.commit)
     try:
@@ -188,7 +190,7 @@ def _configured(settings: Settings, root: Path, place: Path, name: str) -> Agent
             return AgentDefaults()
         flags["config"] = str(file)
     found = resolve(flags=flags, environ={"GITHUB_WORKSPACE": str(root)}, cwd=root).settings
-    mine = [agent for agent in found.agents if agent.path.resolve() == (root / place).resolve()]
+    mine = [agent for agent in found.agents if real_path(agent.path) == real_path(root / place)]
     return next((agent for agent in mine if agent.name == name), mine[0] if mine else found.agent_defaults)
 
 

@@ -19,6 +19,7 @@ from agent_eval_action.interpreter.shared import Place, not_shared
 from agent_eval_action.run.arms import Arm
 from agent_eval_action.run.base import BaseCommit
 from agent_eval_action.run.events import Notice
+from agent_eval_action.run.secrets import LOGS
 
 
 async def isolated(
@@ -58,7 +59,7 @@ def driver_for(
     ``say`` is called from another thread with what takes long, before it begins.
     """
     if agent.driver == "recorded" and agent.recording is not None:
-        return RecordedAgent(agent.name, agent.recording)
+        return RecordedAgent(agent.name, agent.recording, settings.workspace)
     options = _options(agent, settings, environ)
     return AdkAgent(replace(options, isolation=isolation, say=lambda text, level: say(f"{agent.name}: {text}", level)))
 
@@ -82,10 +83,7 @@ def driver_on_base(
     else:
         chosen = mine.python if isinstance(mine, AdkAgent) else None
         python = chosen if chosen and _may_share(chosen, base, agent, workspace, environ) else None
-    log = options.log_path.with_name(f"{agent.name}.base.log")
-    return AdkAgent(
-        replace(options, python=python, workspace=workspace, log_path=log, isolation=isolation, role="base")
-    )
+    return AdkAgent(replace(options, python=python, workspace=workspace, isolation=isolation, role="base"))
 
 
 def _outside(python: Path | None, *trees: Path) -> Path | None:
@@ -126,7 +124,7 @@ def _options(agent: AgentSettings, settings: Settings, environ: Mapping[str, str
         environ={**environ, **{name: value for name, value in agent.env.items() if value is not None}},
         env_allow=tuple(agent.env),
         install_env=given_for_install(agent.install_env, environ),
-        log_path=settings.out / "logs" / f"{agent.name}.log",
-        cache_dir=settings.cache_dir / "environments",
+        logs=settings.output_folder(settings.out / LOGS),
+        cache=settings.output_folder(settings.cache_dir / "environments"),
         workspace=settings.workspace,
     )

@@ -12,6 +12,7 @@ from agent_eval_action.config.settings import Settings
 from agent_eval_action.criteria.base import Instruments
 from agent_eval_action.criteria.foreign.custom import CustomCriterion
 from agent_eval_action.errors import CredentialsError
+from agent_eval_action.folders import file_name
 from agent_eval_action.interpreter.functions import FunctionOptions, MetricFunctions, open_functions
 from agent_eval_action.interpreter.install import given_for_install
 from agent_eval_action.interpreter.isolation_cell import Isolation
@@ -23,6 +24,7 @@ from agent_eval_action.run.arms import Arm
 from agent_eval_action.run.foresee import foreseen
 from agent_eval_action.run.models import Wanted, lacking_of, refuse_unusable, refuse_wrong, wanted_of
 from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.secrets import LOGS
 from agent_eval_action.run.withheld import Lacking, without
 
 
@@ -101,7 +103,7 @@ async def _models(plan: Plan, opening: Opening) -> tuple[LlmStack | None, Lackin
     stack = open_llm(
         llm,
         environ,
-        cache_dir=settings.cache_dir,
+        cache=settings.output_folder(settings.cache_dir),
         read_cache=opening.read_cache,
         meter=opening.meter,
         say=opening.say,
@@ -133,8 +135,9 @@ def _options(agent: AgentSettings, opening: Opening, head: Arm) -> FunctionOptio
     return FunctionOptions(
         path=agent.path,
         workspace=settings.workspace,
-        log_path=settings.out / "logs" / f"{agent.name}.metrics.log",
-        cache_dir=settings.cache_dir / "environments",
+        logs=settings.output_folder(settings.out / LOGS),
+        log_name=f"{file_name(agent.name)}.metrics.log",
+        cache=settings.output_folder(settings.cache_dir / "environments"),
         python=agent.python,
         timeout_s=agent.timeout_s,
         environ={**opening.environ, **{name: value for name, value in agent.env.items() if value is not None}},

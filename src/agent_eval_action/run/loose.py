@@ -10,6 +10,7 @@ from agent_eval_action import criteria
 from agent_eval_action.config.settings import resolve
 from agent_eval_action.config.specs import load_criteria_file
 from agent_eval_action.errors import AgentEvalError, EvalFileError, Problem, UsageError
+from agent_eval_action.folders import real_path
 from agent_eval_action.formats import load_eval_file
 from agent_eval_action.source import Source
 
@@ -28,7 +29,7 @@ def load_loose(paths: Sequence[Path], workspace: Path) -> tuple[int, list[Proble
     problems: list[Problem] = []
     files = [file for path in paths for file in _files(path)]
     for file in files:
-        problems += _check(file, workspace if file.resolve().is_relative_to(workspace) else file.parent)
+        problems += _check(file, workspace if real_path(file).is_relative_to(workspace) else file.parent)
     if not files:
         raise UsageError("there is no eval file or configuration in " + ", ".join(map(str, paths)))
     return len(files), problems

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent_eval_action.errors import ResultsError
+from agent_eval_action.errors import OutputError, ResultsError
+from agent_eval_action.folders import OutputFolder, real_path
 from agent_eval_action.model.result import Attempt, AttemptKey, CaseKey, MadeWith
-from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
+from agent_eval_action.model.transcript import ATTEMPTS, line_at, lines, parse
 from agent_eval_action.run.plan import Plan
 
 _ASIDE = "attempts.previous.jsonl"
@@ -25,6 +27,7 @@ class Earlier:
 
     expected: Mapping[str, MadeWith] = field(default_factory=dict)
     outdated: Counter[tuple[str, str]] = field(default_factory=Counter)
+    workspace: Path | None = None
     _at: dict[tuple[AttemptKey, str], tuple[Path, int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -39,9 +42,10 @@ class Earlier:
         if at is None:
             return None
         path, number, offset = at
-        with path.open("rb") as file:
-            file.seek(offset)
-            attempt = parse(path, number, file.readline())
+        try:
+            attempt = parse(path, number, line_at(path, offset, self.workspace))
+        except OSError:  # it is there no more: the attempt is made again
+            return None
         now = self.expected.get(attempt.agent)
         if now is not None and now.judges != attempt.made_with.judges:
             return attempt.model_copy(update={"scores": ()})  # its answers hold, what judges said of them does not
@@ -49,7 +53,7 @@ class Earlier:
 
     def add(self, path: Path, wanted: dict[CaseKey, str]) -> None:
         """Index one file. A line that cannot be read is an attempt to make again."""
-        for number, offset, line in lines(path):
+        for number, offset, line in lines(path, self.workspace):
             try:
                 attempt = parse(path, number, line)
             except ResultsError:
@@ -84,40 +88,52 @@ def _is(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def earlier(folder: Path, out: Path, plan: Plan, expected: Mapping[str, MadeWith] | None = None) -> Earlier:
+def earlier(
+    folder: Path,
+    out: OutputFolder,
+    plan: Plan,
+    expected: Mapping[str, MadeWith] | None = None,
+    *,
+    workspace: Path | None = None,
+) -> Earlier:
     """Index the run in ``folder``. ``expected``: what attempts of each agent are made with now.
 
-    Raises ResultsError when there is no run.
+    Raises ResultsError when there is no run, OutputError when its transcript cannot be moved aside.
 
     Where it is written to again (``out``), its transcript is moved aside first and removed by
     :func:`forget` when the new run is complete: a crash in between loses nothing.
     """
     wanted = dict(plan.digests())
-    found = Earlier(expected or {})
-    path, aside = folder / ATTEMPTS, folder / _ASIDE
-    if not path.exists() and not aside.exists():
+    before = OutputFolder.at(folder, workspace)
+    found = Earlier(expected or {}, workspace=workspace)
+    if not before.holds(ATTEMPTS) and not before.holds(_ASIDE):
         raise ResultsError(
             f"there is no run to resume in {folder}", hint=f"--resume takes a folder with {ATTEMPTS} in it"
         )
-    if folder.resolve() == out.resolve() and path.exists():
-        _join(path, aside)
-        path = aside
-    for file in (aside, path):
-        if file.exists():
-            found.add(file, wanted)
+    if real_path(before.path) == real_path(out.path) and out.holds(ATTEMPTS):
+        try:
+            _move_aside(out)
+        except OSError as error:
+            path = out.path / _ASIDE
+            hint = "free disk space, or choose another folder with --out"
+            raise OutputError(f"{path} cannot be written: {error.strerror or error}", hint=hint) from error
+    for name in (_ASIDE, ATTEMPTS):
+        if before.holds(name):
+            found.add(before.path / name, wanted)
     return found
 
 
-def _join(path: Path, aside: Path) -> None:
-    if not aside.exists():
-        path.rename(aside)
+def _move_aside(out: OutputFolder) -> None:
+    if not out.holds(_ASIDE):
+        out.rename(ATTEMPTS, _ASIDE)
         return
-    with aside.open("ab") as file:  # a run that was itself resumed, and died: keep both
-        for _, _, line in lines(path):
+    with out.append(_ASIDE) as file:  # a run that was itself resumed, and died: keep both
+        for _, _, line in lines(out.path / ATTEMPTS):
             file.write(line)
-    path.unlink()
+    out.remove(ATTEMPTS)
 
 
-def forget(out: Path) -> None:
+def forget(out: OutputFolder) -> None:
     """Remove the transcript that was moved aside."""
-    (out / _ASIDE).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # what stays is read again by the next --resume, and is of no harm
+        out.remove(_ASIDE)

@@ -9,6 +9,7 @@ from pathlib import Path
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.redact import rewriting
 from agent_eval_action.config.secrets import secrets_in
+from agent_eval_action.folders import OutputFolder, real_path
 from agent_eval_action.interpreter.install import given_for_install, install_secrets
 from agent_eval_action.llm.credentials import dotenv_of
 from agent_eval_action.model.redaction import Redaction
@@ -23,7 +24,7 @@ def secrets_of(agents: Iterable[AgentSettings], environ: Mapping[str, str], work
         given = {name: environ.get(name, "") if value is None else value for name, value in agent.env.items()}
         yield from secrets_in(given)
         yield from install_secrets(given_for_install(agent.install_env, environ))
-        yield from secrets_in(_dotenv(agent.path.resolve(), inside))
+        yield from secrets_in(_dotenv(real_path(agent.path), inside))
 
 
 def redact_by(patterns: Sequence[str], redaction: Redaction) -> None:
@@ -32,19 +33,19 @@ def redact_by(patterns: Sequence[str], redaction: Redaction) -> None:
         redaction.add(rewriting(patterns, redaction.meet))
 
 
-def redact_logs(out: Path, redaction: Redaction) -> None:
+def redact_logs(logs: OutputFolder, redaction: Redaction) -> None:
     """Take secrets out of what agents printed, when they no longer run. What cannot be rewritten is removed."""
-    for path in sorted((out / LOGS).glob("*.log")):
-        if path.is_symlink() or not path.is_file():
-            continue
-        try:
-            data = path.read_bytes()
-            shown = redaction.data(data)
-            if shown != data:
-                path.write_bytes(shown)
-        except OSError:
-            with contextlib.suppress(OSError):
-                path.unlink()
+    with contextlib.suppress(OSError):  # no folder of ours any more: then nothing of ours is shown
+        for name, _ in logs.files():
+            try:
+                with logs.read(name) as file:
+                    data = file.read()
+                shown = redaction.data(data)
+                if shown != data:
+                    logs.replace(name, [shown])
+            except OSError:
+                with contextlib.suppress(OSError):
+                    logs.remove(name)
 
 
 def _dotenv(folder: Path, workspace: Path) -> dict[str, str]:

@@ -6,12 +6,12 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import IO, Any, Self
 
 from agent_eval_action.errors import OutputError
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.model.result import Attempt
 from agent_eval_action.model.transcript import ATTEMPTS
 
@@ -24,16 +24,16 @@ _BLOB_PREFIX = "blob:sha256:"
 class TranscriptWriter:
     """Appends attempts, one line each, flushed: a crash loses nothing that was finished."""
 
-    folder: Path
+    folder: OutputFolder
     _file: IO[bytes] | None = None
+    _kept: set[str] = field(default_factory=set)
 
     def __enter__(self) -> Self:
         """Open ``attempts.jsonl`` empty; what is kept of an earlier run is appended like the rest."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._file = (self.folder / ATTEMPTS).open("wb")
+            self._file = self.folder.create(ATTEMPTS)
         except OSError as error:
-            raise _unwritable(self.folder / ATTEMPTS, error) from error
+            raise self._unwritable(error) from error
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
@@ -43,7 +43,7 @@ class TranscriptWriter:
             self._file.close()
         except OSError as error:
             if value is None:  # else what is being raised already says it
-                raise _unwritable(self.folder / ATTEMPTS, error) from error
+                raise self._unwritable(error) from error
 
     def append(self, attempt: Attempt) -> None:
         """Write one attempt. Raises OutputError when the disk is full."""
@@ -58,7 +58,7 @@ class TranscriptWriter:
             self._file.write(line.encode("ascii") + b"\n")
             self._file.flush()
         except OSError as error:
-            raise _unwritable(self.folder / ATTEMPTS, error) from error
+            raise self._unwritable(error) from error
 
     def _store_media(self, value: Any) -> None:
         for blob in _blobs_in(value):
@@ -67,20 +67,20 @@ class TranscriptWriter:
                 continue
             raw = _decode(data)
             digest = hashlib.sha256(raw).hexdigest()
-            target = self.folder / BLOBS / digest
-            target.parent.mkdir(exist_ok=True)
-            if not target.exists():
-                target.write_bytes(raw)
+            if digest not in self._kept:
+                # also where there is one: what an earlier run left may be half a file, or somebody else's
+                self.folder.replace(f"{BLOBS}/{digest}", [raw], sync=False)
+                self._kept.add(digest)
             blob["data"] = _BLOB_PREFIX + digest
+
+    def _unwritable(self, error: OSError) -> OutputError:
+        said = f"{self.folder.path / ATTEMPTS} cannot be written: {error.strerror or error}"
+        return OutputError(said, hint="free disk space or choose --out")
 
 
 def _dumped(record: dict[str, Any]) -> str:
     """One line. ASCII escapes carry lone surrogates, which UTF-8 cannot."""
     return json.dumps(record, separators=(",", ":"), ensure_ascii=True)
-
-
-def _unwritable(path: Path, error: OSError) -> OutputError:
-    return OutputError(f"{path} cannot be written: {error.strerror or error}", hint="free disk space or choose --out")
 
 
 def _blobs_in(value: Any) -> Iterator[dict[str, Any]]:

@@ -13,6 +13,7 @@ import pytest
 
 from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
 from agent_eval_action.agents.base import SessionRequest, TurnDone
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.interpreter.launch import Limits
 from agent_eval_action.model.evalset import Content, Part
 from agent_eval_action.model.result import AgentConditions, AttemptError
@@ -60,13 +61,12 @@ def folders() -> Path:
 
 @asynccontextmanager
 async def driven(python: Path | None, scratch: Path, path: Path, **options: Any) -> AsyncIterator[Driven]:
-    log = scratch / "agent.log"
     settings: dict[str, Any] = {
         "name": path.name,
         "path": path,
         "workspace": path.parent,
-        "log_path": log,
-        "cache_dir": scratch / "environments",
+        "logs": OutputFolder.at(scratch),
+        "cache": OutputFolder.at(scratch / "environments"),
         "python": python,
         "workers": 1,
         "environ": {key: os.environ[key] for key in ("PATH", "HOME")},
@@ -74,7 +74,7 @@ async def driven(python: Path | None, scratch: Path, path: Path, **options: Any)
     }
     driver = AdkAgent(AdkAgentOptions(**{**settings, **options}))
     try:
-        yield Driven(driver, await driver.start(), log)
+        yield Driven(driver, await driver.start(), scratch / f"{settings['name']}.log")
     finally:
         await driver.stop()
 

@@ -147,10 +147,12 @@ import asyncio, sys
 from pathlib import Path
 from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
 from agent_eval_action.agents.base import SessionRequest
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.model.evalset import Content, Part
 
 async def main(agent, scratch, python):
-    driver = AdkAgent(AdkAgentOptions("wild", agent, agent.parent, scratch / "log", scratch, python))
+    ours = OutputFolder.at(scratch)
+    driver = AdkAgent(AdkAgentOptions("wild", agent, agent.parent, ours, ours, python))
     await driver.start()
     session = await driver.open(SessionRequest("app", "user"))
     print((await session.turn(Content(role="user", parts=(Part(text="who"),)))).invocation.response_text, flush=True)

@@ -12,6 +12,7 @@ import pytest
 
 from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
 from agent_eval_action.agents.base import SessionEnd, TurnDone
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.interpreter.launch import Limits
 from agent_eval_action.model.result import AgentConditions, AttemptError, ErrorKind
 
@@ -286,7 +287,14 @@ async def test_stop_without_start_ends_what_was_prepared(
     adk213_python: Path, folders: Path, tmp_path: Path, children
 ) -> None:
     driver = AdkAgent(
-        AdkAgentOptions("wild", folders / "wild", folders, tmp_path / "log", tmp_path / "cache", adk213_python)
+        AdkAgentOptions(
+            "wild",
+            folders / "wild",
+            folders,
+            OutputFolder.at(tmp_path),
+            OutputFolder.at(tmp_path / "cache"),
+            adk213_python,
+        )
     )
     driver.prepare()
     await driver.stop()

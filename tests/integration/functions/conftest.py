@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.interpreter.functions import FunctionOptions, MetricFunctions, open_functions
 
 SHOP = Path(__file__).with_name("shop")
@@ -25,8 +26,9 @@ async def opened(tmp_path: Path, adk213_python: Path) -> AsyncIterator[Callable[
         options = {
             "path": folder,
             "workspace": tmp_path,
-            "log_path": tmp_path / "metrics.log",
-            "cache_dir": tmp_path / "cache",
+            "logs": OutputFolder.at(tmp_path),
+            "log_name": "metrics.log",
+            "cache": OutputFolder.at(tmp_path / "cache"),
             "python": adk213_python,
             "timeout_s": 20.0,
             "environ": {"PATH": "/usr/bin:/bin"},

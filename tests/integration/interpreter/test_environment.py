@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.interpreter import build
 from agent_eval_action.interpreter.build import uv_binary
 from agent_eval_action.interpreter.environment import Search, choose
@@ -57,7 +58,7 @@ def search(tmp_path: Path, agent: Path, wheels: Path):
         inherited = {name: os.environ[name] for name in ("PATH", "HOME")}
         own_cache = {"UV_CACHE_DIR": str(tmp_path / "uv-cache"), "UV_PYTHON_DOWNLOADS": "never"}
         environ = {**inherited, **own_cache, **offline, **environ}
-        return Search(agent, tmp_path / "repository", tmp_path / "cache", environ, python)
+        return Search(agent, tmp_path / "repository", OutputFolder.at(tmp_path / "cache"), environ, python)
 
     return make
 
@@ -140,7 +141,7 @@ def test_pips_settings_stand_for_uvs(search, agent: Path, wheels: Path) -> None:
     (agent / "requirements.txt").write_text("google-adk\n")
     where = search(PIP_FIND_LINKS=str(wheels))
     environ = {name: value for name, value in where.environ.items() if name != "UV_FIND_LINKS"}
-    assert choose(Search(where.folder, where.workspace, where.cache_dir, environ)).how.startswith("built by uv")
+    assert choose(Search(where.folder, where.workspace, where.cache, environ)).how.startswith("built by uv")
 
 
 def test_a_package_nobody_has_is_named(search, agent: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.interpreter.environment import Search, choose
 from agent_eval_action.interpreter.install import given_for_install, seen_by_install, without_secrets
 from agent_eval_action.interpreter.isolation import agent_environ
@@ -49,7 +50,9 @@ def search(tmp_path: Path, agent: Path):
             "UV_CACHE_DIR": str(tmp_path / "uv-cache"),
             "UV_PYTHON_DOWNLOADS": "never",
         }
-        return Search(agent, tmp_path / "repository", tmp_path / "cache", environ, install_env=install_env)
+        return Search(
+            agent, tmp_path / "repository", OutputFolder.at(tmp_path / "cache"), environ, install_env=install_env
+        )
 
     return make
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.base import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest
 from agent_eval_action.llm.google import GoogleProvider
 from agent_eval_action.llm.openai_compat import OpenAiProvider
@@ -188,7 +189,7 @@ async def test_the_whole_stack_is_warmed_up_and_rides_out_a_storm(
     gemini.faults = [Fault(code=500, every=3, times=5)]
     environ = {"GOOGLE_API_KEY": "k" * 12, "GOOGLE_GEMINI_BASE_URL": gemini.url}
     settings = LlmSettings(openai_base_url=f"{openai.url}/v1")
-    stack = open_llm(settings, environ, cache_dir=tmp_path, read_cache=True, meter=settings.meter())
+    stack = open_llm(settings, environ, cache=OutputFolder.at(tmp_path), read_cache=True, meter=settings.meter())
     assert await stack.warm_up(["gemini-2.5-flash", "openai/m"]) == {}
     assert gemini.seen.calls == openai.seen.calls == 0
     asked = [ask(f"number {n}", model=model) for n in range(10) for model in ("gemini-2.5-flash", "openai/m")]

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply
 from agent_eval_action.llm.budget import Meter, SpendingLimits
 from agent_eval_action.llm.rate import RateLimits
@@ -20,7 +21,9 @@ from .conftest import ANSWER, KEY, ask
 def opened(gemini: GeminiServer, folder: Path, *, read: bool = True, **settings: Any) -> LlmStack:
     environ = {"GOOGLE_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": gemini.url}
     made = LlmSettings(**settings)
-    return open_llm(made, environ, cache_dir=folder, read_cache=read, meter=Meter(made.limits, made.prices))
+    return open_llm(
+        made, environ, cache=OutputFolder.at(folder), read_cache=read, meter=Meter(made.limits, made.prices)
+    )
 
 
 async def test_a_second_run_asks_nothing(gemini: GeminiServer, tmp_path: Path) -> None:
@@ -47,7 +50,7 @@ async def test_another_server_is_another_model(gemini: GeminiServer, tmp_path: P
     moved = open_llm(
         LlmSettings(),
         {"GOOGLE_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": gemini.url + "/"},
-        cache_dir=tmp_path,
+        cache=OutputFolder.at(tmp_path),
         read_cache=True,
         meter=Meter(),
     )

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from agent_eval_action.criteria.base import Instruments, Sample
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest
 from agent_eval_action.llm.setup import Setup
 from agent_eval_action.llm.stack import LlmSettings, open_llm
@@ -210,7 +211,9 @@ async def test_its_answers_pass_through_the_policies_of_every_model(server, tmp_
     meter = settings.meter()
     said = []
     for _ in range(2):
-        stack = open_llm(settings, by_key(server), cache_dir=tmp_path / "cache", read_cache=True, meter=meter)
+        stack = open_llm(
+            settings, by_key(server), cache=OutputFolder.at(tmp_path / "cache"), read_cache=True, meter=meter
+        )
         for response in ("hello", "good bye"):
             request = LlmRequest("vertex_eval/safety_v1", (), options={**ONE_TURN, "response": response})
             said.append(await stack.generate(request))

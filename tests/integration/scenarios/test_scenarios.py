@@ -18,6 +18,7 @@ from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.discovery import Discovery, PlannedSet
 from agent_eval_action.config.specs import CriterionSpec
 from agent_eval_action.criteria.base import Instruments
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.stack import LlmSettings, open_llm
 from agent_eval_action.model.result import Attempt, ErrorKind
 from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
@@ -98,20 +99,26 @@ class Bench:
         placed = PlannedSet(agent=agent, path=file, key="s")
         plan = Loader(self.folder).plan(Discovery((placed,)), self.repeats)
         settings = LlmSettings(retry_deadline=1.5)
-        llm = open_llm(settings, self.environ, cache_dir=self.folder / "cache", read_cache=True, meter=settings.meter())
+        llm = open_llm(
+            settings,
+            self.environ,
+            cache=OutputFolder.at(self.folder / "cache"),
+            read_cache=True,
+            meter=settings.meter(),
+        )
         options = AdkAgentOptions(
             name="clerk",
             path=FOLDER,
             workspace=FOLDER.parent,
-            log_path=self.folder / "agent.log",
-            cache_dir=self.folder / "environments",
+            logs=OutputFolder.at(self.folder),
+            cache=OutputFolder.at(self.folder / "environments"),
             python=self.python,
             workers=1,
             environ=self.environ,
         )
         head = Arm.begin("head", {"clerk": AdkAgent(options)})
         try:
-            with TranscriptWriter(self.folder / out) as writer:
+            with TranscriptWriter(OutputFolder.at(self.folder / out)) as writer:
                 ready = asyncio.create_task(asyncio.sleep(0))
                 crew = Crew(Bounds(4), ready, writer, Collector(plan), Spending(), lambda _: None)
                 crew.instruments = {"clerk": Instruments(llm=llm)}

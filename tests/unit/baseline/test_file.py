@@ -15,7 +15,7 @@ from agent_eval_action.baseline import STORES, Lookup, Place
 from agent_eval_action.baseline.file import read, write
 from agent_eval_action.baseline.layout import text
 from agent_eval_action.baseline.records import from_result
-from agent_eval_action.errors import OutputError, ResultsError
+from agent_eval_action.errors import ConfigError, OutputError, ResultsError
 from support.results import QUALITY, attempt, calls, case, run, simple
 
 BASELINE = from_result(run(case("a", attempt({QUALITY: 1.0}, calls(("roll", {"sides": 6})))), simple("b", 0.5)))
@@ -138,7 +138,7 @@ def test_no_link_leads_out_of_the_workspace(workspace, tmp_path, link):
     else:
         (workspace / "evals").mkdir()
         (workspace / "evals" / "baseline.json").symlink_to(outside / "baseline.json")
-    with pytest.raises(OutputError, match="out of the workspace"):
+    with pytest.raises(ConfigError, match="is a symbolic link"):
         write(workspace / "evals" / "baseline.json", from_result(run()), workspace=workspace)
     assert (outside / "baseline.json").read_text() == text(BASELINE)
     assert names(outside) == ["baseline.json"]
@@ -151,15 +151,18 @@ def test_a_relative_path_is_held_to_the_workspace_too(workspace, tmp_path, monke
     alias.symlink_to(workspace)
     (workspace / "out").symlink_to(tmp_path)
     monkeypatch.chdir(workspace)
-    with pytest.raises(OutputError, match="out of the workspace"):
+    with pytest.raises(ConfigError, match="is a symbolic link"):
         write(type(workspace)("out/baseline.json"), BASELINE, workspace=alias)
 
 
-def test_a_link_inside_the_workspace_is_kept(workspace):
+def test_a_link_inside_the_workspace_is_read_and_not_written_through(workspace):
     (workspace / "evals").mkdir()
+    write(workspace / "evals" / "main.json", BASELINE, workspace=workspace)
     link = workspace / "baseline.json"
     link.symlink_to("evals/main.json")
-    write(link, BASELINE, workspace=workspace)
+    assert read(link, workspace=workspace) == BASELINE
+    with pytest.raises(ConfigError, match="put the file itself there"):
+        write(link, from_result(run()), workspace=workspace)
     assert link.is_symlink()
     assert read(workspace / "evals" / "main.json") == BASELINE
 

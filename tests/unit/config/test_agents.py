@@ -75,7 +75,13 @@ def test_one_folder_twice_needs_two_names(workspace):
     ]
     workspace.write("agent-eval.yaml", "agents: [{path: a, name: old}, {path: a, name: new}]\n")
     assert [agent.name for agent in workspace.resolve().settings.agents] == ["old", "new"]
-    assert "printable" in workspace.refused('agents: [{path: a, name: "x\\ny"}]\n')[0]
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "/x", "..", ".", r"a\b", r"x\0y", r"x\ny", r"x\u202Ey", "x" * 201])
+def test_a_name_is_a_name(workspace, name):
+    workspace.agent("a")
+    (said,) = workspace.refused(f'agents:\n  - path: a\n    name: "{name}"\n')
+    assert said.startswith("agent-eval.yaml:3: ")
 
 
 def test_folders_that_hold_no_agent(workspace, tmp_path):

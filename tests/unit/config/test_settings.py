@@ -26,7 +26,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "threshold_on": st.sampled_from(["case", "suite", "off"]),
     "max_drop": st.floats(0, 10, allow_nan=False) | st.just("none"),
     "max_rise": st.floats(0, 10, allow_nan=False) | st.integers(0, 500).map(lambda n: f"{n}%"),
-    "out": st.sampled_from(["o", "a/b", "../x"]),
+    "out": st.sampled_from(["o", "a/b", "a/../x"]),
 }
 LAYER = st.fixed_dictionaries({}, optional=VALUES)
 ON_DISK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -130,6 +130,26 @@ def test_defaults_are_those_of_the_table(workspace):
     for name in ("driver", "recording", "python", "criteria", "env", "workers", "timeout_s", "initial_session_file"):
         assert getattr(shown.agent_defaults, name) == BY_NAME[name].default, name
     assert shown.policy == Policy()
+
+
+PLACES = {"out": "out: {}", "cache_dir": "cache_dir: {}", "baseline": "baseline: {{path: {}}}"}
+
+
+@pytest.mark.parametrize("place", ["../x", "/elsewhere", "a/../../x", "a/b/../../../x/y", "/"])
+@pytest.mark.parametrize("option", PLACES)
+def test_a_file_places_nothing_outside_of_the_workspace(workspace, option, place):
+    workspace.write("agent-eval.yaml", f"repeats: 1\n{PLACES[option].format(place)}\n")
+    (said,) = workspace.refused()
+    assert said.startswith("agent-eval.yaml:2: ")
+    assert f"must stay inside the workspace {workspace.root}" in said
+    assert f"--{option}".replace("_", "-") in said
+
+
+@pytest.mark.parametrize("option", PLACES)
+def test_whoever_starts_the_run_may_name_a_place_elsewhere(workspace, tmp_path, option):
+    flag = workspace.resolve(**{option: str(tmp_path / "a" / ".." / "x")})
+    by_input = workspace.resolve(environ={BY_NAME[option].variables[0]: str(tmp_path / "x")})
+    assert getattr(flag.settings, option) == getattr(by_input.settings, option) == tmp_path / "x"
 
 
 def test_rules_of_single_criteria_change_rule_by_rule_and_inherit_the_rest(workspace):

@@ -130,7 +130,7 @@ def test_text_is_not_made_of_numbers():
     flaw = refusal(TEXT, 3.11, YAML)
     assert (flaw.message, flaw.hint) == ("must be text", "put it in quotes")
     assert refusal(TEXT, "  ", YAML).message == "must not be empty"
-    assert refusal(PATH, "a\0b", YAML).message == "must not be empty"
+    assert refusal(PATH, "a\0b", YAML).message == "must not hold a NUL character"
 
 
 def test_paths_start_from_where_they_are_written():

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm import cache
 from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
 from agent_eval_action.llm.cache import AnswerStore, Cached, request_key
@@ -40,7 +41,7 @@ REQUESTS = st.builds(
 def path_of(store: AnswerStore, request: LlmRequest, *where: str) -> Path:
     key = request_key(request, *(where or ("google", "")))
     store.write(key, SAID)
-    return max(store.folder.glob("??/*.json"), key=lambda path: path.stat().st_mtime_ns)
+    return max(store.folder.path.glob("??/*.json"), key=lambda path: path.stat().st_mtime_ns)
 
 
 @given(one=REQUESTS, other=REQUESTS)
@@ -75,7 +76,7 @@ def test_another_provider_and_another_server_are_other_models() -> None:
 
 async def test_an_answer_is_asked_for_once(tmp_path: Path) -> None:
     llm, hits = ScriptedLlm(lambda _: SAID), []
-    cached = Cached(llm, AnswerStore(tmp_path / "llm"), lambda _: ("google", ""), hit=hits.append)
+    cached = Cached(llm, AnswerStore(OutputFolder.at(tmp_path / "llm")), lambda _: ("google", ""), hit=hits.append)
     assert await cached.generate(ASKED) == SAID
     assert await cached.generate(ASKED) == replace(SAID, cached=True)
     assert await cached.generate(replace(ASKED, sample=1)) == SAID
@@ -83,7 +84,7 @@ async def test_an_answer_is_asked_for_once(tmp_path: Path) -> None:
 
 
 async def test_a_run_that_writes_history_reads_no_votes_but_keeps_them(tmp_path: Path) -> None:
-    llm, store = ScriptedLlm(lambda _: SAID), AnswerStore(tmp_path)
+    llm, store = ScriptedLlm(lambda _: SAID), AnswerStore(OutputFolder.at(tmp_path))
     writing = Cached(llm, store, lambda _: ("google", ""), read=False)
     await writing.generate(ASKED)
     await writing.generate(ASKED)
@@ -93,26 +94,26 @@ async def test_a_run_that_writes_history_reads_no_votes_but_keeps_them(tmp_path:
 
 @pytest.mark.parametrize("said", [LlmError(LlmErrorKind.EMPTY, "nothing"), LlmReply("")])
 async def test_only_good_answers_are_kept(tmp_path: Path, said: LlmReply | LlmError) -> None:
-    cached = Cached(ScriptedLlm(lambda _: said), AnswerStore(tmp_path), lambda _: ("google", ""))
+    cached = Cached(ScriptedLlm(lambda _: said), AnswerStore(OutputFolder.at(tmp_path)), lambda _: ("google", ""))
     assert await cached.generate(ASKED) == said
     assert list(tmp_path.rglob("*.json")) == []
 
 
 async def test_options_that_are_no_json_are_asked_for(tmp_path: Path) -> None:
     llm = ScriptedLlm(lambda _: SAID)
-    cached = Cached(llm, AnswerStore(tmp_path), lambda _: ("google", ""))
+    cached = Cached(llm, AnswerStore(OutputFolder.at(tmp_path)), lambda _: ("google", ""))
     assert await cached.generate(replace(ASKED, options={"x": object()})) == SAID
 
 
 def test_files_are_nobody_elses(tmp_path: Path) -> None:
-    path = path_of(store := AnswerStore(tmp_path / "cache" / "llm"), ASKED)
+    path = path_of(store := AnswerStore(OutputFolder.at(tmp_path / "cache" / "llm")), ASKED)
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
-    assert store.folder.stat().st_mode & 0o777 == 0o700
+    assert store.folder.path.stat().st_mode & 0o777 == 0o700
 
 
 def test_an_entry_cut_anywhere_is_a_miss(tmp_path: Path) -> None:
-    path = path_of(store := AnswerStore(tmp_path), ASKED)
+    path = path_of(store := AnswerStore(OutputFolder.at(tmp_path)), ASKED)
     whole = path.read_bytes()
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
@@ -125,7 +126,7 @@ def test_an_entry_cut_anywhere_is_a_miss(tmp_path: Path) -> None:
 def test_an_entry_with_a_byte_changed_gives_no_other_answer(
     tmp_path_factory: pytest.TempPathFactory, at: int, byte: int
 ) -> None:
-    path = path_of(store := AnswerStore(tmp_path_factory.mktemp("cache")), ASKED)
+    path = path_of(store := AnswerStore(OutputFolder.at(tmp_path_factory.mktemp("cache"))), ASKED)
     data = bytearray(path.read_bytes())
     data[at % len(data)] = byte
     path.write_bytes(data)
@@ -144,7 +145,7 @@ WRONG: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_reply_of_other_kinds_is_a_miss_even_with_its_digest(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    path = path_of(store := AnswerStore(tmp_path), ASKED)
+    path = path_of(store := AnswerStore(OutputFolder.at(tmp_path)), ASKED)
     entry = json.loads(path.read_text())
     entry["reply"] |= wrong
     entry["digest"] = cache._digest(cache._text(entry["reply"]))
@@ -154,13 +155,13 @@ def test_a_reply_of_other_kinds_is_a_miss_even_with_its_digest(tmp_path: Path, w
 
 @pytest.mark.parametrize("data", [b"", b"null", b"[]", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"key": 1}'])
 def test_what_is_no_entry_is_a_miss(tmp_path: Path, data: bytes) -> None:
-    path = path_of(store := AnswerStore(tmp_path), ASKED)
+    path = path_of(store := AnswerStore(OutputFolder.at(tmp_path)), ASKED)
     path.write_bytes(data)
     assert store.read(request_key(ASKED, "google")) is None
 
 
 def test_an_entry_of_another_question_under_this_name_is_a_miss(tmp_path: Path) -> None:
-    store = AnswerStore(tmp_path)
+    store = AnswerStore(OutputFolder.at(tmp_path))
     other = path_of(store, replace(ASKED, system="Say yes.")).read_bytes()
     path = path_of(store, ASKED)
     path.write_bytes(other)
@@ -170,10 +171,11 @@ def test_an_entry_of_another_question_under_this_name_is_a_miss(tmp_path: Path) 
 WRITER = """
 import sys
 from pathlib import Path
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.base import LlmReply, LlmRequest, Message
 from agent_eval_action.llm.cache import AnswerStore, request_key
 
-store, mine = AnswerStore(Path(sys.argv[1]), lambda said: sys.exit(said)), sys.argv[2]
+store, mine = AnswerStore(OutputFolder.at(Path(sys.argv[1])), lambda said: sys.exit(said)), sys.argv[2]
 for number in range(60):
     key = request_key(LlmRequest("m", (Message("user", str(number % 6)),)), "p")
     store.write(key, LlmReply("answer " + mine * 5000))
@@ -196,17 +198,18 @@ def test_a_write_that_fails_leaves_what_was_there_and_is_said_once(tmp_path: Pat
     code = """
 import resource, signal, sys
 from pathlib import Path
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.base import LlmReply, LlmRequest, Message
 from agent_eval_action.llm.cache import AnswerStore, request_key
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-store = AnswerStore(Path(sys.argv[1]), print)
+store = AnswerStore(OutputFolder.at(Path(sys.argv[1])), print)
 keys = [request_key(LlmRequest("m", (Message("user", name),)), "p") for name in "ab"]
 store.write(keys[0], LlmReply("short"))
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 for _ in range(3):
     store.write(keys[1], LlmReply("long" * 1000))
-print(AnswerStore(Path(sys.argv[1])).read(keys[0]).text, store.read(keys[1]))
+print(AnswerStore(OutputFolder.at(Path(sys.argv[1]))).read(keys[0]).text, store.read(keys[1]))
 """
     argv = [sys.executable, "-c", code, str(tmp_path / "llm")]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
@@ -218,14 +221,14 @@ async def test_a_folder_that_cannot_be_made_is_said_once_and_done_without(tmp_pa
     (tmp_path / "file").write_text("")
     said: list[str] = []
     llm = ScriptedLlm(lambda _: SAID)
-    cached = Cached(llm, AnswerStore(tmp_path / "file" / "llm", said.append), lambda _: ("google", ""))
+    cached = Cached(llm, AnswerStore(OutputFolder.at(tmp_path / "file" / "llm"), said.append), lambda _: ("google", ""))
     for _ in range(3):
         assert await cached.generate(ASKED) == SAID
     assert (len(llm.asked), len(said)) == (3, 1)
 
 
 def test_pruning_takes_the_old_then_the_oldest_and_what_killed_writers_left(tmp_path: Path) -> None:
-    store, now = AnswerStore(tmp_path), 1_000_000_000.0
+    store, now = AnswerStore(OutputFolder.at(tmp_path)), 1_000_000_000.0
     paths = [path_of(store, replace(ASKED, sample=number)) for number in range(4)]
     left = paths[0].parent / ".left.tmp"
     left.write_text("half")
@@ -234,11 +237,11 @@ def test_pruning_takes_the_old_then_the_oldest_and_what_killed_writers_left(tmp_
     size = paths[3].stat().st_size
     assert store.prune(max_age_s=100, max_bytes=2 * size + 50, now=now) == 3
     assert [path.exists() for path in (*paths, left)] == [False, False, True, True, False]
-    assert AnswerStore(tmp_path / "none").prune() == 0
+    assert AnswerStore(OutputFolder.at(tmp_path / "none")).prune() == 0
 
 
 def test_what_a_base_url_carries_is_not_written(tmp_path: Path) -> None:
-    store = AnswerStore(tmp_path)
+    store = AnswerStore(OutputFolder.at(tmp_path))
     for url in ("https://me:hidden@proxy.example/v1", "https://me:other@proxy.example/v1"):
         assert store.read(request_key(ASKED, "openai", url)) is None
         store.write(request_key(ASKED, "openai", url), SAID)

@@ -14,6 +14,7 @@ from agent_eval_action import criteria
 from agent_eval_action.config.specs import CriterionSpec
 from agent_eval_action.criteria.base import Criterion, Instruments, Sample
 from agent_eval_action.criteria.judged.response_match import FinalResponseMatch
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Budgeted, Meter, SpendingLimits
 from agent_eval_action.model.evalset import ConversationScenario, EvalCase
 from agent_eval_action.model.result import AttemptError, CriterionScore, ErrorKind, RunResult, ScoreStatus
@@ -59,7 +60,7 @@ async def make(
     async def nothing() -> None:
         pass
 
-    with TranscriptWriter(out) as writer:
+    with TranscriptWriter(OutputFolder.at(out)) as writer:
         crew = Crew(
             Bounds(concurrency, retries=1),
             asyncio.create_task(nothing()),
@@ -115,7 +116,7 @@ async def test_answers_that_wait_for_their_judge_are_kept_when_the_run_is_cut_of
     await asked.wait()
     making.cancel()
     await asyncio.gather(making, return_exceptions=True)
-    (kept,) = [earlier(tmp_path, tmp_path, plan).get(planned.key) for planned in plan.attempts()]
+    (kept,) = [earlier(tmp_path, OutputFolder.at(tmp_path), plan).get(planned.key) for planned in plan.attempts()]
     assert kept is not None
     assert (len(kept.turns), kept.scores) == (2, ())
 
@@ -154,7 +155,7 @@ async def test_what_an_earlier_run_has_counts_also_behind_what_a_limit_leaves_ou
     whole, last = kit.plan(*map(kit.case, names)), kit.plan(kit.case(names[-1]))
     llm, driver = ScriptedLlm(lambda _: YES), kit.Script(lambda *_: "yes", tokens=10)
     await make(tmp_path / "first", judged(last), driver, llm)
-    kept = earlier(tmp_path / "first", tmp_path / "second", whole)
+    kept = earlier(tmp_path / "first", OutputFolder.at(tmp_path / "second"), whole)
     result = await make(
         tmp_path / "second", judged(whole), driver, llm, kept=kept, meter=Meter(SpendingLimits(calls=1))
     )

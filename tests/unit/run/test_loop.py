@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from agent_eval_action.agents.base import SessionRequest
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.gate.evidence import Enough, RerunSuite, RerunSuspects, RunControl, Step
 from agent_eval_action.llm.budget import Meter, SpendingLimits
 from agent_eval_action.model.result import (
@@ -83,7 +84,7 @@ class Loop:
 
         names = {planned.agent for planned in plan.sets}
         head = Arm.begin("head", dict.fromkeys(names, driver), fixed=self.fixed)
-        with TranscriptWriter(self.out) as writer:
+        with TranscriptWriter(OutputFolder.at(self.out)) as writer:
             ready, spending = asyncio.create_task(nothing()), Spending(Meter(self.limits))
             crew = Crew(
                 Bounds(self.concurrency),
@@ -459,7 +460,7 @@ async def test_resume_keeps_re_runs_and_the_control_of_the_same_base(tmp_path: P
         again = Loop(tmp_path, steps())
         head, other = kit.Script(lambda *_: "yes"), kit.Script(lambda *_: "yes")
         again.base = base(commit, other)
-        result = await again(plan, head, earlier(tmp_path, tmp_path, plan))
+        result = await again(plan, head, earlier(tmp_path, OutputFolder.at(tmp_path), plan))
         assert (len(head.opened), len(other.opened)) == (0, made)
         assert (result.totals.extra, result.totals.control) == (2, 1)
         assert attempts(result) == [(0, "first"), (1, "rerun"), (2, "rerun")]

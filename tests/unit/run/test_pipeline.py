@@ -12,6 +12,7 @@ import pytest
 
 from agent_eval_action.agents.base import SessionRequest
 from agent_eval_action.errors import OutputError, ResultsError
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.model.result import (
     AgentConditions,
     AttemptError,
@@ -32,6 +33,7 @@ from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import Earlier, earlier, forget
 from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.transcripts import TranscriptWriter
+from support.full_disk import files_of_at_most
 
 DIED = AttemptError(kind=ErrorKind.DIED, message="killed")
 WRONG = AttemptError(kind=ErrorKind.EXCEPTION, message="ValueError: no")
@@ -60,7 +62,7 @@ class Runner:
             pass
 
         head = Arm.begin("head", {"bot": driver})
-        with TranscriptWriter(self.out) as writer:
+        with TranscriptWriter(OutputFolder.at(self.out)) as writer:
             ready = asyncio.create_task(nothing())
             known = Earlier() if kept is None else kept
             crew = Crew(self.bounds, ready, writer, Collector(plan), Spending(), self.events.append, known)
@@ -208,41 +210,38 @@ async def test_resume_keeps_what_is_there_and_makes_only_what_is_missing(tmp_pat
     with (tmp_path / ATTEMPTS).open("ab") as file:
         file.write(b'{"agent":"bot","eval_set":"set","case":"c","torn')
     driver = kit.Script(lambda *_: "yes")
-    kept = earlier(tmp_path, tmp_path, plan)
+    kept = earlier(tmp_path, OutputFolder.at(tmp_path), plan)
     assert len(kept) == 2
     result = await Runner(tmp_path)(plan, driver, kept)
     assert [request.key.case for request in driver.opened] == ["b"]
     assert [case.attempts[0].error for case in result.sets[0].cases] == [None] * 3
-    forget(tmp_path)
+    forget(OutputFolder.at(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == [ATTEMPTS]
 
 
 async def test_a_resumed_run_that_dies_loses_nothing(tmp_path: Path, kit: Any) -> None:
     plan = kit.plan(kit.case("a"), kit.case("b"))
     await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"))
-    assert len(earlier(tmp_path, tmp_path, plan)) == 2
-    with TranscriptWriter(tmp_path):  # the resumed run dies before it wrote anything
+    assert len(earlier(tmp_path, OutputFolder.at(tmp_path), plan)) == 2
+    with TranscriptWriter(OutputFolder.at(tmp_path)):  # the resumed run dies before it wrote anything
         pass
-    assert len(earlier(tmp_path, tmp_path, plan)) == 2
+    assert len(earlier(tmp_path, OutputFolder.at(tmp_path), plan)) == 2
 
 
 async def test_resume_makes_again_what_is_defined_otherwise_now(tmp_path: Path, kit: Any) -> None:
     await Runner(tmp_path)(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
     changed = kit.plan(kit.case("a"))
     object.__setattr__(changed.sets[0].cases[0], "digest", "another")
-    assert len(earlier(tmp_path, tmp_path / "out", changed)) == 0
+    assert len(earlier(tmp_path, OutputFolder.at(tmp_path / "out"), changed)) == 0
 
 
 def test_resume_without_a_run_says_so(tmp_path: Path, kit: Any) -> None:
     with pytest.raises(ResultsError, match="no run to resume"):
-        earlier(tmp_path, tmp_path, kit.plan(kit.case("a")))
+        earlier(tmp_path, OutputFolder.at(tmp_path), kit.plan(kit.case("a")))
 
 
 async def test_a_full_disk_is_said_and_ends_the_run(kit: Any, tmp_path: Path) -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("no /dev/full on this platform: a full disk cannot be had")
-    (tmp_path / ATTEMPTS).symlink_to("/dev/full")
-    with pytest.raises(OutputError, match="cannot be written"):
+    with files_of_at_most(100), pytest.raises(OutputError, match="cannot be written: File too large"):
         await Runner(tmp_path)(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
 
 

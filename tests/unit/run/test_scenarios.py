@@ -17,6 +17,7 @@ from agent_eval_action.config.discovery import Discovery, PlannedSet
 from agent_eval_action.config.specs import CriterionSpec
 from agent_eval_action.criteria.base import Instruments
 from agent_eval_action.errors import ConfigError, EvalFileError
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.formats import case_digest
 from agent_eval_action.llm.base import LlmError, LlmErrorKind
 from agent_eval_action.model.evalset import EvalCase
@@ -78,7 +79,7 @@ async def run(out: Path, plan: Plan, driver: Any, llm: Any, kept: Earlier | None
         pass
 
     stop = Stop()
-    with TranscriptWriter(out) as writer:
+    with TranscriptWriter(OutputFolder.at(out)) as writer:
         crew = Crew(
             Bounds(concurrency=4),
             asyncio.create_task(nothing()),
@@ -162,10 +163,12 @@ async def test_resuming_asks_no_user_again_unless_it_is_another(tmp_path: Path, 
     made = plan(tmp_path)
     await run(tmp_path / "first", made, kit.Script(lambda *_: "yes"), script)
     asked, out = len(script.asked), tmp_path / "second"
-    (again,) = await run(out, made, kit.Script(lambda *_: "no"), script, earlier(tmp_path / "first", out, made))
+    (again,) = await run(
+        out, made, kit.Script(lambda *_: "no"), script, earlier(tmp_path / "first", OutputFolder.at(out), made)
+    )
     assert (len(script.asked), said(again)) == (asked, ["Hello", "roll"])
     other = plan(tmp_path, user=UserSimulatorConfig(model="openai/other"))
-    await run(out, other, kit.Script(lambda *_: "no"), script, earlier(tmp_path / "first", out, other))
+    await run(out, other, kit.Script(lambda *_: "no"), script, earlier(tmp_path / "first", OutputFolder.at(out), other))
     assert len(script.asked) == 2 * asked
 
 

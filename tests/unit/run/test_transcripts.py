@@ -13,6 +13,7 @@ import pytest
 from agent_eval_action.agents.base import SessionRequest, TurnDone
 from agent_eval_action.agents.recorded import RecordedAgent
 from agent_eval_action.errors import ResultsError
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.model.evalset import Content, FunctionCall, Invocation, InvocationEvent, InvocationEvents, Part
 from agent_eval_action.model.result import Attempt, AttemptError, AttemptKey, ErrorKind, Usage
 from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
@@ -31,7 +32,7 @@ def attempt(*parts: Part, case: str = "a", **fields: Any) -> Attempt:
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     error = AttemptError(kind=ErrorKind.TIMEOUT, message="too long", turn=1)
     written = [attempt(Part(text="hi")), attempt(Part(text="\ud800"), case="b", error=error, tries=3)]
-    with TranscriptWriter(tmp_path) as writer:
+    with TranscriptWriter(OutputFolder.at(tmp_path)) as writer:
         for one in written:
             writer.append(one)
     assert [parse(tmp_path / ATTEMPTS, n, line) for n, _, line in lines(tmp_path / ATTEMPTS)] == written
@@ -42,7 +43,7 @@ def test_media_over_the_limit_lie_beside_once_and_small_ones_stay(tmp_path: Path
     parts = [
         Part(inline_data={"mime_type": "image/png", "data": base64.b64encode(raw).decode()}) for raw in (big, b"x")
     ]
-    with TranscriptWriter(tmp_path) as writer:
+    with TranscriptWriter(OutputFolder.at(tmp_path)) as writer:
         writer.append(attempt(*parts))
         writer.append(attempt(parts[0], case="b"))
     digest = hashlib.sha256(big).hexdigest()
@@ -60,7 +61,7 @@ def test_a_line_that_is_no_attempt_is_named(tmp_path: Path, line: bytes) -> None
 
 
 async def test_a_recording_answers_as_it_did_and_says_what_it_lacks(tmp_path: Path) -> None:
-    with TranscriptWriter(tmp_path) as writer:
+    with TranscriptWriter(OutputFolder.at(tmp_path)) as writer:
         writer.append(attempt(Part(text="hi"), final_session_state={"n": 1}))
     driver = RecordedAgent("other-name", tmp_path)
     conditions = await driver.start()
@@ -84,7 +85,7 @@ async def test_a_recording_answers_as_it_did_and_says_what_it_lacks(tmp_path: Pa
 
 
 async def test_a_recording_answers_as_this_changes_agent_did_and_not_as_the_bases(tmp_path: Path) -> None:
-    with TranscriptWriter(tmp_path) as writer:
+    with TranscriptWriter(OutputFolder.at(tmp_path)) as writer:
         writer.append(attempt(Part(text="ours")))
         writer.append(attempt(Part(text="the base's"), arm="base", purpose="control"))
     driver = RecordedAgent("bot", tmp_path)
