@@ -148,7 +148,7 @@ class Evaluation:
             await asyncio.wait({self._work}, timeout=_CLEAN_S)
         end_children()
         if self._work is None or not self._work.done():
-            redact_logs(self.settings.out, self.context.redaction)
+            redact_logs(self.settings.output_folder(self.settings.out / LOGS), self.context.redaction)
 
 
 async def _evaluate(evaluation: Evaluation) -> RunResult:

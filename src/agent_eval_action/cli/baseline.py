@@ -45,7 +45,7 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
         with files.written_by_a_run(settings):
             result = session.evaluate()
             kept(result, settings)
-        session.end()
+            session.end()
     if result.status is not RunStatus.COMPLETE:
         out.print(f"the run is not complete ({result.status}): the baseline stays as it was", markup=False)
         return ExitCode.INTERRUPTED if result.status is RunStatus.INTERRUPTED else ExitCode.INCONCLUSIVE

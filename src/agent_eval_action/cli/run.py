@@ -22,5 +22,5 @@ def run_command(selectors: Sequence[str], flags: Mapping[str, Any]) -> ExitCode:
     with files.written_by_a_run(settings):
         result = session.evaluate()
         code = finish(result, settings, publisher(result, settings, job_from(os.environ)))
-    session.end()
+        session.end()
     return code

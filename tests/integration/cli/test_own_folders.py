@@ -198,7 +198,7 @@ def test_a_baseline_that_is_a_link_is_not_written_through(repo):
 def test_an_accepted_change_is_not_written_through_a_link(repo):
     repo.write("notes.yaml", "- {case: a, reason: mine}\n")
     repo.link(".agent-eval/accept.yaml", "../notes.yaml")
-    done = repo("baseline", "accept", "a", "--reason", "meant")
+    done = repo("accept", "a", "--reason", "meant")
     assert done.returncode == 2, done.stderr
     assert ".agent-eval/accept.yaml is a symbolic link" in done.stderr
     assert (repo.root / "notes.yaml").read_text() == "- {case: a, reason: mine}\n"
