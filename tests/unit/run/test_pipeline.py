@@ -277,7 +277,7 @@ async def test_resume_keeps_what_was_made_with_the_same(
     plan = kit.plan(kit.case("a"), kit.case("b"))
     await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"), Earlier({"bot": MADE_WITH}))
     driver = kit.Script(lambda *_: "no")
-    kept = earlier(tmp_path, tmp_path, plan, {"bot": MADE_WITH.model_copy(update=now)})
+    kept = earlier(tmp_path, OutputFolder.at(tmp_path), plan, {"bot": MADE_WITH.model_copy(update=now)})
     result = await Runner(tmp_path)(plan, driver, kept)
     assert len(driver.opened) == made
     assert said in "".join(kept.warnings())
@@ -293,7 +293,7 @@ async def test_resume_makes_again_what_ran_in_another_environment_and_says_so_on
     plan = kit.plan(kit.case("a"), kit.case("b"))
     await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"), Earlier({"bot": MADE_WITH}))
     driver, runner = Newer(lambda *_: "no"), Runner(tmp_path)
-    await runner(plan, driver, earlier(tmp_path, tmp_path, plan, {"bot": MADE_WITH}))
+    await runner(plan, driver, earlier(tmp_path, OutputFolder.at(tmp_path), plan, {"bot": MADE_WITH}))
     assert len(driver.opened) == 2
     notices = [event.text for event in runner.events if isinstance(event, Notice)]
     assert notices == ["bot: attempts of the earlier run are not kept, for the agent's environment is another one now"]
@@ -303,9 +303,11 @@ async def test_resume_keeps_answers_but_not_what_other_judges_said_of_them(tmp_p
     plan = kit.plan(kit.case("a"))
     await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"), Earlier({"bot": MADE_WITH}))
     (key,) = (planned.key for planned in plan.attempts())
-    (kept,) = (earlier(tmp_path, tmp_path / "x", plan, {"bot": MADE_WITH}).get(key),)
+    (kept,) = (earlier(tmp_path, OutputFolder.at(tmp_path / "x"), plan, {"bot": MADE_WITH}).get(key),)
     assert len(kept.scores) == 2
-    other = earlier(tmp_path, tmp_path / "x", plan, {"bot": MADE_WITH.model_copy(update={"judges": "elsewhere"})})
+    other = earlier(
+        tmp_path, OutputFolder.at(tmp_path / "x"), plan, {"bot": MADE_WITH.model_copy(update={"judges": "elsewhere"})}
+    )
     assert other.get(key).turns == kept.turns
     assert other.get(key).scores == ()
 
@@ -313,4 +315,4 @@ async def test_resume_keeps_answers_but_not_what_other_judges_said_of_them(tmp_p
 async def test_a_transcript_that_does_not_say_what_made_it_is_made_again(tmp_path: Path, kit: Any) -> None:
     plan = kit.plan(kit.case("a"))
     await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"))
-    assert len(earlier(tmp_path, tmp_path / "x", plan, {"bot": MADE_WITH})) == 0
+    assert len(earlier(tmp_path, OutputFolder.at(tmp_path / "x"), plan, {"bot": MADE_WITH})) == 0
