@@ -222,7 +222,7 @@ def test_files_beyond_the_limit_are_refused_unread(tmp_path):
     with path.open("wb") as file:
         file.truncate(files.MAX_JSON_BYTES + 1)  # sparse: takes no room
     problem = problem_of(path, tmp_path)
-    assert "larger than 256 MB" in problem.message
+    assert "larger than 64 MB" in problem.message
     with (tmp_path / "x.yaml").open("wb") as file:
         file.truncate(files.MAX_YAML_BYTES + 1)
     assert "larger than 1 MB" in problem_of(tmp_path / "x.yaml", tmp_path).message

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from agent_eval_action.formats.adk_structure import check_ids, check_set
-from agent_eval_action.formats.base import Format, Reading
+from agent_eval_action.formats.adk_structure import check_ids, check_set, refuse_long_lists
+from agent_eval_action.formats.base import Findings, Format, Reading
 from agent_eval_action.formats.validation import validate
-from agent_eval_action.model.evalset import EvalSet, JsonObject
+from agent_eval_action.model.evalset import EvalCase, EvalSet, JsonObject
 from agent_eval_action.source import JsonPath
 
+_CASES_AT_ONCE = 1_000
 _ROOT_KEYS = {"evalSetId": "eval_set_id", "evalCases": "eval_cases"}
 
 
@@ -28,7 +29,9 @@ def read(reading: Reading) -> EvalSet | None:
     changed = _root_in_snake_case(value, reading)
     changed |= check_set(value, findings)
     check_ids(_ids(value), findings)
-    eval_set = validate(EvalSet, value, None if changed else findings.source.json, findings)
+    if refuse_long_lists(value, findings):
+        return None
+    eval_set = _validated(value, None if changed else findings.source.json, findings)
     if eval_set is None or findings.errors:
         return None
     for index, case in enumerate(eval_set.eval_cases):
@@ -36,6 +39,26 @@ def read(reading: Reading) -> EvalSet | None:
         if case.conversation == ():
             findings.warn(("eval_cases", index), "this conversation has no turns: nothing to measure")
     return eval_set
+
+
+def _validated(value: JsonObject, text: str | None, findings: Findings) -> EvalSet | None:
+    """The whole set; a large one in parts, so that neither its values nor the errors of all cases are there at once."""
+    cases = value.get("eval_cases")
+    if not isinstance(cases, list) or len(cases) <= _CASES_AT_ONCE:
+        return validate(EvalSet, value, text, findings)
+    whole: EvalSet | None = None
+    found: list[EvalCase] = []
+    for start in range(0, len(cases), _CASES_AT_ONCE):
+        some = cases[start : start + _CASES_AT_ONCE]
+        findings.first_case = start
+        part = validate(EvalSet, {**value, "eval_cases": some}, None, findings)
+        cases[start : start + _CASES_AT_ONCE] = [None] * len(some)
+        if part is None:  # the problems of the first part that has any: the root's would be said once for each part
+            break
+        whole = whole or part
+        found += part.eval_cases
+    findings.first_case = 0
+    return whole.model_copy(update={"eval_cases": tuple(found)}) if whole and not findings.errors else None
 
 
 def _root_in_snake_case(value: JsonObject, reading: Reading) -> bool:

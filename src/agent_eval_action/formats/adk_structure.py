@@ -17,6 +17,9 @@ from agent_eval_action.source import JsonPath, closest, did_you_mean, shorten
 
 _SET_FIELDS = tuple(EvalSet.model_fields)
 _camel = cache(to_camel)  # asked several times per turn
+_LONGEST_LIST = 10_000
+_FREE = frozenset({"args", "response", "state", "final_session_state", "finalSessionState"})
+"""Objects of the agent's own, whatever they hold."""
 _MISSPELT = 0.85  # nearer than this a key nobody reads is taken for a slip, and warned about
 
 
@@ -28,6 +31,30 @@ def check_set(value: JsonObject, findings: Findings) -> bool:
         if isinstance(case, dict):
             changed |= _check_case(case, ("eval_cases", index), findings)
     return changed
+
+
+def refuse_long_lists(value: JsonObject, findings: Findings) -> bool:
+    """Report lists inside cases that nobody wrote: each of a million wrong items would be an error of its own."""
+    before = len(findings.errors)
+    for index, case in enumerate(_list(value.get("eval_cases"))):
+        for at, size in _long_lists(case, ("eval_cases", index)):
+            message = f"is a list of {size:,} items; at most {_LONGEST_LIST:,} are read"
+            findings.error(at, message, hint="make several cases of it")
+    return len(findings.errors) > before
+
+
+def _long_lists(value: Any, at: JsonPath) -> Iterator[tuple[JsonPath, int]]:
+    if isinstance(value, list):
+        if len(value) > _LONGEST_LIST:
+            yield at, len(value)
+            return
+        for index, item in enumerate(value):
+            if isinstance(item, dict | list):
+                yield from _long_lists(item, (*at, index))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if isinstance(item, dict | list) and key not in _FREE:
+                yield from _long_lists(item, (*at, key))
 
 
 def check_ids(places: Iterator[tuple[JsonPath, Any]], findings: Findings) -> None:

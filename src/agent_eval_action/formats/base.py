@@ -13,23 +13,25 @@ from agent_eval_action.errors import EvalFileError, Problem
 from agent_eval_action.model.evalset import EvalSet, JsonObject
 from agent_eval_action.source import JsonPath, Source, plural
 
-MAX_PROBLEMS = 100  # of one file; ten thousand copies of one mistake help nobody
+MAX_PROBLEMS = 50  # of one file; ten thousand copies of one mistake help nobody
 
 
 @dataclass
 class Findings:
-    """Problems of one file as they are found. ``value`` may be spelled anew by the reader; places are not."""
+    """Problems of one file as they are found. ``value`` may be spelled anew by the reader; places are not.
+
+    ``first_case``: the index of the case that is the first of those being validated.
+    """
 
     source: Source
     errors: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
-    unshown: int = 0
+    first_case: int = 0
 
     def error(self, json_path: JsonPath, message: str, *, value: str | None = None, hint: str | None = None) -> None:
-        """Something that ends in a refusal."""
+        """Something that ends in a refusal; beyond the most that is shown, at once."""
         if len(self.errors) >= MAX_PROBLEMS:
-            self.unshown += 1
-            return
+            self.raise_errors(more=True)
         self.errors.append(self.source.problem(self._as_written(json_path), message, value=value, hint=hint))
 
     def warn(self, json_path: JsonPath, message: str, *, value: str | None = None, hint: str | None = None) -> None:
@@ -38,19 +40,21 @@ class Findings:
             at = self._as_written(json_path)
             self.warnings.append(self.source.problem(at, message, value=value, hint=hint, severity="warning"))
 
-    def raise_errors(self) -> None:
-        """All errors of the file at once, in file order."""
+    def raise_errors(self, *, more: bool = False) -> None:
+        """All errors of the file at once, in file order. ``more``: there are others, which are not looked for."""
         if not self.errors:
             return
         self.errors.sort(key=in_file_order)
-        count = len(self.errors) + self.unshown
-        more = f"and {plural(self.unshown, 'more problem')} in this file" if self.unshown else None
+        count = f"{'more than ' if more else ''}{plural(len(self.errors), 'problem')}"
+        hint = "the file was checked no further: correct these first" if more else None
         where = Problem(self.source.path, "").where
-        raise EvalFileError(f"{where} is refused: {plural(count, 'problem')}", more, tuple(self.errors))
+        raise EvalFileError(f"{where} is refused: {count}", hint, tuple(self.errors))
 
     def _as_written(self, json_path: JsonPath) -> JsonPath:
         """The path with each key as the file spells it (readers rename camelCase keys)."""
         written: JsonPath = ()
+        if self.first_case and len(json_path) > 1 and json_path[0] == "eval_cases" and isinstance(json_path[1], int):
+            json_path = ("eval_cases", json_path[1] + self.first_case, *json_path[2:])
         for step in json_path:
             camel = (*written, to_camel(step)) if isinstance(step, str) else None
             if camel and self.source.line((*written, step)) is None and self.source.line(camel) is not None:

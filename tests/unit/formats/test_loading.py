@@ -220,13 +220,44 @@ def test_numbers_no_json_has_are_read_as_adk_reads_them(tmp_path):
     assert math.isnan(dumped["function_call"]["args"]["a"])
 
 
-def test_every_problem_is_reported_up_to_a_hundred(tmp_path):
+def test_every_problem_is_reported_up_to_fifty(tmp_path):
     cases = [{"eval_id": f"c{index}", "conversation": [{"user_content": {"txt": 1}}]} for index in range(150)]
     with pytest.raises(EvalFileError) as caught:
         load(tmp_path, {"eval_set_id": "s", "eval_cases": cases})
-    assert len(caught.value.problems) == 100
-    assert caught.value.hint == "and 50 more problems in this file"
-    assert "150 problems" in caught.value.message
+    assert len(caught.value.problems) == 50
+    assert caught.value.hint == "the file was checked no further: correct these first"
+    assert "more than 50 problems" in caught.value.message
+
+
+def test_a_large_set_is_read_as_a_small_one_is(tmp_path):
+    """Validated in parts: every case and its line, and a problem of the last part at its own place."""
+    cases = [{"eval_id": f"c{n}", "conversation": [{"user_content": {"parts": [{"text": "hi"}]}}]} for n in range(2500)]
+    text = '{"eval_set_id": "s", "name": "n", "eval_cases": [\n' + ",\n".join(map(json.dumps, cases)) + "\n]}"
+    found = load(tmp_path, text).eval_set
+    assert [(case.eval_id, case.line) for case in found.eval_cases] == [(f"c{n}", n + 2) for n in range(2500)]
+    assert found.name == "n"
+    lines = text.split("\n")
+    lines[2402] = lines[2402].replace('"hi"', "5")
+    with pytest.raises(EvalFileError) as caught:
+        load(tmp_path, "\n".join(lines))
+    (problem,) = caught.value.problems
+    assert (problem.line, problem.json_path) == (2403, "$.eval_cases[2401].conversation[0].user_content.parts[0].text")
+
+
+@pytest.mark.parametrize("where", ["conversation", "parts", "tool_uses"])
+def test_a_list_that_nobody_wrote_is_refused_and_not_gone_through(tmp_path, where):
+    turn = {"user_content": {"parts": [{"text": "hi"}]}}
+    case = {"eval_id": "c", "conversation": [turn]}
+    if where == "conversation":
+        case[where] = [1] * 20_000
+    elif where == "parts":
+        turn["user_content"][where] = [1] * 20_000
+    else:
+        turn["intermediate_data"] = {where: [1] * 20_000}
+    with pytest.raises(EvalFileError) as caught:
+        load(tmp_path, {"eval_set_id": "s", "eval_cases": [case]})
+    (problem,) = caught.value.problems
+    assert problem.message == "is a list of 20,000 items; at most 10,000 are read"
 
 
 def test_the_garbage_collector_is_left_as_it_was(tmp_path):
