@@ -20,7 +20,7 @@ from agent_eval_action.baseline.history import suite_of_plan
 from agent_eval_action.baseline.mainline import Mainline, open_mainline
 from agent_eval_action.baseline.place import Stored
 from agent_eval_action.baseline.records import Baseline
-from agent_eval_action.baseline.rerun import PASSES, baseline_of, without_control
+from agent_eval_action.baseline.rerun import PASSES, baseline_of, without_accepted, without_control
 from agent_eval_action.baseline.upon import Upon, behind, put_upon
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.discovery import Discovery, discover
@@ -39,7 +39,7 @@ from agent_eval_action.github.events import Job, job_from
 from agent_eval_action.interpreter.isolation_cell import Isolation, Level
 from agent_eval_action.interpreter.processes import end_children
 from agent_eval_action.llm.stack import LlmSettings
-from agent_eval_action.model.history import History
+from agent_eval_action.model.history import Accepted, History
 from agent_eval_action.model.redaction import Redaction
 from agent_eval_action.model.result import AttemptError, Base, Conditions, MadeWith, RunResult, RunStatus
 from agent_eval_action.pipeline import Pipeline, Stop
@@ -186,6 +186,9 @@ async def _evaluate(evaluation: Evaluation) -> RunResult:
         run.start()
         plan, kept = await run.prepare()
         history = main.history(suite_of_plan(plan, left.skipped))
+        if settings.baseline_store == "rerun":  # no record says which entries main has: the base commit's file does
+            history = replace(history, pending=tuple(one for one in history.pending if one not in change.accepted))
+        run.accepted = history.pending
         run.baseline = history.as_baseline()
         for problem in () if partly else unknown(main.entries, names_of(plan)):
             context.emit(Notice(str(problem), level="warning"))
@@ -194,7 +197,7 @@ async def _evaluate(evaluation: Evaluation) -> RunResult:
         await run.stop()
     result = context.redaction.value(run.result(started_at, time.monotonic() - began))
     whole = None if partly else run.own_plan
-    held, against = held_against(result, run.baseline, settings)
+    held, against = held_against(result, run.baseline, settings, run.accepted)
     rerun = settings.baseline_store == "rerun"
     source = Path("the base commit, run beside") if rerun else Path(history.source)
     decision = judged(held, against, settings, source, history, broken=broken_code(result)).decision
@@ -264,11 +267,13 @@ def names_of(plan: Plan) -> Names:
     )
 
 
-def held_against(result: RunResult, baseline: Baseline | None, settings: Settings) -> tuple[RunResult, Baseline | None]:
+def held_against(
+    result: RunResult, baseline: Baseline | None, settings: Settings, accepted: Sequence[Accepted] = ()
+) -> tuple[RunResult, Baseline | None]:
     """The run and what it is compared with: what is stored, or what the base commit's agent scored beside it."""
     if settings.baseline_store != "rerun":
         return result, baseline
-    return without_control(result), baseline_of(result)
+    return without_control(result), without_accepted(baseline_of(result), accepted)
 
 
 def stored_baseline(settings: Settings) -> FileStore:
@@ -314,6 +319,7 @@ class _Run:
     isolation: Isolation | None = None
     made_with: dict[str, MadeWith] = field(default_factory=dict)
     progress: Progress = field(default_factory=Progress)
+    accepted: tuple[Accepted, ...] = ()  # changes that are accepted and that main does not know yet
     measuring: bool = False
 
     async def isolate(self, hidden: Collection[Path]) -> None:
@@ -449,7 +455,7 @@ class _Run:
         if not self.settings.adaptive:
             return Enough("nothing is run again")
         policy, whole = self.settings.policy, self.result("", 0.0)
-        result, baseline = held_against(whole, self.baseline, self.settings)
+        result, baseline = held_against(whole, self.baseline, self.settings, self.accepted)
         state = state_of(result, scores_of(baseline), policy, control=control)
         rules = rules_of(policy, result, extra_runs=self.settings.max_extra_runs)
         step = next_step(state, rules)

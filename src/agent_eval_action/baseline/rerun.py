@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agent_eval_action.baseline.records import from_result
-from agent_eval_action.model.baseline import Baseline
+from agent_eval_action.model.baseline import Accepted, Baseline, CaseRecord
 from agent_eval_action.model.result import CaseResult, RunResult
 
 PASSES = 5
@@ -37,3 +39,19 @@ def without_control(result: RunResult) -> RunResult:
 
 def _as_attempts(case: CaseResult) -> CaseResult:
     return case.model_copy(update={"attempts": case.control, "control": ()})
+
+
+def without_accepted(baseline: Baseline | None, accepted: Sequence[Accepted]) -> Baseline | None:
+    """The baseline without the scores of pairs whose change is accepted: they are compared with nothing."""
+    if baseline is None or not accepted:
+        return baseline
+    return baseline.model_copy(update={"records": tuple(_without(record, accepted) for record in baseline.records)})
+
+
+def _without(record: CaseRecord, accepted: Sequence[Accepted]) -> CaseRecord:
+    kept = {
+        name: one
+        for name, one in record.criteria.items()
+        if not any(entry.covers(record.key, name) for entry in accepted)
+    }
+    return record.model_copy(update={"criteria": kept})

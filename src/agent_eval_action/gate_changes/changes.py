@@ -19,6 +19,7 @@ from agent_eval_action.gate_changes.rules import WITH_THE_MERGE, setting_changes
 from agent_eval_action.gate_changes.snapshot import case_identities
 from agent_eval_action.model.case_matching import match_cases
 from agent_eval_action.model.decision import Decision, Finding, Outcome
+from agent_eval_action.model.history import Accepted
 from agent_eval_action.model.result import Conditions, RunResult
 from agent_eval_action.run.arms import NoBase
 from agent_eval_action.run.plan import Plan
@@ -46,6 +47,11 @@ class GateChanges:
             return ""
         hint = "" if self.base.commit else " (actions/checkout: fetch-depth: 2)"
         return f"the rules of the base commit hold for a change, and cannot be read: {self.base.reason}{hint}"
+
+    @property
+    def accepted(self) -> tuple[Accepted, ...]:
+        """Changes of the agent that the base commit has accepted already."""
+        return self.base.snapshot.accepted if isinstance(self.base, BaseSnapshot) else ()
 
     @property
     def base_eval_files(self) -> tuple[str, ...]:

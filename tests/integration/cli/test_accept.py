@@ -56,10 +56,10 @@ class PullRequest:
             timeout=300,
         )
 
-    def run(self) -> tuple[int, str]:
+    def run(self, *words: str) -> tuple[int, str]:
         """Run the branch as a pull request; the exit code, and the comment."""
         event = {"GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": "pull_request", "GITHUB_BASE_REF": "main"}
-        done = self.command("run", "--python", str(self.python), **event)
+        done = self.command("run", *words, "--python", str(self.python), **event)
         comment = self.root / ".agent-eval" / "out" / "comment.md"
         assert comment.exists(), done.stderr
         return done.returncode, comment.read_text()
@@ -185,6 +185,18 @@ def test_where_a_threshold_blocks_the_comment_names_what_to_edit_and_editing_it_
     pull.commit("expect what it does now")
     code, comment = pull.run()
     assert code == 0, comment
+
+
+def test_what_is_measured_beside_the_change_is_accepted_as_well(pull: PullRequest) -> None:
+    """With ``baseline: rerun`` there are no records: the base commit's file says what main has accepted."""
+    pull.make_worse()
+    cases = "evals/dice.evalset.json:which_are_prime,roll_one_die"
+    assert pull.run(cases, "--baseline-store", "rerun")[0] == 1
+    assert pull.command("accept", "--worse", "--reason", "it may answer from memory").returncode == 0
+    pull.commit("accept it")
+    code, comment = pull.run(cases, "--baseline-store", "rerun")
+    assert code == 0, comment
+    assert {pair["case"] for pair in pull.decision()["pairs"] if pair["accepted"]} == {"which_are_prime"}
 
 
 @pytest.mark.parametrize(
