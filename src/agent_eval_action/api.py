@@ -182,6 +182,8 @@ async def _evaluate(evaluation: Evaluation) -> RunResult:
     run = _Run(settings, context, found, history.as_baseline(), upon, change, recording=main.recording)
     evaluation.run = run
     await run.isolate(hidden)
+    if run.exposed:  # an agent could rewrite the eval files before they are read
+        await run.read()
     try:
         run.start()
         plan, kept = await run.prepare()
@@ -318,6 +320,7 @@ class _Run:
     pipeline: Pipeline = field(init=False)
     isolation: Isolation | None = None
     made_with: dict[str, MadeWith] = field(default_factory=dict)
+    plan: Plan | None = None
     progress: Progress = field(default_factory=Progress)
     accepted: tuple[Accepted, ...] = ()  # changes that are accepted and that main does not know yet
     measuring: bool = False
@@ -374,24 +377,37 @@ class _Run:
         """Every agent of this run."""
         return list({planned.agent.name: planned.agent for planned in self.found.sets}.values())
 
+    @property
+    def exposed(self) -> bool:
+        """Whether the code of a change runs as our own user, who can write what we read."""
+        return self.isolation is None and self.context.job.may_skip
+
+    async def read(self) -> Plan:
+        """The plan that the eval files make, read once."""
+        if self.plan is None:
+            settings, context = self.settings, self.context
+            loader = Loader(settings.workspace, settings.case)
+            self.own_plan = await asyncio.to_thread(loader.plan, self.found, context.repeats or settings.repeats)
+            self.plan = await asyncio.to_thread(self.change.plan_in_force, self.own_plan, self.agents())
+            for problem in (*context.warnings, *loader.warnings):
+                context.emit(Notice(str(problem), level="warning"))
+            for note in loader.notes:
+                context.emit(Notice(note))
+        return self.plan
+
     async def prepare(self) -> tuple[Plan, Earlier]:
         """Read the eval files while the agents start."""
         settings, context = self.settings, self.context
-        loader = Loader(settings.workspace, settings.case)
-        self.own_plan = await asyncio.to_thread(loader.plan, self.found, context.repeats or settings.repeats)
-        plan = await asyncio.to_thread(self.change.plan_in_force, self.own_plan, self.agents())
-        for problem in (*context.warnings, *loader.warnings):
-            context.emit(Notice(str(problem), level="warning"))
-        for note in loader.notes:
-            context.emit(Notice(note))
+        plan = await self.read()
         self.spending = Spending(LlmSettings.of(settings).meter())
         opening = Opening(
             settings,
             context.environ,
             self.agents(),
             self.spending.meter,
-            # of a run that writes history every vote is made anew, or history would understate the judges' noise
-            read_cache=context.repeats is None and not self.recording,
+            # of a run that writes history every vote is made anew, or history would understate the judges' noise;
+            # where the change could write into the cache, it could have written votes
+            read_cache=context.repeats is None and not self.recording and not self.exposed,
             say=lambda text: context.emit(Notice(text)),
             isolation=self.isolation,
             may_lack=context.may_lack,

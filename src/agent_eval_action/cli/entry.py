@@ -1,4 +1,4 @@
-"""The first process in the container: hides what it was given, starts the one that works, and looks after it.
+"""The first process, in the container and in a step on the runner: hides what it was given, and looks after the work.
 
 It takes the settings out of its environment, executes itself again without them (a process's first environment can
 be read in /proc for as long as it lives), and hands them to a child by a file in memory. Then it does what nobody
@@ -15,9 +15,12 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from agent_eval_action.cli.ownership import give_back, places
+from agent_eval_action.cli.step_guard import StepGuard
+
+Mode = Literal["container", "on", "job"]
 
 ASKED: Final = "AGENT_EVAL_ISOLATION"  # as in interpreter.isolation_cell, which would take long to import
 HANDED_BY: Final = "AGENT_EVAL_SETTINGS_FD"
@@ -35,14 +38,18 @@ _KEPT: Final = (
 )
 """What the first process needs itself, and no secret is in."""
 
+_KEPT_ON_THE_RUNNER: Final = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH")
+"""What an interpreter of the job's own may not start without; the image's needs none of it."""
+
 _FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _WATCHED: Final = frozenset((*_FORWARDED, signal.SIGCHLD))
 _INTERRUPTED: Final = 130
+_INCONCLUSIVE: Final = 3
 _TO_LEAVE_S: Final = 8.0
 """After a signal: the runner sends another after 7.5 s, and gives up after 10."""
 _TO_GIVE_S: Final = 1.5
 _GONE_S: Final = 2.0
-_SET_PDEATHSIG, _SET_DUMPABLE, _SET_SUBREAPER = 1, 4, 36
+_SET_PDEATHSIG, _SET_DUMPABLE, _SET_SUBREAPER, _SET_NO_NEW_PRIVS = 1, 4, 36, 38
 
 
 def enter() -> None:
@@ -50,25 +57,35 @@ def enter() -> None:
     handed = os.environ.pop(HANDED_BY, "")
     if handed and _is_ours(handed):
         _start(int(handed))
-    elif wanted(os.environ, os.getpid(), os.geteuid()):
-        _again(dict(os.environb), in_container=os.getpid() == 1)
+    elif mode := mode_of(os.environ, os.getpid(), os.geteuid()):
+        _again(dict(os.environb), mode)
 
 
-def wanted(environ: Mapping[str, str], pid: int, uid: int) -> bool:
-    """Whether there is something to hide and somebody to hide it from: as root, in a container or when asked to."""
+def mode_of(environ: Mapping[str, str], pid: int, uid: int) -> Mode | None:
+    """How this process looks after its work; None: not at all, where there is nothing to hide from anybody.
+
+    *container* and *on*: agents get uids of their own. *job*: a step on the runner, where they have the same uid.
+    """
     asked = environ.get(ASKED, "")
-    return sys.platform == "linux" and uid == 0 and asked != "off" and (pid == 1 or asked == "on")
+    if sys.platform != "linux" or asked == "off":
+        return None
+    if uid == 0 and pid == 1:
+        return "container"
+    if uid == 0 and asked == "on":
+        return "on"
+    return "job" if environ.get("GITHUB_ACTIONS") == "true" else None
 
 
-def _again(environ: dict[bytes, bytes], *, in_container: bool) -> None:
+def _again(environ: dict[bytes, bytes], mode: Mode) -> None:
     # until the process that handles them is there none may be lost: the first process has no default handlers
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
-    environ[ASKED.encode()] = b"container" if in_container else b"on"
+    environ[ASKED.encode()] = mode.encode()
     fd = os.memfd_create(_NAME, 0)
     with open(fd, "wb", closefd=False) as file:
         file.write(b"\0".join(name + b"=" + value for name, value in environ.items()))
     os.lseek(fd, 0, os.SEEK_SET)
-    clean: dict[str, bytes | str] = {name: environ[name.encode()] for name in _KEPT if name.encode() in environ}
+    names = (*_KEPT, *_KEPT_ON_THE_RUNNER) if mode == "job" else _KEPT
+    clean: dict[str, bytes | str] = {name: environ[name.encode()] for name in names if name.encode() in environ}
     os.execve(sys.executable, sys.orig_argv, {**clean, HANDED_BY: str(fd)})  # noqa: S606 - ourselves
 
 
@@ -83,26 +100,44 @@ def _is_ours(handed: str) -> bool:
 def _start(fd: int) -> None:
     _prctl(_SET_DUMPABLE, 0)  # no core file, and /proc of this process and its children is root's
     _prctl(_SET_SUBREAPER, 1)
+    settings = _settings(fd)
+    is_job = settings.get(ASKED) == "job"
+    if is_job:
+        # sudo, which GitHub's runners give without a password, would make an agent root
+        _prctl(_SET_NO_NEW_PRIVS, 1)
+    guard = StepGuard.begin(settings) if is_job else None
     child = os.fork()
     if child == 0:
         # a group of its own: what is typed at a terminal reaches it once, by us
         os.setpgid(0, 0)
         _prctl(_SET_PDEATHSIG, signal.SIGKILL)
-        _take(fd)
+        os.environ.clear()
+        os.environ.update(settings)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
         return
-    os.close(fd)
+    settings.clear()
     code, interrupted = _look_after(child)
     _end_children()
-    give_back(places(os.environ), time.monotonic() + _TO_GIVE_S if interrupted else None)
+    if guard is None:
+        give_back(places(os.environ), time.monotonic() + _TO_GIVE_S if interrupted else None)
+    else:
+        code = _finished(guard, code)
     os._exit(code)
 
 
-def _take(fd: int) -> None:
+def _settings(fd: int) -> dict[str, str]:
     with open(fd, "rb") as file:
         entries = [entry.partition(b"=") for entry in file.read().split(b"\0")]
-    os.environb.clear()
-    os.environb.update({name: value for name, _, value in entries if name})
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries if name}
+
+
+def _finished(guard: StepGuard, code: int) -> int:
+    """The step's exit code. What somebody else changed makes a pass inconclusive, whatever is allowed to pass."""
+    said = guard.finish()
+    for sentence in said:
+        text = sentence.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+        print(f"::error title=agent-eval::{text}", flush=True)
+    return code or (_INCONCLUSIVE if said else code)
 
 
 def _look_after(child: int) -> tuple[int, bool]:

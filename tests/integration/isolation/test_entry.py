@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.cli.entry import wanted
+from agent_eval_action.cli.entry import mode_of
 
 BEGIN = """
 import json, os, signal, subprocess, sys, time
@@ -146,9 +146,19 @@ def test_a_number_of_the_jobs_own_is_not_taken_for_settings(start):
     assert f"as it was {CANARY}" in printed
 
 
-def test_it_acts_as_root_in_a_container_or_when_asked():
-    acts = {"pid 1": wanted({}, 1, 0), "asked": wanted({"AGENT_EVAL_ISOLATION": "on"}, 7, 0)}
-    assert acts == {"pid 1": sys.platform == "linux", "asked": sys.platform == "linux"}
-    assert not wanted({}, 7, 0)
-    assert not wanted({}, 1, 1000)
-    assert not wanted({"AGENT_EVAL_ISOLATION": "off"}, 1, 0)
+@pytest.mark.parametrize(
+    ("environ", "pid", "uid", "mode"),
+    [
+        ({}, 1, 0, "container"),
+        ({"GITHUB_ACTIONS": "true"}, 1, 0, "container"),
+        ({"AGENT_EVAL_ISOLATION": "on"}, 7, 0, "on"),
+        ({"AGENT_EVAL_ISOLATION": "on", "GITHUB_ACTIONS": "true"}, 7, 1000, "job"),
+        ({"GITHUB_ACTIONS": "true"}, 7, 1000, "job"),
+        ({"GITHUB_ACTIONS": "true"}, 7, 0, "job"),
+        ({}, 7, 0, None),
+        ({}, 1, 1000, None),
+        ({"AGENT_EVAL_ISOLATION": "off", "GITHUB_ACTIONS": "true"}, 1, 0, None),
+    ],
+)
+def test_it_acts_in_a_container_in_a_step_or_when_asked(environ, pid, uid, mode):
+    assert mode_of(environ, pid, uid) == (mode if sys.platform == "linux" else None)

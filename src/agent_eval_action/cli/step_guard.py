@@ -1,0 +1,159 @@
+"""Guards a step on the runner itself, where agents run as the same user and could write what the runner reads next.
+
+The first process of the command keeps what the runner's files held, and how the files of the tool looked, before any
+agent ran. When everything else has ended it gives the runner exactly what the command itself wrote. Standard library
+only: what it needs is imported before there is an agent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+_WRITTEN: Final = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
+"""Files that the command itself writes to."""
+
+_LEFT_ALONE: Final = ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_STATE")
+_APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_PRECOMPILED: Final = "__pycache__"
+_PACKAGES: Final = frozenset({"site-packages", "dist-packages"})
+_OF_AGENTS: Final = ("agent_eval_action", "worker", _PRECOMPILED)
+"""What the agents' interpreters compile of ours, and only they run."""
+
+State = tuple[int, int, int]
+"""Inode, size and time of the last change of a file. That time cannot be set to another one, but by root's clock."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A file of the runner's: open, with what it held, and what the command wrote in its place."""
+
+    name: str
+    descriptor: int
+    before: bytes
+    written: int | None = None
+
+    def give(self) -> bool:
+        """Leave what was there and what the command wrote. Whether nobody else had written. Raises OSError."""
+        untouched = _read(self.descriptor) == self.before
+        added = _read(self.written) if self.written is not None else b""
+        if not untouched:
+            os.ftruncate(self.descriptor, 0)
+            _write(self.descriptor, self.before)
+        _write(self.descriptor, added)
+        return untouched
+
+
+@dataclass(slots=True)
+class StepGuard:
+    """What is watched while a command runs. ``tool`` is None where the tool's files are not its own alone."""
+
+    kept: list[_Kept] = field(default_factory=list)
+    tool: dict[str, State] | None = None
+    roots: tuple[Path, ...] = ()
+
+    @classmethod
+    def begin(cls, environ: MutableMapping[str, str]) -> StepGuard:
+        """Look at everything. ``environ`` then names files for the command to write that nobody else can open."""
+        guard = cls(roots=tool_folders(environ))
+        if guard.roots:
+            sys.dont_write_bytecode = True  # what is new in the tool's folders is then nobody's but an agent's
+            guard.tool = dict(_states(guard.roots))
+        for name in (*_WRITTEN, *_LEFT_ALONE):
+            with contextlib.suppress(OSError):
+                guard._keep(name, environ)
+        return guard
+
+    def finish(self) -> list[str]:
+        """Give the runner what the command wrote. Returns what somebody else did, in sentences."""
+        said = []
+        for file in self.kept:
+            try:
+                if not file.give():
+                    said.append(f"something that ran in this step wrote to {file.name}, and that was taken out again")
+            except OSError as error:
+                said.append(f"{file.name} could not be written: {error.strerror or error}")
+        changed = self._changed()
+        if changed:
+            said.append(f"files of agent-eval itself were changed while it ran, {changed} for example")
+            self._say_nothing_holds()
+        return said
+
+    def _keep(self, name: str, environ: MutableMapping[str, str]) -> None:
+        path = environ.get(name, "")
+        if not path:
+            return
+        descriptor = os.open(path, _APPEND)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            return
+        kept = _Kept(name, descriptor, _read(descriptor))
+        if name in _WRITTEN:
+            kept.written = os.memfd_create(f"agent-eval-{name.lower()}")
+            environ[name] = f"/proc/self/fd/{kept.written}"
+        self.kept.append(kept)
+
+    def _changed(self) -> str:
+        """A file of the tool's that is not what it was; "" where all are."""
+        if self.tool is None:
+            return ""
+        now = dict(_states(self.roots))
+        for path, state in self.tool.items():
+            if now.get(path) != state:
+                return path
+        for path in now.keys() - self.tool.keys():
+            # an agent that runs on the same Python compiles its standard library for everybody
+            if _PRECOMPILED not in Path(path).parts or Path(path).is_relative_to(sys.prefix):
+                return path
+        return ""
+
+    def _say_nothing_holds(self) -> None:
+        for file in self.kept:
+            if file.name == "GITHUB_OUTPUT":
+                with contextlib.suppress(OSError):
+                    _write(file.descriptor, b"verdict=inconclusive\nreason=files of agent-eval itself were changed\n")
+
+
+def tool_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """The folders the tool imports from and this user can write to, where host/install.sh made its environment.
+
+    Elsewhere it may share a Python with the agent, whose installations are no attack.
+    """
+    temporary = environ.get("RUNNER_TEMP", "")
+    prefix = Path(sys.prefix)
+    if not temporary or not prefix.resolve().is_relative_to(Path(temporary).resolve()):
+        return ()
+    places = [prefix, *(Path(entry) for entry in sys.path if Path(entry).is_dir() and os.access(entry, os.W_OK))]
+    return tuple(place for place in dict.fromkeys(places) if place == prefix or not place.is_relative_to(prefix))
+
+
+def _states(roots: tuple[Path, ...]) -> Iterator[tuple[str, State]]:
+    for root in roots:
+        for folder, folders, names in os.walk(root):
+            if Path(folder).parts[-len(_OF_AGENTS) :] == _OF_AGENTS:
+                folders.clear()
+                continue
+            if root != Path(sys.prefix):  # an installation of Python: packages there are not on our path
+                folders[:] = [name for name in folders if name not in _PACKAGES]
+            for name in names:
+                path = f"{folder}/{name}"
+                with contextlib.suppress(OSError):
+                    found = os.lstat(path)
+                    yield path, (found.st_ino, found.st_size, found.st_ctime_ns)
+
+
+def _read(descriptor: int) -> bytes:
+    size = os.fstat(descriptor).st_size
+    return os.pread(descriptor, size, 0) if size else b""
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    os.lseek(descriptor, 0, os.SEEK_END)
+    while data:
+        data = data[os.write(descriptor, data) :]
