@@ -28,7 +28,7 @@ for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"):
 def configured(job, text: str) -> None:
     """The example's configuration with more of its agent's options."""
     config = job.workspace / "agent-eval.yaml"
-    config.write_text(config.read_text().replace("agent:\n", f"agent:\n{text}", 1))
+    config.write_text(config.read_text().replace("  env: [DICE_MODEL]\n", "").replace("agent:\n", f"agent:\n{text}", 1))
 
 
 @pytest.mark.parametrize("option", ["env", "install_env"])
