@@ -182,8 +182,6 @@ async def _evaluate(evaluation: Evaluation) -> RunResult:
     run = _Run(settings, context, found, history.as_baseline(), upon, change, recording=main.recording)
     evaluation.run = run
     await run.isolate(hidden)
-    if run.exposed:  # an agent could rewrite the eval files before they are read
-        await run.read()
     try:
         run.start()
         plan, kept = await run.prepare()
@@ -330,6 +328,8 @@ class _Run:
         agents = self.agents()
         self.made_with = await asyncio.to_thread(made_with, self.settings, agents, self.context.environ, hidden)
         self.isolation = await isolated(self.settings, self.context.environ, agents, self.context.emit, hidden)
+        if self.exposed:  # an agent could rewrite the eval files before they are read
+            await self.read()
 
     def start(self) -> None:
         """Begin starting every agent: their imports overlap with reading the eval files."""
