@@ -29,9 +29,9 @@ from agent_eval_action.criteria import warm_up
 from agent_eval_action.errors import AgentEvalError, Problem
 from agent_eval_action.formats import load_eval_file, parse_selector
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.gate.adaptive import next_step
 from agent_eval_action.gate.broken_code import BrokenCode, broken_code, next_check
 from agent_eval_action.gate.evidence import Enough, RunControl, Step
+from agent_eval_action.gate.next_step import next_step
 from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
 from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
@@ -373,6 +373,11 @@ class _Run:
             what = f"google-adk {said.adk_version}, Python {said.python}"
             self.context.emit(Notice(f"{name}: {what} ({said.environment})"))
 
+    @property
+    def adaptive(self) -> bool:
+        """Whether what got worse is run again: the loop and the verdict go by the same answer."""
+        return self.context.repeats is None and self.settings.adaptive
+
     def agents(self) -> list[AgentSettings]:
         """Every agent of this run."""
         return list({planned.agent.name: planned.agent for planned in self.found.sets}.values())
@@ -445,7 +450,7 @@ class _Run:
             longest = max(settings.llm_timeout_s, *(agent.timeout_s for agent in self.agents()))
             stall = stall_seconds(settings.stall_timeout, longest)
             self.pipeline = Pipeline(plan, self.head, crew, context.stop, settings.max_time, stall)
-            if context.repeats is None and (settings.adaptive or self._asks_base_for_withheld):
+            if self.adaptive or (context.repeats is None and self._asks_base_for_withheld):
                 self.pipeline.gate = self._gate
                 self.pipeline.open_base = self._open_base
                 if isinstance(self.base, BaseCommit):
@@ -468,7 +473,7 @@ class _Run:
         if control and self._asks_base_for_withheld and (cases := cases_to_ask_on_base(self._measured("", 0.0))):
             why = f"whether main's agent answers without credentials what this change's does not ({len(cases):,} cases)"
             return RunControl(tuple((case, 1) for case in cases), why)
-        if not self.settings.adaptive:
+        if not self.adaptive:
             return Enough("nothing is run again")
         policy, whole = self.settings.policy, self.result("", 0.0)
         result, baseline = held_against(whole, self.baseline, self.settings, self.accepted)
@@ -523,6 +528,7 @@ class _Run:
             commit=self.commit,
             change=self.context.job.commit,
             repeats=self.context.repeats or settings.repeats,
+            adaptive=self.adaptive,
             concurrency=settings.concurrency,
             threshold_on=settings.policy.threshold_on,
             fail_on=settings.fail_on,

@@ -72,7 +72,7 @@ def eval_set(
 
 
 def run_of(*sets: SetResult, status: RunStatus = RunStatus.COMPLETE, **conditions: Any) -> RunResult:
-    given = {"tool_version": "0.1.0", "commit": "c0ffee", **conditions}
+    given = {"tool_version": "0.1.0", "commit": "c0ffee", "adaptive": conditions.get("repeats", 1) == 1, **conditions}
     return RunResult(started_at="2026-11-20T12:00:00+00:00", status=status, conditions=Conditions(**given), sets=sets)
 
 

@@ -32,7 +32,12 @@ def result_of(baseline: Baseline, goals: Mapping[str, Goal]) -> RunResult:
     cases = [case for one in sets for case in one.cases]
     return RunResult(
         started_at=baseline.created_at,
-        conditions=Conditions(tool_version=baseline.tool_version, commit=baseline.commit, repeats=baseline.repeats),
+        conditions=Conditions(
+            tool_version=baseline.tool_version,
+            commit=baseline.commit,
+            repeats=baseline.repeats,
+            adaptive=baseline.repeats == 1,
+        ),
         sets=sets,
         totals=Totals(cases=len(cases), attempts=sum(len(case.attempts) for case in cases)),
     )

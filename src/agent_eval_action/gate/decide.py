@@ -9,13 +9,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from agent_eval_action.config.policy import Policy
+from agent_eval_action.gate.assess import Status, SuspectTest
 from agent_eval_action.gate.broken_code import BrokenCode, broken_code
 from agent_eval_action.gate.compare import ComparedPair, Comparison, criteria_of
 from agent_eval_action.gate.headline import headline
 from agent_eval_action.gate.notes import pair_notes
 from agent_eval_action.gate.rules import Rule, pair_findings, pair_reason, row, suite_findings
 from agent_eval_action.gate.sentences import Writer
-from agent_eval_action.gate.tested import Status, SuspectTest
+from agent_eval_action.gate.suspects import describe_rate
 from agent_eval_action.gate.unmeasured import error_findings, nothing_measured, withheld_findings
 from agent_eval_action.gate.weigh import Weighed, weigh
 from agent_eval_action.gate.wording import BEGIN, clip, count, listed
@@ -157,7 +158,7 @@ def _pair(pair: ComparedPair, rule: Rule | None, writer: Writer) -> PairChange:
         fresh=_stat(test.fresh, pair) if test else None,
         control=_stat(test.pair.control, pair) if test else None,
         blocking=rule.blocks(pair) if rule else False,
-        confirmed=test is not None and test.status is Status.CONFIRMED,
+        confirmed=test is not None and test.status in {Status.CONFIRMED, Status.WITH_SUITE},
         misses_threshold=rule.misses_threshold(pair) if rule else False,
         accepted=pair.accepted,
         reason=pair_reason(rule, pair, writer) if rule else writer.pair(pair),
@@ -172,7 +173,8 @@ def _kind(pair: ComparedPair, test: SuspectTest | None) -> ChangeKind:
         return ChangeKind.FLAKY
     if test.status is Status.ON_MAIN:
         return ChangeKind.ON_MAIN
-    if test.status is Status.CONFIRMED and pair.kind not in {ChangeKind.NEWLY_FAILING, ChangeKind.STILL_FAILING}:
+    fell = test.status in {Status.CONFIRMED, Status.WITH_SUITE}
+    if fell and pair.kind not in {ChangeKind.NEWLY_FAILING, ChangeKind.STILL_FAILING}:
         return ChangeKind.WORSE
     return pair.kind
 
@@ -214,11 +216,17 @@ def _policy_notes(comparison: Comparison, rules: Sequence[Rule]) -> Iterable[str
 
 
 def _flaky_notes(weighed: Weighed) -> Iterable[str]:
-    """What was run again and cleared."""
-    cleared = sorted(key for key, test in weighed.tests.items() if test.status is Status.CLEARED)
+    """What was worse at first, and passed when it was run again: how often."""
+    cleared = [(key, test) for key, test in weighed.tests.items() if test.status is Status.CLEARED]
     if cleared:
-        names = listed((f"`{clip(key.case, 60)} › {clip(name, 60)}`" for key, name in cleared), 5)
-        yield f"flaky: {count(len(cleared), 'score')} worse than on main at first, not when run again: {names}"
+        names = listed(
+            (
+                f"`{clip(key.case, 60)} › {clip(name, 60)}` ({describe_rate(test)})"
+                for (key, name), test in sorted(cleared, key=lambda item: item[0])
+            ),
+            5,
+        )
+        yield f"flaky: {count(len(cleared), 'score')} worse than on main at first, as on main when run again: {names}"
 
 
 def _control_notes(result: RunResult) -> Iterable[str]:

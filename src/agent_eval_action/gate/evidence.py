@@ -1,7 +1,7 @@
 """What the gate decides from, as plain numbers, and what it can ask for. Values only.
 
 The contract of the loop: build a ``GateState`` of everything measured so far, ask
-``adaptive.next_step(state, rules)``, make what it asks for, add it to the state, ask again until it
+``next_step.next_step(state, rules)``, make what it asks for, add it to the state, ask again until it
 answers ``Enough``; then ``assess.assess(state, rules)`` is the evidence ``decide`` turns into a verdict.
 Both are pure: the same state gives the same answer, whatever the order of pairs in it.
 """

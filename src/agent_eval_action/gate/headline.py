@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from agent_eval_action.gate.assess import Status
 from agent_eval_action.gate.compare import NO_CASE, ComparedPair, Comparison
 from agent_eval_action.gate.rules import MOST, Rule
 from agent_eval_action.gate.sentences import Writer
@@ -37,11 +38,12 @@ def headline(
 
 
 def _failures(rules: Sequence[Rule], findings: Sequence[Finding], writer: Writer) -> Iterable[str]:
-    blocking = [pair for rule in rules for pair in rule.one.pairs if rule.blocks(pair)]
+    blocking = [(rule, pair) for rule in rules for pair in rule.one.pairs if rule.blocks(pair)]
     total = len(_cases(rules))
-    worse = _keys(blocking, ChangeKind.NEWLY_FAILING)
-    alone = _keys(blocking, ChangeKind.FAILING) - worse
-    still = _keys(blocking, ChangeKind.STILL_FAILING) - worse - alone
+    fell = {ChangeKind.NEWLY_FAILING, ChangeKind.WORSE}
+    worse = {pair.key for rule, pair in blocking if pair.kind in fell or rule.weighed.status(pair) is Status.CONFIRMED}
+    still = {pair.key for _, pair in blocking if pair.kind is ChangeKind.STILL_FAILING} - worse
+    alone = {pair.key for _, pair in blocking} - worse - still  # by its threshold, whatever became of it otherwise
     if worse:
         yield f"{len(worse):,} of {count(total, 'case')} got worse: {_names(worse, writer)}"
     if alone:
@@ -66,7 +68,7 @@ def _unmeasured(findings: Sequence[Finding]) -> Iterable[str]:
         yield next(iter(cases.values())).reason
     elif cases:
         first = next(iter(cases.values())).reason
-        yield f"{count(len(cases), 'case')} could not be measured, the first: {first}"
+        yield f"{count(len(cases), 'case')} could not be decided, the first: {first}"
 
 
 def _of_the_rest(comparison: Comparison, rules: Sequence[Rule], findings: Sequence[Finding]) -> Iterable[str]:

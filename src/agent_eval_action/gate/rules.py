@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from agent_eval_action.config.policy import CriterionPolicy, Mode, NewCases
-from agent_eval_action.gate.assess import CriterionEvidence
+from agent_eval_action.gate.assess import IN_DOUBT, CriterionEvidence, Status, SuspectTest
 from agent_eval_action.gate.compare import NEW_CASE, TOLERANCE, ComparedCriterion, ComparedPair, mean_of
 from agent_eval_action.gate.sentences import Writer
-from agent_eval_action.gate.tested import Status, SuspectTest
 from agent_eval_action.gate.weigh import Weighed, smallest_drop, suite_interval
 from agent_eval_action.gate.wording import clip, count, listed, number, numbers
 from agent_eval_action.model.decision import ChangeKind, CriterionChange, Finding
@@ -128,7 +127,7 @@ def _evidence_findings(rule: Rule, writer: Writer) -> Iterable[Finding]:
     suite = found.suite_test if found else None
     sure = suite is not None and suite.confirmed
     if (moved := _moved_too_far(rule, writer)) is not None or (sure and suite):
-        chance = "" if sure else _chance(suite.p if suite else None)
+        chance = "" if sure else _why_not_blocking(found)
         yield Finding(
             effect=rule.effect if sure else "advisory", reason=f"{moved or _fell(rule)}{chance}", criterion=name
         )
@@ -149,8 +148,18 @@ def _uncontrolled(rule: Rule, found: CriterionEvidence) -> str:
     return ""
 
 
-def _chance(p: float | None) -> str:
-    return "; too few runs to tell it from chance" if p is None else f"; this may be chance (p = {p:.2g})"
+def _why_not_blocking(found: CriterionEvidence | None) -> str:
+    """Why a mean that moved too far does not block: only what is likely enough by chance may be called so."""
+    suite = found.suite_test if found else None
+    if found is None or suite is None:
+        return "; too few runs to tell it from chance"
+    if suite.p > IN_DOUBT:
+        return f"; this may be chance (p = {suite.p:.2g})"
+    if suite.p > suite.level:
+        return f"; p = {suite.p:.2g}, and blocking takes p ≤ {suite.level:.2g}"
+    if found.control and not found.suite_controlled:
+        return "; the base commit's agent was not run for comparison"
+    return "; beside the base commit's agent, run just now, it is not worse than allowed"
 
 
 def _fell(rule: Rule) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from agent_eval_action.gate.assess import Status, SuspectTest
 from agent_eval_action.gate.calls import call_detail
 from agent_eval_action.gate.compare import ComparedPair
-from agent_eval_action.gate.suspects import suspect_words
-from agent_eval_action.gate.tested import Status, SuspectTest
+from agent_eval_action.gate.suspects import describe_suspect
 from agent_eval_action.gate.wording import SENTENCE, clip, number, numbers
 from agent_eval_action.model.baseline import TrajectoryRecord
 from agent_eval_action.model.decision import ChangeKind
@@ -50,7 +50,7 @@ class Writer:
         """The sentence of a suspect: what main did, what this change did, and the base commit's agent just now."""
         name = f"`{self.case(pair.key)} › {clip(pair.criterion, _CRITERION)}`"
         detail = self._detail(pair) if test.status is not Status.CLEARED else ""
-        return clip(f"{name} {suspect_words(test)}{detail}", SENTENCE)
+        return clip(f"{name} {describe_suspect(test)}{detail}", SENTENCE)
 
     def _detail(self, pair: ComparedPair) -> str:
         if pair.kind not in _EXPLAINED:

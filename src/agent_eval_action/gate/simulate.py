@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from agent_eval_action.gate.adaptive import next_step
 from agent_eval_action.gate.assess import assess
 from agent_eval_action.gate.evidence import Enough, GateState, Key, PairEvidence, Rules, RunControl
+from agent_eval_action.gate.next_step import next_step
 from agent_eval_action.model.baseline import ScoreCount
 
 if TYPE_CHECKING:
@@ -34,10 +34,14 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCase:
-    """One case under main (``base``) and under the change (``head``)."""
+    """One case under main (``base``) and under the change (``head``).
+
+    ``past``: main as it was when its history was made; None: as it is now.
+    """
 
     base: Agent
     head: Agent
+    past: Agent | None = None
 
 
 @dataclass(frozen=True)
@@ -85,12 +89,13 @@ class Sampler:
         changed = suite.criteria if suite.changed is None else suite.changed
         columns = [True] * changed + [False] * (suite.criteria - changed)
         self._base = [[case.base for _ in columns] for case in suite.cases]
+        self._past = [[case.past or case.base for _ in columns] for case in suite.cases]
         self._head = [[case.head if new else case.base for new in columns] for case in suite.cases]
 
     def draw(self, attempts: int) -> Drawn:
         """One run, with so many attempts of each arm to take from."""
         return Drawn(
-            self._scores(self._base, self.suite.history),
+            self._scores(self._past, self.suite.history),
             self._scores(self._head, attempts),
             self._scores(self._base, attempts),
         )

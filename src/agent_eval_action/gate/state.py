@@ -24,8 +24,8 @@ def state_of(result: RunResult, history: Scores, policy: Policy, *, control: boo
     )
 
 
-def rules_of(policy: Policy, result: RunResult, *, extra_runs: int | None = None, adaptive: bool = True) -> Rules:
-    """The policy as the loop reads it."""
+def rules_of(policy: Policy, result: RunResult, *, extra_runs: int | None = None) -> Rules:
+    """The policy as the loop and the verdict read it: whether runs are made again is recorded in the result."""
     goals = {info.name: info.goal for one in result.sets for info in one.criteria}
     own = {name: policy.for_criterion(name, goal) for name, goal in goals.items()}
     return Rules(
@@ -33,7 +33,7 @@ def rules_of(policy: Policy, result: RunResult, *, extra_runs: int | None = None
         min_effect=policy.min_effect,
         criteria={name: CriterionRule(rule.max_drop, rule.max_rise) for name, rule in own.items()},
         limits=Limits(extra_runs),
-        adaptive=adaptive,
+        adaptive=result.conditions.adaptive,
     )
 
 

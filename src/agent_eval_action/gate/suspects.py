@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from agent_eval_action.gate.assess import Status, SuspectTest
 from agent_eval_action.gate.evidence import PairEvidence
 from agent_eval_action.gate.grid import known, mean
-from agent_eval_action.gate.tested import Status, SuspectTest
 from agent_eval_action.gate.weigh import interval_of
 from agent_eval_action.gate.wording import count, number, numbers
 from agent_eval_action.model.baseline import ScoreCount
 
 _AFTER: Final = {
     Status.CONFIRMED: "",
+    Status.WITH_SUITE: ": part of what the whole criterion lost",
     Status.CLEARED: ": flaky, not worse than on main",
-    Status.OPEN: ": not run often enough to tell it from chance",
+    Status.OPEN: ": too few runs to tell it from chance",
     Status.UNCONTROLLED: ": not confirmed, the base commit's agent was not run for comparison",
 }
 
 
-def suspect_words(test: SuspectTest) -> str:
+def describe_suspect(test: SuspectTest) -> str:
     """``passed 14 of 14 times on main and 0 of 6 here``, or the means where scores are graded."""
     pair = test.pair
     # what chose a suspect is said only where nothing better is known
@@ -43,6 +44,12 @@ def suspect_words(test: SuspectTest) -> str:
     if test.status is Status.ON_MAIN:
         return f"{words}{control}: already broken on main"
     return f"{words}{spread}{control}{_AFTER[test.status]}"
+
+
+def describe_rate(test: SuspectTest) -> str:
+    """``3 of 5``, or the mean where scores are graded: how a suspect did when it was run again."""
+    scores = [(score, 1) for score in test.fresh]
+    return _times(scores) if _plain(test.pair) else f"{number(mean(test.fresh))} over {count(len(scores), 'run')}"
 
 
 def _plain(pair: PairEvidence) -> bool:

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agent_eval_action.config.policy import Policy
-from agent_eval_action.gate.assess import CriterionEvidence, assess
+from agent_eval_action.gate.assess import CriterionEvidence, Status, SuspectTest, assess
 from agent_eval_action.gate.compare import ComparedCriterion, ComparedPair, Comparison
 from agent_eval_action.gate.evidence import PairEvidence
 from agent_eval_action.gate.grid import known
 from agent_eval_action.gate.state import rules_of, state_of
-from agent_eval_action.gate.tested import Status, SuspectTest
 from agent_eval_action.model.measured import Measured
 from agent_eval_action.model.result import CaseKey, RunResult
 from agent_eval_action.stats import Interval, clustered, detectable_drop, newcombe, welch
@@ -57,8 +56,7 @@ def weigh(comparison: Comparison, result: RunResult, policy: Policy) -> Weighed:
 
     base = result.base is not None and not result.base.unavailable
     state = state_of(result, scores, policy, control=base)
-    adaptive = result.conditions.repeats == 1 or result.totals.extra > 0
-    found = assess(state, rules_of(policy, result, adaptive=adaptive)).criteria
+    found = assess(state, rules_of(policy, result)).criteria
     return Weighed(
         tests={(_key(test.pair), one.criterion): test for one in found for test in one.tests},
         pairs={(_key(pair), pair.criterion): pair for pair in state.pairs if pair.history},

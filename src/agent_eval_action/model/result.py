@@ -299,6 +299,7 @@ class Conditions(Frozen):
     commit: str | None = None
     change: str | None = None  # the head of the pull request that ``commit`` is the merge of; None outside of CI
     repeats: int = 1
+    adaptive: bool = True  # what got worse is run again, and only that is evidence; else every attempt is
     concurrency: int = 32
     threshold_on: str = "case"
     fail_on: str = ""  # the rule in force, which may be the base's; "": not recorded

@@ -73,12 +73,10 @@ def run_of(files: Sequence[AdkResults]) -> tuple[RunResult, tuple[str, ...]]:
     usage = Usage()
     for made in attempts:
         usage += made.usage
+    repeats = max((len(case.attempts) for one in results for case in one.cases), default=1)
     result = RunResult(
         started_at=_when(newest_first[0].creation_timestamp) if newest_first else _when(0),
-        conditions=Conditions(
-            tool_version=TOOL,
-            repeats=max((len(case.attempts) for one in results for case in one.cases), default=1),
-        ),
+        conditions=Conditions(tool_version=TOOL, repeats=repeats, adaptive=repeats == 1),
         sets=results,
         totals=Totals(
             cases=sum(len(one.cases) for one in results),

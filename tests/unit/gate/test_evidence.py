@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.gate.adaptive import next_step
-from agent_eval_action.gate.assess import assess
+from agent_eval_action.gate.assess import Status, assess
 from agent_eval_action.gate.evidence import (
     CriterionRule,
     Enough,
@@ -22,9 +21,9 @@ from agent_eval_action.gate.evidence import (
     Rules,
     RunControl,
 )
+from agent_eval_action.gate.next_step import next_step
 from agent_eval_action.gate.simulate import Agent, Sampler, SimulatedCase, SimulatedRun, Suite, simulate
-from agent_eval_action.gate.tested import Status
-from agent_eval_action.stats import fisher
+from agent_eval_action.stats import Stratum, lower_than_reference, passes
 
 RULES = Rules()
 MANY = settings(max_examples=60, deadline=None)
@@ -64,15 +63,15 @@ def test_the_choice_is_no_evidence():
     assert not assess(chosen, RULES).blocked
     again = pair(0, passed(10, 10), 0, 1, 1, 0, 1, 1)
     (one,) = assess(GateState(noisy(again)), RULES).criteria
-    assert one.raw(again, control=False) == fisher((10, 10), (4, 5))
+    assert one.raw(again, control=False) == lower_than_reference([Stratum(passes(10, 10), passes(4, 5))])
 
 
 def test_a_suspect_that_fails_again_goes_to_the_control_and_then_blocks():
     again = pair(0, passed(10, 10), 0, *[0] * 5)
     step = next_step(GateState(noisy(again), control=True), RULES)
     assert isinstance(step, RunControl)
-    assert (step.attempts, step.beside) == (((0, 10),), ((0, 5),))
-    controlled = pair(0, passed(10, 10), 0, *[0] * 5, control=(1.0,) * 10)
+    assert (step.attempts, step.beside) == (((0, 3),), ((0, 3),)), "what is plain takes a small control"
+    controlled = pair(0, passed(10, 10), 0, *[0] * 5, control=(1.0,) * 3)
     state = GateState(noisy(controlled), control=True)
     assert status(state) == {0: Status.CONFIRMED}
     assert next_step(state, RULES) == Enough("a regression is confirmed")
@@ -180,17 +179,24 @@ def test_a_suite_that_is_well_in_turn_with_its_control_does_not_block(beside, co
     assert (one.suite_test.beyond, one.suite_test.confirmed) == (True, confirmed)
 
 
-def test_the_suites_control_is_asked_for_once_in_turn_with_one_more_pass():
+def test_a_large_fall_of_the_suite_is_controlled_on_a_slice_before_anything_is_run_again():
     rows = [PairEvidence(n, "tokens", ((100.0, 5), (110.0, 5)), (150.0,), goal="minimize") for n in range(12)]
     rules = Rules(criteria={"tokens": CriterionRule(None, 0.1)})
     step = next_step(GateState(tuple(rows), control=True), rules)
     assert isinstance(step, RunControl)
-    assert step.attempts == step.beside == tuple((n, 1) for n in range(12))
-    made = [replace(one, attempts=(150.0, 150.0), beside=(150.0,), control=(105.0,), tried=1) for one in rows]
-    assert next_step(GateState(tuple(made), control=True), rules) == Enough("a regression is confirmed")
+    assert step.attempts == step.beside
+    assert [runs for _, runs in step.attempts] == [1] * 3
+
+    def controlled(score):
+        chosen = dict(step.attempts)
+        more = {"attempts": (150.0, 150.0), "beside": (150.0,), "control": (score,), "tried": 1}
+        return GateState(tuple(replace(one, **more) if one.case in chosen else one for one in rows), control=True)
+
+    assert next_step(controlled(105.0), rules) == Enough("a regression is confirmed")
+    assert not assess(controlled(150.0), rules).blocked, "main is as bad"
 
 
-@pytest.mark.parametrize("control", [(), (1.0,), (1.0,) * 9])
+@pytest.mark.parametrize("control", [(), (1.0,), (1.0,) * 2])
 def test_a_control_cut_off_confirms_nothing_and_is_asked_for_as_far_as_it_is_missing(control):
     cut = pair(0, passed(10, 10), 0, *[0] * 5, control=control, tried=len(control))
     state = GateState(noisy(cut), control=True)
@@ -198,7 +204,7 @@ def test_a_control_cut_off_confirms_nothing_and_is_asked_for_as_far_as_it_is_mis
     assert not assess(state, RULES).blocked
     step = next_step(state, RULES)
     assert isinstance(step, RunControl)
-    assert step.attempts == ((0, 10 - len(control)),)
+    assert step.attempts == ((0, 3 - len(control)),)
 
 
 def test_a_control_that_gave_no_score_is_not_waited_for():
@@ -208,7 +214,7 @@ def test_a_control_that_gave_no_score_is_not_waited_for():
     assert next_step(state, RULES) == Enough("a regression is confirmed")
 
 
-@pytest.mark.parametrize(("limit", "limited"), [(19, True), (20, False)])
+@pytest.mark.parametrize(("limit", "limited"), [(10, True), (11, False)])
 def test_a_limit_counts_both_arms(limit, limited):
     state = GateState(noisy(pair(0, passed(10, 10), 0, *[0] * 5)), control=True, extra=5)
     assert isinstance(next_step(state, Rules(limits=Limits(limit))), Enough) is limited
@@ -289,7 +295,7 @@ def test_the_order_of_pairs_and_of_fresh_runs_within_a_look_does_not_matter(rows
             one.criterion,
             one.history,
             (one.attempts[0], *shuffler.sample(one.attempts[1:6], len(one.attempts[1:6])), *one.attempts[6:]),
-            control=tuple(shuffler.sample(one.control, len(one.control))),
+            control=(*shuffler.sample(one.control[:3], len(one.control[:3])), *one.control[3:]),
         )
         for one in shuffler.sample(pairs, len(pairs))
     ]
@@ -371,3 +377,75 @@ def test_a_first_pass_of_several_repeats_counts_whole():
     assert one.suite_test
     assert one.suite_test.drop == pytest.approx(0.5)
     assert one.suite_test.confirmed
+
+
+# --- collapses ------------------------------------------------------------------------------------
+
+
+def collapsed(cases, history, seed, *, past=None):
+    """Runs of a suite that passes nothing any more, half of it noisy; ``past``: main is as bad by now."""
+    main = [Agent(0.95 if case % 2 == 0 else 0.8) for case in range(cases)]
+    made = tuple(SimulatedCase(Agent(0.0) if past else rate, Agent(0.0), rate if past else None) for rate in main)
+    return simulate(Suite(made, history), RULES, 40, seed)
+
+
+@pytest.mark.parametrize("cases", [5, 9, 20])
+@pytest.mark.parametrize("history", [3, 5, 10])
+def test_a_collapse_blocks_at_the_default_limits_and_costs_little(cases, history):
+    outcomes = list(collapsed(cases, history, seed=7))
+    assert all(outcome.blocked for outcome in outcomes)
+    assert sum(outcome.runs for outcome in outcomes) / len(outcomes) <= 3
+
+
+@pytest.mark.parametrize("cases", [5, 20])
+def test_a_collapse_of_main_itself_is_not_the_change_s(cases):
+    assert not any(outcome.blocked for outcome in collapsed(cases, 5, seed=7, past=True))
+
+
+@MANY
+@given(st.integers(3, 12), st.integers(1, 10), st.integers(0, 60), st.randoms(use_true_random=False))
+def test_a_step_never_costs_more_than_the_limit_leaves(cases, history, limit, chance):
+    rules = Rules(limits=Limits(limit))
+    main = [chance.choice([0.6, 0.8, 0.95]) for _ in range(cases)]
+    suite = Suite(tuple(SimulatedCase(Agent(rate), Agent(0.0)) for rate in main), history)
+    sampler = Sampler(suite, chance.randrange(999))
+    run = SimulatedRun(sampler, sampler.draw(24), rules)
+    run.finish()
+    assert run.state.extra <= limit
+
+
+@pytest.mark.parametrize("limit", [12, 20, 40])
+def test_a_small_limit_does_not_turn_a_collapse_into_doubt(limit):
+    made = tuple(SimulatedCase(Agent(0.9), Agent(0.0)) for _ in range(9))
+    rules = Rules(limits=Limits(limit))
+    outcomes = list(simulate(Suite(made, 5), rules, 60, 3))
+    assert sum(outcome.blocked for outcome in outcomes) >= 54
+
+
+def test_a_control_that_was_cut_off_decides_where_it_leaves_no_doubt():
+    """The limit came before the tenth run of the control; what there is of it is plain."""
+    cut = pair(0, passed(10, 10), 0, *[0] * 10, beside=(0.0,) * 5, control=(1.0,) * 6, tried=6)
+    state = GateState(noisy(cut), control=True)
+    assert status(state) == {0: Status.CONFIRMED}
+
+
+def test_flaky_is_only_what_passed_when_it_was_run_again():
+    never = pair(0, passed(4, 5), 0, *[0] * 20)
+    other = pair(1, passed(9, 10), 0, 1, 1, 0, 1, 1)
+    found = status(GateState(noisy_rest(never, other)))
+    assert found[0] is not Status.CLEARED
+    assert found[1] is Status.CLEARED
+
+
+@MANY
+@given(st.integers(1, 10), st.lists(BINARY, min_size=1, max_size=25), st.lists(BINARY, max_size=10), st.booleans())
+def test_what_never_passed_again_is_never_called_flaky(history, scores, control, can):
+    suspect = pair(0, passed(history, history), 0, *scores, control=tuple(control))
+    found = status(GateState(noisy_rest(suspect), control=can))
+    if found.get(0) is Status.CLEARED:
+        assert any(scores)
+
+
+def noisy_rest(*others):
+    taken = {one.case for one in others}
+    return (*others, *[pair(n, passed(8, 10), 1) for n in range(10, 20) if n not in taken])

@@ -1,0 +1,307 @@
+"""What to run next, given what was measured: the control, suspects again, the suite again, or nothing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+from agent_eval_action.gate.assess import (
+    CONTROL_RUNS,
+    FRESH_LOOKS,
+    IN_DOUBT,
+    SMALL_CONTROL,
+    STABLE_RUNS,
+    SUITE_LOOKS,
+    CriterionEvidence,
+    Status,
+    assess,
+)
+from agent_eval_action.gate.evidence import (
+    Attempts,
+    Enough,
+    GateState,
+    Key,
+    PairEvidence,
+    RerunSuite,
+    RerunSuspects,
+    Rules,
+    RunControl,
+    Step,
+)
+from agent_eval_action.gate.grid import known, mean
+from agent_eval_action.gate.wording import count
+
+FIRST_DOUBT: Final = 0.2
+"""Suspects whose first fresh runs are this unlikely by chance are run more."""
+SUITE_IN_DOUBT: Final = (0.35, 0.12, 0.08, 0.05, 0.03)
+"""Up to which p the suite is passed again after each pass: a real drop becomes clearer with each."""
+BESIDE: Final = 5
+"""Runs of this change made in turn with a whole control of a suspect, so that what drifts meets both."""
+SMALL_BESIDE: Final = 3
+"""The same in turn with a small control."""
+SHORT_HISTORY: Final = 2
+"""A history of at most so many times the fresh runs tells less than the control would."""
+_DECIDED: Final = frozenset({Status.CONFIRMED, Status.ON_MAIN, Status.UNCONTROLLED})
+
+
+def next_step(state: GateState, rules: Rules) -> Step:
+    """The next thing worth running. ``state.closed`` or a rule that is not adaptive: nothing."""
+    if state.closed or not rules.adaptive:
+        return Enough("nothing more can be run")
+    criteria = assess(state, rules).criteria
+    limit = rules.limits.of(len({pair.case for pair in state.pairs}))
+    room = limit - state.extra
+    for step in _steps(criteria):
+        if isinstance(step, Enough) or _cost(step) <= room - _reserve(step, criteria):
+            return step
+        if (smaller := _worst_first(step, criteria, room)) is not None:
+            return smaller
+        return Enough(f"the limit of {count(limit, 'extra run')} is reached before this: {step.why}", limited=True)
+    return Enough("nothing is in doubt")
+
+
+def _steps(criteria: tuple[CriterionEvidence, ...]) -> list[Step]:
+    """What could be done, most needed first: what is plain after the first look is not run to the last."""
+    confirmed = any(criterion.confirmed for criterion in criteria)
+    large = any(criterion.plain_fall and criterion.confirmed for criterion in criteria)
+    enough = Enough("a regression is confirmed")
+    steps = (
+        _slice_control(criteria),
+        enough if large else None,
+        _suspects(criteria, _first_look),
+        _control(criteria, _plain),
+        enough if confirmed else None,
+        _control(criteria, _short_of_history),
+        _suspects(criteria, _target),
+        _control(criteria, _doubtful),
+        _suite(criteria),
+    )
+    return [step for step in steps if step is not None]
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+def _cost(step: RerunSuspects | RerunSuite | RunControl) -> int:
+    beside = step.beside if isinstance(step, RunControl) else ()
+    return sum(times for _, times in (*step.attempts, *beside))
+
+
+def _reserve(step: Step, criteria: Iterable[CriterionEvidence]) -> int:
+    """What the control of suspects will need after their re-runs: without it they would decide nothing."""
+    if not isinstance(step, RerunSuspects) or not any(criterion.control for criterion in criteria):
+        return 0
+    return len(step.attempts) * (SMALL_CONTROL + SMALL_BESIDE)
+
+
+def _worst_first(
+    step: RerunSuspects | RerunSuite | RunControl, criteria: tuple[CriterionEvidence, ...], room: int
+) -> Step | None:
+    """As much of a step as there is room for: the cases that fell furthest, each with what its control needs."""
+    if isinstance(step, RerunSuite):
+        return None
+    reserve = _reserve(step, criteria) // len(step.attempts)
+    beside = dict(step.beside) if isinstance(step, RunControl) else {}
+    falls = _falls(criteria)
+    chosen: dict[Key, int] = {}
+    for case, runs in sorted(step.attempts, key=lambda item: (-falls.get(item[0], 0.0), item)):
+        needed = runs + beside.get(case, 0) + reserve
+        if needed > room:
+            break
+        room -= needed
+        chosen[case] = runs
+    if not chosen:
+        return None
+    if isinstance(step, RunControl):
+        in_turn = {case: runs for case, runs in beside.items() if case in chosen}
+        return replace(step, attempts=_in_order(chosen), beside=_in_order(in_turn))
+    return replace(step, attempts=_in_order(chosen))
+
+
+def _falls(criteria: Iterable[CriterionEvidence]) -> dict[Key, float]:
+    """How far each suspect fell, over everything measured of it."""
+    found: dict[Key, float] = {}
+    for criterion in criteria:
+        for pair in criterion.suspects:
+            fall = known(pair.history).mean - mean(pair.attempts)
+            found[pair.case] = max(found.get(pair.case, 0.0), fall)
+    return found
+
+
+# --- suspects again -------------------------------------------------------------------------------
+
+Target = Callable[[CriterionEvidence, PairEvidence], int]
+
+
+def _suspects(criteria: Iterable[CriterionEvidence], target: Target) -> RerunSuspects | None:
+    wanted: dict[Key, int] = {}
+    for criterion in criteria:
+        for pair in criterion.suspects:
+            more = target(criterion, pair) - (len(pair.attempts) - pair.first)
+            if more > 0 and not pair.errors:
+                wanted[pair.case] = max(wanted.get(pair.case, 0), more)
+    if not wanted:
+        return None
+    return RerunSuspects(_in_order(wanted), f"{count(len(wanted), 'case')} did worse than on main")
+
+
+def _first_look(criterion: CriterionEvidence, pair: PairEvidence) -> int:
+    """Fresh runs every suspect gets."""
+    if (
+        criterion.stable
+        and criterion.control
+        and not pair.tried
+        and (criterion.agreeing(pair) or not criterion.runs(pair))
+    ):
+        return 1  # the rest of the three is made in turn with the control
+    if criterion.stable and (criterion.runs(pair) < STABLE_RUNS or criterion.agrees(pair) or criterion.recovered(pair)):
+        return STABLE_RUNS
+    return FRESH_LOOKS[0][0]
+
+
+def _target(criterion: CriterionEvidence, pair: PairEvidence) -> int:
+    """Fresh runs a suspect should have: to the next look while it is in doubt."""
+    made, first, last = criterion.runs(pair), FRESH_LOOKS[0][0], FRESH_LOOKS[-1][0]
+    if made < first or made >= last or _decided(criterion, pair):
+        return made
+    doubt = FIRST_DOUBT if made == first else IN_DOUBT
+    together = made == first and criterion.together(control=False).p <= FIRST_DOUBT * criterion.share
+    if not together and criterion.raw(pair, control=True) > doubt * criterion.share:
+        return made
+    return next(runs for runs, _ in FRESH_LOOKS if runs > made)
+
+
+def _decided(criterion: CriterionEvidence, pair: PairEvidence) -> bool:
+    """Whether a suspect is sure enough; before its control, as it would stand were that as history is."""
+    if pair.control or not criterion.control:
+        return any(test.pair is pair and test.status in _DECIDED for test in criterion.tests)
+    return criterion.settled(pair, control=False)
+
+
+# --- the control ----------------------------------------------------------------------------------
+
+Worth = Callable[[CriterionEvidence], Iterable[PairEvidence]]
+
+
+def _slice_control(criteria: Iterable[CriterionEvidence]) -> RunControl | None:
+    """Where nearly everything fell: a slice of the suite on both arms says whether that is the change."""
+    wanted: dict[Key, int] = {}
+    beside: dict[Key, int] = {}
+    for criterion in criteria:
+        if not criterion.plain_fall or criterion.confirmed:
+            continue
+        for pair in _next_slice(criterion):
+            _more(wanted, pair, 1 - max(pair.tried, len(pair.control)))
+            _more(beside, pair, 0 if pair.beside else 1)
+    return _run_control(wanted, beside)
+
+
+def _next_slice(criterion: CriterionEvidence) -> tuple[PairEvidence, ...]:
+    """The first slice that was not made; none where the slice before it shows main to be as bad."""
+    for size in criterion.slices:
+        test = criterion.slice_test(size)
+        if test is None:
+            chosen = criterion.slice_of(size)
+            missing = [pair for pair in chosen if not pair.tried]
+            return chosen if missing else ()
+        if not test.beyond:
+            return ()
+    return ()
+
+
+def _control(criteria: Iterable[CriterionEvidence], worth: Worth) -> RunControl | None:
+    wanted: dict[Key, int] = {}
+    beside: dict[Key, int] = {}
+    for criterion in criteria:
+        if not criterion.control:
+            continue
+        for pair in worth(criterion):
+            runs = criterion.needs(pair)
+            _more(wanted, pair, runs)
+            if runs:
+                _more(beside, pair, _beside(criterion, pair))
+        if not criterion.confirmed and _suite_worth_control(criterion):
+            made = all(pair.beside for pair in criterion.whole)
+            for pair in criterion.whole:
+                _more(wanted, pair, criterion.passes - made - max(pair.tried, len(pair.control)))
+                _more(beside, pair, 0 if pair.beside else 1)
+    return _run_control(wanted, beside)
+
+
+def _run_control(wanted: dict[Key, int], beside: dict[Key, int]) -> RunControl | None:
+    if not wanted:
+        return None
+    in_turn = {case: runs for case, runs in beside.items() if case in wanted}
+    return RunControl(_in_order(wanted), f"is {count(len(wanted), 'case')} as bad on main?", _in_order(in_turn))
+
+
+def _more(wanted: dict[Key, int], pair: PairEvidence, runs: int) -> None:
+    if runs > 0:
+        wanted[pair.case] = max(wanted.get(pair.case, 0), runs)
+
+
+def _beside(criterion: CriterionEvidence, pair: PairEvidence) -> int:
+    """Runs of this change in turn with a suspect's control, so that what drifts meets both."""
+    if criterion.agreeing(pair):
+        return STABLE_RUNS - criterion.runs(pair)
+    whole = criterion.needs(pair) + max(pair.tried, len(pair.control)) >= CONTROL_RUNS
+    return (BESIDE if whole else SMALL_BESIDE) - len(pair.beside)
+
+
+def _plain(criterion: CriterionEvidence) -> Iterable[PairEvidence]:
+    """Suspects that are as good as confirmed."""
+    return (
+        pair
+        for pair in criterion.suspects
+        if criterion.agreeing(pair) or (criterion.runs(pair) and _as_good_as_decided(criterion, pair))
+    )
+
+
+def _as_good_as_decided(criterion: CriterionEvidence, pair: PairEvidence) -> bool:
+    """By history alone, also while a small control left doubts: then the rest of it is made."""
+    return _decided(criterion, pair) or (bool(pair.control) and criterion.settled(pair, control=False))
+
+
+def _short_of_history(criterion: CriterionEvidence) -> Iterable[PairEvidence]:
+    """Suspects in doubt for want of history more than of runs: the control tells more than as many re-runs."""
+    for pair in criterion.suspects:
+        runs = criterion.runs(pair)
+        short = runs and known(pair.history).n <= SHORT_HISTORY * runs
+        if short and criterion.raw(pair, control=False) <= IN_DOUBT:
+            yield pair
+
+
+def _doubtful(criterion: CriterionEvidence) -> Iterable[PairEvidence]:
+    """Suspects that may be: the control says whether their history was lucky, or short."""
+    together = criterion.together(control=False).p <= IN_DOUBT
+    return (pair for pair in criterion.suspects if together or criterion.raw(pair, control=False) <= IN_DOUBT)
+
+
+def _suite_worth_control(criterion: CriterionEvidence) -> bool:
+    if not criterion.limited or not criterion.whole or not criterion.passes:
+        return False
+    test = criterion.suite(criterion.passes)
+    return test.beyond and test.p <= test.level
+
+
+def _suite(criteria: Iterable[CriterionEvidence]) -> RerunSuite | None:
+    wanted: dict[Key, int] = {}
+    doubtful = ""
+    for criterion in criteria:
+        first, passes = criterion.first, criterion.passes
+        if criterion.stable or not criterion.limited or not passes or passes - first + 1 >= len(SUITE_LOOKS):
+            continue
+        test = criterion.suite(passes, criterion.suite_controlled)
+        if test.p > SUITE_IN_DOUBT[passes - first] * criterion.share:
+            continue
+        doubtful = doubtful or criterion.criterion
+        for pair in criterion.whole:
+            more = passes + 1 - first + pair.first - len(pair.attempts)
+            if more > 0:
+                wanted[pair.case] = max(wanted.get(pair.case, 0), more)
+    return RerunSuite(_in_order(wanted), f"the drop of {doubtful} is in doubt") if wanted else None
+
+
+def _in_order(wanted: dict[Key, int]) -> Attempts:
+    return tuple(sorted(wanted.items()))
