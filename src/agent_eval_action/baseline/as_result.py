@@ -7,6 +7,7 @@ from itertools import groupby
 
 from agent_eval_action.model.baseline import Baseline, CaseRecord, CriterionRecord
 from agent_eval_action.model.brief import TurnBrief
+from agent_eval_action.model.decision import Unit
 from agent_eval_action.model.measured import meets
 from agent_eval_action.model.result import (
     AttemptSummary,
@@ -21,12 +22,15 @@ from agent_eval_action.model.result import (
     Totals,
 )
 
+Kind = tuple[Goal, Unit]
+"""Which way a criterion is better, and what its numbers count."""
 
-def result_of(baseline: Baseline, goals: Mapping[str, Goal]) -> RunResult:
-    """The run. ``goals``: of criteria whose lower scores are better; a baseline does not keep them."""
+
+def result_of(baseline: Baseline, known: Mapping[str, Kind]) -> RunResult:
+    """The run. ``known``: goal and unit of the criteria there are; a baseline does not keep them."""
     records = sorted(baseline.records, key=lambda record: record.key)
     sets = tuple(
-        _set(agent, name, list(cases), goals)
+        _set(agent, name, list(cases), known)
         for (agent, name), cases in groupby(records, key=lambda record: (record.agent, record.eval_set))
     )
     cases = [case for one in sets for case in one.cases]
@@ -43,13 +47,13 @@ def result_of(baseline: Baseline, goals: Mapping[str, Goal]) -> RunResult:
     )
 
 
-def _set(agent: str, name: str, records: list[CaseRecord], goals: Mapping[str, Goal]) -> SetResult:
+def _set(agent: str, name: str, records: list[CaseRecord], known: Mapping[str, Kind]) -> SetResult:
     infos: dict[str, CriterionInfo] = {}
     for record in records:
         for criterion, one in record.criteria.items():
-            goal = goals.get(criterion, "maximize")
+            goal, unit = known.get(criterion, ("maximize", "score"))
             info = CriterionInfo(
-                name=criterion, goal=goal, threshold=one.threshold, digest=one.digest, source="the baseline"
+                name=criterion, goal=goal, unit=unit, threshold=one.threshold, digest=one.digest, source="the baseline"
             )
             infos.setdefault(criterion, info)
     cases = tuple(_case(record, infos) for record in records)

@@ -68,7 +68,7 @@ def read_side(path: Path) -> Side:
         baseline = FileStore(path).read()
         if baseline is None:
             raise ResultsError(f"there is no baseline at {path}", hint="make one: agent-eval baseline update")
-        return Side(result_of(baseline, {name: one.goal for name, one in CRITERIA.items()}), baseline)
+        return Side(result_of(baseline, {name: (kind.goal, kind.unit) for name, kind in CRITERIA.items()}), baseline)
     return Side(results_json.read(path))
 
 

@@ -147,10 +147,10 @@ def _cells(row: CriterionChange) -> list[Text]:
     current = row.paired if row.paired is not None else row.current
     return [
         Text(name),
-        Text(fmt.number(row.baseline, row.criterion)),
-        Text(fmt.number(current, row.criterion)),
+        Text(fmt.number(row.baseline, row.unit)),
+        Text(fmt.number(current, row.unit)),
         Text(fmt.change(row), style=change_style),
-        Text(terminal(fmt.limits(row.criterion, row.goal, row.threshold, row.limit), 60)),
+        Text(terminal(fmt.limits(row.unit, row.goal, row.threshold, row.limit), 60)),
         Text(word, style=style),
     ]
 

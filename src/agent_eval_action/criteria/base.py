@@ -12,6 +12,7 @@ from agent_eval_action.criteria.relaxation import Relaxation, Relaxed, relaxatio
 from agent_eval_action.llm.base import Llm
 from agent_eval_action.llm.prices import Prices
 from agent_eval_action.model.base import AdkModel
+from agent_eval_action.model.decision import Unit
 from agent_eval_action.model.evalset import EvalCase, Invocation
 from agent_eval_action.model.function import FunctionReply
 from agent_eval_action.model.measured import meets
@@ -64,6 +65,7 @@ class Criterion(AdkModel, abc.ABC):
 
     name: ClassVar[str]
     goal: ClassVar[Goal] = "maximize"
+    unit: ClassVar[Unit] = "score"
     scale: ClassVar[tuple[float, float]] = (0.0, 1.0)
     needs_reference: ClassVar[bool] = False
     waits: ClassVar[bool] = True  # False: scored at once, by computation alone

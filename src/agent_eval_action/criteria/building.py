@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -50,6 +51,9 @@ def criterion_info(criterion: Criterion, source: str = "", line: int | None = No
     return CriterionInfo(
         name=criterion.name,
         goal=criterion.goal,
+        unit=criterion.unit,
+        low=_finite(criterion.scale[0]),
+        high=_finite(criterion.scale[1]),
         threshold=criterion.threshold,
         options=_options(criterion),
         digest=criterion_digest(criterion),
@@ -58,6 +62,10 @@ def criterion_info(criterion: Criterion, source: str = "", line: int | None = No
         source=source,
         line=line,
     )
+
+
+def _finite(end: float) -> float | None:
+    return end if math.isfinite(end) else None
 
 
 def _options(criterion: Criterion) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from agent_eval_action.model.baseline import (
 )
 from agent_eval_action.model.case_matching import measured_identities, with_current_names
 from agent_eval_action.model.collector import collector_paused
-from agent_eval_action.model.decision import BaselineInfo, ChangeKind, Stat
+from agent_eval_action.model.decision import BaselineInfo, ChangeKind, Stat, Unit
 from agent_eval_action.model.history import History
 from agent_eval_action.model.measured import Measured, measured_pairs, meets
 from agent_eval_action.model.result import CaseKey, CriterionInfo, Goal, RunResult
@@ -52,6 +52,7 @@ class ComparedPair:
     goal: Goal
     threshold: float | None
     kind: ChangeKind
+    unit: Unit = "score"
     measured: Measured | None = None
     baseline: Stat | None = None
     current: Stat | None = None
@@ -188,6 +189,7 @@ def _compare_pair(
         key=pair.key,
         criterion=info.name,
         goal=info.goal,
+        unit=info.unit,
         threshold=info.threshold,
         kind=kind,
         measured=pair,

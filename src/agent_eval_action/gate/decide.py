@@ -148,6 +148,7 @@ def _pair(pair: ComparedPair, rule: Rule | None, writer: Writer) -> PairChange:
         **pair.key._asdict(),
         criterion=pair.criterion,
         goal=pair.goal,
+        unit=pair.unit,
         threshold=pair.threshold,
         kind=_kind(pair, test),
         baseline=pair.baseline,

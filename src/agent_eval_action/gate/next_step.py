@@ -90,9 +90,19 @@ def _cost(step: RerunSuspects | RerunSuite | RunControl) -> int:
 
 def _reserve(step: Step, criteria: Iterable[CriterionEvidence]) -> int:
     """What the control of suspects will need after their re-runs: without it they would decide nothing."""
-    if not isinstance(step, RerunSuspects) or not any(criterion.control for criterion in criteria):
+    if not isinstance(step, RerunSuspects):
         return 0
-    return len(step.attempts) * (SMALL_CONTROL + SMALL_BESIDE)
+    return sum(_control_of(case, criteria) for case, _ in step.attempts)
+
+
+def _control_of(case: Key, criteria: Iterable[CriterionEvidence]) -> int:
+    """The least a suspect's control costs, both arms together, as far as it is not made."""
+    least = 0
+    for criterion in criteria:
+        pair = next((pair for pair in criterion.suspects if pair.case == case), None)
+        if pair is not None and criterion.control and not pair.tried:
+            least = max(least, STABLE_RUNS + STABLE_RUNS - 1 if criterion.stable else SMALL_CONTROL + SMALL_BESIDE)
+    return least
 
 
 def _worst_first(
@@ -101,11 +111,11 @@ def _worst_first(
     """As much of a step as there is room for: the cases that fell furthest, each with what its control needs."""
     if isinstance(step, RerunSuite):
         return None
-    reserve = _reserve(step, criteria) // len(step.attempts)
     beside = dict(step.beside) if isinstance(step, RunControl) else {}
     falls = _falls(criteria)
     chosen: dict[Key, int] = {}
     for case, runs in sorted(step.attempts, key=lambda item: (-falls.get(item[0], 0.0), item)):
+        reserve = _control_of(case, criteria) if isinstance(step, RerunSuspects) else 0
         needed = runs + beside.get(case, 0) + reserve
         if needed > room:
             break

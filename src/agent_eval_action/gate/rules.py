@@ -189,6 +189,7 @@ def row(rule: Rule, findings: Iterable[Finding]) -> CriterionChange:
     return CriterionChange(
         criterion=one.criterion,
         goal=one.goal,
+        unit=one.pairs[0].unit,
         threshold=next(iter(thresholds)) if len(thresholds) == 1 else None,
         current=one.current,
         baseline=one.baseline,

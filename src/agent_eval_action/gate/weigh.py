@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent_eval_action.config.policy import Policy
@@ -42,7 +43,8 @@ class Weighed:
         if one is None or not one.attempts:
             return None
         test = self.test(pair)
-        return interval_of(one, test.fresh if test and test.fresh else one.attempts)
+        found = interval_of(one, test.fresh if test and test.fresh else one.attempts)
+        return within_scale(found, [pair]) if found else None
 
 
 def weigh(comparison: Comparison, result: RunResult, policy: Policy) -> Weighed:
@@ -77,7 +79,25 @@ def interval_of(pair: PairEvidence, current: tuple[float, ...]) -> Interval | No
 
 def suite_interval(one: ComparedCriterion) -> Interval | None:
     """The change of a criterion's mean, 95 %: over cases, whose repeats are one observation."""
-    return clustered([pair.change for pair in one.pairs if pair.change is not None])
+    found = clustered([pair.change for pair in one.pairs if pair.change is not None])
+    return within_scale(found, [pair for pair in one.pairs if pair.change is not None]) if found else None
+
+
+def within_scale(interval: Interval, pairs: Sequence[ComparedPair]) -> Interval:
+    """An interval of a change cut where no score can be: from its baseline nothing leaves the criterion's scale.
+
+    Scores beyond the scale that was declared widen it: they were there.
+    """
+    before = [pair.baseline.mean for pair in pairs if pair.baseline]
+    if not before:
+        return interval
+    middle = sum(before) / len(before)
+    infos = [pair.measured.info for pair in pairs if pair.measured]
+    seen = [end for pair in pairs for stat in (pair.baseline, pair.current) if stat for end in (stat.low, stat.high)]
+    lows, highs = [info.low for info in infos], [info.high for info in infos]
+    low = -math.inf if None in lows or not lows else min(*(end for end in lows if end is not None), *seen)
+    high = math.inf if None in highs or not highs else max(*(end for end in highs if end is not None), *seen)
+    return max(interval[0], low - middle), min(interval[1], high - middle)
 
 
 def smallest_drop(one: CriterionEvidence) -> float | None:

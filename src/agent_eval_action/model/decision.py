@@ -12,6 +12,9 @@ from typing import Literal
 from agent_eval_action.model.base import Frozen, StoreKind
 from agent_eval_action.model.brief import TurnBrief
 
+Unit = Literal["score", "tokens", "calls", "seconds", "usd"]
+"""What a criterion's numbers count: a property of the criterion, never guessed from its name."""
+
 
 class Outcome(enum.StrEnum):
     """The verdict; its exit code is in ``errors.ExitCode``."""
@@ -66,6 +69,7 @@ class PairChange(Frozen):
     case: str
     criterion: str
     goal: Literal["maximize", "minimize"] = "maximize"
+    unit: Unit = "score"
     threshold: float | None = None
     kind: ChangeKind
     baseline: Stat | None = None
@@ -93,6 +97,7 @@ class CriterionChange(Frozen):
 
     criterion: str
     goal: Literal["maximize", "minimize"] = "maximize"
+    unit: Unit = "score"
     threshold: float | None = None
     current: float | None = None
     baseline: float | None = None

@@ -14,7 +14,7 @@ from pydantic import Field
 from agent_eval_action.model.base import Frozen
 from agent_eval_action.model.brief import CallBrief as CallBrief  # noqa: PLC0414 - re-exported for those who import results
 from agent_eval_action.model.brief import TurnBrief as TurnBrief  # noqa: PLC0414 - re-exported for those who import results
-from agent_eval_action.model.decision import Decision
+from agent_eval_action.model.decision import Decision, Unit
 from agent_eval_action.model.evalset import Invocation
 from agent_eval_action.model.judged import ModelUse, RubricScore, SentenceLabel, Votes
 
@@ -248,6 +248,7 @@ class CaseResult(Frozen):
 class CriterionInfo(Frozen):
     """A criterion as it was applied: enough to say whether two scores are comparable.
 
+    ``unit``: what its numbers count. ``low`` and ``high``: the ends of its scale, None where it has none.
     ``source`` and ``line`` say where it is configured. ``unmeasured`` says why it was left out of this run
     though it is configured; "" where it was applied. ``added``: the change under test adds it, so it blocks
     nothing before it is merged.
@@ -255,6 +256,9 @@ class CriterionInfo(Frozen):
 
     name: str
     goal: Goal = "maximize"
+    unit: Unit = "score"
+    low: float | None = None
+    high: float | None = None
     threshold: float | None = None
     options: dict[str, Any] = Field(default_factory=dict)
     digest: str

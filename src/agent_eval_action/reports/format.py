@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from typing import Literal
-
-from agent_eval_action.model.decision import ChangeKind, CriterionChange, Outcome, PairChange
+from agent_eval_action.model.decision import ChangeKind, CriterionChange, Outcome, PairChange, Unit
 from agent_eval_action.model.result import Totals
-
-Unit = Literal["score", "tokens", "calls", "seconds", "usd"]
 
 MINUS = "\N{MINUS SIGN}"
 NONE = "–"
 _HUGE = 10**15
 _TENTHS_BELOW, _MINUTE, _HOUR, _DAY = 10, 60, 3_600, 86_400
-_UNITS: dict[str, Unit] = {
-    "token": "tokens",
-    "tokens": "tokens",
-    "calls": "calls",
-    "count": "calls",
-    "seconds": "seconds",
-    "duration": "seconds",
-    "latency": "seconds",
-    "usd": "usd",
-    "cost": "usd",
-}
-
 KIND_LABELS: dict[ChangeKind, str] = {
     ChangeKind.SAME: "unchanged",
     ChangeKind.BETTER: "better",
@@ -52,27 +35,19 @@ OUTCOME_LABELS: dict[Outcome, str] = {
 }
 
 
-def unit_of(criterion: str) -> Unit:
-    """What a criterion's numbers count, by the words of its name: ``token_usage_v1``, ``tool_call_count_v1``."""
-    for word in reversed(re.split(r"[^a-z]+", criterion.lower())):
-        if word in _UNITS:
-            return _UNITS[word]
-    return "score"
-
-
-def number(value: float | None, criterion: str) -> str:
+def number(value: float | None, unit: Unit) -> str:
     """A criterion's value: ``0.833``, ``1,234 tokens`` without the unit's name, ``1.25 s``, ``$0.0123``."""
     if value is None:
         return NONE
-    text = _magnitude(abs(value), unit_of(criterion))
+    text = _magnitude(abs(value), unit)
     return f"{MINUS}{text}" if value < 0 and _is_visible(text) else text
 
 
-def signed(value: float | None, criterion: str) -> str:
+def signed(value: float | None, unit: Unit) -> str:
     """A change: with its sign, and without one where it rounds to nothing."""
     if value is None:
         return NONE
-    text = _magnitude(abs(value), unit_of(criterion))
+    text = _magnitude(abs(value), unit)
     if not _is_visible(text):
         return text
     return f"{MINUS if value < 0 else '+'}{text}"
@@ -82,14 +57,14 @@ def interval(row: CriterionChange | PairChange) -> str:
     """The ends of a change's interval: ``+0.05…+0.19``; "" where there is none, or no width to it."""
     if row.interval is None or row.change is None:
         return ""
-    low, high = (signed(end, row.criterion) for end in row.interval)
+    low, high = (signed(end, row.unit) for end in row.interval)
     return f"{low}…{high}" if low != high else ""
 
 
 def change(row: CriterionChange | PairChange) -> str:
     """A change with its interval: ``+0.120 (+0.050…+0.190)``; without one where all cases changed alike."""
     spread = interval(row)
-    return f"{signed(row.change, row.criterion)}{f' ({spread})' if spread else ''}"
+    return f"{signed(row.change, row.unit)}{f' ({spread})' if spread else ''}"
 
 
 def detectable(row: CriterionChange) -> str:
@@ -98,7 +73,7 @@ def detectable(row: CriterionChange) -> str:
         return NONE
     if row.baseline is not None and row.detectable > row.baseline:
         return "none, for want of runs"
-    return number(row.detectable, row.criterion)
+    return number(row.detectable, row.unit)
 
 
 def count(value: int | None) -> str:
@@ -154,14 +129,12 @@ def age(seconds: float) -> str:
     return f"{whole // _HOUR} h" if whole < 2 * _DAY else f"{count(whole // _DAY)} days"
 
 
-def limits(criterion: str, goal: str, threshold: float | None, limit: str = "") -> str:
+def limits(unit: Unit, goal: str, threshold: float | None, limit: str = "") -> str:
     """What a criterion has to keep: ``≥ 0.8, max drop 0.05``."""
     sign = "≤" if goal == "minimize" else "≥"
     parts = []
     if threshold is not None:
-        parts.append(
-            f"{sign} {threshold:g}" if unit_of(criterion) == "score" else f"{sign} {number(threshold, criterion)}"
-        )
+        parts.append(f"{sign} {threshold:g}" if unit == "score" else f"{sign} {number(threshold, unit)}")
     return ", ".join([*parts, limit] if limit else parts) or NONE
 
 
@@ -186,8 +159,8 @@ def by_severity(change: CriterionChange) -> tuple[int, bool, str]:
 
 def pair_text(pair: PairChange) -> str:
     """``0.900 → 0.400`` or as much of it as there is."""
-    then = number(pair.baseline.mean, pair.criterion) if pair.baseline else NONE
-    now = number(pair.current.mean, pair.criterion) if pair.current else NONE
+    then = number(pair.baseline.mean, pair.unit) if pair.baseline else NONE
+    now = number(pair.current.mean, pair.unit) if pair.current else NONE
     if pair.baseline is None or pair.current is None:
         return then if pair.current is None else now
     return f"{then} → {now}"

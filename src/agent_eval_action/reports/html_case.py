@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from agent_eval_action.model.brief import TurnBrief
-from agent_eval_action.model.decision import ChangeKind, PairChange, Stat
+from agent_eval_action.model.decision import ChangeKind, PairChange, Stat, Unit
 from agent_eval_action.model.judged import RubricScore, SentenceLabel
 from agent_eval_action.model.result import AttemptSummary, CriterionScore, Purpose, ScoreStatus, TurnScore
 from agent_eval_action.model.trajectory_text import format_call
@@ -69,11 +69,12 @@ def case(view: CaseView) -> Shown:
     if view.result is not None and told is not None:
         diffs = turn_diffs(view.result.expected, view.baseline_turns, told.turns)[:_TURNS]
     expected = view.result.expected if view.result is not None else ()
+    units = {pair.criterion: pair.unit for pair in view.pairs}
     return {
         **row(view),
         "pairs": [_pair(pair) for pair in view.pairs],
         "diffs": diffs,
-        "attempts": [_attempt(one, of=len(attempts)) for one in in_order],
+        "attempts": [_attempt(made, len(attempts), units) for made in in_order],
         "more": len(attempts) - len(in_order),
         "expected": [_turn(number, turn) for number, turn in enumerate(expected[:_TURNS], 1)],
         "baseline": [_turn(number, turn) for number, turn in enumerate(view.baseline_turns[:_TURNS], 1)],
@@ -95,12 +96,12 @@ def _pair(pair: PairChange) -> Shown:
     return {
         "criterion": pair.criterion,
         "lower": pair.goal == "minimize",
-        "then": fmt.number(pair.baseline.mean, pair.criterion) if pair.baseline else fmt.NONE,
-        "now": fmt.number(pair.current.mean, pair.criterion) if pair.current else fmt.NONE,
-        "change": fmt.signed(pair.change, pair.criterion),
+        "then": fmt.number(pair.baseline.mean, pair.unit) if pair.baseline else fmt.NONE,
+        "now": fmt.number(pair.current.mean, pair.unit) if pair.current else fmt.NONE,
+        "change": fmt.signed(pair.change, pair.unit),
         "interval": fmt.interval(pair),
         "tone": _tone(pair),
-        "needs": fmt.limits(pair.criterion, pair.goal, pair.threshold),
+        "needs": fmt.limits(pair.unit, pair.goal, pair.threshold),
         "kind": fmt.KIND_LABELS[pair.kind],
         "blocking": pair.blocking,
         "reason": pair.reason[:_TEXT],
@@ -119,14 +120,14 @@ def _tone(pair: PairChange) -> str:
 def _runs(pair: PairChange) -> Iterator[str]:
     for word, stat in (("run again", pair.fresh), ("base commit's agent", pair.control)):
         if stat is not None:
-            yield f"{word}: {_stat(stat, pair.criterion)}"
+            yield f"{word}: {_stat(stat, pair.unit)}"
 
 
-def _stat(stat: Stat, criterion: str) -> str:
-    return f"{fmt.number(stat.mean, criterion)} over {fmt.plural(stat.n, 'run')}"
+def _stat(stat: Stat, unit: Unit) -> str:
+    return f"{fmt.number(stat.mean, unit)} over {fmt.plural(stat.n, 'run')}"
 
 
-def _attempt(one: AttemptSummary, *, of: int) -> Shown:
+def _attempt(one: AttemptSummary, of: int, units: Mapping[str, Unit]) -> Shown:
     facts = [f"repeat {one.repeat + 1} of {of}" if of > 1 else "", _PURPOSES[one.purpose], _ENDED.get(one.ended, "")]
     if one.durations.total is not None:
         facts.append(fmt.duration(one.durations.total))
@@ -139,7 +140,7 @@ def _attempt(one: AttemptSummary, *, of: int) -> Shown:
         "facts": " · ".join(fact for fact in facts if fact),
         "error": error_line(error) if error is not None else "",
         "trace": error.traceback.strip().splitlines()[-_TRACE:] if error is not None else [],
-        "scores": [_score(score) for score in one.scores],
+        "scores": [_score(score, units.get(score.criterion, "score")) for score in one.scores],
         "turns": [_turn(number, turn) for number, turn in enumerate(one.turns[:_TURNS], 1)],
         "more": max(0, len(one.turns) - _TURNS),
     }
@@ -152,26 +153,26 @@ def _turn(number: int, turn: TurnBrief) -> Shown:
     return {"number": number, "user": turn.user, "calls": calls, "answer": turn.response}
 
 
-def _score(score: CriterionScore) -> Shown:
+def _score(score: CriterionScore, unit: Unit) -> Shown:
     tone = "warn" if score.status is ScoreStatus.ERROR else "bad" if score.passed is False else ""
     told = [turn for turn in score.turns if len(score.turns) > 1 or turn.rubrics or turn.sentences]
     return {
         "criterion": score.criterion,
-        "value": _value(score.status, score.score, score.criterion),
+        "value": _value(score.status, score.score, unit),
         "tone": tone,
         "reason": score.reason[:_TEXT],
-        "turns": [_turn_score(turn, score.criterion) for turn in told[:_TURNS]],
+        "turns": [_turn_score(turn, unit) for turn in told[:_TURNS]],
     }
 
 
-def _value(status: ScoreStatus, score: float | None, criterion: str) -> str:
-    return fmt.number(score, criterion) if status is ScoreStatus.SCORED else str(status).replace("_", " ")
+def _value(status: ScoreStatus, score: float | None, unit: Unit) -> str:
+    return fmt.number(score, unit) if status is ScoreStatus.SCORED else str(status).replace("_", " ")
 
 
-def _turn_score(turn: TurnScore, criterion: str) -> Shown:
+def _turn_score(turn: TurnScore, unit: Unit) -> Shown:
     return {
         "number": turn.turn + 1,
-        "value": _value(turn.status, turn.score, criterion),
+        "value": _value(turn.status, turn.score, unit),
         "reason": turn.reason[:_TEXT],
         "votes": votes_text(turn.votes),
         "rubrics": [_rubric(rubric) for rubric in _bounded(turn.rubrics, _RUBRICS)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent_eval_action.model.decision import CriterionChange, Decision, Finding, PairChange
+from agent_eval_action.model.decision import CriterionChange, Decision, Finding, PairChange, Unit
 from agent_eval_action.model.result import AttemptError, AttemptSummary, ScoreStatus, TurnScore
 from agent_eval_action.reports import format as fmt
 from agent_eval_action.reports.cases import CaseView, failed_attempt, score_of, worst_attempt
@@ -19,14 +19,14 @@ _HEAD = 1_000
 def failure(view: CaseView, pair: PairChange) -> tuple[str, str]:
     """Message and text of a pair that is below its threshold or fell."""
     numbers = f"{pair.criterion} {fmt.pair_text(pair)}"
-    keeps = fmt.limits(pair.criterion, pair.goal, pair.threshold)
+    keeps = fmt.limits(pair.unit, pair.goal, pair.threshold)
     message = pair.reason or f"{numbers} ({fmt.KIND_LABELS[pair.kind]}, threshold {keeps})"
     lines = [f"{view.key}", f"{numbers}, threshold {keeps}: {fmt.KIND_LABELS[pair.kind]}"]
     if spread := fmt.interval(pair):
         lines.append(f"change with 95 % confidence: {spread}")
     attempt = worst_attempt(view.result, pair.criterion, pair.goal) if view.result else None
     if attempt is not None and view.result is not None:
-        lines += _attempt(attempt, pair.criterion, len(view.result.attempts))
+        lines += _attempt(attempt, pair, len(view.result.attempts))
         lines += _differences(view, attempt)
     return message, "\n".join(lines)
 
@@ -85,18 +85,18 @@ def _row(row: CriterionChange) -> str:
     detectable = [f"could detect a drop of {fmt.detectable(row)}"] if row.detectable is not None else []
     return "\n".join(
         [
-            f"baseline {fmt.number(row.baseline, row.criterion)}",
-            f"this run {fmt.number(now, row.criterion)}",
+            f"baseline {fmt.number(row.baseline, row.unit)}",
+            f"this run {fmt.number(now, row.unit)}",
             f"change   {fmt.change(row)}",
             *detectable,
-            f"limit    {fmt.limits(row.criterion, row.goal, row.threshold, row.limit)}",
+            f"limit    {fmt.limits(row.unit, row.goal, row.threshold, row.limit)}",
             row.reason,
         ]
     )
 
 
-def _attempt(attempt: AttemptSummary, criterion: str, attempts: int) -> Iterator[str]:
-    score = score_of(attempt, criterion)
+def _attempt(attempt: AttemptSummary, pair: PairChange, attempts: int) -> Iterator[str]:
+    score = score_of(attempt, pair.criterion)
     if attempts > 1:
         yield f"the worst of {attempts} repeats, number {attempt.repeat + 1}:"
     if score is None:
@@ -105,12 +105,12 @@ def _attempt(attempt: AttemptSummary, criterion: str, attempts: int) -> Iterator
         yield score.reason
     if len(score.turns) > 1:
         for turn in score.turns:
-            yield _turn(turn, criterion)
+            yield _turn(turn, pair.unit)
     yield from judged_lines(score)
 
 
-def _turn(turn: TurnScore, criterion: str) -> str:
-    value = fmt.number(turn.score, criterion) if turn.status is ScoreStatus.SCORED else str(turn.status)
+def _turn(turn: TurnScore, unit: Unit) -> str:
+    value = fmt.number(turn.score, unit) if turn.status is ScoreStatus.SCORED else str(turn.status)
     return f"turn {turn.turn + 1}: {value}{f', {turn.reason}' if turn.reason else ''}"
 
 

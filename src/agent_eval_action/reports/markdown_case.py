@@ -115,7 +115,7 @@ def _cell(pair: PairChange | None) -> str:
     if pair.current is None:
         return "⚠️"
     mark = "❌ " if pair.blocking else "🔸 " if passing(pair) is False else ""
-    return f"{mark}{fmt.number(pair.current.mean, pair.criterion)}"
+    return f"{mark}{fmt.number(pair.current.mean, pair.unit)}"
 
 
 def _pair_lines(view: CaseView) -> Iterator[str]:
@@ -151,7 +151,7 @@ def _spread(pair: PairChange) -> str:
     spread = fmt.interval(pair)
     if not spread or "95 %" in pair.reason:
         return ""
-    return f" ({fmt.signed(pair.change, pair.criterion)}, 95 %: {spread})"
+    return f" ({fmt.signed(pair.change, pair.unit)}, 95 %: {spread})"
 
 
 def _evidence(view: CaseView) -> Iterator[str]:

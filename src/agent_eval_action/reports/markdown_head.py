@@ -193,7 +193,7 @@ def _age(created_at: str | None, started_at: str) -> str:
 
 def _row(row: CriterionChange) -> str:
     now = row.paired if row.paired is not None else row.current
-    change = fmt.signed(row.change, row.criterion)
+    change = fmt.signed(row.change, row.unit)
     interval = fmt.change(row).removeprefix(change).strip()
     if fmt.is_worse(row.change, row.goal) and row.status == "fail":
         change = f"**{change}**"
@@ -201,10 +201,10 @@ def _row(row: CriterionChange) -> str:
         change += f" <sub>{interval.replace(' ', '&nbsp;').replace('…', '…&#8288;')}</sub>"
     cells = [
         code(row.criterion, 80) + (" ↓" if row.goal == "minimize" else ""),
-        fmt.number(row.baseline, row.criterion),
-        fmt.number(now, row.criterion),
+        fmt.number(row.baseline, row.unit),
+        fmt.number(now, row.unit),
         change,
-        text(fmt.limits(row.criterion, row.goal, row.threshold, row.limit), 120),
+        text(fmt.limits(row.unit, row.goal, row.threshold, row.limit), 120),
         _verdict(row),
     ]
     return f"| {' | '.join(cells)} |"

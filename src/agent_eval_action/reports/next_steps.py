@@ -151,7 +151,7 @@ def _place(pair: PairChange, owner: SetResult) -> str:
 def _threshold(info: CriterionInfo | None) -> str:
     if info is None:
         return "its threshold"
-    what = f"threshold {fmt.number(info.threshold, info.name)} of `{info.name}`"
+    what = f"threshold {fmt.number(info.threshold, info.unit)} of `{info.name}`"
     if info.source == "default":
         return f"{what}, ADK's default (a test_config.json beside the eval file sets another)"
     return f"{what} at {info.source}{f':{info.line}' if info.line else ''}"

@@ -6,70 +6,71 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.model.decision import ChangeKind, CriterionChange, Outcome, PairChange, Stat
+from agent_eval_action.criteria import CRITERIA
+from agent_eval_action.model.decision import ChangeKind, CriterionChange, Outcome, PairChange, Stat, Unit
 from agent_eval_action.reports import format as fmt
 
 
-@pytest.mark.parametrize(
-    ("criterion", "unit"),
-    [
-        ("tool_trajectory_avg_score", "score"),
-        ("response_match_score", "score"),
-        ("token_usage_v1", "tokens"),
-        ("tool_call_count_v1", "calls"),
-        ("inference_call_count_v1", "calls"),
-        ("invocation_duration_v1", "seconds"),
-        ("model_seconds", "seconds"),
-        ("cost_usd", "usd"),
-        ("accounting_accuracy", "score"),
-        ("", "score"),
-    ],
-)
-def test_the_unit_is_in_the_name(criterion: str, unit: str) -> None:
-    assert fmt.unit_of(criterion) == unit
+@pytest.mark.parametrize("name", ["cost_awareness", "tokens_of_empathy", "latency_tolerance", "call_count"])
+def test_a_number_is_written_by_its_unit_and_never_by_the_name_of_its_criterion(name: str) -> None:
+    row = PairChange(
+        agent="a", eval_set="s", case="c", criterion=name, kind=ChangeKind.WORSE, change=-0.05,
+        baseline=Stat(n=1, mean=0.8, low=0.8, high=0.8), current=Stat(n=1, mean=0.75, low=0.75, high=0.75),
+    )  # fmt: skip
+    assert fmt.pair_text(row) == "0.800 → 0.750"
+    assert fmt.change(row) == f"{fmt.MINUS}0.050"
+    assert fmt.pair_text(row.model_copy(update={"unit": "usd"})) == "$0.8000 → $0.7500"
+
+
+@pytest.mark.parametrize("name", sorted(CRITERIA))
+def test_every_criterion_carries_its_unit_into_the_result(name: str) -> None:
+    """Scores have a scale that ends; what is counted, timed or paid has a unit."""
+    kind = CRITERIA[name]
+    assert (kind.unit == "score") == (kind.goal == "maximize")
+    assert {"token": "tokens", "usd": "usd"}.get(name.split("_", maxsplit=1)[0], kind.unit) == kind.unit
 
 
 @pytest.mark.parametrize(
-    ("value", "criterion", "text"),
+    ("value", "unit", "text"),
     [
-        (0.8333333, "s", "0.833"),
-        (1.0, "s", "1.000"),
-        (-0.5, "s", f"{fmt.MINUS}0.500"),
-        (-0.0001, "s", "0.000"),
-        (None, "s", "–"),
+        (0.8333333, "score", "0.833"),
+        (1.0, "score", "1.000"),
+        (-0.5, "score", f"{fmt.MINUS}0.500"),
+        (-0.0001, "score", "0.000"),
+        (None, "score", "–"),
         (1234.5678, "tokens", "1,235"),
         (2.5, "calls", "2.5"),
-        (1.256, "model_seconds", "1.26 s"),
+        (1.256, "seconds", "1.26 s"),
         (0.01234, "usd", "$0.0123"),
-        (1e300, "s", "1e+300"),
+        (1e300, "score", "1e+300"),
     ],
 )
-def test_values(value: float | None, criterion: str, text: str) -> None:
-    assert fmt.number(value, criterion) == text
+def test_values(value: float | None, unit: Unit, text: str) -> None:
+    assert fmt.number(value, unit) == text
 
 
 @pytest.mark.parametrize(
-    ("value", "criterion", "text"),
+    ("value", "unit", "text"),
     [
-        (0.05, "s", "+0.050"),
-        (-0.05, "s", f"{fmt.MINUS}0.050"),
-        (0.0, "s", "0.000"),
-        (-0.0, "s", "0.000"),
-        (-0.0004, "s", "0.000"),
+        (0.05, "score", "+0.050"),
+        (-0.05, "score", f"{fmt.MINUS}0.050"),
+        (0.0, "score", "0.000"),
+        (-0.0, "score", "0.000"),
+        (-0.0004, "score", "0.000"),
         (-0.4, "tokens", "0"),
         (126.0, "tokens", "+126"),
-        (None, "s", "–"),
+        (None, "score", "–"),
     ],
 )
-def test_changes_carry_their_sign_and_nothing_else_does(value: float | None, criterion: str, text: str) -> None:
-    assert fmt.signed(value, criterion) == text
+def test_changes_carry_their_sign_and_nothing_else_does(value: float | None, unit: Unit, text: str) -> None:
+    assert fmt.signed(value, unit) == text
 
 
 @given(
     st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["score", "tokens", "calls", "seconds", "usd"])
 )
-def test_every_number_is_short_and_no_zero_is_signed(value: float, criterion: str) -> None:
-    for text in (fmt.number(value, criterion), fmt.signed(value, criterion)):
+def test_every_number_is_short_and_no_zero_is_signed(value: float, unit: Unit) -> None:
+    for text in (fmt.number(value, unit), fmt.signed(value, unit)):
         assert len(text) <= 28
         if not any(digit in text for digit in "123456789"):
             assert not text.startswith(("+", fmt.MINUS))
@@ -122,9 +123,9 @@ def test_counts_and_plurals() -> None:
 
 
 def test_limits() -> None:
-    assert fmt.limits("s", "maximize", 0.8, "max drop 0.05") == "≥ 0.8, max drop 0.05"
+    assert fmt.limits("score", "maximize", 0.8, "max drop 0.05") == "≥ 0.8, max drop 0.05"
     assert fmt.limits("tokens", "minimize", 5_000) == "≤ 5,000"
-    assert fmt.limits("s", "maximize", None) == "–"
+    assert fmt.limits("score", "maximize", None) == "–"
 
 
 def test_worse_depends_on_the_goal() -> None:
@@ -150,7 +151,7 @@ def test_what_blocks_is_read_first() -> None:
 
 def test_a_pair_shows_the_sides_it_has() -> None:
     one = Stat(n=1, mean=0.5, low=0.5, high=0.5)
-    pair = PairChange(agent="a", eval_set="s", case="c", criterion="x", kind=ChangeKind.SAME)
+    pair = PairChange(agent="a", eval_set="score", case="c", criterion="x", kind=ChangeKind.SAME)
     assert fmt.pair_text(pair.model_copy(update={"baseline": one, "current": one})) == "0.500 → 0.500"
     assert fmt.pair_text(pair.model_copy(update={"baseline": one})) == "0.500"
     assert fmt.pair_text(pair.model_copy(update={"current": one})) == "0.500"

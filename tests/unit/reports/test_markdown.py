@@ -97,8 +97,8 @@ def test_the_criteria_that_fell_are_the_first_rows(build: Any) -> None:
             criterion="z_fell", threshold=0.8, baseline=0.9, paired=0.5, change=-0.4, pairs=4, failing=2, status="fail"
         ),
         CriterionChange(
-            criterion="token_usage_v1", goal="minimize", baseline=1000, paired=1500.4, change=500.4, pairs=4,
-            limit="max rise 10 %", status="fail",
+            criterion="token_usage_v1", goal="minimize", unit="tokens", baseline=1000, paired=1500.4, change=500.4,
+            pairs=4, limit="max rise 10 %", status="fail",
         ),
     )  # fmt: skip
     table = [

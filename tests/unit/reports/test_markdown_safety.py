@@ -79,7 +79,7 @@ def assert_harmless(found: Page) -> None:
 
 
 KEPT = {
-    "schema_version", "started_at", "status", "kind", "outcome", "effect", "goal", "created_at", "arm", "purpose",
+    "schema_version", "started_at", "status", "kind", "outcome", "effect", "goal", "unit", "created_at", "arm", "purpose",
     "store", "ended", "label", "accept", "on_weakened",
 }  # fmt: skip
 

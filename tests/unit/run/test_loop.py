@@ -405,7 +405,7 @@ async def test_a_budget_met_in_the_first_pass_makes_the_run_incomplete(tmp_path:
     result = await loop(kit.plan(*cases), driver)
     assert len(driver.opened) == 1
     assert result.status is RunStatus.LIMITED
-    assert result.cut_short == "the limit of 1 model calls was reached"
+    assert result.cut_short == "the limit of 1 model call was reached"
     assert asked.control == []
     kinds = {attempt.error.kind for case in result.sets[0].cases for attempt in case.attempts if attempt.error}
     assert kinds == {ErrorKind.STOPPED}

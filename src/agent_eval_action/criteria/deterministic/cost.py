@@ -9,6 +9,7 @@ from agent_eval_action.criteria.base import Sample
 from agent_eval_action.criteria.deterministic.efficiency import EfficiencyCriterion, Measured
 from agent_eval_action.llm.agent_use import agent_calls
 from agent_eval_action.llm.prices import LISTED_ON, Prices
+from agent_eval_action.model.decision import Unit
 from agent_eval_action.model.evalset import Invocation
 from agent_eval_action.model.result import CriterionScore
 
@@ -17,7 +18,8 @@ class CostUsd(EfficiencyCriterion):
     """Dollars of a turn. A turn with a call that has no price, or did not report its tokens, is not measured."""
 
     name: ClassVar[str] = "cost_usd_v1"
-    unit: ClassVar[str] = "USD"
+    unit: ClassVar[Unit] = "usd"
+    noun: ClassVar[str] = "USD"
     unmeasured: ClassVar[str] = "no calls of a model were recorded"
 
     def version(self) -> str:

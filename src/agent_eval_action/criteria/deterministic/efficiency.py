@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from agent_eval_action.criteria.base import Criterion, Sample
+from agent_eval_action.model.decision import Unit
 from agent_eval_action.model.evalset import Invocation, InvocationEvent, InvocationEvents, JsonObject
 from agent_eval_action.model.result import CriterionScore, Goal, ScoreStatus, TurnScore
 
@@ -33,7 +34,7 @@ class EfficiencyCriterion(Criterion, abc.ABC):
     goal: ClassVar[Goal] = "minimize"
     waits: ClassVar[bool] = False
     scale: ClassVar[tuple[float, float]] = (0.0, float("inf"))
-    unit: ClassVar[str]
+    noun: ClassVar[str]
     unmeasured: ClassVar[str]
 
     @abc.abstractmethod
@@ -59,7 +60,7 @@ class EfficiencyCriterion(Criterion, abc.ABC):
         value, details, remark = found
         if value is None:
             return TurnScore(turn=number, status=ScoreStatus.ERROR, reason=remark or self.unmeasured, details=details)
-        reason = f"{value:.6g} {self.unit}" + (f" ({remark})" if remark else "")
+        reason = f"{value:.6g} {self.noun}" + (f" ({remark})" if remark else "")
         return TurnScore(turn=number, score=value, reason=reason, details=details)
 
     def _reason(self, mean: float, turns: tuple[TurnScore, ...]) -> str:
@@ -69,7 +70,7 @@ class EfficiencyCriterion(Criterion, abc.ABC):
             "not measured" if turn.score is None else f"{turn.score:.6g}" for turn in turns[:_TURNS_SHOWN]
         )
         more = ", …" if len(turns) > _TURNS_SHOWN else ""
-        return f"{mean:.6g} {self.unit} a turn ({shown}{more})"
+        return f"{mean:.6g} {self.noun} a turn ({shown}{more})"
 
 
 def _means(details: list[dict[str, Any]]) -> dict[str, Any]:
@@ -87,7 +88,8 @@ class ToolCallCount(EfficiencyCriterion):
     """Calls of tools in a turn, transfers to other agents included."""
 
     name: ClassVar[str] = "tool_call_count_v1"
-    unit: ClassVar[str] = "tool calls"
+    unit: ClassVar[Unit] = "calls"
+    noun: ClassVar[str] = "tool calls"
     unmeasured: ClassVar[str] = "tool calls were not recorded"
 
     def measure(self, turn: Invocation) -> tuple[float | None, dict[str, Any], str]:
@@ -101,7 +103,8 @@ class InferenceCallCount(EfficiencyCriterion):
     """Calls of the model in a turn: events with usage or a model version."""
 
     name: ClassVar[str] = "inference_call_count_v1"
-    unit: ClassVar[str] = "model calls"
+    unit: ClassVar[Unit] = "calls"
+    noun: ClassVar[str] = "model calls"
     unmeasured: ClassVar[str] = "the events of the turn were not recorded"
 
     def measure(self, turn: Invocation) -> tuple[float | None, dict[str, Any], str]:
@@ -113,7 +116,8 @@ class TokenUsage(EfficiencyCriterion):
     """Input plus output tokens over the model calls of a turn, as the model reported them."""
 
     name: ClassVar[str] = "token_usage_v1"
-    unit: ClassVar[str] = "tokens"
+    unit: ClassVar[Unit] = "tokens"
+    noun: ClassVar[str] = "tokens"
     unmeasured: ClassVar[str] = "the model reported no usage"
 
     def measure(self, turn: Invocation) -> tuple[float | None, dict[str, Any], str]:
@@ -136,7 +140,8 @@ class InvocationDuration(EfficiencyCriterion):
     """Seconds in the model and in tools. Waiting for a free slot or for the framework is not the agent's doing."""
 
     name: ClassVar[str] = "invocation_duration_v1"
-    unit: ClassVar[str] = "seconds"
+    unit: ClassVar[Unit] = "seconds"
+    noun: ClassVar[str] = "seconds"
     unmeasured: ClassVar[str] = "the turns were not timed"
 
     def measure(self, turn: Invocation) -> tuple[float | None, dict[str, Any], str]:
