@@ -79,8 +79,8 @@ def assert_harmless(found: Page) -> None:
 
 
 KEPT = {
-    "schema_version", "started_at", "status", "kind", "outcome", "effect", "goal", "unit", "created_at", "arm", "purpose",
-    "store", "ended", "label", "accept", "on_weakened",
+    "schema_version", "started_at", "status", "kind", "outcome", "effect", "goal", "unit", "created_at", "arm",
+    "purpose", "store", "ended", "label", "accept", "on_weakened",
 }  # fmt: skip
 
 
