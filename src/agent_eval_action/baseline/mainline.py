@@ -52,7 +52,7 @@ class Mainline:
         accepts = self.pending if self.honour else ()
         pooled = pool(self.found.records, suite, accepts=accepts, last=self.last, source=self.store.name)
         old = age_note(pooled, now or dt.datetime.now(dt.UTC), self.max_age)
-        return replace(pooled, store=self.kept, notes=(*((old,) if old else ()), *self.found.notes))
+        return replace(pooled, store=self.kept, notes=(*((old,) if old else ()), *self.found.notes, *pooled.notes))
 
     @property
     def recording(self) -> bool:
