@@ -160,6 +160,14 @@ def test_no_link_leads_out_of_the_workspace(tmp_path, where):
     assert "secret" not in str(problem)
 
 
+@pytest.mark.parametrize("place", [".git/config", "sub/.git/config", ".GIT/x"])
+def test_a_link_into_gits_own_folder_is_not_followed(tmp_path, place):
+    (tmp_path / place).parent.mkdir(parents=True)
+    (tmp_path / place).write_text("{}")
+    (tmp_path / "x.json").symlink_to(place)
+    assert "git's own folder" in problem_of(tmp_path / "x.json", tmp_path).message
+
+
 def test_a_path_out_of_the_workspace_is_refused(tmp_path):
     (tmp_path / "inside").mkdir()
     (tmp_path / "x.json").write_text("{}")

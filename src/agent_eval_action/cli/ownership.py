@@ -14,6 +14,7 @@ from typing import Final
 _OURS: Final = range(60_580, 61_181)  # the uids that agents and builds run as; see interpreter.isolation_user
 _FIRST: Final = ".agent-eval"
 _GITHUB: Final = Path("/github")
+_DEEPEST: Final = 250
 
 
 def main() -> None:
@@ -61,13 +62,15 @@ class _Giving:
         self.count = 0
         self._uid, self._gid, self._until = uid, gid, until
 
-    def folder(self, here: int) -> None:
-        """Everything below an open folder."""
+    def folder(self, here: int, depth: int = 0) -> None:
+        """Everything below an open folder, but for what lies deeper than anything that we write."""
+        if depth > _DEEPEST:
+            return
         with contextlib.suppress(OSError):
             for name in os.listdir(here):
                 if self._until is not None and time.monotonic() > self._until:
                     return
-                self._entry(name, here)
+                self._entry(name, here, depth)
 
     def one(self, name: str, found: os.stat_result, *, here: int | None = None, fd: int | None = None) -> None:
         """One path, unless it belongs to somebody already."""
@@ -79,7 +82,7 @@ class _Giving:
             os.chown(name, self._uid, self._gid, dir_fd=here, follow_symlinks=False)
         self.count += 1
 
-    def _entry(self, name: str, here: int) -> None:
+    def _entry(self, name: str, here: int, depth: int) -> None:
         with contextlib.suppress(OSError):  # it went, or it is not ours to give
             found = os.stat(name, dir_fd=here, follow_symlinks=False)
             if not stat.S_ISDIR(found.st_mode):
@@ -92,6 +95,6 @@ class _Giving:
             inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
             try:
                 self.one(name, os.fstat(inner), fd=inner)
-                self.folder(inner)
+                self.folder(inner, depth + 1)
             finally:
                 os.close(inner)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.folders import OutputFolder
 
 LEFT_OUT: Final = frozenset(
     {".git", ".agent-eval", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox", ".hypothesis"}
@@ -23,6 +24,8 @@ CREDENTIALS: Final = "gha-creds-*.json"
 TREE_BYTES: Final = 4 << 30
 _NAMED: Final = 3
 _MODE: Final = 0o700
+_DEEPEST: Final = 250
+_WITH_PATHS: Final = ("*.pth", "*.egg-link", "__editable__*.py")
 
 
 @dataclass
@@ -51,6 +54,8 @@ class TreeCopy:
         self._folder(self.source, self.target)
 
     def _folder(self, source: Path, target: Path) -> None:
+        if len(target.relative_to(self.target).parts) > _DEEPEST:
+            raise self._too_deep()
         target.mkdir(mode=_MODE)
         for entry in _entries(source):
             path = Path(entry.path)
@@ -96,10 +101,19 @@ class TreeCopy:
         if not (source / "bin" / "python").exists():
             return
         place = self.environments / f"found-{len(list(self.environments.glob('found-*')))}"
-        shutil.copytree(source, place, symlinks=True)
+        try:
+            shutil.copytree(source, place, symlinks=True)
+        except RecursionError:
+            raise self._too_deep() from None
         _moved(place, str(self.source), str(self.target))
         target.symlink_to(place)
         os.lchown(target, self.uid, self.gid)
+
+    def _too_deep(self) -> AgentEnvironmentError:
+        return AgentEnvironmentError(
+            f"the checkout has folders more than {_DEEPEST} deep, and the agent works on a copy of it",
+            hint="check out less of it (actions/checkout: sparse-checkout)",
+        )
 
     def _too_large(self) -> AgentEnvironmentError:
         sizes = sorted((_size(Path(e.path)), e.name) for e in _entries(self.source) if e.name not in LEFT_OUT)
@@ -123,7 +137,12 @@ def _size(path: Path) -> int:
 
 def _moved(environment: Path, old: str, new: str) -> None:
     """Code of the tree that is installed by its path is found in the copy."""
-    for pattern in ("*.pth", "*.egg-link", "__editable__*.py"):
-        for path in environment.glob(f"lib/python*/site-packages/{pattern}"):
-            text = path.read_text("utf-8", "surrogateescape")
-            path.write_text(text.replace(old, new), "utf-8", "surrogateescape")
+    libraries = OutputFolder.at(environment, environment) / "lib"
+    with contextlib.suppress(OSError):  # a link, which is not followed: what it leads to is not of this environment
+        for python in libraries.folders():
+            packages = libraries / python / "site-packages"
+            for name, _ in packages.files():
+                if any(fnmatchcase(name, pattern) for pattern in _WITH_PATHS):
+                    with packages.read(name) as file:
+                        text = file.read()
+                    packages.replace(name, [text.replace(os.fsencode(old), os.fsencode(new))], sync=False)

@@ -92,6 +92,8 @@ def _refuse_outside(path: Path, real: str, workspace: str) -> None:
         raise Unreadable(
             path, f"{how} outside the workspace", value=real, hint=f"only files under {workspace} are read"
         )
+    if ".git" in Path(os.path.relpath(real, workspace).lower()).parts:
+        raise Unreadable(path, "lies in git's own folder, or is a link that leads there", value=real)
 
 
 def _explained(path: Path, error: OSError) -> Unreadable:

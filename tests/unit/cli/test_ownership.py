@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,24 @@ def test_a_workspace_that_is_not_there_is_no_error(tmp_path):
 def test_the_runners_folders_are_mounted_below_github():
     environ = {"GITHUB_WORKSPACE": "/github/workspace", "HOME": "/github/home", "RUNNER_TEMP": "/home/runner/_temp"}
     assert places(environ) == (Path("/github/workspace"), Path("/github/home"))
+
+
+def deep(folder: Path, levels: int) -> None:
+    """Folders in each other, as git can check them out."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+
+
+def test_circles_and_very_deep_folders_end_nothing(checkout):
+    (checkout / ".agent-eval/self").symlink_to("self")
+    (checkout / ".agent-eval/up").symlink_to("..")
+    deep(checkout, 1500)
+    assert give_back([checkout]) > 3
+    assert owner(checkout / ".agent-eval/out/results.json") == OWNER
+    assert owner(checkout / ".agent-eval/self") == OWNER
+    subprocess.run(["rm", "-rf", str(checkout / "d")], check=True)

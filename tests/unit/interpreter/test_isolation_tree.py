@@ -100,3 +100,39 @@ def test_too_large_a_checkout_is_said_with_what_makes_it_so(source):
     with pytest.raises(AgentEnvironmentError) as caught:
         copied(source, limit=2_000_000)
     assert "models (2 MB)" in str(caught.value)
+
+
+def test_circles_are_copied_as_they_are(source):
+    (source / "self").symlink_to("self")
+    (source / "a").symlink_to("b")
+    (source / "b").symlink_to("a")
+    (source / "agent" / "up").symlink_to("..")
+    target = copied(source)
+    assert {name: str((target / name).readlink()) for name in ("self", "a", "b", "agent/up")} == {
+        "self": "self",
+        "a": "b",
+        "b": "a",
+        "agent/up": "..",
+    }
+
+
+def test_very_deep_folders_are_refused_by_a_sentence(source):
+    (source / "/".join(["d"] * 400)).mkdir(parents=True)
+    with pytest.raises(AgentEnvironmentError, match="folders more than 250 deep"):
+        copied(source)
+
+
+@pytest.mark.parametrize("way", ["lib", "lib/python3.12", "lib/python3.12/site-packages", "{packages}/x.pth"])
+def test_a_link_in_an_environment_that_was_committed_changes_nothing_outside(source, tmp_path, way):
+    packages = "lib/python3.12/site-packages"
+    outside = tmp_path / "outside"
+    (outside / packages).mkdir(parents=True)
+    (outside / packages / "x.pth").write_text(f"{source}/agent\n")
+    link = source / ".venv" / way.format(packages=packages)
+    for file in (source / ".venv" / "pyvenv.cfg", source / ".venv" / "bin" / "python"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(outside / way.format(packages=packages))
+    copied(source)
+    assert (outside / packages / "x.pth").read_text() == f"{source}/agent\n"
