@@ -72,7 +72,8 @@ def _next_steps(console: Console, result: RunResult) -> None:
     if decision is None or decision.outcome not in {Outcome.FAIL, Outcome.INCONCLUSIVE}:
         return
     for step in next_steps(result):
-        commands = (ALL_WORSE,) if step.accepts else step.commands
+        rest = tuple(line for line in step.commands if not line.startswith("agent-eval accept "))
+        commands = (ALL_WORSE, *rest) if step.accepts else step.commands
         _line(console, Text(f"  {terminal(step.text)}"))
         for line in (*step.places, *commands):
             _line(console, Text(f"    {terminal(line, 700)}", style="" if line in commands else "dim"))

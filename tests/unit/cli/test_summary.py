@@ -57,3 +57,26 @@ def test_what_is_folded_stands_behind_its_mark() -> None:
 def test_in_a_log_a_sentence_stays_whole() -> None:
     lines = shown(60, terminal=False)
     assert [line for line in lines if line.startswith("  ✗ ") and cell_len(line) > 60]
+
+
+def printed(scenario: str) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=140, force_terminal=False, color_system=None, highlight=False)
+    show(console, results_json.read(GOLDEN / scenario / "results.json"))
+    return out.getvalue()
+
+
+def test_the_end_says_what_to_type_when_the_change_is_intended() -> None:
+    lines = [line.strip() for line in printed("regressed").splitlines()]
+    assert 'agent-eval accept --worse --reason "why this is intended"' in lines
+    assert "agent-eval baseline update" in lines
+    assert "test_config.json:3" in printed("judged"), "where a threshold blocks, the place to edit is named"
+
+
+def test_what_the_headline_says_is_not_said_again_below_it() -> None:
+    text = printed("inconclusive")
+    read = results_json.read(GOLDEN / "inconclusive" / "results.json")
+    assert read.decision is not None
+    repeated = [one.reason for one in read.decision.findings if one.reason in read.decision.reason]
+    assert repeated
+    assert all(text.count(reason) == 1 for reason in repeated)
