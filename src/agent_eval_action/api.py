@@ -201,7 +201,7 @@ async def _evaluate(evaluation: Evaluation) -> RunResult:
     rerun = settings.baseline_store == "rerun"
     source = Path("the base commit, run beside") if rerun else Path(history.source)
     decision = judged(held, against, settings, source, history, broken=broken_code(result)).decision
-    decided = change.apply_to(result.model_copy(update={"decision": decision}), whole, run.agents())
+    decided = change.apply_to(result.model_copy(update={"decision": decision}), whole, run.agents(), run.workshop.base)
     decided = context.redaction.value(decided)
     written = await asyncio.to_thread(main.add, decided)
     if written.stored or (main.event.name and main.store_kind == "branch"):
@@ -404,6 +404,8 @@ class _Run:
         """Read the eval files while the agents start."""
         settings, context = self.settings, self.context
         plan = await self.read()
+        functions = await asyncio.to_thread(self.change.open_functions, plan, self.agents())
+        self.workshop = Workshop({}, base=functions)  # released however opening ends
         self.spending = Spending(LlmSettings.of(settings).meter())
         opening = Opening(
             settings,
@@ -416,6 +418,8 @@ class _Run:
             say=lambda text: context.emit(Notice(text)),
             isolation=self.isolation,
             may_lack=context.may_lack,
+            base=functions,
+            brought_along=self.change.brought_along,
             observe=self.progress.observe_reply,
         )
         self.workshop = await open_workshop(plan, opening, self.head)

@@ -20,6 +20,7 @@ class Option:
     ``default`` is what Settings has without it, ``shown`` how the docs write that.
     ``switch`` is a flag without a value that turns the option off. ``action_default`` is the expression
     that fills the input on GitHub where nobody gives it; a value there would win over the file.
+    ``strict`` is what the option is under ``strict: true`` where nobody gives it; None: as without.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Option:
     has_flag: bool = True
     switch: str = ""
     action_default: str = ""
+    strict: Any = None
 
     @property
     def flag(self) -> str | None:

@@ -233,6 +233,16 @@ OPTIONS: Final[tuple[Option, ...]] = (
         shown="`false`",
     ),
     Option(
+        "strict",
+        BOOLEAN,
+        "Preset: fail_on: inconclusive, on_weakened: fail, new_cases: block and withheld: fail, where nothing else is "
+        "said of them.",
+        "strict",
+        default=False,
+        metavar="true|false",
+        shown="`false`",
+    ),
+    Option(
         "fail_on",
         choice("fail", "inconclusive", "never"),
         "Which outcomes make the step red: fail alone, inconclusive as well, or never any (report only: the verdict is "
@@ -241,6 +251,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default="inconclusive",
         metavar="fail|inconclusive|never",
         shown="`inconclusive`",
+        strict="inconclusive",
     ),
     Option(
         "on_weakened",
@@ -250,6 +261,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default="warn",
         metavar="warn|fail",
         shown="`warn`",
+        strict="fail",
     ),
     Option(
         "accept",
@@ -268,6 +280,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default="advise",
         metavar="advise|block",
         shown="`advise`",
+        strict="block",
     ),
     Option(
         "withheld",
@@ -278,6 +291,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default="neutral",
         metavar="pass|neutral|fail",
         shown="`neutral`",
+        strict="fail",
     ),
     Option(
         "agents_see_evals",

@@ -78,6 +78,7 @@ class Settings(Frozen):
     case: tuple[str, ...] = ()
     resume: Path | None = None
     allow_pull_request_target: bool = False
+    strict: bool = False
     fail_on: FailOn = "inconclusive"
     policy: Policy = Policy()
 
@@ -144,6 +145,9 @@ def resolve(
     if problems:
         raise ConfigError("the configuration cannot be used", problems=tuple(problems))
     given = {**file.given, **over}
+    if "strict" in given and given["strict"].value:
+        strict = {option.name: Given(option.strict, given["strict"].where) for option in OPTIONS if option.strict}
+        given = {**strict, **given}
     settings = Settings(
         workspace=workspace,
         start=config_base(config, workspace) if config else here,

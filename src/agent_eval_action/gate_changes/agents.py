@@ -10,8 +10,10 @@ from agent_eval_action.config.agents import AgentSettings, relative_name
 from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.gate.wording import clip
 from agent_eval_action.gate_changes.base import BaseSnapshot
-from agent_eval_action.gate_changes.rules import counterpart
+from agent_eval_action.gate_changes.rules import WITH_THE_MERGE, counterpart
 from agent_eval_action.model.decision import Finding
+from agent_eval_action.run.instruments import custom_metrics
+from agent_eval_action.run.plan import Plan
 
 _WORDS: Final = {"path": "folder", "driver": "driver", "recording": "recording", "python": "interpreter"}
 _BIN_PYTHON: Final = ("bin", "python")
@@ -53,6 +55,34 @@ def agent_changes(
         if (then := agent_on_base(agent, base, renamed)) is not None
         for text in _differences(then, agent, base.settings.workspace)
     )
+
+
+def function_changes(
+    plan: Plan, folders: Mapping[str, Path], then: Mapping[str, AgentSettings], here: Path, there: Path
+) -> Iterator[Finding]:
+    """Files of metric functions in force that the change edits or removes. ``folders``: of the change's agents."""
+    for agent, (in_force, _) in custom_metrics(plan).items():
+        if agent not in then:
+            continue
+        for function in sorted(in_force):
+            old = _module_file(function, then[agent].path, there)
+            new = _module_file(function, folders[agent], here)
+            if old is not None and (new is None or old.read_bytes() != new.read_bytes()):
+                where = f" ({old.relative_to(there).as_posix()})"
+                text = f"the metric function `{clip(function, 120)}`{where} was {'edited' if new else 'removed'}"
+                yield Finding(effect="advisory", reason=f"{text}{WITH_THE_MERGE}", agent=agent)
+
+
+def _module_file(function: str, folder: Path, workspace: Path) -> Path | None:
+    """The file of the function's module: where it would be imported from beside the agent, in it or above it."""
+    module = Path(*function.split(".")[:-1])
+    for place in (folder.parent, folder, *folder.parents):
+        for name in (module.with_suffix(".py"), module / "__init__.py"):
+            file = place / name
+            inside = place.is_relative_to(workspace) and file.resolve().is_relative_to(workspace.resolve())
+            if inside and file.is_file():
+                return file
+    return None
 
 
 def _differences(then: AgentSettings, now: AgentSettings, workspace: Path) -> Iterator[str]:

@@ -94,13 +94,18 @@ class BaseSnapshot:
     ``chosen_agents_lack``: the run names agents that the base does not have, so ``sets`` are those of all its agents.
     """
 
-    commit: str
+    source: BaseCommit
     settings: Settings
     snapshot: Snapshot
     sets: tuple[BaseSet, ...] = ()
     agents: tuple[AgentSettings, ...] = ()
     notes: tuple[str, ...] = ()
     chosen_agents_lack: bool = False
+
+    @property
+    def commit(self) -> str:
+        """The commit's whole name."""
+        return self.source.commit
 
 
 def take_snapshot(settings: Settings, context: CommandContext, plan: Plan | None = None) -> Snapshot:
@@ -187,7 +192,7 @@ def _read(base: BaseCommit, root: Path, context: CommandContext) -> BaseSnapshot
         )
     agents = {one.agent.name: one.agent for one in discovery.sets} | {agent.name: agent for agent in there.agents}
     return BaseSnapshot(
-        commit=base.commit,
+        source=base,
         settings=_placed(there, root, here),
         snapshot=snapshot,
         sets=sets,

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agent_eval_action.baseline.place import Stored
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.settings import Settings
-from agent_eval_action.errors import AgentEvalError
-from agent_eval_action.gate_changes.agents import agent_changes, refuse_recordings
+from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError, ConfigError
+from agent_eval_action.gate_changes.agents import agent_changes, agent_on_base, function_changes, refuse_recordings
 from agent_eval_action.gate_changes.base import BaseSnapshot, CommandContext, Discover, read_base, take_snapshot
-from agent_eval_action.gate_changes.criteria import identities_of_plan, plan_in_force
+from agent_eval_action.gate_changes.criteria import identities_of_plan, plan_in_force, renamed_agents
 from agent_eval_action.gate_changes.diff import apply_weakenings, match_snapshots, only_matched_agents, weakenings
 from agent_eval_action.gate_changes.rules import WITH_THE_MERGE, setting_changes, settings_in_force
 from agent_eval_action.gate_changes.snapshot import case_identities
-from agent_eval_action.model.case_matching import match_cases
+from agent_eval_action.git import Repository
+from agent_eval_action.model.case_matching import CaseMatches, match_cases
 from agent_eval_action.model.decision import Decision, Finding, Outcome
 from agent_eval_action.model.history import Accepted
 from agent_eval_action.model.result import Conditions, RunResult
 from agent_eval_action.run.arms import NoBase
+from agent_eval_action.run.base import write_tree
+from agent_eval_action.run.instruments import FunctionsOfBase, custom_metrics
 from agent_eval_action.run.plan import Plan
 
 
@@ -70,14 +73,46 @@ class GateChanges:
         base = self.in_force
         return Stored(base.commit, base.snapshot.baseline) if base else None
 
+    def brought_along(self, path: Path) -> bool:
+        """Whether a file of the workspace is the change's own, on an event of a change; it must not judge."""
+        return self.in_force is not None and self.in_force.source.brought_along(path)
+
     def plan_in_force(self, plan: Plan, agents: Sequence[AgentSettings]) -> Plan:
         """The plan with the base's criteria, where those hold. Raises ConfigError and EvalFileError."""
         base = self.in_force
         if base is None:
             return plan
-        matches = match_cases(case_identities(base.snapshot.sets), identities_of_plan(plan))
-        refuse_recordings(agents, base, matches.current_agent)
+        matches = self._matches(base, plan)
+        refuse_recordings(agents, base, renamed_agents(plan, base, matches))
         return plan_in_force(plan, base, matches, self.settings.policy, self.settings.workspace)
+
+    @staticmethod
+    def _matches(base: BaseSnapshot, plan: Plan) -> CaseMatches:
+        return match_cases(case_identities(base.snapshot.sets), identities_of_plan(plan))
+
+    def open_functions(self, plan: Plan, agents: Sequence[AgentSettings]) -> FunctionsOfBase | None:
+        """The base's files, where criteria in force name functions of the user's: their bodies are the base's too.
+
+        The answer's ``tree`` must be released. Raises AgentEnvironmentError where they cannot be had. Blocks.
+        """
+        base = self.in_force
+        if base is None or not any(in_force for in_force, _ in custom_metrics(plan).values()):
+            return None
+        commit = replace(base.source, settings=self.settings)
+        try:
+            tree = write_tree(commit)
+        except (OSError, ValueError) as error:
+            message = f"the metric functions of the base commit {base.commit[:10]} cannot be had: {error}"
+            raise AgentEnvironmentError(message) from error
+        renamed = renamed_agents(plan, base, self._matches(base, plan))
+        here, there = self.settings.workspace, tree.workspace
+        agents_there = {
+            agent.name: then.model_copy(update={"path": there / then.path.relative_to(here), "name": agent.name})
+            for agent in agents
+            if (then := agent_on_base(agent, base, renamed)) is not None
+        }
+        changed = tuple(function_changes(plan, {agent.name: agent.path for agent in agents}, agents_there, here, there))
+        return FunctionsOfBase(commit, tree, agents_there, changed)
 
     def weakened(
         self, plan: Plan | None, agents: Sequence[AgentSettings]
@@ -99,11 +134,21 @@ class GateChanges:
         described = agent_changes(agents, base, match_snapshots(then, head).current_agent)
         return (*described, *found, *others), notes
 
-    def apply_to(self, result: RunResult, plan: Plan | None, agents: Sequence[AgentSettings]) -> RunResult:
-        """The decided result with what the change does to the gate. ``plan`` as ``weakened`` takes it."""
+    def apply_to(
+        self,
+        result: RunResult,
+        plan: Plan | None,
+        agents: Sequence[AgentSettings],
+        functions: FunctionsOfBase | None = None,
+    ) -> RunResult:
+        """The decided result with what the change does to the gate. ``plan`` as ``weakened`` takes it.
+
+        ``functions``: those of the base that scored this run.
+        """
         if result.decision is None:
             return result
         found, notes = self.weakened(plan, agents)
+        found = (*found, *(functions.changed if functions else ()))
         decision = apply_weakenings(result.decision, found, self.settings.policy.on_weakened)
         decision = decision.model_copy(update={"notes": (*self.notes, *notes, *decision.notes)})
         return result.model_copy(update={"decision": decision})
@@ -124,7 +169,10 @@ def detect_changes(
     *,
     base: str | None,
 ) -> GateChanges:
-    """Read the side of the commit ``base`` out of git; nothing is run. Never raises for what is wrong there."""
+    """Read the side of the commit ``base`` out of git; nothing is run.
+
+    Never raises for what is wrong there. Raises ConfigError where the change fills the cache that is in force.
+    """
     context = CommandContext(flags, environ, cwd, discover, base)
     found = read_base(settings, context)
     if isinstance(found, NoBase):
@@ -133,7 +181,18 @@ def detect_changes(
     if not context.is_change:
         return GateChanges(settings, settings, found, context, found.notes)
     in_force = settings_in_force(settings, found.settings)
+    _refuse_kept_files(settings, in_force, environ)
     return GateChanges(settings, in_force, found, context, (*_notes(found, settings, in_force), *found.notes))
+
+
+def _refuse_kept_files(own: Settings, in_force: Settings, environ: Mapping[str, str]) -> None:
+    """Raise ConfigError where the change brings along what is read from the cache, which lies where main has it."""
+    folder = in_force.cache_dir
+    if folder == own.cache_dir or not folder.is_relative_to(own.workspace):  # looked at before the run
+        return
+    if Repository(own.workspace, environ).has_files_in(folder):
+        name = folder.relative_to(own.workspace)
+        raise ConfigError(f"{name} is in git: what is kept there would judge the change", hint=f"git rm -r {name}")
 
 
 def _notes(base: BaseSnapshot, own: Settings, in_force: Settings) -> tuple[str, ...]:

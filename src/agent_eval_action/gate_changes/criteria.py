@@ -41,9 +41,12 @@ def plan_in_force(plan: Plan, base: BaseSnapshot, matches: CaseMatches, policy: 
     return replace(plan, sets=tuple(sets))
 
 
-def added_functions(plan: Plan) -> frozenset[tuple[str, str]]:
-    """Agents and criteria that are the change's own: their functions are those of the change."""
-    return frozenset((one.agent, info.name) for one in plan.sets for info in one.infos if info.added)
+def renamed_agents(plan: Plan, base: BaseSnapshot, matches: CaseMatches) -> dict[str, str]:
+    """What agents of the base are called now: by their cases, else by their eval files."""
+    by_file = {
+        then.agent: agent for (agent, _), then in _partners(plan, base.sets, matches).items() if then is not None
+    }
+    return {**by_file, **matches.current_agent}
 
 
 def _as_on_base(planned: PlannedSet, then: BaseSet) -> PlannedSet:

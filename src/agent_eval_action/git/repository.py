@@ -109,6 +109,11 @@ class Repository:
         names = (tracked.out + others.out + env.out).split(b"\0")
         return frozenset(name.decode("utf-8", "surrogateescape") for name in names if name)
 
+    def has_files_in(self, folder: Path) -> bool:
+        """Whether files in this folder are in the index, or whether git cannot say so."""
+        done = self.git("ls-files", "-z", "--cached", "--", str(folder))
+        return not done.ok or bool(done.out)
+
     def config(self, *args: str) -> str | None:
         """One value of the repository's configuration, its includes read; only ever taken as a text."""
         done = self.git("config", *args)

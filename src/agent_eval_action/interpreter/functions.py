@@ -15,7 +15,7 @@ from agent_eval_action.interpreter.environment import Search, choose
 from agent_eval_action.interpreter.frames import Frame
 from agent_eval_action.interpreter.function_process import Failure, FunctionProcess
 from agent_eval_action.interpreter.isolation import agent_environ
-from agent_eval_action.interpreter.isolation_cell import Cell, Isolation
+from agent_eval_action.interpreter.isolation_cell import Cell, Isolation, Role
 from agent_eval_action.interpreter.launch import METRIC_WORKER, Launch, Limits
 from agent_eval_action.interpreter.output_log import OutputLog
 from agent_eval_action.model.function import FunctionReply
@@ -29,6 +29,7 @@ _STOPPED = Failure("the run ended")
 class FunctionOptions:
     """Where functions run: as an agent's options. ``environ`` is the caller's whole environment.
 
+    ``role`` is the cell they run in.
     ``known`` gives the agent's interpreter where it is chosen already; it is asked at the first call.
     """
 
@@ -45,6 +46,7 @@ class FunctionOptions:
     limits: Limits = field(default_factory=Limits)
     known: Callable[[], Path | None] = lambda: None
     isolation: Isolation | None = None
+    role: Role = "metrics"
 
 
 def open_functions(options: FunctionOptions) -> MetricFunctions:
@@ -191,7 +193,7 @@ class MetricFunctions:
         try:
             if options.isolation is not None:
                 # a copy of their own: an agent must not be able to rewrite what grades it
-                cell = options.isolation.cell("metrics", workspace)
+                cell = options.isolation.cell(options.role, workspace)
                 folder, workspace = cell.inside(folder), cell.tree
             search = Search(
                 folder,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -57,14 +57,19 @@ def judge_environ(environ: Mapping[str, str], dotenv: Mapping[str, str]) -> dict
     return {**theirs, **ours}
 
 
-def dotenv_of(folders: Iterable[Path], workspace: Path) -> dict[str, str]:
-    """The variables of the first ``.env`` in an agent's folder or above it, inside the workspace, as ADK finds it."""
+def dotenv_of(
+    folders: Iterable[Path], workspace: Path, ignored: Callable[[Path], bool] = lambda _: False
+) -> dict[str, str]:
+    """The variables of the first ``.env`` in an agent's folder or above it, inside the workspace, as ADK finds it.
+
+    ``ignored``: of a change, the files that it brings along, for they would say which server judges.
+    """
     from dotenv import dotenv_values  # noqa: PLC0415 - only runs with a judge read it
 
     for folder in folders:
         for place in (folder, *folder.parents):
             file = place / _DOTENV
-            if place.is_relative_to(workspace) and file.is_file():
+            if place.is_relative_to(workspace) and file.is_file() and not ignored(file):
                 found = dotenv_values(file, interpolate=False)
                 return {name: value for name, value in found.items() if value is not None}
     return {}

@@ -73,7 +73,7 @@ def _absent(commit: str) -> str:
 async def open_base(base: BaseCommit, agents: list[AgentSettings], make: MakeDriver) -> Arm | NoBase:
     """Write the commit's files and begin to start these agents of it. The arm's ``release`` removes the files."""
     given_up = threading.Event()
-    writing = asyncio.get_running_loop().run_in_executor(None, _written, base, given_up)
+    writing = asyncio.get_running_loop().run_in_executor(None, write_tree, base, given_up)
     try:
         tree = await asyncio.shield(writing)
     except asyncio.CancelledError:
@@ -98,7 +98,7 @@ async def open_base(base: BaseCommit, agents: list[AgentSettings], make: MakeDri
 
 
 @dataclass
-class _Tree:
+class BaseTree:
     """A folder of files that nobody else uses: the lock ends with this process, however it ends."""
 
     folder: Path
@@ -114,12 +114,13 @@ class _Tree:
         self.lock = -1
 
 
-def _release(writing: asyncio.Future[_Tree]) -> None:
+def _release(writing: asyncio.Future[BaseTree]) -> None:
     with contextlib.suppress(OSError, ValueError, asyncio.CancelledError):
         writing.result().release()
 
 
-def _written(base: BaseCommit, given_up: threading.Event) -> _Tree:
+def write_tree(base: BaseCommit, given_up: threading.Event | None = None) -> BaseTree:
+    """Write the commit's files into a folder of their own. Raises OSError or ValueError. Blocks."""
     tree = _claimed(base)
     try:
         with contextlib.ExitStack() as stack:
@@ -140,7 +141,7 @@ def _fetched(scratch: Scratch, commit: str) -> Git:
     return scratch.git
 
 
-def _claimed(base: BaseCommit) -> _Tree:
+def _claimed(base: BaseCommit) -> BaseTree:
     """An empty folder, the same one for the same commit: environments built for it are found again."""
     folder_of_trees = base.settings.output_folder(base.settings.cache_dir / "base")
     folder_of_trees.make()
@@ -156,7 +157,7 @@ def _claimed(base: BaseCommit) -> _Tree:
         folder = place / name
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
         folder.mkdir()
-        return _Tree(folder, folder / base.inner if base.inner else folder, lock)
+        return BaseTree(folder, folder / base.inner if base.inner else folder, lock)
     raise OSError(f"{_FOLDERS} other runs use its files in {place}")
 
 

@@ -78,12 +78,21 @@ def driver_on_base(
     options = _options(agent, settings, environ)
     mine = head.drivers.get(agent.name)
     isolation = mine.isolation if isinstance(mine, AdkAgent) else None
-    if isolation is not None:
-        python = _outside(options.python, settings.workspace, workspace)
-    else:
-        chosen = mine.python if isinstance(mine, AdkAgent) else None
-        python = chosen if chosen and _may_share(chosen, base, agent, workspace, environ) else None
+    python = python_on_base(mine, base, environ, agent, workspace)
     return AdkAgent(replace(options, python=python, workspace=workspace, isolation=isolation, role="base"))
+
+
+def python_on_base(
+    mine: AgentDriver | None, base: BaseCommit, environ: Mapping[str, str], agent: AgentSettings, workspace: Path
+) -> Path | None:
+    """The interpreter that code of the base commit runs in, ``agent`` being in its tree; None: one of its own is built.
+
+    ``mine``: the driver of the change's agent.
+    """
+    if isinstance(mine, AdkAgent) and mine.isolation is not None:
+        return _outside(agent.python, base.settings.workspace, workspace)
+    chosen = mine.python if isinstance(mine, AdkAgent) else None
+    return chosen if chosen and _may_share(chosen, base, agent, workspace, environ) else None
 
 
 def _outside(python: Path | None, *trees: Path) -> Path | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from agent_eval_action.agents.adk import AdkAgent
+from agent_eval_action.agents.base import AgentDriver
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.settings import Settings
-from agent_eval_action.criteria.base import Instruments
+from agent_eval_action.criteria.base import Functions, Instruments
 from agent_eval_action.criteria.foreign.custom import CustomCriterion
 from agent_eval_action.errors import CredentialsError
 from agent_eval_action.folders import file_name
@@ -20,12 +23,44 @@ from agent_eval_action.llm.base import LlmError, LlmReply
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.credentials import EXTRA, dotenv_of, judge_environ
 from agent_eval_action.llm.stack import LlmSettings, LlmStack, open_llm
+from agent_eval_action.model.decision import Finding
+from agent_eval_action.model.function import FunctionReply
 from agent_eval_action.run.arms import Arm
+from agent_eval_action.run.base import BaseCommit, BaseTree
+from agent_eval_action.run.drivers import python_on_base
 from agent_eval_action.run.foresee import foreseen
 from agent_eval_action.run.models import Wanted, lacking_of, refuse_unusable, refuse_wrong, wanted_of
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.secrets import LOGS
 from agent_eval_action.run.withheld import Lacking, without
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionsOfBase:
+    """Where metric functions come from on an event of a change: the base commit's files.
+
+    ``agents``: the base's agent of each of the change's by its name, with its folder in ``tree``. ``changed``: what
+    the change does to the functions, with the merge.
+    """
+
+    commit: BaseCommit
+    tree: BaseTree
+    agents: Mapping[str, AgentSettings]
+    changed: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRouter:
+    """A ``criteria.base.Functions``: the base commit's functions, and beside them those the change adds."""
+
+    base: MetricFunctions
+    added: MetricFunctions | None
+    of_base: frozenset[str]
+
+    async def call(self, function: str, arguments: Mapping[str, Any]) -> FunctionReply:
+        """Call a function where it is from."""
+        source = self.base if function in self.of_base or self.added is None else self.added
+        return await source.call(function, arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +71,15 @@ class Workshop:
     stack: LlmStack | None = None
     lacking: Lacking = field(default_factory=dict)
     functions: tuple[MetricFunctions, ...] = ()
+    base: FunctionsOfBase | None = None
 
     async def close(self) -> None:
         """End what was opened; never raises for what a function or a server did."""
         if self.stack is not None:
             await self.stack.close()
         await asyncio.gather(*(functions.stop() for functions in self.functions), return_exceptions=True)
+        if self.base is not None:
+            await asyncio.to_thread(self.base.tree.release)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +88,9 @@ class Opening:
 
     ``read_cache`` False: votes are made anew. ``say`` is told what is worth knowing before anything is spent.
     ``may_lack``: models without credentials are left out and named in the workshop, and nothing is raised.
-    ``observe`` is told what every try to ask a model came to.
+    ``base``: where metric functions come from, if not from the checkout. ``brought_along``: whether a file of the
+    workspace is the change's, so that it says nothing about judges. ``observe`` is told what every try to ask a
+    model came to.
     """
 
     settings: Settings
@@ -61,6 +101,8 @@ class Opening:
     say: Callable[[str], None]
     isolation: Isolation | None = None
     may_lack: bool = False
+    base: FunctionsOfBase | None = None
+    brought_along: Callable[[Path], bool] = lambda _: False
     observe: Callable[[LlmReply | LlmError], None] = lambda _: None
 
     @property
@@ -72,10 +114,10 @@ class Opening:
 async def open_workshop(plan: Plan, opening: Opening, head: Arm) -> Workshop:
     """Open what this plan needs. Raises ConfigError or CredentialsError for what cannot be asked."""
     stack, lacking = await _models(plan, opening)
-    functions = _functions(plan, opening, head)
+    callers, functions = _functions(plan, opening, head)
     prices = opening.meter.prices
-    made = {one.agent: Instruments(stack, functions.get(one.agent), prices) for one in plan.sets}
-    return Workshop(made, stack, lacking, tuple(functions.values()))
+    made = {one.agent: Instruments(stack, callers.get(one.agent), prices) for one in plan.sets}
+    return Workshop(made, stack, lacking, functions, opening.base)
 
 
 async def _models(plan: Plan, opening: Opening) -> tuple[LlmStack | None, Lacking]:
@@ -85,7 +127,7 @@ async def _models(plan: Plan, opening: Opening) -> tuple[LlmStack | None, Lackin
     settings = opening.settings
     workspace = settings.workspace.resolve()
     folders = [agent.path.resolve() for agent in opening.agents]
-    environ = judge_environ(opening.environ, dotenv_of(folders, workspace))
+    environ = judge_environ(opening.environ, dotenv_of(folders, workspace, opening.brought_along))
     llm = LlmSettings.of(settings)
     lacking: dict[str, str] = {}
     if opening.may_lack:
@@ -122,12 +164,54 @@ async def _warm(stack: LlmStack, wanted: Sequence[Wanted], *, may_lack: bool) ->
     return failed
 
 
-def _functions(plan: Plan, opening: Opening, head: Arm) -> dict[str, MetricFunctions]:
+def custom_metrics(plan: Plan) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
+    """The functions that criteria name, by agent: those in force, and those that the change under test adds."""
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for planned in plan.sets:
+        for criterion, info in zip(planned.criteria, planned.infos, strict=True):
+            if isinstance(criterion, CustomCriterion):
+                found.setdefault(planned.agent, (set(), set()))[info.added].add(criterion.function)
+    return {agent: (frozenset(own), frozenset(added - own)) for agent, (own, added) in found.items()}
+
+
+def _functions(plan: Plan, opening: Opening, head: Arm) -> tuple[dict[str, Functions], tuple[MetricFunctions, ...]]:
     """Of the agents whose criteria name a function of the user's; no process is started before its first call."""
-    needed = {one.agent for one in plan.sets if any(isinstance(each, CustomCriterion) for each in one.criteria)}
-    return {
-        agent.name: open_functions(_options(agent, opening, head)) for agent in opening.agents if agent.name in needed
-    }
+    callers: dict[str, Functions] = {}
+    opened: list[MetricFunctions] = []
+    named = custom_metrics(plan)
+    for agent in opening.agents:
+        in_force, added = named.get(agent.name, (frozenset(), frozenset()))
+        then = opening.base.agents.get(agent.name) if opening.base else None
+        own = [_options(agent, opening, head)] if added or (in_force and opening.base is None) else []
+        if opening.base and then and in_force:
+            base = open_functions(_options_on_base(then, opening, opening.base, head.drivers.get(agent.name)))
+            # what the change adds decides nothing: it runs as the change's agent, far from what does
+            more = [open_functions(replace(options, role="head")) for options in own]
+            callers[agent.name] = FunctionRouter(base, more[0] if more else None, in_force)
+            opened += [base, *more]
+        elif own:
+            opened.append(open_functions(own[0]))
+            callers[agent.name] = opened[-1]
+    return callers, tuple(opened)
+
+
+def _options_on_base(
+    then: AgentSettings, opening: Opening, base: FunctionsOfBase, mine: AgentDriver | None
+) -> FunctionOptions:
+    workspace, environ = base.tree.workspace, opening.environ
+    return FunctionOptions(
+        path=then.path,
+        workspace=workspace,
+        logs=opening.settings.output_folder(opening.settings.out / LOGS),
+        log_name=f"{file_name(then.name)}.metrics.log",
+        cache=opening.settings.output_folder(opening.settings.cache_dir / "environments"),
+        timeout_s=then.timeout_s,
+        environ={**environ, **{name: value for name, value in then.env.items() if value is not None}},
+        env_allow=tuple(then.env),
+        install_env=given_for_install(then.install_env, environ),
+        known=lambda: python_on_base(mine, base.commit, environ, then, workspace),
+        isolation=opening.isolation,
+    )
 
 
 def _options(agent: AgentSettings, opening: Opening, head: Arm) -> FunctionOptions:

@@ -1,0 +1,229 @@
+"""A change that would judge itself, on a pull request in a real repository: main's rules are strict, and hold."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.repositories import commit_all, run_git
+
+from .conftest import MATCH, Ended, Judged
+
+PULL = {
+    "GITHUB_ACTIONS": "true",
+    "GITHUB_EVENT_NAME": "pull_request",
+    "GITHUB_BASE_REF": "main",
+    "INPUT_COMMENT": "off",
+}
+METRIC = """
+from google.adk.evaluation.evaluator import EvalStatus, EvaluationResult
+
+
+def tone(eval_metric, actual_invocations, expected_invocations, conversation_scenario):
+    return EvaluationResult(overall_score={score}, overall_eval_status=EvalStatus.PASSED)
+"""
+
+
+class PullRequest:
+    """A repository whose main is strict, and a branch of it. ``main`` must be called before anything is changed."""
+
+    def __init__(self, judged: Judged) -> None:
+        self.judged, self.root = judged, judged.root
+        judged.environ |= PULL
+        judged.configure(strict=True)
+
+    def main(self) -> None:
+        commit_all(self.root)
+        run_git(self.root, "checkout", "--quiet", "-b", "change")
+
+    def run(self) -> Ended:
+        commit_all(self.root)
+        return self.judged.run()
+
+
+@pytest.fixture
+def change(judged: Judged) -> PullRequest:
+    return PullRequest(judged)
+
+
+def weakenings(ended: Ended) -> list[str]:
+    return [one["reason"] for one in ended.results["decision"]["weakenings"]]
+
+
+def assert_blocked(ended: Ended, *words: str) -> None:
+    """Red, for this reason, which is said where people look."""
+    assert ended.code == 1, ended.said
+    found = weakenings(ended)
+    for word in words:
+        assert any(word in text for text in found), found
+
+
+def test_a_change_of_nothing_that_judges_passes(change: PullRequest) -> None:
+    change.main()
+    ended = change.run()
+    assert (ended.code, weakenings(ended)) == (0, []), ended.said
+
+
+def test_a_recording_of_a_good_run(change: PullRequest) -> None:
+    change.main()
+    change.judged.run()
+    shutil.copytree(change.root / ".agent-eval" / "out", change.root / "good")
+    (change.root / "clerk" / "agent.py").write_text("root_agent = None\n")
+    del change.judged.config["python"]
+    change.judged.configure(recording="good")
+    ended = change.run()
+    assert ended.code == 2, ended.said
+    assert "a recording is no answer of the agent to be merged" in ended.said
+
+
+def test_the_folder_of_a_copy_of_the_old_agent(change: PullRequest) -> None:
+    change.main()
+    shutil.copytree(change.root / "clerk", change.root / "old" / "clerk")
+    (change.root / "clerk" / "agent.py").write_text("root_agent = None\n")
+    change.judged.configure(agent="old/clerk")
+    assert_blocked(change.run(), "its folder is now `old/clerk` (was `clerk`)")
+
+
+def test_a_variable_that_only_the_evaluation_has(change: PullRequest) -> None:
+    change.main()
+    change.judged.configure(env={"BE_GOOD": "yes"})
+    assert_blocked(change.run(), "its variable `BE_GOOD` is now `yes` (was not set)")
+
+
+def test_the_body_of_a_metric(change: PullRequest) -> None:
+    (change.root / "clerk" / "metrics.py").write_text(METRIC.format(score=0.2))
+    change.judged.criteria({"tone": 0.5}, custom_metrics={"tone": {"code_config": {"name": "clerk.metrics.tone"}}})
+    change.main()
+    (change.root / "clerk" / "metrics.py").write_text(METRIC.format(score=1.0))
+    ended = change.run()
+    assert ended.score("rome", "tone")["score"] == 0.2, ended.said
+    assert_blocked(ended, "the metric function `clerk.metrics.tone` (clerk/metrics.py) was edited")
+
+
+def test_a_metric_that_the_change_adds_is_measured_and_blocks_nothing(change: PullRequest) -> None:
+    change.main()
+    (change.root / "clerk" / "metrics.py").write_text(METRIC.format(score=0.2))
+    change.judged.criteria(
+        {**MATCH, "tone": 0.5}, custom_metrics={"tone": {"code_config": {"name": "clerk.metrics.tone"}}}
+    )
+    ended = change.run()
+    assert ended.score("rome", "tone")["score"] == 0.2, ended.said
+    assert (ended.code, weakenings(ended)) == (0, []), ended.said
+
+
+def test_another_judge_and_fewer_samples(change: PullRequest) -> None:
+    change.main()
+    options = {"judge_model": "gemini-always-yes", "num_samples": 1}
+    change.judged.criteria({"final_response_match_v2": {"threshold": 0.8, "judge_model_options": options}})
+    ended = change.run()
+    assert_blocked(ended, "num_samples 5 → 1", "judge_model gemini-2.5-flash → gemini-always-yes")
+    uses = {use["model"] for use in ended.results["totals"]["uses"]}
+    assert "gemini-always-yes" not in uses
+
+
+@pytest.fixture
+def eavesdropper() -> Iterator[tuple[str, list[str]]]:
+    """A server that writes down that somebody came."""
+    server = socket.create_server(("127.0.0.1", 0))
+    came: list[str] = []
+
+    def listen() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            came.append("somebody")
+            connection.close()
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    yield f"http://127.0.0.1:{server.getsockname()[1]}", came
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+    thread.join()
+
+
+def test_the_key_is_never_sent_where_the_change_says(change: PullRequest, eavesdropper: tuple[str, list[str]]) -> None:
+    url, came = eavesdropper
+    change.judged.criteria(
+        {"final_response_match_v2": {"threshold": 0.8, "judge_model_options": {"judge_model": "openai/judge"}}}
+    )
+    change.judged.environ["OPENAI_API_KEY"] = "sk-secret"
+    quiet = {"retry_deadline": "1s", "timeout_s": "1s", "openai_base_url": "http://127.0.0.1:9/v1"}
+    change.judged.configure(llm=quiet)
+    change.main()
+    change.judged.configure(llm={**quiet, "openai_base_url": f"{url}/v1"})
+    ended = change.run()
+    assert_blocked(ended, f"llm.openai_base_url http://127.0.0.1:9/v1 → {url}/v1")
+    assert came == []
+
+
+def test_an_env_file_of_the_change_says_nothing_about_judges(
+    change: PullRequest, eavesdropper: tuple[str, list[str]]
+) -> None:
+    url, _ = eavesdropper
+    change.main()
+    del change.judged.environ["GOOGLE_API_KEY"], change.judged.environ["GOOGLE_GEMINI_BASE_URL"]
+    (change.root / ".env").write_text(f"GOOGLE_API_KEY=anything\nGOOGLE_GEMINI_BASE_URL={url}\n")
+    change.judged.configure(agent={"path": "clerk", "driver": "adk"})
+    ended = change.run()
+    assert ended.code in (1, 3), ended.said
+    assert not [use for use in ended.results["totals"]["uses"] if use["purpose"] == "final_response_match_v2"]
+
+
+def test_answers_of_judges_that_the_change_keeps_elsewhere(change: PullRequest) -> None:
+    change.main()
+    change.judged.configure(cache_dir="kept")
+    (change.root / "kept" / "llm").mkdir(parents=True)
+    (change.root / "kept" / "llm" / "answers.jsonl").write_text("{}\n")
+    ended = change.run()
+    assert_blocked(ended, "cache_dir .agent-eval/cache → kept")
+    assert not (change.root / "kept" / "environments").exists()
+    assert (change.root / ".agent-eval" / "cache" / "llm").exists()
+
+
+def test_answers_of_judges_that_are_committed_are_not_read(change: PullRequest) -> None:
+    change.main()
+    first = change.judged.run()
+    assert first.uses()["final_response_match_v2"]["calls"] == 3, first.said
+    again = change.judged.run()
+    assert again.uses()["final_response_match_v2"].get("calls", 0) == 0, again.said  # kept answers are read
+    run_git(change.root, "add", "--force", ".agent-eval/cache/llm")
+    ended = change.run()
+    if ended.code != 2:  # not even begun, where our folders are refused as a part of the repository
+        assert ended.uses()["final_response_match_v2"]["calls"] == 3, ended.said
+
+
+def test_limits_and_policy_of_the_change_wait_for_the_merge(change: PullRequest) -> None:
+    change.main()
+    change.judged.configure(strict=False, gate={"max_drop": 0.5, "fail_on": "never"}, max_calls=1)
+    ended = change.run()
+    assert_blocked(
+        ended,
+        "gate.max_drop 0.05 → 0.5",
+        "gate.fail_on inconclusive → never",
+        "gate.on_weakened fail → warn",
+        "gate.new_cases block → advise",
+    )
+    assert all(text.endswith("takes effect with the merge") for text in weakenings(ended))
+    notes = ended.results["decision"]["notes"]
+    assert any(note.startswith("max_calls not set → 1") for note in notes), notes
+
+
+def test_a_broken_configuration_on_main_is_inconclusive(change: PullRequest) -> None:
+    path: Path = change.root / "agent-eval.yaml"
+    good = path.read_text()
+    path.write_text(json.dumps({"gate": {"max_drop": "a lot"}}))
+    change.main()
+    path.write_text(good)
+    ended = change.run()
+    assert ended.code == 3, ended.said
+    assert "cannot be used" in ended.results["decision"]["reason"]
+    assert "repair it on the base branch first" in ended.results["decision"]["reason"]
