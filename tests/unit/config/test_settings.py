@@ -10,8 +10,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.config.options import BY_NAME
+from agent_eval_action.config.options import BY_NAME, OPTIONS
 from agent_eval_action.config.policy import CriterionPolicy, Policy
+from agent_eval_action.config.settings import resolve
 from agent_eval_action.errors import ConfigError
 
 # Values as YAML has them; as text each is its str().
@@ -193,3 +194,17 @@ def test_nothing_is_read_from_the_process(workspace, monkeypatch):
 def test_settings_are_frozen(workspace):
     with pytest.raises(ValueError, match="frozen"):
         workspace.resolve().settings.repeats = 3
+
+
+def test_strict_sets_every_severe_choice_and_what_is_said_beside_it_wins(tmp_path):
+    severe = {option.name: option.strict for option in OPTIONS if option.strict is not None}
+    assert {"fail_on", "on_weakened", "new_cases", "withheld"} <= severe.keys()
+    (tmp_path / "agent-eval.yaml").write_text("strict: true\n")
+    found = resolve(flags={}, environ={}, cwd=tmp_path).settings
+    assert {name: getattr(found, name, None) or getattr(found.policy, name) for name in severe} == severe
+    (tmp_path / "agent-eval.yaml").write_text("strict: true\ngate:\n  on_weakened: warn\n")
+    assert resolve(flags={}, environ={}, cwd=tmp_path).settings.policy.on_weakened == "warn"
+    assert resolve(flags={}, environ={}, cwd=tmp_path).settings.policy.new_cases == "block"
+    by_input = resolve(flags={}, environ={"INPUT_FAIL-ON": "fail"}, cwd=tmp_path).settings
+    assert by_input.fail_on == "fail"
+    assert resolve(flags={"strict": "false"}, environ={}, cwd=tmp_path).settings.policy.new_cases == "advise"
