@@ -41,7 +41,7 @@ sys.exit(said or 0)
 READ = """
 import os
 pid = os.getpid()
-while pid > 1:
+for _ in range(2):  # who works, and who looks after it
     pid = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
     for name in ("environ", "mem", "maps"):
         try:
@@ -49,8 +49,6 @@ while pid > 1:
                 print("GOT", pid, name, file.read() if name == "environ" else b"")
         except OSError as error:
             print("NOTHING", name, type(error).__name__)
-    if open(f"/proc/{pid}/comm").read().strip() == "pytest":
-        break
 print(open("/proc/self/status").read())
 """
 
@@ -116,6 +114,7 @@ def test_the_steps_tokens_are_in_no_process_that_an_agent_can_look_into(step):
     assert done.stdout.count("NOTHING environ") >= 2, done.stdout
     assert step.secret not in done.stdout
     assert "NOTHING mem" in done.stdout
+    assert "GOT" not in done.stdout
 
 
 def test_sudo_and_other_set_uid_programs_make_nobody_root(step):

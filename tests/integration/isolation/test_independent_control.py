@@ -200,6 +200,7 @@ def test_nothing_of_the_change_reaches_the_control(checkout: Checkout, attack: C
 BUILDS = """
 import json, os, sys, threading
 from pathlib import Path
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.interpreter.build import build, find_lock
 from agent_eval_action.interpreter.isolation_cell import open_isolation
 head, base, cache = (Path(text) for text in sys.argv[1:4])
@@ -211,7 +212,7 @@ order = (("head", head, "first"), ("head", head, "evil"), ("head", head, "second
 for role, tree, agent in order:
     cell = isolation.cell(role, tree)
     lock = find_lock(cell.inside(tree / agent), cell.tree)
-    place, cached = build(lock, cache, seen, threading.Event(), cell)
+    place, cached = build(lock, OutputFolder.at(cache), seen, threading.Event(), cell)
     files = sorted(path for path in place.rglob("*") if not path.is_symlink())
     made[f"{role} {agent}"] = {
         "place": str(place), "cached": cached, "spoilt": [str(path) for path in files if path.name == "spoilt.py"],
