@@ -134,7 +134,9 @@ def on(job, github, file: str, event: Event, *, run: int = 562):
         (job.temp / folder).mkdir(parents=True)
     for command in ("set_output_x", "step_summary_x"):
         (job.temp / "_runner_file_commands" / command).touch()
-    shutil.copy(PAYLOADS / f"{file}.json", job.temp / "_github_workflow" / "event.json")
+    # the base of the payload is a commit that there is: without one nothing is decided about a change
+    payload = (PAYLOADS / f"{file}.json").read_text().replace(BASE, commit(job))
+    (job.temp / "_github_workflow" / "event.json").write_text(payload)
     give(job.temp, job.workspace)
     environ = {
         **github.environ,
