@@ -7,12 +7,12 @@ from typing import Final, Literal
 
 from agent_eval_action.config.policy import Withheld
 from agent_eval_action.gate.broken_code import NOTHING_BROKEN, BrokenCode, broken_findings
-from agent_eval_action.gate.compare import ComparedPair
+from agent_eval_action.gate.compare import TOLERANCE, ComparedPair
 from agent_eval_action.gate.rules import Rule
 from agent_eval_action.gate.sentences import Writer
 from agent_eval_action.gate.wording import SENTENCE, clip, count, listed
 from agent_eval_action.model.decision import Finding
-from agent_eval_action.model.result import CaseKey, ErrorKind, RunResult, RunStatus
+from agent_eval_action.model.result import AttemptSummary, CaseKey, CaseResult, ErrorKind, RunResult, RunStatus
 
 Effect = Literal["inconclusive", "advisory"]
 _NAMED: Final = 5
@@ -48,6 +48,46 @@ def error_findings(
                 unanswered[pair.key] = (pair, effect)
     for key in sorted(unanswered):
         yield _case(*unanswered[key], writer)
+
+
+def silence_findings(rules: Sequence[Rule], writer: Writer) -> Iterable[Finding]:
+    """One finding per case that the model answers neither here nor on main any more, where main's history has answers.
+
+    An empty answer (no candidate, a safety block) has a score, which is as low on both arms: that looks like a fault
+    main has already, and is trouble of the model or of its service.
+    """
+    worse: dict[CaseKey, ComparedPair] = {}
+    for rule in rules:
+        for pair in rule.one.pairs if rule.gating else ():
+            fell = pair.change is not None and (pair.change if pair.goal == "minimize" else -pair.change) > TOLERANCE
+            if fell and pair.measured is not None and pair.measured.case.control:
+                worse.setdefault(pair.key, pair)
+    for key, pair in sorted(worse.items()):
+        case = pair.measured.case if pair.measured else None
+        if case is None or not (_mostly_silent(case, case.attempts) and _mostly_silent(case, case.control)):
+            continue
+        here, there = (count(len(attempts), "attempt") for attempts in (case.attempts, case.control))
+        reason = (
+            f"`{writer.case(key)}`: the model answers nothing, neither here ({here}) nor on main ({there}), where "
+            "main's history has answers: the model or its service is in trouble; run it again when that is over"
+        )
+        yield Finding(effect="inconclusive", reason=clip(reason, SENTENCE), **key._asdict())
+
+
+def _mostly_silent(case: CaseResult, attempts: Sequence[AttemptSummary]) -> bool:
+    answered = [attempt for attempt in attempts if attempt.error is None]
+    return bool(answered) and 2 * sum(_silent(case, attempt) for attempt in answered) > len(answered)
+
+
+def _silent(case: CaseResult, attempt: AttemptSummary) -> bool:
+    """Whether the model was asked, and gave nothing in some turn, or no text where one is expected.
+
+    An event without content is no recorded event, so that the model's time says that it was asked.
+    """
+    due = [bool(turn.response) for turn in case.expected] + [False] * len(attempt.turns)
+    empty = (not turn.response and (text or not turn.calls) for turn, text in zip(attempt.turns, due, strict=False))
+    asked = attempt.usage.model_calls > 0 or (attempt.durations.model or 0.0) > 0
+    return asked and any(empty)
 
 
 def withheld_findings(rules: Sequence[Rule], result: RunResult, withheld: Withheld) -> tuple[Finding, ...]:

@@ -96,6 +96,35 @@ def test_a_storm_of_429_is_inconclusive(dice: Any) -> None:
     assert ended.counts()[2] == 0, "what nobody's code can help needs no control"
 
 
+EMPTY = """
+        if os.path.exists(os.environ["DICE_MARKER"]):
+            yield LlmResponse(
+                error_code="SAFETY",
+                usage_metadata=types.GenerateContentResponseUsageMetadata(prompt_token_count=9, total_token_count=9),
+            )
+            return
+"""
+
+
+def test_a_model_that_answers_nothing_on_either_arm_is_inconclusive_and_not_already_broken_on_main(dice: Any) -> None:
+    """Main's history has answers to every case; now the model refuses to answer, whoever asks."""
+    model = dice.folder / "dice_agent" / "rule_based_model.py"
+    text = "import os\n\n" + model.read_text().replace("from collections", "from collections", 1)
+    head, sep, tail = text.partition("        instruction = _text_of(llm_request.config.system_instruction)\n")
+    model.write_text(head + EMPTY + sep + tail)
+    dice.commit("main's model answers nothing while the marker is there")
+    dice.marker.touch()
+    changed(dice, "README.md", "another word\n")
+    ended = dice.run()
+    assert ended.code == 3, ended.said
+    reason = ended.results["decision"]["reason"]
+    assert "the model answers nothing, neither here (" in reason
+    assert "the model or its service is in trouble" in reason
+    assert ended.counts()[2] > 0
+    dice.marker.unlink()
+    assert dice.run().code == 0
+
+
 def test_without_a_base_code_that_does_not_start_is_inconclusive(dice: Any) -> None:
     agent = dice.folder / AGENT
     agent.write_text("import a_package_nobody_has\n" + agent.read_text())
