@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import os
 import platform
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.discovery import Discovery, discover
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.criteria import warm_up
-from agent_eval_action.errors import AgentEvalError, Problem
+from agent_eval_action.errors import AgentEvalError, ConfigError, Problem
 from agent_eval_action.formats import load_eval_file, parse_selector
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.broken_code import BrokenCode, broken_code, next_check

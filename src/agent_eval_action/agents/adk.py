@@ -17,6 +17,7 @@ from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder, file_name
 from agent_eval_action.interpreter.environment import AgentEnvironment, Say, Search, choose
 from agent_eval_action.interpreter.frames import Frame
+from agent_eval_action.interpreter.install import index_not_reached
 from agent_eval_action.interpreter.isolation import agent_environ
 from agent_eval_action.interpreter.isolation_cell import Cell, Isolation, Role
 from agent_eval_action.interpreter.launch import Launch, Limits, Started, start
@@ -106,8 +107,9 @@ class AdkAgent:
         try:
             prepared = await self._prepared()
         except AgentEnvironmentError as error:
-            text = error.message
-            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=text, traceback=error.hint or "")
+            away = index_not_reached(error.hint or "")
+            kind = ErrorKind.UNAVAILABLE if away else ErrorKind.ENVIRONMENT
+            return AttemptError(kind=kind, message=error.message, traceback=error.hint or "")
         except OSError as error:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=f"the agent's worker cannot be started: {error}")
         self._pool = WorkerPool(prepared.launch, self._log, self._options.workers or cores())

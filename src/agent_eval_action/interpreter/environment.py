@@ -128,12 +128,16 @@ def _is_ours(venv: Path) -> bool:
     return venv.resolve() == Path(sys.prefix).resolve()
 
 
-def _configured(search: Search, python: Path) -> AgentEnvironment:
+def configured_interpreter(python: Path, workspace: Path, environ: Mapping[str, str]) -> Path:
+    """The file that ``python:`` names: an interpreter, that of a virtual environment, or one on the PATH."""
     found = python / "bin" / "python" if python.is_dir() else python
     if len(python.parts) == 1 and not found.exists():
-        found = Path(shutil.which(str(python), path=search.environ.get("PATH")) or found)
-    if not found.is_absolute():
-        found = search.workspace / found
+        found = Path(shutil.which(str(python), path=environ.get("PATH")) or found)
+    return found if found.is_absolute() else workspace / found
+
+
+def _configured(search: Search, python: Path) -> AgentEnvironment:
+    found = configured_interpreter(python, search.workspace, search.environ)
     if search.cell is not None:
         inside = search.cell.inside(found)
         found = inside.parent.parent.resolve() / "bin" / inside.name if inside != found else found

@@ -81,6 +81,18 @@ def without_secrets(text: str, seen: Mapping[str, str]) -> str:
     return redaction.text(_LOGIN.sub(f"{HIDDEN}@", text))
 
 
+_NOT_REACHED = re.compile(
+    r"error sending request|dns error|failed to lookup address|connection (?:refused|reset)|timed out|took longer than|"
+    r"HTTP status (?:server error|client error \((?:401|403|407|408|429))",
+    re.IGNORECASE,
+)
+
+
+def index_not_reached(text: str) -> bool:
+    """Whether uv says that an index did not answer, or let nobody in: no lock can be blamed for that."""
+    return _NOT_REACHED.search(text) is not None
+
+
 def failing_package(text: str) -> str | None:
     """The package uv's message is about, where it names one."""
     patterns = (

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import socket
 import sys
 import traceback
 from collections.abc import Iterator
 from http import HTTPStatus
+from typing import Any
 
 from agent_eval_worker_json import whole_text
 
@@ -31,9 +33,13 @@ CLIENTS = frozenset(
         "mistralai",
         "openai",
         "requests",
+        "urllib",
         "urllib3",
     }
 )
+NETWORK = (ConnectionError, TimeoutError, socket.gaierror, socket.herror)
+# Of gRPC, whose errors have a method ``code``, as HTTP has them.
+GRPC = {"RESOURCE_EXHAUSTED": 429, "UNAVAILABLE": 503, "DEADLINE_EXCEEDED": 504, "UNAUTHENTICATED": 401}
 BAD_KEY = re.compile("API_KEY_INVALID|API key not valid")
 MODELS = frozenset({"anthropic", "google.genai", "groq", "litellm", "mistralai", "openai"})
 CONNECTION = re.compile(
@@ -104,7 +110,7 @@ def _kind(error: BaseException) -> tuple[str, int | None]:
             return "rate_limited", status
         if status is not None and (status == HTTPStatus.REQUEST_TIMEOUT or status in SERVER_ERRORS):
             return "unavailable", status
-        if isinstance(one, ConnectionError) or (_of_client(one) and CONNECTION.search(type(one).__name__)):
+        if isinstance(one, NETWORK) or (_of_client(one) and CONNECTION.search(type(one).__name__)):
             return "unavailable", None
     return "exception", None
 
@@ -157,8 +163,11 @@ def _status(error: BaseException) -> int | None:
     if not _of_client(error):
         return None
     response = getattr(error, "response", None)
+    if isinstance(response, dict):  # botocore's
+        found = response.get("ResponseMetadata")
+        return found.get("HTTPStatusCode") if isinstance(found, dict) else None
     for value in (
-        getattr(error, "code", None),
+        _code(error),
         getattr(error, "status_code", None),
         getattr(error, "status", None),
         getattr(response, "status_code", None),
@@ -167,6 +176,16 @@ def _status(error: BaseException) -> int | None:
         if isinstance(value, int) and value in ERRORS:
             return int(value)
     return None
+
+
+def _code(error: BaseException) -> Any:
+    code = getattr(error, "code", None)
+    if not callable(code):
+        return code
+    try:
+        return GRPC.get(str(getattr(code(), "name", "")))
+    except Exception:  # noqa: BLE001 - any client's method
+        return None
 
 
 def retry_after(error: BaseException) -> str | None:

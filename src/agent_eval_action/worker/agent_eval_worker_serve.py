@@ -26,6 +26,8 @@ from agent_eval_worker_session import Factory, Session, Turn, turn_frame
 from agent_eval_worker_watch import Watch, cancelled_only_by, run_forever
 
 MIN_ADK = (1, 10)
+# What an import can meet and no change of the code can help.
+NOT_OF_CODE = frozenset({"credentials", "rate_limited", "unavailable"})
 
 
 class Worker:
@@ -115,7 +117,7 @@ class Worker:
         found = describe(error)
         trace = "" if isinstance(error, loading.NoAgentError) else last_lines(error)
         message = str(error) if isinstance(error, loading.NoAgentError) else found["message"]
-        kind = found["kind"] if found["kind"] == "credentials" else "import"
+        kind = found["kind"] if found["kind"] in NOT_OF_CODE else "import"
         return {"kind": kind, "message": message, "traceback": trace}
 
     def _receive(self, loop: asyncio.AbstractEventLoop) -> None:

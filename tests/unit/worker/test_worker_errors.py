@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from http import HTTPStatus
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,6 +50,18 @@ DETAILS = {"error": {"message": "slow", "details": [{"@type": "RetryInfo", "retr
         (of("google.api_core.exceptions", "DeadlineExceeded", code=HTTPStatus.GATEWAY_TIMEOUT), "unavailable", "504"),
         (of("openai", "APITimeoutError", status_code=408), "unavailable", "408"),
         (ConnectionResetError("reset"), "unavailable", "reset"),
+        (socket.gaierror(-2, "Name or service not known"), "unavailable", "Name or service not known"),
+        (TimeoutError("read timed out"), "unavailable", "timed out"),
+        (of("urllib.error", "HTTPError", code=503), "unavailable", "503"),
+        (of("urllib.error", "HTTPError", code=404), "exception", "HTTPError"),
+        (of("grpc", "RpcError", code=lambda: SimpleNamespace(name="UNAVAILABLE")), "unavailable", "503"),
+        (of("grpc", "RpcError", code=lambda: SimpleNamespace(name="RESOURCE_EXHAUSTED")), "rate_limited", "429"),
+        (of("grpc", "RpcError", code=lambda: SimpleNamespace(name="INVALID_ARGUMENT")), "exception", "RpcError"),
+        (
+            of("botocore.errorfactory", "Throttled", response={"ResponseMetadata": {"HTTPStatusCode": 429}}),
+            "rate_limited",
+            "429",
+        ),
         (of("my.agent", "OrderError", code=503), "exception", "OrderError"),
         (of("httpx", "Odd", code="503", status_code=True), "exception", "Odd"),
         (ValueError(""), "exception", "ValueError"),
