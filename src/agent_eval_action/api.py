@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import os
 import platform
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,7 +26,7 @@ from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.discovery import Discovery, discover
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.criteria import warm_up
-from agent_eval_action.errors import AgentEvalError, ConfigError, Problem
+from agent_eval_action.errors import AgentEvalError, Problem
 from agent_eval_action.formats import load_eval_file, parse_selector
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.broken_code import BrokenCode, broken_code, next_check
@@ -49,7 +48,7 @@ from agent_eval_action.run.arms import Arm, Begun, NoBase
 from agent_eval_action.run.base import BaseCommit, find_base, open_base
 from agent_eval_action.run.collect import Collector
 from agent_eval_action.run.crew import Bounds, Crew
-from agent_eval_action.run.drivers import driver_for, driver_on_base, isolated
+from agent_eval_action.run.drivers import driver_for, driver_on_base, isolated, refuse_missing_interpreters
 from agent_eval_action.run.events import Event, Notice, PhaseStarted
 from agent_eval_action.run.hidden_files import files_with_answers
 from agent_eval_action.run.instruments import Opening, Workshop, open_workshop
@@ -182,6 +181,7 @@ async def _evaluate(evaluation: Evaluation) -> RunResult:
         context.emit(Notice(note, level="warning"))
     run = _Run(settings, context, found, history.as_baseline(), upon, change, recording=main.recording)
     evaluation.run = run
+    refuse_missing_interpreters(run.agents(), settings.workspace, context.environ)
     await run.isolate(hidden)
     try:
         run.start()

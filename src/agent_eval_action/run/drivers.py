@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,8 @@ from agent_eval_action.agents.base import AgentDriver
 from agent_eval_action.agents.recorded import RecordedAgent
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.settings import Settings
-from agent_eval_action.interpreter.environment import Say
+from agent_eval_action.errors import ConfigError
+from agent_eval_action.interpreter.environment import Say, configured_interpreter
 from agent_eval_action.interpreter.install import given_for_install
 from agent_eval_action.interpreter.isolation_cell import Isolation, Level, open_isolation
 from agent_eval_action.interpreter.shared import Place, not_shared
@@ -62,6 +64,18 @@ def driver_for(
         return RecordedAgent(agent.name, agent.recording, settings.workspace)
     options = _options(agent, settings, environ)
     return AdkAgent(replace(options, isolation=isolation, say=lambda text, level: say(f"{agent.name}: {text}", level)))
+
+
+def refuse_missing_interpreters(agents: Sequence[AgentSettings], workspace: Path, environ: Mapping[str, str]) -> None:
+    """Raise ConfigError where ``python`` names nothing: a wrong option is no agent that does not start."""
+    for agent in agents:
+        if agent.driver == "recorded" or agent.python is None:
+            continue
+        if not os.path.lexists(python := configured_interpreter(agent.python, workspace, environ)):
+            raise ConfigError(
+                f"python of the agent {agent.name}: there is no interpreter at {python}",
+                hint="name an interpreter, or a virtual environment, that has google-adk 1.10 or newer",
+            )
 
 
 def driver_on_base(

@@ -96,6 +96,12 @@ def test_a_storm_of_429_is_inconclusive(dice: Any) -> None:
     assert ended.counts()[2] == 0, "what nobody's code can help needs no control"
 
 
+def test_a_wrong_option_is_neither_broken_code_nor_inconclusive(dice: Any) -> None:
+    ended = dice.run("--python", str(dice.folder / "nowhere"), "--fail-on", "never")
+    assert ended.code == 2, ended.said
+    assert f"there is no interpreter at {dice.folder / 'nowhere'}" in ended.said
+
+
 EMPTY = """
         if os.path.exists(os.environ["DICE_MARKER"]):
             yield LlmResponse(

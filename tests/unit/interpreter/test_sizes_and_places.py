@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.interpreter.build import Lock, digest, find_lock
-from agent_eval_action.interpreter.install import failing_package, install_environ
+from agent_eval_action.interpreter.install import failing_package, index_not_reached, install_environ
 from agent_eval_action.interpreter.launch import Launch, upwards
 from agent_eval_action.interpreter.pool import cores
 
@@ -94,3 +94,20 @@ def test_the_install_step_sees_indexes_and_no_tokens() -> None:
 )
 def test_the_package_a_failure_is_about(text: str, name: str | None) -> None:
     assert failing_package(text) == name
+
+
+@pytest.mark.parametrize(
+    ("said", "away"),
+    [
+        ("error: Failed to fetch: `https://x/simple/a/`\n  Caused by: error sending request for url", True),
+        ("  Caused by: client error (Connect)\n  Caused by: dns error: failed to lookup address information", True),
+        ("Caused by: HTTP status server error (503 Service Unavailable) for url (https://x/)", True),
+        ("Caused by: HTTP status client error (401 Unauthorized) for url (https://x/)", True),
+        ("it was ended because it took longer than 1800 s", True),
+        ("Because nosuchpackage was not found in the package registry, your requirements are unsatisfiable.", False),
+        ("Because there is no version of google-adk==99 we can conclude that ...", False),
+        ("Failed to build `broken @ file:///x`: SyntaxError: invalid syntax", False),
+    ],
+)
+def test_an_index_that_is_away_is_told_from_a_lock_that_cannot_be_installed(said: str, away: bool) -> None:
+    assert index_not_reached(said) is away
