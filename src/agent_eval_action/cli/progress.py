@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from agent_eval_action.cli.text import terminal
-from agent_eval_action.model.result import Attempt, Purpose
+from agent_eval_action.model.result import Attempt, ErrorKind, Purpose
 from agent_eval_action.run.events import (
     AttemptFinished,
     AttemptRetried,
@@ -101,9 +101,15 @@ def _below(attempt: Attempt) -> list[str]:
     return [score.criterion for score in attempt.scores if score.passed is False]
 
 
+_WHEN_STARTING = frozenset({ErrorKind.ENVIRONMENT, ErrorKind.IMPORT})
+"""Errors of an agent that does not start: a warning with its traceback comes before any attempt."""
+
+
 def _new_problem(attempt: Attempt, known: set[str]) -> str | None:
-    """The line of a problem, unless an attempt before failed with the very same words."""
+    """The line of a problem, unless it was printed already: in the very same words, or when the agent did not start."""
     if attempt.error is not None:
+        if attempt.error.kind in _WHEN_STARTING:
+            return None
         words = f"{attempt.error.kind}: {attempt.error.message}"
         if words in known:
             return None

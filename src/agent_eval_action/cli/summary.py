@@ -51,8 +51,8 @@ def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]]
     if decision.weakenings:
         console.print(Text("  this change weakens the gate:", style="bold yellow"))
         _findings(console, decision.weakenings)
-    said = (*decision.weakenings, *(one for one in decision.findings if one.reason in decision.reason))
-    _findings(console, [one for one in decision.findings if one not in said])
+    shown = (*decision.weakenings, *(finding for finding in decision.findings if finding.reason in decision.reason))
+    _findings(console, [finding for finding in decision.findings if finding not in shown], headline=decision.reason)
     for note in decision.notes:
         _line(console, Text(f"  {terminal(note)}", style="dim"))
     _next_steps(console, result)
@@ -160,18 +160,28 @@ def _groups(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Findings that say the same of different cases, together: an agent that does not start is one problem."""
     groups: dict[tuple[str, str], list[Finding]] = {}
     for number, finding in enumerate(findings):
-        named, _, rest = finding.reason.partition("` ")
-        same = rest if named.startswith("`") and finding.case is not None else str(number)
+        same = _without_case(finding) or str(number)
         groups.setdefault((finding.effect, same), []).append(finding)
     return list(groups.values())
 
 
-def _findings(console: Console, findings: Sequence[Finding]) -> None:
+def _without_case(finding: Finding) -> str:
+    """What a finding says of its case; "" where it does not begin with the case's name."""
+    named, _, rest = finding.reason.partition("` ")
+    return rest if named.startswith("`") and finding.case is not None else ""
+
+
+def _findings(console: Console, findings: Sequence[Finding], headline: str = "") -> None:
+    """Print findings, those that say the same as one line. What the headline says of one case is not said again."""
     from rich.text import Text
 
     groups = _groups(findings)
     for first, *same in groups[:_FINDINGS_SHOWN]:
         mark, style = _EFFECT[first.effect]
+        if (words := _without_case(first)) and words in headline:
+            more = f"(the same for {fmt.plural(len(same) + 1, 'case')} more)"
+            _item(console, Text(f"  {mark} ", style=style), Text(more, style="dim"))
+            continue
         more = f" (the same for {fmt.plural(len(same), 'case')} more)" if same else ""
         _item(console, Text(f"  {mark} ", style=style), Text.assemble(terminal(first.reason, 600), (more, "dim")))
     if len(groups) > _FINDINGS_SHOWN:
