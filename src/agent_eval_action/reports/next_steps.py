@@ -124,9 +124,10 @@ def _thresholds(result: RunResult, decision: Decision) -> Iterator[Step]:
     if missed:
         cases = len({(pair.agent, pair.eval_set, pair.case) for pair in missed})
         blocked = "1 case is" if cases == 1 else f"{cases:,} cases are"
-        places = [_place(pair, owners[pair.agent, pair.eval_set]) for pair in missed]
-        if len(places) > _PLACES:
-            places = [*places[:_PLACES], f"and {len(places) - _PLACES:,} more, in results.json"]
+        # each place is looked for among all cases, so only for the pairs that are shown
+        places = [_place(pair, owners[pair.agent, pair.eval_set]) for pair in missed[:_PLACES]]
+        if len(missed) > _PLACES:
+            places.append(f"and {len(missed) - _PLACES:,} more, in results.json")
         yield Step(
             f"{blocked} blocked by a threshold, which accepting does not change; "
             f"make the agent meet it, or edit what the case expects or the threshold{_UNTIL}:",
