@@ -151,7 +151,7 @@ def _pair(pair: ComparedPair, rule: Rule | None, writer: Writer) -> PairChange:
         goal=pair.goal,
         unit=pair.unit,
         threshold=pair.threshold,
-        kind=_kind(pair, test),
+        kind=_kind(pair, test, improved=rule.weighed.improved(pair) if rule else False),
         baseline=pair.baseline,
         current=pair.current,
         errors=pair.measured.errors if pair.measured else 0,
@@ -167,8 +167,10 @@ def _pair(pair: ComparedPair, rule: Rule | None, writer: Writer) -> PairChange:
     )
 
 
-def _kind(pair: ComparedPair, test: SuspectTest | None) -> ChangeKind:
+def _kind(pair: ComparedPair, test: SuspectTest | None, *, improved: bool) -> ChangeKind:
     """Cleared and as bad on main are no changes of the agent's; a confirmed one is, whatever its mean says."""
+    if pair.kind in {ChangeKind.FIXED, ChangeKind.BETTER} and not improved:
+        return ChangeKind.SAME  # what may be chance is no more called better than worse
     if test is None or pair.kind is ChangeKind.ERROR:
         return pair.kind
     if test.status is Status.CLEARED:

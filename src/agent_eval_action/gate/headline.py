@@ -96,13 +96,24 @@ def _passed(comparison: Comparison, rules: Sequence[Rule], findings: Sequence[Fi
         return f"every threshold that counts is met by {_measured(rules)}; no baseline to compare with{tail}"
     compared = sum(rule.one.compared for rule in rules)
     scores = sum(pair.current is not None for rule in rules for pair in rule.one.pairs)
-    fixed = len(_keys((pair for rule in rules for pair in rule.one.pairs), ChangeKind.FIXED))
-    better = f"; {count(fixed, 'case')} fixed" if fixed else ""
+    better = "".join(_better(rules))
     gone = len({pair.key for pair in comparison.removed if pair.incomparable == NO_CASE})
     removed = f"; {count(gone, 'case')} of the baseline gone" if gone else ""
     share = "all" if compared == scores else f"{compared:,} of {scores:,}"
     told = f"{_measured(rules)}, {share} scores compared with the baseline"
     return f"nothing got worse than allowed: {told}{removed}{better}{tail}"
+
+
+def _better(rules: Sequence[Rule]) -> Iterable[str]:
+    """What is better than main beyond chance."""
+    improved = [pair for rule in rules for pair in rule.one.pairs if rule.weighed.improved(pair)]
+    fixed = len(_keys(improved, ChangeKind.FIXED))
+    if fixed:
+        yield f"; {count(fixed, 'case')} fixed"
+    for rule in rules:
+        found = rule.weighed.better.get(rule.one.criterion)
+        if found is not None and found.mean is not None:
+            yield f"; `{clip(rule.one.criterion, 80)}` is better on average (p = {found.p:.2g})"
 
 
 def _measured(rules: Sequence[Rule]) -> str:

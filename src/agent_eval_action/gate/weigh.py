@@ -11,6 +11,7 @@ from agent_eval_action.gate.assess import CriterionEvidence, Status, SuspectTest
 from agent_eval_action.gate.compare import ComparedCriterion, ComparedPair, Comparison
 from agent_eval_action.gate.evidence import PairEvidence
 from agent_eval_action.gate.grid import known
+from agent_eval_action.gate.improvement import Improvement, improvements
 from agent_eval_action.gate.state import rules_of, state_of
 from agent_eval_action.model.measured import Measured
 from agent_eval_action.model.result import CaseKey, RunResult
@@ -26,6 +27,7 @@ class Weighed:
     tests: Mapping[tuple[CaseKey, str], SuspectTest] = field(default_factory=dict)
     pairs: Mapping[tuple[CaseKey, str], PairEvidence] = field(default_factory=dict)
     criteria: Mapping[str, CriterionEvidence] = field(default_factory=dict)
+    better: Mapping[str, Improvement] = field(default_factory=dict)
     cut_short: str = ""
 
     def test(self, pair: ComparedPair) -> SuspectTest | None:
@@ -36,6 +38,11 @@ class Weighed:
         """The same in a word."""
         test = self.test(pair)
         return test.status if test else None
+
+    def improved(self, pair: ComparedPair) -> bool:
+        """Whether a pair is better than main beyond chance."""
+        found = self.better.get(pair.criterion)
+        return found is not None and pair.key in found.cases
 
     def interval(self, pair: ComparedPair) -> Interval | None:
         """The change of a pair with 95 % confidence: over its fresh runs where it has them."""
@@ -58,11 +65,13 @@ def weigh(comparison: Comparison, result: RunResult, policy: Policy) -> Weighed:
 
     base = result.base is not None and not result.base.unavailable
     state = state_of(result, scores, policy, control=base)
-    found = assess(state, rules_of(policy, result)).criteria
+    rules = rules_of(policy, result)
+    found = assess(state, rules).criteria
     return Weighed(
         tests={(_key(test.pair), one.criterion): test for one in found for test in one.tests},
         pairs={(_key(pair), pair.criterion): pair for pair in state.pairs if pair.history},
         criteria={one.criterion: one for one in found},
+        better={improvement.criterion: improvement for improvement in improvements(state, rules)},
         cut_short=result.cut_short,
     )
 
