@@ -62,12 +62,34 @@ def five(means: list[float]) -> list[float]:
     return [mean / 2 if index < _FIVE else mean for index, mean in enumerate(means)]
 
 
+def collapse(means: list[float]) -> list[float]:
+    """Nothing passes any more."""
+    return [0.0 for _ in means]
+
+
+COLLAPSES: Final = (5, 9, 20, 50)
+COLLAPSE_HISTORIES: Final = (3, 5, 10)
+_BLOCKED, _RUNS = 0.995, 2.5
+
 CHANGES: Final[dict[str, Callable[[list[float]], list[float]]]] = {
     "harmless": nothing,
     "solid break": solid,
     "ten points": ten,
     "five halved": five,
 }
+
+
+def collapsing(cases: int, history: int, *, main_too: bool = False) -> Suite:
+    """A suite of which every fifth case passes 80 % of the time and the others 95 %, and now nothing does.
+
+    ``main_too``: main's agent is as bad by now, so nothing of it is the change's.
+    """
+    base = [0.8 if number % 5 == 0 else 0.95 for number in range(cases)]
+    rates = zip(base, collapse(base), strict=True)
+    return Suite(
+        tuple(SimulatedCase(Agent(now if main_too else past), Agent(now), Agent(past)) for past, now in rates),
+        history,
+    )
 
 
 def suite(name: str, change: str, history: int, criteria: int = 1) -> Suite:
@@ -247,6 +269,54 @@ _FOUND: Final = {
 }
 
 
+@dataclass(frozen=True)
+class Collapse:
+    """A collapse of so many cases with such a history."""
+
+    cases: int
+    history: int
+    runs: int
+    main_too: bool = False
+
+    def shares(self) -> dict[str, float]:
+        """Measured with the default limits, the control included."""
+        made = collapsing(self.cases, self.history, main_too=self.main_too)
+        return measure(made, self.runs, SEED, others=False, fixed=False)[OURS]
+
+    def missed(self, ours: dict[str, float]) -> list[str]:
+        """Targets that are missed, in words."""
+        place = f"collapse{' of main too' * self.main_too}, {self.cases} cases, history {self.history}"
+        if self.main_too:
+            return [f"{place}: blocked at most 1 %"] * (ours["blocked"] > _HARMLESS)
+        return [
+            f"{place}: {words}"
+            for met, words in (
+                (ours["blocked"] >= _BLOCKED, f"at least {_BLOCKED:.1%} blocked"),
+                (ours["runs_per_case"] <= _RUNS, f"at most {_RUNS} runs per case"),
+            )
+            if not met
+        ]
+
+
+def collapses(runs: int) -> list[Collapse]:
+    """The rows of the second table."""
+    return [
+        Collapse(cases, history, runs, main_too)
+        for main_too in (False, True)
+        for cases in COLLAPSES
+        for history in COLLAPSE_HISTORIES
+    ]
+
+
+def _show_collapses(found: dict[Collapse, dict[str, float]]) -> None:
+    print(f"\n{'nothing passes any more':<46}{'blocked':>13}{'inconclusive':>13}{'runs per case':>15}")
+    for row, ours in found.items():
+        label = f"{row.cases} cases, history {row.history}{', on main too' if row.main_too else ''}"
+        print(
+            f"{label:<46}{100 * ours['blocked']:13.1f}{100 * ours['inconclusive']:13.1f}{ours['runs_per_case']:15.2f}"
+        )
+
+
 def cells(runs: int) -> list[Cell]:
     """The whole table, the slowest first so that no processor idles at the end."""
     table = [
@@ -280,12 +350,17 @@ def table(runs: int, *, as_json: bool) -> int:
     todo = cells(runs)
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         found = dict(zip(todo, pool.map(Cell.shares, todo), strict=True))
+        rows_of_collapse = collapses(runs)
+        fallen = dict(zip(rows_of_collapse, pool.map(Collapse.shares, rows_of_collapse), strict=True))
     missed = [words for cell in todo for words in targets(cell, found[cell][OURS])]
+    missed += [words for row, ours in fallen.items() for words in row.missed(ours)]
     if as_json:
         rows = [{**vars(cell), "rules": shares} for cell, shares in found.items()]
-        print(json.dumps({"cells": rows, "missed": missed}, indent=1))
+        fell = [{**vars(row), **ours} for row, ours in fallen.items()]
+        print(json.dumps({"cells": rows, "collapses": fell, "missed": missed}, indent=1))
     else:
         _show(found)
+        _show_collapses(fallen)
         print(
             f"{runs} simulated runs a cell, {time.monotonic() - began:.0f} s; 4 criteria: a change shows in all of them"
         )

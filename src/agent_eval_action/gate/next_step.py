@@ -92,17 +92,19 @@ def _reserve(step: Step, criteria: Iterable[CriterionEvidence]) -> int:
     """What the control of suspects will need after their re-runs: without it they would decide nothing."""
     if not isinstance(step, RerunSuspects):
         return 0
-    return sum(_control_of(case, criteria) for case, _ in step.attempts)
+    costs = _control_costs(criteria)
+    return sum(costs.get(case, 0) for case, _ in step.attempts)
 
 
-def _control_of(case: Key, criteria: Iterable[CriterionEvidence]) -> int:
-    """The least a suspect's control costs, both arms together, as far as it is not made."""
-    least = 0
+def _control_costs(criteria: Iterable[CriterionEvidence]) -> dict[Key, int]:
+    """The least the control of each suspect costs, both arms together, where none of it is made."""
+    found: dict[Key, int] = {}
     for criterion in criteria:
-        pair = next((pair for pair in criterion.suspects if pair.case == case), None)
-        if pair is not None and criterion.control and not pair.tried:
-            least = max(least, STABLE_RUNS + STABLE_RUNS - 1 if criterion.stable else SMALL_CONTROL + SMALL_BESIDE)
-    return least
+        least = STABLE_RUNS + STABLE_RUNS - 1 if criterion.stable else SMALL_CONTROL + SMALL_BESIDE
+        for pair in criterion.suspects if criterion.control else ():
+            if not pair.tried:
+                found[pair.case] = max(found.get(pair.case, 0), least)
+    return found
 
 
 def _worst_first(
@@ -113,10 +115,10 @@ def _worst_first(
         return None
     beside = dict(step.beside) if isinstance(step, RunControl) else {}
     falls = _falls(criteria)
+    costs = _control_costs(criteria) if isinstance(step, RerunSuspects) else {}
     chosen: dict[Key, int] = {}
     for case, runs in sorted(step.attempts, key=lambda item: (-falls.get(item[0], 0.0), item)):
-        reserve = _control_of(case, criteria) if isinstance(step, RerunSuspects) else 0
-        needed = runs + beside.get(case, 0) + reserve
+        needed = runs + beside.get(case, 0) + costs.get(case, 0)
         if needed > room:
             break
         room -= needed
