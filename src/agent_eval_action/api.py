@@ -48,7 +48,13 @@ from agent_eval_action.run.arms import Arm, Begun, NoBase
 from agent_eval_action.run.base import BaseCommit, find_base, open_base
 from agent_eval_action.run.collect import Collector
 from agent_eval_action.run.crew import Bounds, Crew
-from agent_eval_action.run.drivers import driver_for, driver_on_base, isolated, refuse_missing_interpreters
+from agent_eval_action.run.drivers import (
+    driver_for,
+    driver_on_base,
+    interpreters_chosen,
+    isolated,
+    refuse_missing_interpreters,
+)
 from agent_eval_action.run.events import Event, Notice, PhaseStarted
 from agent_eval_action.run.hidden_files import files_with_answers
 from agent_eval_action.run.instruments import Opening, Workshop, open_workshop
@@ -494,7 +500,9 @@ class _Run:
             return self.base
         agents = [agent for agent in self.agents() if agent.name in names]
         make = partial(driver_on_base, self.head, self.base, self.context.environ)
-        return await open_base(self.base, agents, make)
+        earlier = await asyncio.to_thread(self.change.agents_on_base, self.own_plan, agents)
+        await interpreters_chosen(self.head, names)
+        return await open_base(self.base, agents, make, earlier)
 
     async def stop(self) -> None:
         """End what was started."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from agent_eval_action.gate.evidence import Enough, RerunSuite, RerunSuspects, RunControl, Step
 from agent_eval_action.model.result import AttemptError, Base, CaseKey, ErrorKind, Purpose, RunStatus
-from agent_eval_action.run.arms import Arm, NoBase
+from agent_eval_action.run.arms import Arm
 from agent_eval_action.run.crew import Crew, in_turn
 from agent_eval_action.run.events import MorePlanned, Notice, PhaseStarted, RunPlanned
 from agent_eval_action.run.opening import BaseArms, OpenBase
@@ -139,10 +139,10 @@ class Pipeline:
     def _leave_open(self) -> None:
         """A control that could have been made and was cut off leaves open what it was for: no regression, no pass."""
         if self.base is None and (self.cut_short or self.stop.requested):
-            refused = self._bases.refused() if self._bases is not None else None
-            self.base = (
-                self.controllable if refused is None else Base(commit=refused.commit, unavailable=refused.reason)
-            )
+            self.base = self.controllable
+            if self._bases is not None and (known := self._bases.known()).missing:
+                self.base = Base(commit=known.commit or None)
+                self._record_unavailable(known.missing)
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -217,46 +217,61 @@ class Pipeline:
         errors_answer: bool = False,
     ) -> bool:
         """Run the base commit's agent, and in turn with it this change's: what drifts then meets both."""
-        arm = await self._opened(frozenset(case.agent for case, _ in wanted))
-        if arm is None:
+        if self._bases is None:
             return False
+        arm = await self._opened(self._bases, frozenset(case.agent for case, _ in wanted))
         failed = {name: error for name, error in (await _started(arm)).items() if error is not None}
         self.crew.progress.made()
-        planned = self._planned([item for item in wanted if item[0].agent not in failed], "control", arm)
+        able = arm.drivers.keys() - failed.keys()
+        planned = self._planned([item for item in wanted if item[0].agent in able], "control", arm)
         if planned:
-            unable = failed.keys() | self.head.fixed
+            unable = failed.keys() | arm.missing.keys() | self.head.fixed
             again = self._planned([item for item in beside if item[0].agent not in unable], "control", self.head)
             self._announce("control", len(planned) + len(again), why)
             await self.crew.make(in_turn(planned, again), arm, self.head)
-        lacking = {name for name, error in failed.items() if error.kind is ErrorKind.CREDENTIALS}
-        lacking |= set(self.base.lacking) if self.base else set()
-        self.base = Base(commit=arm.commit, agents=arm.conditions(), lacking=tuple(sorted(lacking)))
+        self._record_run(arm, failed)
         here = await _started(self.head)
-        broken = next(
-            (error for name, error in failed.items() if not (name in lacking and _kind(here[name]) is error.kind)),
-            None if errors_answer else self.crew.collector.base_error(),
-        )
-        if broken is not None:
-            self._no_control(f"the agent of {arm.commit[:10]} could not be run: {broken.message}")
-        return broken is None
+        lacking = {name for name, error in failed.items() if error.kind is ErrorKind.CREDENTIALS}
+        broken = {} if errors_answer else self.crew.collector.base_errors()
+        broken |= {n: error for n, error in failed.items() if not (n in lacking and _kind(here[n]) is error.kind)}
+        short = arm.commit[:10]
+        said = {name: f"the agent of {short} could not be run: {error.message}" for name, error in broken.items()}
+        self._say_unavailable(self._record_unavailable({**arm.missing, **said}))
+        return self.base is None or not self.base.unavailable
 
-    async def _opened(self, agents: frozenset[str]) -> Arm | None:
-        if self._bases is None:
-            return None
-        self._bases.begin(agents)
-        if not self._bases.ready(agents):
+    async def _opened(self, bases: BaseArms, agents: frozenset[str]) -> Arm:
+        bases.begin(agents)
+        if not bases.ready(agents):
             self.crew.emit(PhaseStarted("control", "starting the base commit's agent"))
-        opened = await self._bases.opened(agents)
-        if isinstance(opened, NoBase):
-            self.base = Base(commit=opened.commit)
-            self._no_control(opened.reason)
-            return None
-        return opened
+        return await bases.opened(agents)
 
-    def _no_control(self, reason: str) -> None:
-        self.base = (self.base or Base()).model_copy(update={"unavailable": reason})
-        rest = "it has no baseline" if self.base_passes else "the verdict stands on history"
-        self.crew.emit(Notice(f"no control: {reason}; {rest}", level="warning"))
+    def _record_run(self, arm: Arm, failed: Mapping[str, AttemptError]) -> None:
+        """Record the agents of the base commit that were run now, beside those of earlier controls."""
+        base = self.base or Base()
+        agents = {said.agent: said for said in (*base.agents, *arm.conditions())}
+        lacking = {name for name, error in failed.items() if error.kind is ErrorKind.CREDENTIALS} | {*base.lacking}
+        update = {"commit": arm.commit or None, "agents": tuple(agents.values()), "lacking": tuple(sorted(lacking))}
+        self.base = base.model_copy(update=update)
+
+    def _record_unavailable(self, agents: Mapping[str, str]) -> dict[str, str]:
+        """Record why agents of the base commit cannot be run. Returns those not recorded before."""
+        base = self.base or Base()
+        known = {**agents, **base.unavailable_agents}
+        if known and known.keys() >= {planned.agent for planned in self.plan.sets} - self.head.fixed:
+            why = "; ".join(dict.fromkeys(known.values()))
+            self.base = base.model_copy(update={"unavailable": why, "unavailable_agents": {}})
+        else:
+            self.base = base.model_copy(update={"unavailable_agents": known})
+        return {name: why for name, why in agents.items() if name not in base.unavailable_agents}
+
+    def _say_unavailable(self, agents: Mapping[str, str]) -> None:
+        if self.base is not None and self.base.unavailable:
+            rest = "it has no baseline" if self.base_passes else "the verdict stands on history"
+            self.crew.emit(Notice(f"no control: {self.base.unavailable}; {rest}", level="warning"))
+            return
+        rest = "it has no baseline" if self.base_passes else "its verdict stands on history"
+        for name, why in agents.items():
+            self.crew.emit(Notice(f"no control of {name}: {why}; {rest}", level="warning"))
 
     def _planned(self, wanted: Iterable[tuple[CaseKey, int]], purpose: Purpose, arm: Arm) -> list[PlannedAttempt]:
         """The attempts asked for, one of every case before the second of any."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import threading
 from collections.abc import Mapping
@@ -91,6 +92,11 @@ class AdkAgent:
             threading.Thread(target=self._prepare, args=(self._preparing,), name="agent-start", daemon=True).start()
 
     @property
+    def path(self) -> Path:
+        """The agent's folder."""
+        return self._options.path
+
+    @property
     def isolation(self) -> Isolation | None:
         """What it runs in, where it has a uid of its own."""
         return self._options.isolation
@@ -100,6 +106,12 @@ class AdkAgent:
         """The interpreter chosen; None before it is."""
         done = self._preparing
         return done.result().environment.python if done and done.done() and not done.exception() else None
+
+    async def interpreter_chosen(self) -> None:
+        """Wait until the interpreter is chosen, or it is known that there is none."""
+        self.prepare()
+        with contextlib.suppress(AgentEnvironmentError, OSError):
+            await self._prepared()
 
     async def start(self) -> AgentConditions | AttemptError:
         """Wait until the agent is imported."""

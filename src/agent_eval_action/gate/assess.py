@@ -241,7 +241,7 @@ class CriterionEvidence:
 
     def needs(self, pair: PairEvidence) -> int:
         """Runs of the base commit's agent that control a suspect. Scores it did not give cannot be waited for."""
-        if not self.control:
+        if not self.control or not pair.controllable:
             return 0
         return max(0, self._control_wanted(pair) - max(pair.tried, len(pair.control)))
 
@@ -464,10 +464,13 @@ class CriterionEvidence:
 
     def _suite_lasting(self) -> bool:
         """Whether the mean was worse in turn with the base's agent, too."""
-        if not all(pair.beside for pair in self.whole):
+        pairs = [pair for pair in self.whole if pair.controllable]
+        if not pairs or not all(pair.beside for pair in pairs):
             return True
-        rows = [_Row(pair, pair.beside, pair.control) for pair in self.whole]
+        rows = [_Row(pair, pair.beside, pair.control) for pair in pairs]
         fell = self._main_fell(rows)
+        if fell:
+            rows = [row for row in rows if row.control]
         return sum(self._drop(mean(row.control) if fell else self._before(row), mean(row.now)) for row in rows) > 0
 
     def _beyond(self, before: float, drop: float) -> bool:
@@ -478,8 +481,8 @@ class CriterionEvidence:
 
     @property
     def suite_controlled(self) -> bool:
-        """Whether the whole suite was run on the base commit's agent."""
-        return bool(self.whole) and all(pair.control for pair in self.whole)
+        """Whether the whole suite was run on the base commit's agents, as far as it has them."""
+        return bool(self.whole) and all(pair.control or not pair.controllable for pair in self.whole)
 
     @cached_property
     def suite_test(self) -> SuiteTest | None:
@@ -496,7 +499,7 @@ class CriterionEvidence:
     @cached_property
     def plain_fall(self) -> bool:
         """Whether the first pass lies so far below history that the whole suite is controlled before anything else."""
-        if not self.control or not self.rules.adaptive or not self.limited or len(self.whole) < SLICES[0][0]:
+        if not self.slices or not self.limited:
             return False
         test = self.suite(self.first)
         if not test.beyond or test.p > IN_DOUBT:
@@ -506,9 +509,12 @@ class CriterionEvidence:
 
     @cached_property
     def slices(self) -> Mapping[int, float]:
-        """Cases of each slice, of which the larger one holds the smaller, with the level of its test."""
-        whole = len(self.whole)
-        if not self.control or not self.rules.adaptive or whole < SLICES[0][0]:
+        """Cases of each slice, of which the larger one holds the smaller, with the level of its test.
+
+        None where the base lacks an agent: a slice stands for the whole suite, and is to be controlled as a whole.
+        """
+        whole, controllable = len(self.whole), all(pair.controllable for pair in self.whole)
+        if not self.control or not controllable or not self.rules.adaptive or whole < SLICES[0][0]:
             return {}
         found: dict[int, float] = {}
         for least, part, spent in SLICES:
@@ -579,7 +585,14 @@ def assess(state: GateState, rules: Rules) -> Assessment:
     control = state.control and not state.closed
     return Assessment(
         tuple(
-            CriterionEvidence(name, _sorted(groups[name]), rules.of(name), rules, share, control)
+            CriterionEvidence(
+                criterion=name,
+                pairs=_sorted(groups[name]),
+                rule=rules.of(name),
+                rules=rules,
+                alpha=share,
+                control=control and any(pair.controllable for pair in groups[name]),
+            )
             for name in sorted(groups)
         )
     )

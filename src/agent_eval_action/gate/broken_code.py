@@ -105,7 +105,12 @@ def next_check(result: RunResult, policy: Policy, *, control: bool, limits: Limi
     """
     if not control:
         return None
-    cases = [case for case in _sorted(_broken(result)) if policy.sets.get(case.key.eval_set, "blocking") == "blocking"]
+    without_base = result.base.unavailable_agents if result.base else {}
+    cases = [
+        case
+        for case in _sorted(_broken(result))
+        if policy.sets.get(case.key.eval_set, "blocking") == "blocking" and case.key.agent not in without_base
+    ]
     base: dict[CaseKey, int] = {}
     here: dict[CaseKey, int] = {}
     for agent in {case.key.agent for case in cases if not case.starts}:

@@ -237,6 +237,8 @@ def _control_notes(result: RunResult) -> Iterable[str]:
     base = result.base
     if base is not None and base.unavailable:
         yield f"no control: {clip(base.unavailable, 300)}; the verdict stands on history"
+    for agent, reason in sorted(base.unavailable_agents.items()) if base is not None else ():
+        yield f"no control of `{clip(agent, 60)}`: {clip(reason, 300)}; its verdict stands on history"
 
 
 def _names(criteria: Iterable[str]) -> str:

@@ -29,8 +29,8 @@ class PairEvidence:
     first pass, the rest are *fresh* (a re-run of a case scores all its criteria: every pair of the case
     gets the score, whichever asked for it). ``control``: scores of the base commit's agent in this job, which
     was asked ``tried`` times. ``beside``: those of the fresh scores that were made in turn with the control.
-    ``blocking``: whether this pair may block (mode, eval set); others are not tested. ``errors``: attempts
-    without a score.
+    ``controllable``: whether the base commit has an agent that can be run for this pair. ``blocking``: whether this
+    pair may block (mode, eval set); others are not tested. ``errors``: attempts without a score.
     """
 
     case: Key
@@ -41,6 +41,7 @@ class PairEvidence:
     control: tuple[float, ...] = ()
     beside: tuple[float, ...] = ()
     tried: int = 0
+    controllable: bool = True
     goal: Goal = "maximize"
     threshold: float | None = None
     blocking: bool = True

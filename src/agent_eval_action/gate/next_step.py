@@ -102,7 +102,7 @@ def _control_costs(criteria: Iterable[CriterionEvidence]) -> dict[Key, int]:
     for criterion in criteria:
         least = STABLE_RUNS + STABLE_RUNS - 1 if criterion.stable else SMALL_CONTROL + SMALL_BESIDE
         for pair in criterion.suspects if criterion.control else ():
-            if not pair.tried:
+            if pair.controllable and not pair.tried:
                 found[pair.case] = max(found.get(pair.case, 0), least)
     return found
 
@@ -163,6 +163,7 @@ def _first_look(criterion: CriterionEvidence, pair: PairEvidence) -> int:
     if (
         criterion.stable
         and criterion.control
+        and pair.controllable
         and not pair.tried
         and (criterion.agreeing(pair) or not criterion.runs(pair))
     ):
@@ -186,7 +187,7 @@ def _target(criterion: CriterionEvidence, pair: PairEvidence) -> int:
 
 def _decided(criterion: CriterionEvidence, pair: PairEvidence) -> bool:
     """Whether a suspect is sure enough; before its control, as it would stand were that as history is."""
-    if pair.control or not criterion.control:
+    if pair.control or not criterion.control or not pair.controllable:
         return any(test.pair is pair and test.status in _DECIDED for test in criterion.tests)
     return criterion.settled(pair, control=False)
 
@@ -235,7 +236,7 @@ def _control(criteria: Iterable[CriterionEvidence], worth: Worth) -> RunControl 
                 _more(beside, pair, _beside(criterion, pair))
         if not criterion.confirmed and _suite_worth_control(criterion):
             made = all(pair.beside for pair in criterion.whole)
-            for pair in criterion.whole:
+            for pair in (pair for pair in criterion.whole if pair.controllable):
                 _more(wanted, pair, criterion.passes - made - max(pair.tried, len(pair.control)))
                 _more(beside, pair, 0 if pair.beside else 1)
     return _run_control(wanted, beside)

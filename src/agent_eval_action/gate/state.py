@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate.evidence import CriterionRule, GateState, Limits, PairEvidence, Rules
@@ -16,8 +17,12 @@ Scores = Callable[[Measured], tuple[ScoreCount, ...]]
 
 def state_of(result: RunResult, history: Scores, policy: Policy, *, control: bool, closed: bool = False) -> GateState:
     """Everything measured so far. ``control``: whether the base commit's agent can be run."""
+    without_base = result.base.unavailable_agents if result.base else {}
     return GateState(
-        pairs=tuple(_pair(pair, history(pair), policy) for pair in measured_pairs(result)),
+        pairs=tuple(
+            replace(_pair(pair, history(pair), policy), controllable=pair.key.agent not in without_base)
+            for pair in measured_pairs(result)
+        ),
         control=control,
         extra=result.totals.extra + result.totals.control,
         closed=closed,

@@ -86,6 +86,15 @@ class GateChanges:
         refuse_recordings(agents, base, renamed_agents(plan, base, matches))
         return plan_in_force(plan, base, matches, self.settings.policy, self.settings.workspace)
 
+    def agents_on_base(self, plan: Plan, agents: Sequence[AgentSettings]) -> dict[str, AgentSettings]:
+        """The base's agents by what they are called now: a renamed one is known by its cases."""
+        base = self.base
+        if isinstance(base, NoBase):
+            return {}
+        renamed = renamed_agents(plan, base, self._matches(base, plan))
+        found = {agent.name: agent_on_base(agent, base, renamed) for agent in agents}
+        return {name: then for name, then in found.items() if then is not None}
+
     @staticmethod
     def _matches(base: BaseSnapshot, plan: Plan) -> CaseMatches:
         return match_cases(case_identities(base.snapshot.sets), identities_of_plan(plan))
@@ -104,12 +113,10 @@ class GateChanges:
         except (OSError, ValueError) as error:
             message = f"the metric functions of the base commit {base.commit[:10]} cannot be had: {error}"
             raise AgentEnvironmentError(message) from error
-        renamed = renamed_agents(plan, base, self._matches(base, plan))
         here, there = self.settings.workspace, tree.workspace
         agents_there = {
-            agent.name: then.model_copy(update={"path": there / then.path.relative_to(here), "name": agent.name})
-            for agent in agents
-            if (then := agent_on_base(agent, base, renamed)) is not None
+            name: then.model_copy(update={"path": there / then.path.relative_to(here), "name": name})
+            for name, then in self.agents_on_base(plan, agents).items()
         }
         changed = tuple(function_changes(plan, {agent.name: agent.path for agent in agents}, agents_there, here, there))
         return FunctionsOfBase(commit, tree, agents_there, changed)

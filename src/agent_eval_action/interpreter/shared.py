@@ -69,10 +69,12 @@ def not_shared(python: Path, here: Place, there: Place, environ: Mapping[str, st
 
 
 def _needs(place: Place) -> dict[str, bytes]:
-    """Everything that says what an agent needs, by its path in the workspace."""
+    """Everything that says what an agent needs, by its path in the agent's folder, which may be renamed, or above."""
     found: dict[str, bytes] = {}
     for path in _files(place):
-        name = path.relative_to(place.workspace) if path.is_relative_to(place.workspace) else path
+        inside = place.folder != place.workspace and path.is_relative_to(place.folder)
+        name = "<agent>" / path.relative_to(place.folder) if inside else path
+        name = name.relative_to(place.workspace) if name.is_relative_to(place.workspace) else name
         found[name.as_posix()] = path.read_bytes()
     return found
 

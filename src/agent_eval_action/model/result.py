@@ -349,15 +349,17 @@ class Totals(Frozen):
 
 
 class Base(Frozen):
-    """The base commit's agent as this run met it. ``unavailable`` says in one sentence why it was not run.
+    """The base commit's agents as this run met them. ``unavailable`` says in one sentence why none was run.
 
-    With neither that nor ``agents`` it could have been run, but the run ended before. ``lacking``: agents of it that
-    did not start for want of credentials.
+    With neither that nor ``agents`` they could have been run, but the run ended before. ``unavailable_agents`` says
+    the same of those that cannot be run while others can. ``lacking``: agents of it that did not start for want of
+    credentials.
     """
 
     commit: str | None = None
     agents: tuple[AgentConditions, ...] = ()
     unavailable: str = ""
+    unavailable_agents: dict[str, str] = Field(default_factory=dict)
     lacking: tuple[str, ...] = ()
 
 

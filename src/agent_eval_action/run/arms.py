@@ -17,7 +17,8 @@ class Arm:
     """Agents that are being started: ``drivers`` and what their ``start`` will say, by agent name.
 
     ``commit`` is what the agents are of, "" for the checkout itself. ``fixed`` agents can make nothing
-    beyond the first pass (a recording). ``release`` gives back what the arm was made of.
+    beyond the first pass (a recording). ``missing`` says in one sentence each why agents are not among them.
+    ``release`` gives back what the arm was made of.
     """
 
     name: ArmName
@@ -26,6 +27,7 @@ class Arm:
     commit: str = ""
     fixed: frozenset[str] = frozenset()
     release: Callable[[], None] = field(default=lambda: None)
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def begin(
@@ -36,10 +38,11 @@ class Arm:
         commit: str = "",
         fixed: frozenset[str] = frozenset(),
         release: Callable[[], None] = lambda: None,
+        missing: Mapping[str, str] | None = None,
     ) -> Arm:
         """Start every agent; none is waited for."""
         starts = {agent: asyncio.create_task(driver.start()) for agent, driver in drivers.items()}
-        return cls(name, drivers, starts, commit, fixed, release)
+        return cls(name, drivers, starts, commit, fixed, release, missing or {})
 
     def conditions(self) -> tuple[AgentConditions, ...]:
         """Of the agents that did start."""

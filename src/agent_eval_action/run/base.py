@@ -70,8 +70,14 @@ def _absent(commit: str) -> str:
     return f"the base commit {commit[:10]} is not in this clone (actions/checkout: fetch-depth: 2)"
 
 
-async def open_base(base: BaseCommit, agents: list[AgentSettings], make: MakeDriver) -> Arm | NoBase:
-    """Write the commit's files and begin to start these agents of it. The arm's ``release`` removes the files."""
+async def open_base(
+    base: BaseCommit, agents: list[AgentSettings], make: MakeDriver, earlier: Mapping[str, AgentSettings] | None = None
+) -> Arm | NoBase:
+    """Write the commit's files and begin to start these agents of it. The arm's ``release`` removes the files.
+
+    ``earlier``: what the base commit's configuration says of agents that it has, by the names this change gives
+    them. Paths are those of the change's workspace. Agents that the commit lacks are named in the arm's ``missing``.
+    """
     given_up = threading.Event()
     writing = asyncio.get_running_loop().run_in_executor(None, write_tree, base, given_up)
     try:
@@ -83,15 +89,18 @@ async def open_base(base: BaseCommit, agents: list[AgentSettings], make: MakeDri
     except (OSError, ValueError) as error:
         return NoBase(f"the files of the base commit {base.commit[:10]} cannot be had: {error}", base.commit)
     try:
-        found = [_as_on_base(agent, base, tree.workspace) for agent in agents]
-        missing = next((one for one in found if isinstance(one, NoBase)), None)
-        if missing is not None:
+        found = {
+            agent.name: _as_on_base(agent, (earlier or {}).get(agent.name, agent), base, tree.workspace)
+            for agent in agents
+        }
+        missing = {name: one.reason for name, one in found.items() if isinstance(one, NoBase)}
+        there = [one for one in found.values() if isinstance(one, AgentSettings)]
+        if not there:
             tree.release()
-            return missing
-        agents = [one for one in found if isinstance(one, AgentSettings)]
-        made = await asyncio.gather(*(asyncio.to_thread(make, one, tree.workspace) for one in agents))
-        drivers = {one.name: driver for one, driver in zip(agents, made, strict=True)}
-        return Arm.begin("base", drivers, commit=base.commit, release=tree.release)
+            return NoBase("; ".join(missing.values()), base.commit)
+        made = await asyncio.gather(*(asyncio.to_thread(make, one, tree.workspace) for one in there))
+        drivers = {one.name: driver for one, driver in zip(there, made, strict=True)}
+        return Arm.begin("base", drivers, commit=base.commit, release=tree.release, missing=missing)
     except BaseException:
         tree.release()
         raise
@@ -161,25 +170,36 @@ def _claimed(base: BaseCommit) -> BaseTree:
     raise OSError(f"{_FOLDERS} other runs use its files in {place}")
 
 
-def _as_on_base(agent: AgentSettings, base: BaseCommit, there: Path) -> AgentSettings | NoBase:
-    """The agent in the base's tree, with what the base's own configuration lets it see."""
+def _as_on_base(agent: AgentSettings, earlier: AgentSettings, base: BaseCommit, there: Path) -> AgentSettings | NoBase:
+    """The agent in the base's tree, with what the base's own configuration lets it see.
+
+    ``earlier``: the agent before the change, which may have renamed it and moved its folder.
+    """
     here, short = base.settings.workspace, base.commit[:10]
     if agent.driver != "adk":
         return NoBase(f"the agent {agent.name} is a recording, of which there is none on the base", base.commit)
     if not agent.path.is_relative_to(here):
         return NoBase(f"the agent {agent.name} lies outside the workspace", base.commit)
     place = agent.path.relative_to(here)
-    path = real_path(there / place)
-    if not path.is_relative_to(there.resolve()) or not path.is_dir() or not may_hold_agent(path):
-        return NoBase(f"the base commit {short} has no agent in {place.as_posix()}", base.commit)
+    places = [one.path.relative_to(here) for one in (earlier, agent) if one.path.is_relative_to(here)]
+    old_place = next((one for one in places if _holds_agent(there / one, there)), None)
+    if old_place is None:
+        names = " or ".join(dict.fromkeys(one.as_posix() for one in places))
+        return NoBase(f"the base commit {short} has no agent in {names}", base.commit)
     try:
-        before, now = (_configured(base.settings, root, place, agent.name) for root in (there, here))
+        before = _configured(base.settings, there, old_place, earlier.name)
+        now = _configured(base.settings, here, place, agent.name)
     except AgentEvalError as error:
         return NoBase(f"the configuration of the base commit {short} cannot be used: {error.message}", base.commit)
-    _carry_dotenv(base, there, place)
+    _carry_dotenv(base, place, there, old_place)
     # what a flag or an input says holds for both; what the file says is part of the change
     own = {name: getattr(before, name) for name in _OF_THE_FILE if getattr(agent, name) == getattr(now, name)}
-    return agent.model_copy(update={"path": path, **own})
+    return agent.model_copy(update={"path": real_path(there / old_place), **own})
+
+
+def _holds_agent(folder: Path, there: Path) -> bool:
+    path = real_path(folder)
+    return path.is_relative_to(there.resolve()) and path.is_dir() and may_hold_agent(path)
 
 
 def _configured(settings: Settings, root: Path, place: Path, name: str) -> AgentDefaults:
@@ -195,14 +215,14 @@ def _configured(settings: Settings, root: Path, place: Path, name: str) -> Agent
     return next((agent for agent in mine if agent.name == name), mine[0] if mine else found.agent_defaults)
 
 
-def _carry_dotenv(base: BaseCommit, there: Path, place: Path) -> None:
+def _carry_dotenv(base: BaseCommit, place: Path, there: Path, old_place: Path) -> None:
     """The .env files an agent loads are seldom in git: without them the base's agent would have no credentials.
 
     A .env that is in git is the change's. It, and whatever a link leads to, stays where it is.
     """
     here = base.settings.workspace
-    for folder in (place, *place.parents):
-        source, target = here / folder / _DOTENV, there / folder / _DOTENV
+    for folder, old_folder in ((place, old_place), *((folder, folder) for folder in (old_place, *old_place.parents))):
+        source, target = here / folder / _DOTENV, there / old_folder / _DOTENV
         is_file = source.is_file() and source.resolve() == here.resolve() / folder / _DOTENV
         if is_file and not base.brought_along(source) and target.parent.is_dir() and not os.path.lexists(target):
             with contextlib.suppress(OSError):

@@ -85,14 +85,15 @@ class Collector:
         kept = (summary for made in self._summaries.values() for summary in made.values())
         return sum(score.status is ScoreStatus.SCORED for summary in kept for score in summary.scores)
 
-    def base_error(self) -> AttemptError | None:
-        """Why some attempt of the base commit's agent has no answer, for a reason that this change's does not share."""
-        kept = (
-            made.values()
-            for (case, arm), made in sorted(self._summaries.items())
-            if arm == "base" and not self._lacks_credentials(case)
-        )
-        return next((one.error for made in kept for one in made if one.error is not None), None)
+    def base_errors(self) -> dict[str, AttemptError]:
+        """Why agents of the base commit left an attempt unanswered, for a reason that this change's do not share."""
+        found: dict[str, AttemptError] = {}
+        for (case, arm), made in sorted(self._summaries.items()):
+            if arm == "base" and not self._lacks_credentials(case):
+                for one in made.values():
+                    if one.error is not None:
+                        found.setdefault(case.agent, one.error)
+        return found
 
     def _lacks_credentials(self, case: CaseKey) -> bool:
         """Whether no attempt of a case was answered, on either side, for want of credentials."""

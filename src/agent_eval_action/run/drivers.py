@@ -78,6 +78,13 @@ def refuse_missing_interpreters(agents: Sequence[AgentSettings], workspace: Path
             )
 
 
+async def interpreters_chosen(head: Arm, names: Collection[str]) -> None:
+    """Wait for what ``driver_on_base`` may share of these agents, where all run as one user."""
+    drivers = [driver for name, driver in head.drivers.items() if name in names]
+    waited = [one for one in drivers if isinstance(one, AdkAgent) and one.isolation is None]
+    await asyncio.gather(*(one.interpreter_chosen() for one in waited))
+
+
 def driver_on_base(
     head: Arm, base: BaseCommit, environ: Mapping[str, str], agent: AgentSettings, workspace: Path
 ) -> AgentDriver:
@@ -105,8 +112,11 @@ def python_on_base(
     """
     if isinstance(mine, AdkAgent) and mine.isolation is not None:
         return _outside(agent.python, base.settings.workspace, workspace)
-    chosen = mine.python if isinstance(mine, AdkAgent) else None
-    return chosen if chosen and _may_share(chosen, base, agent, workspace, environ) else None
+    if not isinstance(mine, AdkAgent) or mine.python is None:
+        return None
+    here = Place(mine.path.resolve(), base.settings.workspace.resolve())
+    there = Place(agent.path.resolve(), workspace.resolve())
+    return mine.python if _may_share(mine.python, base, here, there, environ) else None
 
 
 def _outside(python: Path | None, *trees: Path) -> Path | None:
@@ -124,16 +134,12 @@ def _resolves_into(python: Path, tree: Path) -> bool:
     return python.parent.resolve().is_relative_to(tree.resolve())
 
 
-def _may_share(
-    python: Path, base: BaseCommit, agent: AgentSettings, workspace: Path, environ: Mapping[str, str]
-) -> bool:
+def _may_share(python: Path, base: BaseCommit, here: Place, there: Place, environ: Mapping[str, str]) -> bool:
     """Whether the base commit's agent may run in the environment of the change's, where all run as one user."""
-    here = base.settings.workspace.resolve()
-    made = python.parent.parent / "pyvenv.cfg"
-    if made.is_relative_to(here) and base.brought_along(base.settings.workspace / made.relative_to(here)):
+    made, root = python.parent.parent / "pyvenv.cfg", here.workspace
+    if made.is_relative_to(root) and base.brought_along(base.settings.workspace / made.relative_to(root)):
         return False
-    there = Place(agent.path.resolve(), workspace.resolve())
-    return not not_shared(python, Place(here / there.folder.relative_to(there.workspace), here), there, environ)
+    return not not_shared(python, here, there, environ)
 
 
 def _options(agent: AgentSettings, settings: Settings, environ: Mapping[str, str]) -> AdkAgentOptions:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from agent_eval_action.run.arms import Arm, NoBase
 
 OpenBase = Callable[[frozenset[str]], Awaitable[Arm | NoBase]]
-"""Makes the base commit's agents of these names run, or says why they cannot."""
+"""Makes the base commit's agents of these names run; says why, where one or all of them cannot."""
 
 
 @dataclass
@@ -42,22 +42,15 @@ class BaseArms:
         """Whether an agent of the base commit is being made ready or started."""
         return not self.ready(frozenset(self._opening))
 
-    async def opened(self, agents: frozenset[str]) -> Arm | NoBase:
-        """The arm with these agents, which are being started; or why one of them cannot be run."""
+    async def opened(self, agents: frozenset[str]) -> Arm:
+        """These agents, those that can be run being started. The answer is not to be stopped itself."""
         self.begin(agents)
-        tasks = list(dict.fromkeys(self._opening[name] for name in sorted(agents)))
-        found = [await asyncio.shield(task) for task in tasks]
-        missing = next((one for one in found if isinstance(one, NoBase)), None)
-        if missing is not None:
-            return missing
-        arms = [one for one in found if isinstance(one, Arm)]
-        return arms[0] if len(arms) == 1 else _joined(arms)
+        return _joined({name: await asyncio.shield(self._opening[name]) for name in sorted(agents)})
 
-    def refused(self) -> NoBase | None:
-        """Why an agent that was begun early cannot be run, as far as that is known."""
-        done = [task for task in self._opening.values() if task.done() and not task.cancelled()]
-        said = [task.result() for task in done if task.exception() is None]
-        return next((one for one in said if isinstance(one, NoBase)), None)
+    def known(self) -> Arm:
+        """The same of every agent that was begun, as far as it is open."""
+        done = {name: task for name, task in self._opening.items() if task.done() and not task.cancelled()}
+        return _joined({name: task.result() for name, task in done.items() if task.exception() is None})
 
     async def stop(self) -> None:
         """End everything that was opened or is being opened; why it failed does not matter any more."""
@@ -70,8 +63,17 @@ class BaseArms:
                 await one.stop()
 
 
-def _joined(arms: list[Arm]) -> Arm:
-    """Several arms as one, which is not to be stopped itself."""
-    drivers = {name: driver for arm in arms for name, driver in arm.drivers.items()}
-    starts = {name: task for arm in arms for name, task in arm.starts.items()}
-    return Arm(arms[0].name, drivers, starts, arms[0].commit)
+def _joined(opened: Mapping[str, Arm | NoBase]) -> Arm:
+    """Each agent out of the arm it was opened with."""
+    arms = {name: arm for name, arm in opened.items() if isinstance(arm, Arm) and name in arm.drivers}
+    return Arm(
+        "base",
+        {name: arm.drivers[name] for name, arm in arms.items()},
+        {name: arm.starts[name] for name, arm in arms.items()},
+        next((one.commit for one in opened.values() if one.commit), ""),
+        missing={
+            name: one.reason if isinstance(one, NoBase) else one.missing.get(name, "it was not opened")
+            for name, one in opened.items()
+            if name not in arms
+        },
+    )

@@ -52,7 +52,7 @@ def cases_to_ask_on_base(result: RunResult) -> tuple[CaseKey, ...]:
 
     What a change says of itself excuses nothing: its agent may say so of just the cases that got worse.
     """
-    known = result.base.lacking if result.base else ()
+    known = {*result.base.lacking, *result.base.unavailable_agents} if result.base else set()
     return tuple(
         CaseKey(one.agent, one.eval_set, case.case)
         for one in result.sets

@@ -89,7 +89,7 @@ class Repo:
             [COMMAND, *words], cwd=self.root, env={**kept, **environ}, capture_output=True, text=True, check=False
         )
 
-    def merged(self, change: Callable[[], None]) -> tuple[int, dict[str, Any], str]:
+    def merged(self, change: Callable[[], None], **more: str) -> tuple[int, dict[str, Any], str]:
         """The exit code, the decision and the log of the pull request with this change."""
         run_git(self.root, "checkout", "--quiet", "-b", "change")
         change()
@@ -105,9 +105,13 @@ class Repo:
             "GITHUB_REPOSITORY": "octo-org/Hello-World",
             "GITHUB_BASE_REF": "main",
         }
-        done = self.command("run", **job, INPUT_COMMENT="off")
-        results = json.loads((self.root / ".agent-eval" / "out" / "results.json").read_text())
-        return done.returncode, results["decision"], done.stdout + done.stderr
+        done = self.command("run", **job, INPUT_COMMENT="off", **more)
+        return done.returncode, self.results()["decision"], done.stdout + done.stderr
+
+    def results(self) -> dict[str, Any]:
+        """results.json of the last run."""
+        found: dict[str, Any] = json.loads((self.root / ".agent-eval" / "out" / "results.json").read_text())
+        return found
 
 
 @pytest.fixture
@@ -148,3 +152,82 @@ def test_an_agent_that_is_only_renamed_passes(repo: Repo) -> None:
     assert (code, decision["outcome"]) == (0, "pass"), log
     assert {pair["kind"] for pair in decision["pairs"]} == {"same"}
     assert any("2 cases were renamed" in note for note in decision["notes"])
+
+
+RERUN = {"INPUT_BASELINE-STORE": "rerun"}
+
+
+def controls(results: dict[str, Any]) -> dict[str, int]:
+    """How many answers the base commit's agents gave, by agent."""
+    found: dict[str, int] = {}
+    for measured in results["sets"]:
+        answers = [one for case in measured["cases"] for one in case["control"] if one["error"] is None]
+        found[measured["agent"]] = found.get(measured["agent"], 0) + len(answers)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("renamed", "store"),
+    [("everything", {}), ("everything", RERUN), ("nothing", RERUN)],
+    ids=["stored scores", "rerun", "rerun without renames"],
+)
+def test_the_base_commits_agent_is_run_from_the_folder_it_had(repo: Repo, renamed: str, store: dict[str, str]) -> None:
+    names = RENAMES[renamed]
+
+    def change() -> None:
+        repo.names(*names)
+        repo.agent(names[0], good=False)
+
+    if store:  # the base commit's agent, run beside, is all there is to compare with
+        (repo.root / ".agent-eval" / "baseline.json").unlink()
+        repo.base = repo.commit()
+    code, decision, log = repo.merged(change, **store)
+    base = repo.results()["base"]
+    assert (base["unavailable"], base["unavailable_agents"]) == ("", {}), log
+    assert controls(repo.results())[names[0]] > 0
+    assert (code, decision["outcome"]) == (1, "fail"), log
+    assert f"1 of 2 cases got worse: `{names[3]}`" in decision["reason"]
+
+
+class TwoAgents(Repo):
+    """As before, with a second agent: ``helper``, of main or new in the change."""
+
+    def add_helper(self, *, good: bool) -> None:
+        """A second agent with a case of its own, beside the first."""
+        self.write("helper/__init__.py", "from . import agent\n")
+        self.write("helper/agent.py", f"GOOD = {good}\n{AGENT}")
+        asked = [case("h", "another question", "helper")]
+        self.write("evals/helper.evalset.json", json.dumps({"eval_set_id": "h", "eval_cases": asked}))
+        agents = [
+            {"path": name, "evals": f"evals/{file}.evalset.json", "python": str(self.python)}
+            for name, file in (("bot", "s"), ("helper", "helper"))
+        ]
+        self.write("agent-eval.yaml", json.dumps({"agents": agents, "criteria": {"response_match_score": 0.2}}))
+
+    def agent(self, folder: str, *, good: bool) -> None:
+        """The first agent; the other stays."""
+        self.write(f"{folder}/__init__.py", "from . import agent\n")
+        self.write(f"{folder}/agent.py", f"GOOD = {good}\n{AGENT}")
+
+
+@pytest.mark.parametrize("store", [{}, RERUN], ids=["stored scores", "rerun"])
+def test_an_agent_that_the_base_lacks_leaves_the_others_their_control(
+    tmp_path: Path, adk213_python: Path, store: dict[str, str]
+) -> None:
+    repo = TwoAgents(tmp_path, adk213_python)
+
+    def change() -> None:
+        repo.add_helper(good=True)
+        repo.agent("bot", good=False)
+
+    code, decision, log = repo.merged(change, **store)
+    results = repo.results()
+    assert (code, decision["outcome"]) == (1, "fail"), log
+    assert "got worse: `b`" in decision["reason"], log
+    assert controls(results)["bot"] > 0
+    assert controls(results)["helper"] == 0
+    assert results["base"]["unavailable"] == ""
+    if store:  # everything of the base is run: that it has no such agent is said
+        lacks = f"the base commit {repo.base[:10]} has no agent in helper"
+        assert results["base"]["unavailable_agents"] == {"helper": lacks}
+        assert f"no control of helper: {lacks}; it has no baseline" in log

@@ -81,6 +81,43 @@ def test_without_a_control_the_verdict_stands_on_history():
     assert status(GateState(noisy(pair(0, passed(10, 10), 0, *[0] * 5)))) == {0: Status.CONFIRMED}
 
 
+def test_a_suspect_whose_agent_the_base_lacks_stands_on_history_and_the_others_are_controlled():
+    bad = [0, *[0] * 5]
+    lacking = pair(0, passed(10, 10), *bad, controllable=False)
+    suspect = pair(20, passed(10, 10), *bad)
+    step = next_step(GateState(noisy(lacking, suspect), control=True), RULES)
+    assert isinstance(step, RunControl)
+    assert [case for case, _ in step.attempts] == [20]
+    on_main = replace(suspect, attempts=(0.0,) * 21, control=(0.0,) * 10)
+    lacking = replace(lacking, attempts=(0.0,) * 21)
+    state = GateState(noisy(lacking, on_main), control=True)
+    assert status(state) == {0: Status.CONFIRMED, 20: Status.ON_MAIN}
+
+
+@pytest.mark.parametrize("cases", [1, 4, 9, 20])
+def test_no_step_asks_for_a_control_that_the_base_lacks_and_a_collapse_still_blocks(cases):
+    """Every second case is of an agent that the base lacks; everything fails on the change and nothing on main."""
+    pairs = {n: pair(n, passed(10, 10), 0, controllable=bool(n % 2)) for n in range(2 * cases)}
+    for _ in range(50):
+        state = GateState(tuple(pairs.values()), control=True)
+        step = next_step(state, RULES)
+        if isinstance(step, Enough):
+            break
+        for case, more in step.attempts:
+            one = pairs[case]
+            if isinstance(step, RunControl):
+                assert one.controllable
+                score = (1.0,) * more
+                pairs[case] = replace(one, control=one.control + score, tried=one.tried + more)
+            else:
+                pairs[case] = replace(one, attempts=one.attempts + (0.0,) * more)
+        for case, more in step.beside if isinstance(step, RunControl) else ():
+            one, score = pairs[case], (0.0,) * more
+            pairs[case] = replace(one, attempts=one.attempts + score, beside=one.beside + score)
+    assert isinstance(step, Enough)
+    assert assess(state, RULES).blocked
+
+
 def test_as_bad_on_the_base_commit_is_not_held_against_the_change():
     drifted = pair(0, passed(10, 10), 0, *[0] * 20, control=(0.0,) * 10)
     state = GateState(noisy(drifted), control=True)

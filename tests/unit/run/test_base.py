@@ -221,6 +221,17 @@ async def test_an_agent_the_base_does_not_have_is_said(repo: Repo) -> None:
     assert [path for path in (repo.folder / ".agent-eval" / "cache" / "base").iterdir() if path.is_dir()] == []
 
 
+async def test_an_agent_the_base_does_not_have_leaves_the_others(changed: Repo) -> None:
+    text = "agents: [{path: bot, env: {MODEL: new}}, helper]\n"
+    changed.commit(**{"helper__agent.py": "", "agent-eval.yaml": text})
+    made: list[Any] = []
+    arm = await opened(changed, made)
+    assert isinstance(arm, Arm)
+    assert [agent.name for agent, _, _ in made] == ["bot"]
+    assert arm.missing == {"helper": f"the base commit {arm.commit[:10]} has no agent in helper"}
+    await arm.stop()
+
+
 async def test_an_agent_folder_that_is_a_link_out_of_the_tree_is_none(repo: Repo, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()

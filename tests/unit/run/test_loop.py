@@ -352,6 +352,41 @@ async def test_a_base_agent_that_cannot_be_run_is_said_and_is_no_evidence(
     assert all(attempt.error is not None for attempt in result.sets[0].cases[0].control)
 
 
+@pytest.mark.parametrize("lack", ["lacks", "does not start"])
+async def test_an_agent_the_base_cannot_run_leaves_the_control_of_the_others(
+    tmp_path: Path, kit: Any, lack: str
+) -> None:
+    class Broken(kit.Script):  # type: ignore[misc] # a class of a fixture
+        async def start(self) -> AgentConditions | AttemptError:
+            return BROKEN
+
+    other = CaseKey("other", "set", "a")
+    asked = Asked([RunControl(((key("a"), 1), (other, 1)), "on main?"), RunControl(((key("a"), 1),), "more?")])
+    loop = Loop(tmp_path, asked)
+    missing = {"other": "it is new"} if lack == "lacks" else {}
+    drivers = {"bot": kit.Script(lambda *_: "yes")} | ({} if missing else {"other": Broken(lambda *_: "yes")})
+    loop.base = lambda _: Arm.begin("base", drivers, commit=BASE, missing=missing)
+    sets = (kit.planned_set(kit.case("a")), kit.planned_set(kit.case("a"), agent="other"))
+    result = await loop(Plan(sets), kit.Script(lambda *_: "yes"))
+    assert asked.control == [True, True, True]
+    assert result.totals.control == 2
+    why = missing.get("other", "the agent of bbbbbbbbbb could not be run: ValueError: no")
+    assert result.base is not None
+    assert (result.base.unavailable, result.base.unavailable_agents) == ("", {"other": why})
+    assert loop.notices() == [f"no control of other: {why}; its verdict stands on history"]
+
+
+async def test_there_is_no_control_once_every_agent_of_the_base_is_known_not_to_run(tmp_path: Path, kit: Any) -> None:
+    other = CaseKey("other", "set", "a")
+    asked = Asked([RunControl(((key("a"), 1),), "on main?"), RunControl(((other, 1),), "on main?")])
+    loop = Loop(tmp_path, asked)
+    loop.base = lambda agents: NoBase(f"no {' '.join(agents)}", BASE)
+    sets = (kit.planned_set(kit.case("a")), kit.planned_set(kit.case("a"), agent="other"))
+    result = await loop(Plan(sets), kit.Script(lambda *_: "yes"))
+    assert asked.control == [True, True, False]
+    assert result.base == Base(commit=BASE, unavailable="no other; no bot")
+
+
 async def test_a_gate_that_never_has_enough_is_not_asked_for_ever(tmp_path: Path, kit: Any) -> None:
     def answer(request: SessionRequest, _: int) -> str | AttemptError:
         return "yes" if request.key.repeat == 0 else BROKEN
