@@ -307,6 +307,30 @@ def test_where_main_s_agent_cannot_be_asked_nothing_is_excused(repo: Repo, adk21
     assert "it is not known whether main's agent needs credentials here" in results["decision"]["reason"]
 
 
+def test_an_agent_that_main_lacks_leaves_the_others_their_excuse(repo: Repo, adk213_python: Path) -> None:
+    """Main's agent needs a key as well; the one that the change adds says so too, and cannot be asked on main."""
+    agent = SCRIPTED.replace("said = types", NO_KEY)
+    repo.configure(python=str(adk213_python), reruns="off")
+    (repo.root / "bot" / "agent.py").write_text(agent)
+    repo.criteria(**{MATCHED: 0.8})
+
+    def add() -> None:
+        (repo.root / "helper").mkdir()
+        (repo.root / "helper" / "agent.py").write_text(agent)
+        agents = [{"path": "bot", "evals": "s.evalset.json"}, {"path": "helper", "evals": "h.evalset.json"}]
+        (repo.root / "agent-eval.yaml").write_text(json.dumps({"agents": agents, "python": str(adk213_python)}))
+        added = {"eval_set_id": "h", "eval_cases": [case("h")]}
+        (repo.root / "h.evalset.json").write_text(json.dumps(added))
+
+    repo.merge(add)
+    _, results, log = repo.run("pull_request", file="fork.json")
+    cases = {(one["agent"], each["case"]): each for one in results["sets"] for each in one["cases"]}
+    assert all(cases["bot", name]["unmeasured"].startswith("not measured") for name in ("a", "b")), log
+    assert not cases["helper", "h"]["unmeasured"]
+    assert "it is not known whether main's agent" in cases["helper", "h"]["attempts"][0]["error"]["message"]
+    assert list(results["base"]["unavailable_agents"]) == ["helper"]
+
+
 @pytest.mark.parametrize(
     ("rule", "code", "outcome"), [("pass", 0, "pass"), ("neutral", 0, "inconclusive"), ("fail", 1, "fail")]
 )
