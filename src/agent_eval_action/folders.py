@@ -70,8 +70,8 @@ class OutputFolder:
     @contextlib.contextmanager
     def handle(self, folders: Iterable[str], *, make: bool = False) -> Iterator[int]:
         """A folder below this one as a descriptor, reached without following a link."""
-        if make and self.trusted == self.path:
-            self.path.mkdir(mode=0o700 if self.private else 0o777, parents=True, exist_ok=True)
+        if make and not self.trusted.is_dir():
+            self.trusted.mkdir(mode=0o700 if self.private else 0o777, parents=True, exist_ok=True)
         here = os.open(self.trusted, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         passed: tuple[str, ...] = ()
         try:

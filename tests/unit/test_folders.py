@@ -214,3 +214,11 @@ def test_private_folders_are_nobody_elses(workspace):
     OutputFolder.at(workspace / ".agent-eval" / "cache", workspace, private=True).replace("ab/x", [b"secret"])
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in workspace.rglob("*")}
     assert modes == {".agent-eval": 0o700, "cache": 0o700, "ab": 0o700, "x": 0o600}
+
+
+@pytest.mark.parametrize("operation", ["append", "create", "add", "replace", "make"])
+def test_a_part_of_a_folder_that_does_not_exist_yet_is_made_with_it(operation, tmp_path):
+    """Outside the workspace, where the user names a folder that no run has made before."""
+    part = OutputFolder.at(tmp_path / "new" / "cache") / "answers"
+    OPERATIONS[operation](part)
+    assert (tmp_path / "new" / "cache" / "answers").is_dir()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agent_eval_action.config.discovery import CRITERIA_FILE, Discovery
 from agent_eval_action.config.settings import Settings
+from agent_eval_action.folders import real_path
 
 
 def files_with_answers(settings: Settings, found: Discovery, base_eval_files: Iterable[str] = ()) -> frozenset[Path]:
@@ -17,11 +18,11 @@ def files_with_answers(settings: Settings, found: Discovery, base_eval_files: It
     """
     if settings.policy.agents_see_evals:
         return frozenset()
-    workspace = settings.workspace.resolve()
+    workspace = real_path(settings.workspace)
     of_base = [settings.workspace / name for name in base_eval_files]
     named = [*_named(settings, found), *of_base, *(path.parent / CRITERIA_FILE for path in of_base)]
     # what an agent could open by either of its names, where a file is reached by a link
-    places = {place for path in named for place in (settings.workspace / path, path.resolve())}
+    places = {place for path in named for place in (settings.workspace / path, real_path(path))}
     roots = (settings.workspace, workspace)
     inside = {place.relative_to(root) for root in roots for place in places if place.is_relative_to(root)}
     return frozenset(inside - {Path()})

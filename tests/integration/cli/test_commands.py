@@ -121,7 +121,7 @@ def test_regression_is_blocked_and_named(repo: Repo) -> None:
     repo.answers(("a", "you rolled 5", [WRONG_ROLL]), ("b", "hello there", []))
     undecided = repo("run")  # a recording cannot be run again
     assert undecided.returncode == 3, undecided.stderr
-    assert "not run often enough to tell it from chance" in " ".join(undecided.stderr.split())
+    assert "too few runs to tell it from chance" in " ".join(undecided.stderr.split())
     done = repo("run", "--threshold-on", "case")
     assert done.returncode == 1, done.stderr
     assert "roll_die(sides=17)" in done.stderr

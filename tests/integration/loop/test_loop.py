@@ -184,14 +184,15 @@ def test_a_shallow_clone_fetches_the_base_into_a_place_of_its_own(broken: Any, t
     assert shallow.fingerprint() == before
 
 
-def test_a_shallow_clone_whose_remote_is_gone_says_so_and_stands_on_history(broken: Any, tmp_path: Path) -> None:
+def test_a_shallow_clone_whose_remote_is_gone_decides_nothing_by_the_changes_own_rules(
+    broken: Any, tmp_path: Path
+) -> None:
     clone(broken, tmp_path / "shallow")
     broken.folder.rename(tmp_path / "gone")
-    shallow = type(broken)(tmp_path / "shallow", broken.python, PULL)
-    ended = shallow.run()
-    assert ended.code == 1, ended.said
-    assert "is not in this clone (actions/checkout: fetch-depth: 2)" in ended.results["base"]["unavailable"]
-    assert ended.counts() == (SUITE + 3, 3, 0)
+    ended = type(broken)(tmp_path / "shallow", broken.python, PULL).run()
+    assert ended.code == 3, ended.said
+    assert "is not in this clone (actions/checkout: fetch-depth: 2)" in ended.results["decision"]["reason"]
+    assert ended.results["totals"]["attempts"] == 0
 
 
 @pytest.mark.parametrize("store", ["auto", "rerun"])
