@@ -25,6 +25,14 @@ EXIT_FAIL = 1
 
 def rescore(folder: Path, cases: int) -> Taken:
     """Lay out a workspace with a recording of that many cases and run the command on it."""
+    work = lay_out(folder, cases)
+    taken = measure.run([str(ROOT / ".venv" / "bin" / "agent-eval"), "run"], work)
+    _must_have_scored(work, cases, taken)
+    return taken
+
+
+def lay_out(folder: Path, cases: int) -> Path:
+    """A workspace with a recording of that many cases."""
     work = folder / str(cases)
     (work / "evals").mkdir(parents=True)
     eval_set = workload.eval_set(cases)
@@ -34,9 +42,7 @@ def rescore(folder: Path, cases: int) -> Taken:
     # JSON is YAML.
     agent = {"path": "recording", "name": workload.AGENT, "driver": "recorded", "recording": "recording"}
     (work / "agent-eval.yaml").write_text(json.dumps({"agents": [{**agent, "evals": "evals/*.evalset.json"}]}))
-    taken = measure.run([str(ROOT / ".venv" / "bin" / "agent-eval"), "run"], work)
-    _must_have_scored(work, cases, taken)
-    return taken
+    return work
 
 
 def _must_have_scored(work: Path, cases: int, taken: Taken) -> None:

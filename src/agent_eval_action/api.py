@@ -182,7 +182,7 @@ async def _evaluate(evaluation: Evaluation) -> RunResult:
         return left.result(started_at, conditions_of(settings, context))
     partly = bool(context.selectors or settings.case or left.skipped)
     main = await asyncio.to_thread(mainline, settings, context.environ, change.stored)
-    history = main.history()
+    history = main.history().without_cases()  # those of the suite are pooled when its files have been read
     for note in history.notes:
         context.emit(Notice(note, level="warning"))
     run = _Run(settings, context, found, history.as_baseline(), upon, change, recording=main.recording)
@@ -192,7 +192,7 @@ async def _evaluate(evaluation: Evaluation) -> RunResult:
     try:
         run.start()
         plan, kept = await run.prepare()
-        history = main.history(suite_of_plan(plan, left.skipped))
+        history, main = main.history(suite_of_plan(plan, left.skipped)), main.without_records()
         if settings.baseline_store == "rerun":  # no record says which entries main has: the base commit's file does
             history = replace(history, pending=tuple(one for one in history.pending if one not in change.accepted))
         run.accepted = history.pending
@@ -267,7 +267,7 @@ def accept_names(settings: Settings) -> Names:
 def names_of(plan: Plan) -> Names:
     """What an entry of accept.yaml can name."""
     return Names(
-        case={case.case.eval_id for one in plan.sets for case in one.cases},
+        case={case.eval_id for one in plan.sets for case in one.cases},
         criterion={info.name for one in plan.sets for info in one.infos},
         agent={one.agent for one in plan.sets},
         eval_set={one.key for one in plan.sets},

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from sys import intern
 from typing import Final, TypeVar
 
 from agent_eval_action.baseline.definition import definition, definitions
@@ -86,14 +87,26 @@ def suite_of_plan(plan: Plan, skipped: Iterable[str] = ()) -> Suite:
     for one in plan.sets:
         digests = {kept_name(info.name): kept_digest(info.digest) for info in one.infos}
         for item in one.cases:
-            key = kept_key(CaseKey(one.agent, one.key, item.case.eval_id))
+            key = kept_key(CaseKey(one.agent, one.key, item.eval_id))
             cases[key] = (kept_digest(item.digest), "", digests)
     return Suite(cases, {digest: definition(info) for digest, info in infos.items()}, frozenset(skipped))
 
 
 def record_of_baseline(baseline: Baseline) -> Record:
-    """A stored baseline as a history of one run: its counts are those of its repeats."""
-    cases = [RecordCase(**{name: getattr(one, name) for name in CaseRecord.model_fields}) for one in baseline.records]
+    """A stored baseline as a history of one run: its counts are those of its repeats.
+
+    Equal records of criteria, most of a suite's, are the same object in it.
+    """
+    known: dict[tuple[object, ...], CriterionRecord] = {}
+    cases = []
+    for case in baseline.records:
+        criteria = {
+            intern(name): known.setdefault((one.digest, one.threshold, one.n, one.passed, one.mean, one.scores), one)
+            for name, one in case.criteria.items()
+        }
+        fields = {name: getattr(case, name) for name in CaseRecord.model_fields}
+        names = {"agent": intern(case.agent), "eval_set": intern(case.eval_set)}
+        cases.append(RecordCase(**{**fields, **names, "criteria": criteria}))
     return Record(
         tool_version=baseline.tool_version,
         created_at=baseline.created_at,
@@ -278,12 +291,13 @@ def _rename_note(newest: _Run, now: Suite) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Pooling:
-    """Records, newest first, seen from the suite as it is now."""
+    """Records, newest first, seen from the suite as it is now. ``shared``: equal histories are one object."""
 
     runs: tuple[_Run, ...]
     now: Suite
     last: int
     accepts: tuple[Accepted, ...] = ()
+    shared: dict[tuple[object, ...], PairHistory] = field(default_factory=dict)
 
     def names(self) -> set[PairName]:
         """The suite's pairs that main knows, and those main still had in its newest run of everything."""
@@ -307,7 +321,7 @@ class _Pooling:
         for one in usable:
             for score, count in one.scores:
                 counts[score] += count
-        return PairHistory(
+        history = PairHistory(
             scores=tuple(sorted(counts.items())),
             by_run=tuple(one.scores for one in usable),
             incomparable="" if usable else self._why(pair, seen[0] if seen else None, anew),
@@ -315,6 +329,8 @@ class _Pooling:
             accepted=bool(anew) and not seen,
             record=usable[0] if usable else seen[0][2] if seen else None,
         )
+        values = (history.scores, history.by_run, history.incomparable, history.anew, history.accepted)
+        return self.shared.setdefault((*values, id(history.record)), history)
 
     def cases(self, pairs: Mapping[PairName, PairHistory]) -> Iterator[tuple[CaseKey, CaseRecord]]:
         """Each case with its pooled counts, as a stored baseline has it."""

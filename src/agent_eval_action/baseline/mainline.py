@@ -54,6 +54,10 @@ class Mainline:
         old = age_note(pooled, now or dt.datetime.now(dt.UTC), self.max_age)
         return replace(pooled, store=self.kept, notes=(*((old,) if old else ()), *self.found.notes, *pooled.notes))
 
+    def without_records(self) -> Mainline:
+        """The same once its history is made: adding a run needs no older record, and many take much memory."""
+        return replace(self, found=replace(self.found, records=()))
+
     @property
     def recording(self) -> bool:
         """Whether this run may become a part of the history."""

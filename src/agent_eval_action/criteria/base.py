@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -92,7 +92,7 @@ class Criterion(AdkModel, abc.ABC):
         del case
         return ""
 
-    def check_cases(self, cases: Sequence[EvalCase]) -> str:
+    def check_cases(self, cases: Iterable[EvalCase]) -> str:
         """What of the options fits none of these cases; "" when all of it does."""
         del cases
         return ""

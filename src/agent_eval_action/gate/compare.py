@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
 
 from agent_eval_action.gate.conditions import anew_notes, condition_notes
 from agent_eval_action.model.base import StoreKind
@@ -30,6 +32,8 @@ from agent_eval_action.model.result import CaseKey, CriterionInfo, Goal, RunResu
 
 TOLERANCE = 1e-9
 """Changes up to here (relative for numbers beyond one) are noise of floating point, not of the agent."""
+
+_STATS_SHARED: Final = 4096
 
 NO_BASELINE = "there is no baseline"
 NO_CASE = "the case is gone"
@@ -236,18 +240,24 @@ def _change_kind(before: float, current: float, below: bool, info: CriterionInfo
     return ChangeKind.BETTER if (current > before) == (info.goal == "maximize") else ChangeKind.WORSE
 
 
+@lru_cache(maxsize=_STATS_SHARED)
+def _stat(n: int, mean: float, passed: int | None, low: float, high: float) -> Stat:
+    """Equal ones are the same object: most pairs of a large suite have one of few."""
+    return Stat(n=n, mean=mean, passed=passed, low=low, high=high)
+
+
 def _baseline_stat(old: CriterionRecord | None) -> Stat | None:
     if old is None:
         return None
     scores = [score for score, _ in old.scores]
-    return Stat(n=old.n, mean=old.average, passed=old.passed, low=min(scores), high=max(scores))
+    return _stat(n=old.n, mean=old.average, passed=old.passed, low=min(scores), high=max(scores))
 
 
 def _current_stat(pair: Measured) -> Stat | None:
     mean = pair.mean
     if mean is None:
         return None
-    return Stat(n=len(pair.scores), mean=mean, passed=pair.passed, low=pair.scores[0], high=pair.scores[-1])
+    return _stat(n=len(pair.scores), mean=mean, passed=pair.passed, low=pair.scores[0], high=pair.scores[-1])
 
 
 def criteria_of(pairs: Iterable[ComparedPair]) -> tuple[ComparedCriterion, ...]:

@@ -97,4 +97,4 @@ def identities_of_plan(plan: Plan) -> Iterable[CaseIdentity]:
     for planned in plan.sets:
         criteria = frozenset(info.digest for info in planned.infos)
         for item in planned.cases:
-            yield CaseIdentity(CaseKey(planned.agent, planned.key, item.case.eval_id), item.digest, criteria)
+            yield CaseIdentity(CaseKey(planned.agent, planned.key, item.eval_id), item.digest, criteria)

@@ -89,8 +89,7 @@ def set_snapshot(planned: PlannedSet) -> SetSnapshot:
         path=planned.path,
         criteria=planned.infos,
         cases=tuple(
-            _case(CaseKey(planned.agent, planned.key, item.case.eval_id), item.case, item.digest)
-            for item in planned.cases
+            _case(CaseKey(planned.agent, planned.key, item.eval_id), item.case, item.digest) for item in planned.cases
         ),
     )
 

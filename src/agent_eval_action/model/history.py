@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -145,6 +145,10 @@ class History:
         """The history of a pair of a run; empty when main does not know it."""
         found = self.pairs.get((kept_key(key), kept_name(criterion)))
         return found or PairHistory(incomparable="main has no scores of it")
+
+    def without_cases(self) -> History:
+        """What it says of main's newest run, without any score."""
+        return replace(self, pairs={}, cases={})
 
     def as_baseline(self) -> Baseline | None:
         """The pooled counts in the form of a stored baseline; None when there is no record."""

@@ -58,7 +58,7 @@ def skipped(sets: Sequence[PlannedSet]) -> Iterator[str]:
                 if not applied:
                     left_out[criterion.name] = left_out.get(criterion.name, 0) + 1
             if not any(said):
-                lost.append(f"{planned.key}:{item.case.eval_id}")
+                lost.append(f"{planned.key}:{item.eval_id}")
     for name, count in left_out.items():
         yield f"{name} is not applicable to {count} {'case' if count == 1 else 'cases'}, and skipped there"
     if lost:

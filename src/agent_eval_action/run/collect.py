@@ -20,10 +20,12 @@ from agent_eval_action.model.result import (
     ScoreStatus,
     SetResult,
     Totals,
+    TurnBrief,
     Usage,
 )
 from agent_eval_action.run.brief import excerpt, turn_brief
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
+from agent_eval_action.run.shared_scores import SharedScores
 
 _REASON_LIMIT = 2_000
 _TRACEBACK_LIMIT = 8_000
@@ -53,6 +55,15 @@ def summarise(attempt: Attempt) -> AttemptSummary:
     )
 
 
+def _in_objects_of(actual: TurnBrief, expected: TurnBrief) -> TurnBrief:
+    """``expected``, with what ``actual`` has as well, mostly the calls, kept once."""
+    same_calls = repr(actual.calls) == repr(expected.calls)  # not ==, by which 1 is 1.0 and True
+    if same_calls and actual.user == expected.user and actual.response == expected.response:
+        return actual
+    user = actual.user if actual.user == expected.user else expected.user
+    return TurnBrief(user=user, calls=actual.calls if same_calls else expected.calls, response=expected.response)
+
+
 def _bounded(score: CriterionScore) -> CriterionScore:
     if len(score.reason) <= _REASON_LIMIT:
         return score
@@ -69,11 +80,15 @@ class Collector:
     plan: Plan
     extra: int = 0
     _summaries: dict[tuple[CaseKey, ArmName], dict[int, AttemptSummary]] = field(default_factory=dict)
+    _shared: SharedScores = field(default_factory=SharedScores)
+    _expected: dict[CaseKey, tuple[TurnBrief, ...]] = field(default_factory=dict)
 
     def add(self, attempt: Attempt) -> None:
         """Keep the summary of a finished attempt."""
         key = attempt.key
-        self._summaries.setdefault((key.case_key, key.arm), {})[key.repeat] = summarise(attempt)
+        summary = summarise(attempt)
+        summary = summary.model_copy(update={"scores": tuple(map(self._shared.share, summary.scores))})
+        self._summaries.setdefault((key.case_key, key.arm), {})[key.repeat] = summary
         self.extra += attempt.purpose != "first"
 
     def made(self, case: CaseKey, arm: ArmName = "head") -> int:
@@ -134,15 +149,26 @@ class Collector:
             agent=planned.agent, eval_set=planned.key, path=planned.path, criteria=planned.infos, cases=cases
         )
 
+    def _expected_turns(self, key: CaseKey, item: PlannedCase) -> tuple[TurnBrief, ...]:
+        """Made once, and shared by every result: the gate asks for one after each step."""
+        known = self._expected.get(key)
+        if known is None:
+            made = next(iter(self._summaries.get((key, "head"), {}).values()), None)
+            actual = made.turns if made else ()
+            briefs = [turn_brief(turn) for turn in item.case.turns]
+            alike = [_in_objects_of(turn, brief) for turn, brief in zip(actual, briefs, strict=False)]
+            known = self._expected[key] = (*alike, *briefs[len(alike) :])
+        return known
+
     def _case(self, planned: PlannedSet, item: PlannedCase) -> CaseResult:
-        key = CaseKey(planned.agent, planned.key, item.case.eval_id)
+        key = CaseKey(planned.agent, planned.key, item.eval_id)
         head, base = (self._summaries.get((key, arm), {}) for arm in ("head", "base"))
         repeats = sorted({*range(0 if item.unmeasured else self.plan.repeats), *head})
         return CaseResult(
-            case=item.case.eval_id,
-            line=item.case.line,
+            case=item.eval_id,
+            line=item.line,
             digest=item.digest,
-            expected=tuple(turn_brief(turn) for turn in item.case.turns),
+            expected=self._expected_turns(key, item),
             attempts=tuple(head.get(repeat) or _not_made(repeat) for repeat in repeats),
             control=tuple(base[repeat] for repeat in sorted(base)),
             unmeasured=item.unmeasured,

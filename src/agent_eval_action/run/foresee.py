@@ -46,17 +46,19 @@ def means_of(uses: Iterable[ModelUse]) -> Means:
 
 def _of_criteria(planned: PlannedSet, repeats: int, means: Means) -> Iterator[Asked]:
     for criterion in planned.scored_by:
+        if not (models := criterion.models()):
+            continue
         questions, samples = repeats * _questions(criterion, planned), 1
         if isinstance(criterion, JudgedCriterion):
             questions *= criterion.calls
             samples = criterion.judge_model_options.num_samples if criterion.sampled else 1
-        for model in criterion.models() if questions else ():
+        for model in models if questions else ():
             mean = means.get((criterion.name, model), (None, None))
             yield Asked(criterion.name, model, questions, samples, *mean)
 
 
 def _of_user(planned: PlannedSet, repeats: int, means: Means) -> Iterator[Asked]:
-    if played := sum(_turns(item.case, planned) for item in planned.run if item.case.conversation_scenario):
+    if played := sum(_turns(item.case, planned) for item in planned.run if item.has_scenario):
         model = planned.simulator.model
         mean = means.get((SIMULATED_USER, model), (None, None))
         yield Asked(SIMULATED_USER, model, repeats * played, 1, *mean)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from agent_eval_action import criteria
@@ -52,7 +53,7 @@ class Loader:
             raise EvalFileError("the eval files cannot be used", problems=self.eval_problems)
         if not self.patterns and not any(item.case_ids for item in found.sets):
             self._fit(sets)
-        kept = tuple(planned for planned in sets if planned.cases)
+        kept = [planned for planned in sets if planned.cases]
         if unmeasured := nothing_to_measure(kept, self.workspace):
             raise EvalFileError("there is nothing to measure", problems=unmeasured)
         self.notes += skipped(kept)
@@ -60,20 +61,20 @@ class Loader:
             raise UsageError(f"no case matches {', '.join(self.patterns)}", hint="--case takes shell-style patterns")
         if not kept:
             raise EvalFileError("there is nothing to measure: no eval file holds a case")
-        return Plan(kept, repeats)
+        return Plan(_packed(sets, kept), repeats)
 
     def _fit(self, sets: Sequence[PlannedSet]) -> None:
         """Raise ConfigError for options that fit no case of all the sets that share their configuration."""
-        cases: dict[int, list[EvalCase]] = {}
+        cases: dict[int, list[Iterable[EvalCase]]] = {}
         built: dict[int, tuple[Criterion, CriterionInfo]] = {}
         for one in sets:
             for pair in zip(one.criteria, one.infos, strict=True):
                 built[id(pair[0])] = pair
-                cases.setdefault(id(pair[0]), []).extend(item.case for item in one.cases)
+                cases.setdefault(id(pair[0]), []).append(item.case for item in one.cases)
         problems = [
             Problem(Path(info.source or "criteria"), f"{criterion.name}: {why}")
             for name, (criterion, info) in built.items()
-            if (why := criterion.check_cases(cases[name]))
+            if (why := criterion.check_cases(chain.from_iterable(cases[name])))
         ]
         if problems:
             raise ConfigError("the criteria cannot be used", problems=problems)
@@ -90,7 +91,7 @@ class Loader:
         self.eval_problems += unscorable(eval_set.eval_cases, built.criteria, found.path)
         if self.config_problems or self.eval_problems:
             return None
-        cases = tuple(PlannedCase(case, played_digest(case, simulator)) for case in eval_set.eval_cases)
+        cases = tuple(PlannedCase.of(case, played_digest(case, simulator)) for case in eval_set.eval_cases)
         return PlannedSet(found.agent.name, found.key, path, cases, built.criteria, built.infos, simulator)
 
     def set_without_cases(self, found: FoundSet) -> PlannedSet:
@@ -151,6 +152,17 @@ class Loader:
         lines = {spec.name: spec.line for spec in specs}
         infos = (criteria.criterion_info(criterion, where, lines.get(criterion.name)) for criterion in built)
         return _Built(built, tuple(infos), simulator)
+
+
+def _packed(sets: list[PlannedSet], kept: list[PlannedSet]) -> tuple[PlannedSet, ...]:
+    """The sets to run, with their cases packed one set after the other: both lists are emptied meanwhile."""
+    sets.clear()
+    kept.reverse()
+    found = []
+    while kept:
+        planned = kept.pop()
+        found.append(replace(planned, cases=tuple(item.packed() for item in planned.cases)))
+    return tuple(found)
 
 
 def unscorable(cases: Iterable[EvalCase], criteria: Sequence[Criterion], path: Path) -> list[Problem]:

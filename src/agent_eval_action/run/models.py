@@ -43,7 +43,7 @@ def _of_set(one: PlannedSet, *, played: bool) -> Iterator[Wanted]:
         own = isinstance(criterion, JudgedCriterion) and criterion.judge_model_options.judge_model_config
         for model in criterion.models():
             yield Wanted(criterion.name, model, own or {}, info.source)
-    if played and any(item.case.conversation_scenario is not None for item in one.run):
+    if played and any(item.has_scenario for item in one.run):
         yield Wanted(SIMULATED_USER, one.simulator.model, one.simulator.model_configuration or {}, one.path)
 
 

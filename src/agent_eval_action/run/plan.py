@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
+import pickle
+import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final
 
 from agent_eval_action.config.adk_config import UserSimulatorConfig
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.model.evalset import EvalCase
 from agent_eval_action.model.result import ArmName, AttemptKey, CaseKey, CriterionInfo, Purpose
 
+_UNPACKED_CASES: Final = 256
+"""Cases kept unpacked at a time: those of the attempts in the making, whose parts ask for the case in turn."""
+
+
+@lru_cache(maxsize=_UNPACKED_CASES)
+def _unpack(packed: bytes) -> EvalCase:
+    case: EvalCase = pickle.loads(zlib.decompress(packed))  # noqa: S301 - bytes that this process made itself
+    return case
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedCase:
-    """One case with the digest of its definition. ``unmeasured`` says why it is not run, "" where it is."""
+    """One case with the digest of its definition. ``unmeasured`` says why it is not run, "" where it is.
 
-    case: EvalCase
+    The case of a plan that is run is packed, and unpacked when it is asked for: it then takes a twentieth of the
+    memory. What is asked of every case stands beside it.
+    """
+
+    eval_id: str
+    line: int | None
+    has_scenario: bool
     digest: str
+    definition: EvalCase | bytes
     unmeasured: str = ""
+
+    @classmethod
+    def of(cls, case: EvalCase, digest: str) -> PlannedCase:
+        """The case, not packed yet."""
+        return cls(case.eval_id, case.line, case.conversation_scenario is not None, digest, case)
+
+    @property
+    def case(self) -> EvalCase:
+        """The whole case."""
+        return _unpack(self.definition) if isinstance(self.definition, bytes) else self.definition
+
+    def packed(self) -> PlannedCase:
+        """The same with its case packed."""
+        if isinstance(self.definition, bytes):
+            return self
+        # not JSON: a model unpickled is the same in everything, also in which fields were given
+        return replace(self, definition=zlib.compress(pickle.dumps(self.definition, pickle.HIGHEST_PROTOCOL), 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +88,19 @@ class PlannedAttempt:
     """One repeat of one case, and what it is made for."""
 
     key: AttemptKey
-    case: EvalCase
-    digest: str
+    planned_case: PlannedCase
     planned_set: PlannedSet
     purpose: Purpose = "first"
+
+    @property
+    def case(self) -> EvalCase:
+        """The whole case."""
+        return self.planned_case.case
+
+    @property
+    def digest(self) -> str:
+        """The digest of the case's definition."""
+        return self.planned_case.digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +119,15 @@ class Plan:
         """Every case with the digest of its definition."""
         for planned in self.sets:
             for item in planned.cases:
-                yield CaseKey(planned.agent, planned.key, item.case.eval_id), item.digest
+                yield CaseKey(planned.agent, planned.key, item.eval_id), item.digest
 
     def attempts(self) -> Iterator[PlannedAttempt]:
         """Every attempt, a whole pass before the next repeat: a run cut short has seen every case it could."""
         for repeat in range(self.repeats):
             for planned in self.sets:
                 for item in planned.run:
-                    key = AttemptKey(planned.agent, planned.key, item.case.eval_id, repeat)
-                    yield PlannedAttempt(key, item.case, item.digest, planned)
+                    key = AttemptKey(planned.agent, planned.key, item.eval_id, repeat)
+                    yield PlannedAttempt(key, item, planned)
 
     def further(
         self, cases: Mapping[CaseKey, int], count: int, purpose: Purpose, arm: ArmName = "head"
@@ -90,9 +136,7 @@ class Plan:
         for more in range(count):
             for planned in self.sets:
                 for item in planned.run:
-                    key = AttemptKey(planned.agent, planned.key, item.case.eval_id, 0, arm)
+                    key = AttemptKey(planned.agent, planned.key, item.eval_id, 0, arm)
                     start = cases.get(key.case_key)
                     if start is not None:
-                        yield PlannedAttempt(
-                            key._replace(repeat=start + more), item.case, item.digest, planned, purpose
-                        )
+                        yield PlannedAttempt(key._replace(repeat=start + more), item, planned, purpose)

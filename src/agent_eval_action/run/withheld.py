@@ -39,7 +39,7 @@ def _set(planned: PlannedSet, lacking: Lacking, *, played: bool) -> PlannedSet:
 
 def _case(item: PlannedCase, *, silent: bool) -> PlannedCase:
     """A conversation whose user nobody can play is not begun."""
-    return replace(item, unmeasured=NOT_MEASURED) if silent and item.case.conversation_scenario is not None else item
+    return replace(item, unmeasured=NOT_MEASURED) if silent and item.has_scenario else item
 
 
 def warnings_of(lacking: Lacking) -> tuple[str, ...]:

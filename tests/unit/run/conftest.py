@@ -49,7 +49,12 @@ def planned_set(*cases: EvalCase, agent: str = "bot", key: str = "set") -> Plann
     built = criteria.build(specs)
     infos = tuple(criteria.criterion_info(criterion, "test") for criterion in built)
     return PlannedSet(
-        agent, key, f"{key}.evalset.json", tuple(PlannedCase(c, f"digest-{c.eval_id}") for c in cases), built, infos
+        agent,
+        key,
+        f"{key}.evalset.json",
+        tuple(PlannedCase.of(c, f"digest-{c.eval_id}").packed() for c in cases),
+        built,
+        infos,
     )
 
 

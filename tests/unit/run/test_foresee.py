@@ -14,7 +14,7 @@ from agent_eval_action.llm.prices import Prices
 from agent_eval_action.model.evalset import ConversationScenario, EvalCase
 from agent_eval_action.model.judged import ModelUse
 from agent_eval_action.run.foresee import foreseen, means_of
-from agent_eval_action.run.plan import Plan, PlannedSet
+from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
 
 FLASH = "gemini-2.5-flash"
 MATCH = CriterionSpec("final_response_match_v2", {"threshold": 0.5, "judge_model_options": {"num_samples": 5}})
@@ -43,7 +43,7 @@ def test_votes_of_every_turn_of_every_repeat_are_foreseen(kit: Any) -> None:
 def test_a_simulated_users_turns_are_foreseen_at_most(kit: Any) -> None:
     plan = kit.plan(kit.case("a"))
     scenario = ConversationScenario(starting_prompt="Hello", conversation_plan="Ask.")
-    item = replace(plan.sets[0].cases[0], case=EvalCase(eval_id="s", conversation_scenario=scenario))
+    item = PlannedCase.of(EvalCase(eval_id="s", conversation_scenario=scenario), "digest-s")
     played = Plan((replace(plan.sets[0], cases=(item,)),))
     assert foreseen(played, Prices()).most_calls == plan.sets[0].simulator.max_allowed_invocations
     assert foreseen(played, Prices(), recorded={"bot"}).most_calls == 0, "a recording's user is asked nothing"

@@ -22,7 +22,7 @@ from agent_eval_action.model.result import Conditions as RunConditions
 from agent_eval_action.run.arms import Arm
 from agent_eval_action.run.collect import Collector
 from agent_eval_action.run.crew import Bounds, Crew
-from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.plan import Plan, PlannedCase
 from agent_eval_action.run.resume import Earlier, earlier
 from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.transcripts import TranscriptWriter
@@ -170,7 +170,7 @@ async def test_users_of_attempts_that_hold_the_whole_budget_do_not_wait_for_each
     """An attempt's user is asked on the attempt's own account: waiting for another one would be for good."""
     scenario = ConversationScenario(starting_prompt="Hello", conversation_plan="Ask twice.")
     plan = kit.plan(kit.case("a"))
-    played = replace(plan.sets[0].cases[0], case=EvalCase(eval_id="a", conversation_scenario=scenario))
+    played = PlannedCase.of(EvalCase(eval_id="a", conversation_scenario=scenario), "digest-a")
     plan = Plan((replace(plan.sets[0], cases=(played,), criteria=(), infos=()),), repeats=2)
     meter = Meter(SpendingLimits(calls=2))
     llm = Budgeted(
