@@ -57,11 +57,16 @@ def summarise(attempt: Attempt) -> AttemptSummary:
 
 def _in_objects_of(actual: TurnBrief, expected: TurnBrief) -> TurnBrief:
     """``expected``, with what ``actual`` has as well, mostly the calls, kept once."""
-    same_calls = repr(actual.calls) == repr(expected.calls)  # not ==, by which 1 is 1.0 and True
+    same_calls = _written(actual) == _written(expected)
     if same_calls and actual.user == expected.user and actual.response == expected.response:
         return actual
     user = actual.user if actual.user == expected.user else expected.user
     return TurnBrief(user=user, calls=actual.calls if same_calls else expected.calls, response=expected.response)
+
+
+def _written(turn: TurnBrief) -> list[tuple[str, str]]:
+    """The calls by which they are told apart: by ==, 1 would be 1.0 and True."""
+    return [(call.name, repr(call.args)) for call in turn.calls]
 
 
 def _bounded(score: CriterionScore) -> CriterionScore:
@@ -83,13 +88,15 @@ class Collector:
     _shared: SharedScores = field(default_factory=SharedScores)
     _expected: dict[CaseKey, tuple[TurnBrief, ...]] = field(default_factory=dict)
 
-    def add(self, attempt: Attempt) -> None:
-        """Keep the summary of a finished attempt."""
+    def add(self, attempt: Attempt, item: PlannedCase | None = None) -> None:
+        """Keep the summary of a finished attempt. ``item``: its case, if that is unpacked just now."""
         key = attempt.key
         summary = summarise(attempt)
         summary = summary.model_copy(update={"scores": tuple(map(self._shared.share, summary.scores))})
         self._summaries.setdefault((key.case_key, key.arm), {})[key.repeat] = summary
         self.extra += attempt.purpose != "first"
+        if item is not None:
+            self._expected_turns(key.case_key, item)
 
     def made(self, case: CaseKey, arm: ArmName = "head") -> int:
         """The next free repeat of a case: whatever was made so far has a lower one."""

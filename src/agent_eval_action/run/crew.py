@@ -106,7 +106,7 @@ class Crew:
                 await shift.judging.acquire()
                 shift.group.create_task(self._judged(scoring, mine, shift))
             else:
-                self._keep(await scoring.finish(mine))
+                self._keep(await scoring.finish(mine), planned)
                 shift.begun.discard(scoring)
 
     async def _made_with(self, planned: PlannedAttempt, arm: Arm) -> MadeWith:
@@ -133,7 +133,7 @@ class Crew:
     async def _judged(self, scoring: Scoring, attempt: Attempt, shift: _Shift) -> None:
         """Wait for judges beside the workers: the next attempt is made meanwhile."""
         try:
-            self._keep(await scoring.finish(attempt))
+            self._keep(await scoring.finish(attempt), scoring.planned)
         except asyncio.CancelledError:
             self.writer.append(attempt)  # its answers are paid for: a resumed run asks its judges alone
             raise
@@ -141,10 +141,10 @@ class Crew:
             shift.begun.discard(scoring)
             shift.judging.release()
 
-    def _keep(self, scored: Attempt) -> None:
+    def _keep(self, scored: Attempt, planned: PlannedAttempt) -> None:
         scored = self.redact(scored)
         self.writer.append(scored)
-        self.collector.add(scored)
+        self.collector.add(scored, planned.planned_case)
         self.progress.observe_attempt(scored)
         self.emit(AttemptFinished(scored))
 

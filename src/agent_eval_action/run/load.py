@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from typing import Final
 
 from agent_eval_action import criteria
 from agent_eval_action.config.adk_config import UserSimulatorConfig
@@ -15,12 +16,16 @@ from agent_eval_action.config.specs import DEFAULT_CRITERIA, CriterionSpec, load
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.errors import ConfigError, EvalFileError, Problem, UsageError
 from agent_eval_action.formats import load_eval_file, match_cases, select_cases
+from agent_eval_action.model.collector import collector_paused
 from agent_eval_action.model.evalset import EvalCase, EvalSet
 from agent_eval_action.model.result import CriterionInfo
 from agent_eval_action.run.applicable import nothing_to_measure, refused_users, skipped
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
 from agent_eval_action.run.users import played_digest
 from agent_eval_action.source import JsonPath
+
+_PACKED_ABOVE: Final = 10_000
+"""Cases of a plan. Fewer fit into memory as they are, and are scored a little faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,8 @@ class Loader:
             raise UsageError(f"no case matches {', '.join(self.patterns)}", hint="--case takes shell-style patterns")
         if not kept:
             raise EvalFileError("there is nothing to measure: no eval file holds a case")
-        return Plan(_packed(sets, kept), repeats)
+        many = sum(len(planned.cases) for planned in kept) > _PACKED_ABOVE
+        return Plan(_packed(sets, kept) if many else tuple(kept), repeats)
 
     def _fit(self, sets: Sequence[PlannedSet]) -> None:
         """Raise ConfigError for options that fit no case of all the sets that share their configuration."""
@@ -154,6 +160,7 @@ class Loader:
         return _Built(built, tuple(infos), simulator)
 
 
+@collector_paused()
 def _packed(sets: list[PlannedSet], kept: list[PlannedSet]) -> tuple[PlannedSet, ...]:
     """The sets to run, with their cases packed one set after the other: both lists are emptied meanwhile."""
     sets.clear()

@@ -24,11 +24,12 @@ class SharedScores:
     def share(self, score: CriterionScore) -> CriterionScore:
         """An equal score, whose turns may be those of other attempts as well."""
         turns = tuple(self._turn(turn) for turn in score.turns)
-        shared = score.model_copy(update={"turns": turns})
         if score.rubrics or score.details:
-            return shared
+            return score.model_copy(update={"turns": turns})
         judged = score.criterion, score.digest, score.status, repr(score.score), score.passed, score.reason
-        return _first((*judged, *map(id, turns)), shared, self._scores)
+        key = (*judged, *map(id, turns))
+        known = self._scores.get(key)
+        return known or _first(key, score.model_copy(update={"turns": turns}), self._scores)
 
     def _turn(self, turn: TurnScore) -> TurnScore:
         if turn.votes or turn.rubrics or turn.sentences:

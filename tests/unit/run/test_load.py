@@ -11,6 +11,7 @@ from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.discovery import Discovery, PlannedSet
 from agent_eval_action.config.specs import CriterionSpec
 from agent_eval_action.errors import UsageError
+from agent_eval_action.run import load
 from agent_eval_action.run.load import Loader
 
 TURN = {"user_content": {"parts": [{"text": "hi"}]}, "final_response": {"parts": [{"text": "ho"}]}}
@@ -46,3 +47,13 @@ def test_criteria_of_the_configuration_are_built_once_for_every_set(tmp_path):
     first, second = Loader(tmp_path).plan(found(tmp_path, specs), 1).sets
     assert first.criteria is second.criteria
     assert first.criteria[0].threshold == 0.5
+
+
+def test_a_large_plan_is_packed_and_says_the_same(tmp_path, monkeypatch):
+    small = Loader(tmp_path).plan(found(tmp_path), 1)
+    monkeypatch.setattr(load, "_PACKED_ABOVE", small.cases - 1)
+    large = Loader(tmp_path).plan(found(tmp_path), 1)
+    before, after = ([item for one in plan.sets for item in one.cases] for plan in (small, large))
+    assert [type(item.definition) for item in after] == [bytes] * small.cases
+    assert [item.case for item in after] == [item.case for item in before]
+    assert list(large.digests()) == list(small.digests())
