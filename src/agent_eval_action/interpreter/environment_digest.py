@@ -92,14 +92,14 @@ def _installs_from_tree(lock: Path, workspace: Path, environ: Mapping[str, str])
     for path in _settings(lock, workspace):
         if path.name == "uv.toml":
             return True
-        if path.name == "pyproject.toml" and set(_table(_toml(path), "tool", "uv")) - _HARMLESS:
+        if path.name == "pyproject.toml" and set(table_at(_toml(path), "tool", "uv")) - _HARMLESS:
             return True
     if lock.name == "requirements.txt":
         lines = [line for path in included(lock, set()) for line in path.read_text("utf-8", "replace").splitlines()]
         return any(_LOCAL.match(line) for line in lines)
     data = _toml(lock)
     if lock.name == "pyproject.toml":
-        project = _table(data, "project")
+        project = table_at(data, "project")
         # metadata that is not written down is asked of the project's own build backend
         return "dependencies" not in project or bool(project.get("dynamic")) or "file:" in str(project)
     packages = data.get("package")
@@ -165,7 +165,8 @@ def _toml(path: Path) -> dict[str, Any]:
         return {"tool": {"uv": {"unreadable": True}}}
 
 
-def _table(data: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+def table_at(data: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """A table inside a TOML document; empty where there is none."""
     for name in names:
         inner = data.get(name)
         if not isinstance(inner, dict):

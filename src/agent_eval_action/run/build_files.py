@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from agent_eval_action.interpreter.environment_digest import included
+from agent_eval_action.interpreter.environment_digest import included, table_at
 from agent_eval_action.interpreter.launch import upwards
 
 _NAMES: Final = frozenset(
@@ -69,15 +69,17 @@ def _add_project(folder: Path, workspace: Path, places: set[Path]) -> None:
 
 def _of_pyproject(folder: Path) -> Iterator[Path]:
     data = _toml(folder / "pyproject.toml")
-    uv, poetry = _table(data, "tool", "uv"), _table(data, "tool", "poetry")
-    groups = [_table(poetry, "dependencies"), _table(poetry, "dev-dependencies")]
-    groups += [_table(group, "dependencies") for group in _table(poetry, "group").values() if isinstance(group, dict)]
-    for table in (_table(uv, "sources"), *groups):
+    uv, poetry = table_at(data, "tool", "uv"), table_at(data, "tool", "poetry")
+    groups = [table_at(poetry, "dependencies"), table_at(poetry, "dev-dependencies")]
+    groups += [
+        table_at(group, "dependencies") for group in table_at(poetry, "group").values() if isinstance(group, dict)
+    ]
+    for table in (table_at(uv, "sources"), *groups):
         for source in table.values():
             for entry in source if isinstance(source, list) else [source]:
                 if isinstance(entry, dict) and isinstance(entry.get("path"), str):
                     yield folder / entry["path"]
-    members = _table(uv, "workspace").get("members")
+    members = table_at(uv, "workspace").get("members")
     for pattern in members if isinstance(members, list) else ():
         if isinstance(pattern, str) and pattern and not pattern.startswith("/"):
             yield from folder.glob(pattern)
@@ -87,9 +89,9 @@ def _of_pyproject(folder: Path) -> Iterator[Path]:
 
 def _requirements(data: Mapping[str, Any]) -> Iterator[str]:
     """PEP 508 requirements of a pyproject.toml, wherever they stand in it."""
-    project = _table(data, "project")
-    lists = [project.get("dependencies"), *_table(project, "optional-dependencies").values()]
-    lists += [*_table(data, "dependency-groups").values(), _table(data, "build-system").get("requires")]
+    project = table_at(data, "project")
+    lists = [project.get("dependencies"), *table_at(project, "optional-dependencies").values()]
+    lists += [*table_at(data, "dependency-groups").values(), table_at(data, "build-system").get("requires")]
     for values in lists:
         entries = values if isinstance(values, list) else []
         yield from (entry for entry in entries if isinstance(entry, str) and "file:" in entry)
@@ -122,12 +124,3 @@ def _toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return {}
-
-
-def _table(data: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    for name in names:
-        inner = data.get(name)
-        if not isinstance(inner, dict):
-            return {}
-        data = inner
-    return data
