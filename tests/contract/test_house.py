@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+
+from support.serving import serving
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -42,3 +47,26 @@ def test_every_ignore_has_a_reason(word):
 
 def test_no_module_is_a_drawer():
     assert not [path for path in SOURCES if path.stem in {"utils", "util", "helpers", "misc", "common"}]
+
+
+def test_a_server_of_tests_leaves_no_thread_and_no_socket():
+    """What it leaves would be a ResourceWarning in whichever test runs when Python notices."""
+    asked, connections = threading.Event(), []
+
+    class Slow(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            connections.append(self.connection)
+            asked.set()
+            threading.Event().wait(0.2)
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    before = threading.active_count()
+    with serving(Slow) as port, socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert asked.wait(10)
+    assert threading.active_count() == before
+    assert [connection.fileno() for connection in connections] == [-1]
+    own = [path.name for path in TESTS if re.search(r"(?<!\w)\w*HTTPServer\(", path.read_text())]
+    assert own == ["serving.py"], "tests start their servers by support.serving"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+
+from support.serving import serving
 
 
 @dataclass
@@ -89,12 +90,5 @@ def running(folder: Path, user: str, password: str) -> Iterator[PackageIndex]:
         def log_message(self, *_: object) -> None:
             """Nothing is printed."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        index.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield index
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as index.port:
+        yield index

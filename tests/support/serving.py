@@ -1,4 +1,4 @@
-"""One of the tests' servers in a thread of its own, so that a test can run commands and look at the server between."""
+"""The tests' servers in threads of their own, so that a test can run commands and look at the server between."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from support.model_server import wire
 
@@ -41,3 +42,22 @@ def listening(handle: wire.Handler) -> Iterator[str]:
         loop.call_soon_threadsafe(ended.set)
         thread.join()
         loop.close()
+
+
+class _Server(ThreadingHTTPServer):
+    """Waits for its request threads when it closes; the class of the standard library leaves them their sockets."""
+
+    daemon_threads = False
+
+
+@contextlib.contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    """Serve in plain threads while the block runs; yields the port. At the end no thread and no socket is left."""
+    with _Server(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), name="http-server-of-tests")
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()

@@ -6,8 +6,7 @@ import base64
 import os
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from agent_eval_action.git import remote_of
 from support.records import record, store_at
 from support.repositories import environ, repository, run_git
+from support.serving import serving
 
 SHA = "c0ffee" + "0" * 34
 TOKEN = "ghs_0123456789secret"  # noqa: S105 - of no account
@@ -91,13 +91,11 @@ def served(origin):
     origin.commit("one")
     run_git(origin.path, "config", "http.receivepack", "true")
     handler = type("Own", (Backend,), {"root": origin.root})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving(handler) as port:
         work = origin.clone("work")
-        base = f"http://127.0.0.1:{server.server_port}"
+        base = f"http://127.0.0.1:{port}"
         run_git(work, "remote", "set-url", "origin", f"{base}/origin.git")
         yield work, base, handler
-        server.shutdown()
 
 
 def test_the_checkouts_own_header_is_used(served):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
 
 from agent_eval_action.interpreter.isolation_google import google_tokens
+from support.serving import serving
 
 ASKED = """
 import json, google.auth
@@ -25,10 +25,11 @@ print(json.dumps([type(credentials).__module__, credentials.token, project, left
 """
 
 
-class Exchange(ThreadingHTTPServer):
+class Exchange:
     """Google's token service: a subject token in, an access token out."""
 
     def __init__(self) -> None:
+        self.port = 0
         self.subjects: list[str] = []
         self.fails = False
         exchange = self
@@ -48,16 +49,14 @@ class Exchange(ThreadingHTTPServer):
             def log_message(self, *args: object) -> None:
                 """Quiet."""
 
-        super().__init__(("127.0.0.1", 0), Handler)
+        self.handler = Handler
 
 
 @pytest.fixture
 def exchange():
-    server = Exchange()
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    made = Exchange()
+    with serving(made.handler) as made.port:
+        yield made
 
 
 @pytest.fixture
@@ -71,7 +70,7 @@ def credentials(exchange: Exchange, tmp_path: Path) -> Path:
                 "type": "external_account",
                 "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/x",
                 "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
-                "token_url": f"http://127.0.0.1:{exchange.server_address[1]}/v1/token",
+                "token_url": f"http://127.0.0.1:{exchange.port}/v1/token",
                 "credential_source": {"file": str(tmp_path / "oidc")},
             }
         )

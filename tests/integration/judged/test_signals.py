@@ -11,12 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from support.gemini_server.messages import ModelRequest
+from support.serving import serving
 
 from .conftest import Judged, case
 from .test_interrupts import alive, descendants
@@ -132,10 +133,11 @@ class _Silent(BaseHTTPRequestHandler):
     """A remote that takes a request and never answers."""
 
     asked = threading.Event()
+    over = threading.Event()
 
     def do_GET(self) -> None:
         self.asked.set()
-        time.sleep(HANG * 3)
+        self.over.wait()
 
     def log_message(self, *_: object) -> None:
         pass
@@ -143,17 +145,6 @@ class _Silent(BaseHTTPRequestHandler):
 
 def test_while_a_fetch_hangs(judged: Judged, busy: None, tmp_path: Path) -> None:
     del busy
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Silent)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    git = ["git", "-C", str(judged.root), "-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (
-        ["init", "-q", "-b", "main"],
-        ["remote", "add", "origin", f"http://127.0.0.1:{server.server_port}/owner/repo.git"],
-        ["add", "-A"],
-        ["commit", "-qm", "one"],
-    ):
-        subprocess.run([*git, *words], check=True)
     event = tmp_path / "event.json"
     event.write_text(json.dumps({"before": "0" * 40, "ref": "refs/heads/main"}))
     judged.configure(baseline={"store": "branch"})
@@ -164,12 +155,21 @@ def test_while_a_fetch_hangs(judged: Judged, busy: None, tmp_path: Path) -> None
         "GITHUB_REPOSITORY": "owner/repo",
         "GITHUB_REF": "refs/heads/main",
     }
-    try:
-        with begun(judged) as process:
-            assert _Silent.asked.wait(HANG)
-            interrupt(process, judged.root, signal.SIGTERM)
-    finally:
-        server.shutdown()
+    git = ["git", "-C", str(judged.root), "-c", "user.name=a", "-c", "user.email=a@b"]
+    with serving(_Silent) as port:
+        for words in (
+            ["init", "-q", "-b", "main"],
+            ["remote", "add", "origin", f"http://127.0.0.1:{port}/owner/repo.git"],
+            ["add", "-A"],
+            ["commit", "-qm", "one"],
+        ):
+            subprocess.run([*git, *words], check=True)
+        try:
+            with begun(judged) as process:
+                assert _Silent.asked.wait(HANG)
+                interrupt(process, judged.root, signal.SIGTERM)
+        finally:
+            _Silent.over.set()
 
 
 def test_while_every_judge_thinks(judged: Judged, busy: None) -> None:

@@ -70,6 +70,9 @@ async def serve(handler: Handler, host: str, port: int, tls: ssl.SSLContext | No
         except HangConnection:
             with contextlib.suppress(ConnectionError):
                 await reader.read()
+        except asyncio.CancelledError:
+            writer.transport.abort()  # the server ends: what was not sent yet must not keep the socket open
+            raise
         finally:
             writer.close()
 
