@@ -68,5 +68,5 @@ def test_a_server_of_tests_leaves_no_thread_and_no_socket():
         assert asked.wait(10)
     assert threading.active_count() == before
     assert [connection.fileno() for connection in connections] == [-1]
-    own = [path.name for path in TESTS if re.search(r"(?<!\w)\w*HTTPServer\(", path.read_text())]
+    own = [path.name for path in TESTS if re.search(r"^from http.server .*HTTPServer", path.read_text(), re.MULTILINE)]
     assert own == ["serving.py"], "tests start their servers by support.serving"
