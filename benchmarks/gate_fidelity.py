@@ -70,6 +70,7 @@ def collapse(means: list[float]) -> list[float]:
 COLLAPSES: Final = (5, 9, 20, 50)
 COLLAPSE_HISTORIES: Final = (3, 5, 10)
 _BLOCKED, _RUNS = 0.995, 2.5
+_RUNS_OF_BOTH = 3.1
 
 CHANGES: Final[dict[str, Callable[[list[float]], list[float]]]] = {
     "harmless": nothing,
@@ -287,15 +288,16 @@ class Collapse:
         """Targets that are missed, in words."""
         place = f"collapse{' of main too' * self.main_too}, {self.cases} cases, history {self.history}"
         if self.main_too:
-            return [f"{place}: blocked at most 1 %"] * (ours["blocked"] > _HARMLESS)
-        return [
-            f"{place}: {words}"
-            for met, words in (
+            wanted = [
+                (ours["blocked"] <= _HARMLESS, f"blocked at most {_HARMLESS:.0%}"),
+                (ours["runs_per_case"] <= _RUNS_OF_BOTH, f"at most {_RUNS_OF_BOTH} runs per case"),
+            ]
+        else:
+            wanted = [
                 (ours["blocked"] >= _BLOCKED, f"at least {_BLOCKED:.1%} blocked"),
                 (ours["runs_per_case"] <= _RUNS, f"at most {_RUNS} runs per case"),
-            )
-            if not met
-        ]
+            ]
+        return [f"{place}: {words}" for met, words in wanted if not met]
 
 
 def collapses(runs: int) -> list[Collapse]:

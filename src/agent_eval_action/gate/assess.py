@@ -42,6 +42,8 @@ BESIDE_CONTROL: Final = 0.05
 """How surely a slice must be worse than its own control, beside being worse than history."""
 LOST: Final = 0.5
 """A suite that lost this part of what main had is controlled first, before single cases are run again."""
+MAIN_SLICE: Final = 10
+"""Cases of the slice on which main must have lost that part too, before nothing more is run; or of the largest one."""
 IN_DOUBT: Final = 0.05
 
 
@@ -50,6 +52,7 @@ class Status(enum.StrEnum):
 
     CONFIRMED = "confirmed"
     WITH_SUITE = "with_suite"  # not decided by itself: part of a fall that is confirmed for the whole criterion
+    WITH_MAIN = "with_main"  # not decided by itself: part of what main's agent lost as well
     CLEARED = "cleared"  # worse in the first pass, and as on main when it was run again
     ON_MAIN = "on_main"  # as bad on the base commit's agent
     OPEN = "open"  # not run again often enough to tell
@@ -77,6 +80,16 @@ class SuiteTest:
     level: float
     beyond: bool
     confirmed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Collapse:
+    """Means over the cases of a slice: in main's history, of this change, and of the base commit's agent today."""
+
+    cases: int
+    before: float
+    now: float
+    main: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +369,8 @@ class CriterionEvidence:
                 return Status.ON_MAIN
             if self._cleared(pair, runs, p):
                 return Status.CLEARED
+        if self.main_collapse is not None:
+            return Status.WITH_MAIN
         return Status.WITH_SUITE if self.fell_as_a_whole else Status.OPEN
 
     def _cleared(self, pair: PairEvidence, runs: tuple[float, ...], p: float) -> bool:
@@ -544,6 +559,31 @@ class CriterionEvidence:
         test = self._mean_test([*rows, *rest], self.first, self.slices[size])
         sure = test.beyond and test.p <= test.level and self._below_control(rows, test.drop)
         return _with(test, confirmed=sure)
+
+    @cached_property
+    def main_collapse(self) -> Collapse | None:
+        """The fall, where main's own agent lost at least half of what it had and this change's is no worse than it.
+
+        What a change does cannot be seen then, however often either is run.
+        """
+        if not self.plain_fall:
+            return None
+        least = min(MAIN_SLICE, max(self.slices))
+        sizes = (size for size in self.slices if size >= least)
+        return next((found for size in sizes if (found := self.collapse_of(size)) is not None), None)
+
+    def collapse_of(self, size: int) -> Collapse | None:
+        """The same by one slice alone; None where it says otherwise, or was not run."""
+        test = self.slice_test(size)
+        if test is None or test.beyond or self.grid.minimize:
+            return None
+        chosen = self.slice_of(size)
+        rows = [_Row(pair, pair.attempts[: pair.first + 1], pair.control[:1]) for pair in chosen]
+        before = sum(known(row.pair.history).mean for row in rows) / size
+        now = sum(mean(row.now) for row in rows) / size
+        main = sum(mean(row.control) for row in rows) / size
+        lost = self._main_fell(rows) and before - max(now, main) >= LOST * abs(before)
+        return Collapse(size, before, now, main) if lost else None
 
     def _below_control(self, rows: Sequence[_Row], drop: float) -> bool:
         control = sum(mean(row.control) for row in rows) / len(rows)

@@ -175,7 +175,7 @@ def _kind(pair: ComparedPair, test: SuspectTest | None, *, improved: bool) -> Ch
         return pair.kind
     if test.status is Status.CLEARED:
         return ChangeKind.FLAKY
-    if test.status is Status.ON_MAIN:
+    if test.status in {Status.ON_MAIN, Status.WITH_MAIN}:
         return ChangeKind.ON_MAIN
     fell = test.status in {Status.CONFIRMED, Status.WITH_SUITE}
     if fell and pair.kind not in {ChangeKind.NEWLY_FAILING, ChangeKind.STILL_FAILING}:

@@ -49,7 +49,8 @@ def next_step(state: GateState, rules: Rules) -> Step:
     """The next thing worth running. ``state.closed`` or a rule that is not adaptive: nothing."""
     if state.closed or not rules.adaptive:
         return Enough("nothing more can be run")
-    criteria = assess(state, rules).criteria
+    # where main itself collapsed, no run of either agent tells what the change does
+    criteria = tuple(found for found in assess(state, rules).criteria if found.main_collapse is None)
     limit = rules.limits.of(len({pair.case for pair in state.pairs}))
     room = limit - state.extra
     for step in _steps(criteria):
@@ -218,7 +219,7 @@ def _next_slice(criterion: CriterionEvidence) -> tuple[PairEvidence, ...]:
             chosen = criterion.slice_of(size)
             missing = [pair for pair in chosen if not pair.tried]
             return chosen if missing else ()
-        if not test.beyond:
+        if not test.beyond and criterion.collapse_of(size) is None:
             return ()
     return ()
 

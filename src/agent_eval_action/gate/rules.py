@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from agent_eval_action.config.policy import CriterionPolicy, Mode, NewCases
-from agent_eval_action.gate.assess import IN_DOUBT, CriterionEvidence, Status, SuspectTest
+from agent_eval_action.gate.assess import IN_DOUBT, Collapse, CriterionEvidence, Status, SuspectTest
 from agent_eval_action.gate.compare import NEW_CASE, TOLERANCE, ComparedCriterion, ComparedPair, mean_of
 from agent_eval_action.gate.sentences import Writer
 from agent_eval_action.gate.weigh import Weighed, smallest_drop, suite_interval
@@ -125,6 +125,10 @@ def _evidence_findings(rule: Rule, writer: Writer) -> Iterable[Finding]:
     """The suite's mean and all suspects together: what is more than chance blocks, what may be chance advises."""
     name, found = rule.one.criterion, rule.weighed.criteria.get(rule.one.criterion)
     suite = found.suite_test if found else None
+    if found and found.main_collapse is not None:
+        effect: Literal["inconclusive", "advisory"] = "inconclusive" if rule.effect == "blocks" else "advisory"
+        yield Finding(effect=effect, reason=_collapsed(name, found.main_collapse), criterion=name)
+        return
     sure = suite is not None and suite.confirmed
     if (moved := _moved_too_far(rule, writer)) is not None or (sure and suite):
         chance = "" if sure else _why_not_blocking(found)
@@ -135,6 +139,16 @@ def _evidence_findings(rule: Rule, writer: Writer) -> Iterable[Finding]:
         yield Finding(effect=rule.effect, reason=_together(found), criterion=name)
     if found and rule.effect == "blocks" and rule.weighed.cut_short and (why := _uncontrolled(rule, found)):
         yield Finding(effect="inconclusive", reason=f"{why}; {clip(rule.weighed.cut_short, 200)}", criterion=name)
+
+
+def _collapsed(name: str, fall: Collapse) -> str:
+    """What main could and neither arm can now is trouble of the model, of a service, or of main itself."""
+    before, main = numbers(fall.before, fall.main)
+    return (
+        f"`{clip(name, 80)}`: main's agent lost it as well: {before} in its history, {main} just now over "
+        f"{count(fall.cases, 'case')}, and {number(fall.now)} here: the model, a service or main itself is in trouble, "
+        "and what this change does cannot be seen; run it again when that is over"
+    )
 
 
 def _uncontrolled(rule: Rule, found: CriterionEvidence) -> str:

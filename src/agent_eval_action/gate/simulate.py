@@ -163,9 +163,10 @@ class SimulatedRun:
             for case, more in step.beside if isinstance(step, RunControl) else ():
                 self._beside[self._at(case)] += [*range(self._made[self._at(case)], self._made[self._at(case)] + more)]
                 self._add(self._made, case, more)
-        blocked = assess(self.state, self._rules).blocked
+        found = assess(self.state, self._rules)
+        unseen = any(criterion.main_collapse for criterion in found.criteria)
         runs = (sum(self._made) + sum(self._controls)) / len(self._made)
-        return Outcome(blocked, step.limited and not blocked, runs)
+        return Outcome(found.blocked, (step.limited or unseen) and not found.blocked, runs)
 
     def _at(self, case: Key) -> int:
         if not isinstance(case, int):

@@ -15,6 +15,7 @@ from agent_eval_action.model.baseline import ScoreCount
 _AFTER: Final = {
     Status.CONFIRMED: "",
     Status.WITH_SUITE: ": part of what the whole criterion lost",
+    Status.WITH_MAIN: ": part of what main's agent lost as well",
     Status.CLEARED: ": flaky, not worse than on main",
     Status.OPEN: ": too few runs to tell it from chance",
     Status.UNCONTROLLED: ": not confirmed, the base commit's agent was not run for comparison",

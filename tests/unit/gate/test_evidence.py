@@ -233,6 +233,20 @@ def test_a_large_fall_of_the_suite_is_controlled_on_a_slice_before_anything_is_r
     assert not assess(controlled(150.0), rules).blocked, "main is as bad"
 
 
+@pytest.mark.parametrize(("cases", "runs"), [(5, 3), (9, 2.34), (20, 2), (50, 1.6)])
+def test_where_main_collapsed_as_well_nothing_more_is_run_and_nothing_is_decided(cases, runs):
+    fallen = SimulatedCase(Agent(0.0), Agent(0.0), Agent(0.95))
+    for outcome in simulate(Suite((fallen,) * cases, history=5), RULES, 10, 1):
+        assert (outcome.blocked, outcome.inconclusive) == (False, True)
+        assert outcome.runs <= runs
+
+
+def test_a_change_that_is_worse_than_a_main_that_fell_still_blocks():
+    fallen = SimulatedCase(Agent(0.4), Agent(0.0), Agent(0.95))
+    found = list(simulate(Suite((fallen,) * 20, history=5), RULES, 20, 1))
+    assert sum(outcome.blocked for outcome in found) >= 19
+
+
 @pytest.mark.parametrize("control", [(), (1.0,), (1.0,) * 2])
 def test_a_control_cut_off_confirms_nothing_and_is_asked_for_as_far_as_it_is_missing(control):
     cut = pair(0, passed(10, 10), 0, *[0] * 5, control=control, tried=len(control))

@@ -79,6 +79,27 @@ def test_what_is_as_bad_on_the_base_commit_is_said_and_does_not_block():
     assert "the base commit's agent passed 0 of 10 just now: already broken on main" in reason
 
 
+@pytest.mark.parametrize(("control", "outcome"), [(0.0, Outcome.INCONCLUSIVE), (1.0, Outcome.FAIL)])
+def test_what_main_always_could_and_neither_arm_can_now_is_said_once_for_the_suite(control, outcome):
+    def both(name):
+        made = again(name, 0.0, 0.0, control=[control])
+        beside = made.attempts[1].model_copy(update={"purpose": "control"})
+        return made.model_copy(update={"attempts": (made.attempts[0], beside)})
+
+    history = run(*[simple(f"c{n}", *[1.0] * 19, 0.0) for n in range(12)])
+    now = run(*[both(f"c{n}") for n in range(12)])
+    made = now.model_copy(update={"base": Base(commit="b"), "totals": Totals(extra=12, control=12)})
+    decision = decide(compare(from_result(history), made), made, Policy())
+    assert decision.outcome is outcome
+    (finding,) = [one for one in decision.findings if one.effect != "advisory"]
+    if outcome is Outcome.INCONCLUSIVE:
+        assert finding.reason.startswith(
+            "`quality`: main's agent lost it as well: 0.95 in its history, 0.00 just now over 6 cases, and 0.00 here: "
+        )
+        assert {pair.kind for pair in decision.pairs} == {ChangeKind.ON_MAIN}
+        assert regressed(decision) == ()
+
+
 @pytest.mark.parametrize("cut_short", ["", "the run reached max_calls"])
 def test_a_suspect_that_was_not_run_again_leaves_it_open(cut_short):
     decision = verdict(again("a", 0.0), cut_short=cut_short)
