@@ -20,7 +20,13 @@ from agent_eval_action.baseline.history import suite_of_plan
 from agent_eval_action.baseline.mainline import Mainline, open_mainline
 from agent_eval_action.baseline.place import Stored
 from agent_eval_action.baseline.records import Baseline
-from agent_eval_action.baseline.rerun import PASSES, baseline_of, without_accepted, without_control
+from agent_eval_action.baseline.rerun import (
+    PASSES,
+    baseline_of,
+    unmeasured_on_base,
+    without_accepted,
+    without_control,
+)
 from agent_eval_action.baseline.upon import Upon, behind, put_upon
 from agent_eval_action.config.agents import AgentSettings
 from agent_eval_action.config.discovery import Discovery, discover
@@ -39,9 +45,10 @@ from agent_eval_action.github.events import Job, job_from
 from agent_eval_action.interpreter.isolation_cell import Isolation, Level
 from agent_eval_action.interpreter.processes import end_children
 from agent_eval_action.llm.stack import LlmSettings
+from agent_eval_action.model.decision import Decision
 from agent_eval_action.model.history import Accepted, History
 from agent_eval_action.model.redaction import Redaction
-from agent_eval_action.model.result import AttemptError, Base, Conditions, MadeWith, RunResult, RunStatus
+from agent_eval_action.model.result import AttemptError, Base, CaseKey, Conditions, MadeWith, RunResult, RunStatus
 from agent_eval_action.pipeline import Pipeline, Stop
 from agent_eval_action.run.again import arguments
 from agent_eval_action.run.arms import Arm, Begun, NoBase
@@ -204,16 +211,23 @@ async def _evaluate(evaluation: Evaluation) -> RunResult:
         await run.stop()
     result = context.redaction.value(run.result(started_at, time.monotonic() - began))
     whole = None if partly else run.own_plan
-    held, against = held_against(result, run.baseline, settings, run.accepted)
-    rerun = settings.baseline_store == "rerun"
-    source = Path("the base commit, run beside") if rerun else Path(history.source)
-    decision = judged(held, against, settings, source, history, broken=broken_code(result)).decision
-    decided = change.apply_to(result.model_copy(update={"decision": decision}), whole, run.agents(), run.workshop.base)
+    result = result.model_copy(update={"decision": _decision(run, result, history)})
+    decided = change.apply_to(result, whole, run.agents(), run.workshop.base)
     decided = context.redaction.value(decided)
     written = await asyncio.to_thread(main.add, decided)
     if written.stored or (main.event.name and main.store_kind == "branch"):
         context.emit(Notice(written.note))
     return decided
+
+
+def _decision(run: _Run, result: RunResult, history: History) -> Decision | None:
+    settings = run.settings
+    held, against = held_against(result, run.baseline, settings, run.accepted)
+    broken = broken_code(result)
+    if settings.baseline_store == "rerun":
+        source, lost = Path("the base commit, run beside"), unmeasured_on_base(result)
+        return judged(held, against, settings, source, history, broken=broken, unmeasured=lost).decision
+    return judged(held, against, settings, Path(history.source), history, broken=broken).decision
 
 
 def narrow(settings: Settings, found: Discovery, context: Context, upon: Upon) -> Narrowed:
@@ -296,11 +310,14 @@ def judged(
     history: History | None = None,
     *,
     broken: BrokenCode | None = None,
+    unmeasured: Mapping[CaseKey, str] | None = None,
 ) -> RunResult:
-    """The result with its decision. ``path``: where the baseline came from, unless it is the stored one."""
-    comparison = compare(
-        baseline, result, path=relative(path or settings.baseline, settings.workspace), history=history
-    )
+    """The result with its decision. ``path``: where the baseline came from, unless it is the stored one.
+
+    ``unmeasured``: cases whose baseline this run was to measure and could not, with the reason.
+    """
+    source = relative(path or settings.baseline, settings.workspace)
+    comparison = compare(baseline, result, path=source, history=history, unmeasured=unmeasured)
     return result.model_copy(update={"decision": decide(comparison, result, settings.policy, broken)})
 
 

@@ -251,6 +251,7 @@ class Pipeline:
         agents = {said.agent: said for said in (*base.agents, *arm.conditions())}
         lacking = {name for name, error in failed.items() if error.kind is ErrorKind.CREDENTIALS} | {*base.lacking}
         update = {"commit": arm.commit or None, "agents": tuple(agents.values()), "lacking": tuple(sorted(lacking))}
+        update["absent"] = tuple(sorted({*base.absent, *arm.absent}))
         self.base = base.model_copy(update=update)
 
     def _record_unavailable(self, agents: Mapping[str, str]) -> dict[str, str]:

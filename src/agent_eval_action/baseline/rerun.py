@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agent_eval_action.baseline.records import from_result
 from agent_eval_action.model.baseline import Accepted, Baseline, CaseRecord
-from agent_eval_action.model.result import CaseResult, RunResult
+from agent_eval_action.model.result import CaseKey, CaseResult, ErrorKind, RunResult, RunStatus
 
+_NOT_OF_CODE = frozenset({ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE, ErrorKind.CREDENTIALS, ErrorKind.STOPPED})
 PASSES = 5
 """How often the base runs every case: as `baseline update` does, one run of a noisy case saying little."""
 
@@ -26,6 +27,27 @@ def baseline_of(result: RunResult) -> Baseline | None:
     return from_result(result.model_copy(update={"sets": sets, "conditions": conditions}))
 
 
+def unmeasured_on_base(result: RunResult) -> Mapping[CaseKey, str]:
+    """Cases of agents that the base commit has and that it did not answer, with the reason.
+
+    Not those in which its code raises: that is how main is. What lacks credentials has words of its own.
+    """
+    base = result.base
+    if base is None or result.status is not RunStatus.COMPLETE:
+        return {}
+    found: dict[CaseKey, str] = {}
+    for one in result.sets:
+        why = base.unavailable_agents.get(one.agent) or base.unavailable
+        for case in () if one.agent in {*base.absent, *base.lacking} else one.cases:
+            errors = [attempt.error for attempt in case.control if attempt.error is not None]
+            of_code = any(error.kind not in _NOT_OF_CODE for error in errors)
+            if case.unmeasured or of_code or len(errors) < len(case.control) or not (errors or why):
+                continue
+            said = errors[0].message if errors else why
+            found[CaseKey(one.agent, one.eval_set, case.case)] = said
+    return found
+
+
 def without_control(result: RunResult) -> RunResult:
     """The run as it is held against such a baseline: what is the history is no control besides."""
     sets = tuple(
@@ -38,7 +60,9 @@ def without_control(result: RunResult) -> RunResult:
 
 
 def _as_attempts(case: CaseResult) -> CaseResult:
-    return case.model_copy(update={"attempts": case.control, "control": ()})
+    """One attempt that failed leaves the score of the others: five were made so that there are some."""
+    answered = tuple(attempt for attempt in case.control if attempt.error is None)
+    return case.model_copy(update={"attempts": answered or case.control, "control": ()})
 
 
 def without_accepted(baseline: Baseline | None, accepted: Sequence[Accepted]) -> Baseline | None:

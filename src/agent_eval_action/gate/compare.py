@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -38,6 +38,7 @@ _STATS_SHARED: Final = 4096
 NO_BASELINE = "there is no baseline"
 NO_CASE = "the case is gone"
 NEW_CASE = "the case is new"
+NOT_ON_MAIN = "the base commit's agent could not be measured"
 EDITED = "the case was edited"
 
 
@@ -107,15 +108,22 @@ class Comparison:
     trajectories: Mapping[CaseKey, TrajectoryRecord] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     store: StoreKind = "file"
+    unmeasured: Mapping[CaseKey, str] = field(default_factory=dict)
 
 
 @collector_paused()
 def compare(
-    baseline: Baseline | None, result: RunResult, *, path: str = "", history: History | None = None
+    baseline: Baseline | None,
+    result: RunResult,
+    *,
+    path: str = "",
+    history: History | None = None,
+    unmeasured: Mapping[CaseKey, str] | None = None,
 ) -> Comparison:
     """Compare a run with a baseline. ``path`` names the baseline in reports.
 
     ``history`` is what the baseline was pooled from: it knows in words why scores of a pair do not count.
+    ``unmeasured``: cases that main has and whose baseline could not be measured, with the reason.
 
     Without a baseline (or with one that holds no case) every pair is *failing* or *passing* by its
     threshold alone.
@@ -129,6 +137,8 @@ def compare(
         (_compare_pair(pair, known.get(kept_key(pair.key)), any_baseline, history) for pair in measured_pairs(result)),
         key=lambda pair: (pair.key, pair.criterion),
     )
+    unmeasured = unmeasured or {}
+    pairs = [replace(pair, incomparable=NOT_ON_MAIN) if pair.key in unmeasured else pair for pair in pairs]
     return Comparison(
         pairs=tuple(pairs),
         criteria=criteria_of(pairs),
@@ -142,6 +152,7 @@ def compare(
         ),
         trajectories=_trajectories(known, result),
         store=history.store if history else "file",
+        unmeasured=unmeasured,
         notes=(
             *(history.notes if history else ()),
             *((*condition_notes(baseline, result), *anew_notes(history)) if baseline and known else ()),

@@ -17,7 +17,13 @@ from agent_eval_action.gate.notes import pair_notes
 from agent_eval_action.gate.rules import Rule, pair_findings, pair_reason, row, suite_findings
 from agent_eval_action.gate.sentences import Writer
 from agent_eval_action.gate.suspects import describe_rate
-from agent_eval_action.gate.unmeasured import error_findings, nothing_measured, silence_findings, withheld_findings
+from agent_eval_action.gate.unmeasured import (
+    baseline_findings,
+    error_findings,
+    nothing_measured,
+    silence_findings,
+    withheld_findings,
+)
 from agent_eval_action.gate.weigh import Weighed, weigh
 from agent_eval_action.gate.wording import BEGIN, clip, count, listed
 from agent_eval_action.model.brief import TurnBrief
@@ -69,6 +75,7 @@ def decide(comparison: Comparison, result: RunResult, policy: Policy, broken: Br
     broken = broken_code(result) if broken is None else broken
     findings += error_findings(judged, result, writer, broken)
     findings += silence_findings(judged, writer)
+    findings += baseline_findings(judged, comparison.unmeasured, writer)
     if not broken.confirmed and (nothing := nothing_measured(judged)) is not None:
         findings.append(nothing)
     withheld = withheld_findings(judged, result, policy.withheld)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 from agent_eval_action.config.policy import Withheld
@@ -48,6 +48,19 @@ def error_findings(
                 unanswered[pair.key] = (pair, effect)
     for key in sorted(unanswered):
         yield _case(*unanswered[key], writer)
+
+
+def baseline_findings(rules: Sequence[Rule], unmeasured: Mapping[CaseKey, str], writer: Writer) -> Iterable[Finding]:
+    """One finding per reason why main's own scores, which this run was to measure, are not there."""
+    counted = {pair.key for rule in rules if rule.gating for pair in rule.one.pairs if not pair.added}
+    groups: dict[tuple[str, str], list[CaseKey]] = {}
+    for key, why in sorted(unmeasured.items()):
+        if key in counted:
+            groups.setdefault((key.agent, why), []).append(key)
+    for (agent, why), keys in groups.items():
+        names = listed((f"`{writer.case(key)}`" for key in keys), _NAMED)
+        reason = f"there is nothing to compare with: the base commit's agent did not answer {names}: {why}"
+        yield Finding(effect="inconclusive", reason=clip(reason, SENTENCE), agent=agent)
 
 
 def silence_findings(rules: Sequence[Rule], writer: Writer) -> Iterable[Finding]:

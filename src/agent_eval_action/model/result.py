@@ -353,7 +353,7 @@ class Base(Frozen):
 
     With neither that nor ``agents`` they could have been run, but the run ended before. ``unavailable_agents`` says
     the same of those that cannot be run while others can. ``lacking``: agents of it that did not start for want of
-    credentials.
+    credentials; ``absent``: those that it does not have.
     """
 
     commit: str | None = None
@@ -361,6 +361,7 @@ class Base(Frozen):
     unavailable: str = ""
     unavailable_agents: dict[str, str] = Field(default_factory=dict)
     lacking: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 class RunResult(Frozen):

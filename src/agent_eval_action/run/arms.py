@@ -17,7 +17,8 @@ class Arm:
     """Agents that are being started: ``drivers`` and what their ``start`` will say, by agent name.
 
     ``commit`` is what the agents are of, "" for the checkout itself. ``fixed`` agents can make nothing
-    beyond the first pass (a recording). ``missing`` says in one sentence each why agents are not among them.
+    beyond the first pass (a recording). ``missing`` says in one sentence each why agents are not among them; those of
+    them that the commit does not have are ``absent``.
     ``release`` gives back what the arm was made of.
     """
 
@@ -28,6 +29,7 @@ class Arm:
     fixed: frozenset[str] = frozenset()
     release: Callable[[], None] = field(default=lambda: None)
     missing: Mapping[str, str] = field(default_factory=dict)
+    absent: frozenset[str] = frozenset()
 
     @classmethod
     def begin(
@@ -39,10 +41,11 @@ class Arm:
         fixed: frozenset[str] = frozenset(),
         release: Callable[[], None] = lambda: None,
         missing: Mapping[str, str] | None = None,
+        absent: frozenset[str] = frozenset(),
     ) -> Arm:
         """Start every agent; none is waited for."""
         starts = {agent: asyncio.create_task(driver.start()) for agent, driver in drivers.items()}
-        return cls(name, drivers, starts, commit, fixed, release, missing or {})
+        return cls(name, drivers, starts, commit, fixed, release, missing or {}, absent)
 
     def conditions(self) -> tuple[AgentConditions, ...]:
         """Of the agents that did start."""
@@ -63,7 +66,8 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class NoBase:
-    """Why the base commit's agent cannot be run, in one sentence."""
+    """Why the base commit's agents cannot be run, in one sentence. ``absent``: those that it does not have."""
 
     reason: str
     commit: str | None = None
+    absent: frozenset[str] = frozenset()

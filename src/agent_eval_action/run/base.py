@@ -93,14 +93,16 @@ async def open_base(
             agent.name: _as_on_base(agent, (earlier or {}).get(agent.name, agent), base, tree.workspace)
             for agent in agents
         }
-        missing = {name: one.reason for name, one in found.items() if isinstance(one, NoBase)}
+        lost = {name: one for name, one in found.items() if isinstance(one, NoBase)}
+        missing = {name: one.reason for name, one in lost.items()}
+        absent = frozenset(name for name, one in lost.items() if one.absent)
         there = [one for one in found.values() if isinstance(one, AgentSettings)]
         if not there:
             tree.release()
-            return NoBase("; ".join(missing.values()), base.commit)
+            return NoBase("; ".join(missing.values()), base.commit, absent)
         made = await asyncio.gather(*(asyncio.to_thread(make, one, tree.workspace) for one in there))
         drivers = {one.name: driver for one, driver in zip(there, made, strict=True)}
-        return Arm.begin("base", drivers, commit=base.commit, release=tree.release, missing=missing)
+        return Arm.begin("base", drivers, commit=base.commit, release=tree.release, missing=missing, absent=absent)
     except BaseException:
         tree.release()
         raise
@@ -185,7 +187,7 @@ def _as_on_base(agent: AgentSettings, earlier: AgentSettings, base: BaseCommit, 
     old_place = next((one for one in places if _holds_agent(there / one, there)), None)
     if old_place is None:
         names = " or ".join(dict.fromkeys(one.as_posix() for one in places))
-        return NoBase(f"the base commit {short} has no agent in {names}", base.commit)
+        return NoBase(f"the base commit {short} has no agent in {names}", base.commit, frozenset({agent.name}))
     try:
         before = _configured(base.settings, there, old_place, earlier.name)
         now = _configured(base.settings, here, place, agent.name)

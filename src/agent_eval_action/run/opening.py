@@ -76,4 +76,5 @@ def _joined(opened: Mapping[str, Arm | NoBase]) -> Arm:
             for name, one in opened.items()
             if name not in arms
         },
+        absent=frozenset(name for name, one in opened.items() if name in one.absent),
     )

@@ -226,3 +226,19 @@ def test_the_whole_base_can_be_run_in_the_place_of_a_stored_history(broken: Any)
     assert ended.results["decision"]["baseline"]["commit"] == broken.git("rev-parse", "main")
     assert [f["case"] for f in ended.results["decision"]["findings"] if f["effect"] == "blocks"] == [ONE]
     assert broken.trees() == []
+
+
+def test_a_base_that_does_not_start_is_no_baseline_and_its_cases_are_not_new(dice: Any) -> None:
+    code = dice.folder / "dice_agent" / "agent.py"
+    good = code.read_text()
+    code.write_text("import no_such_module\n" + good)
+    dice.commit("broken on main")
+    dice.branch()
+    code.write_text(good)
+    dice.commit("change")
+    ended = dice.run("--baseline-store", "rerun")
+    assert ended.code == 3, ended.said
+    decision = ended.results["decision"]
+    (finding,) = [one for one in decision["findings"] if one["effect"] == "inconclusive"]
+    assert "No module named 'no_such_module'" in finding["reason"]
+    assert not any("new" in note for note in decision["notes"])

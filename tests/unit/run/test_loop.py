@@ -365,7 +365,7 @@ async def test_an_agent_the_base_cannot_run_leaves_the_control_of_the_others(
     loop = Loop(tmp_path, asked)
     missing = {"other": "it is new"} if lack == "lacks" else {}
     drivers = {"bot": kit.Script(lambda *_: "yes")} | ({} if missing else {"other": Broken(lambda *_: "yes")})
-    loop.base = lambda _: Arm.begin("base", drivers, commit=BASE, missing=missing)
+    loop.base = lambda _: Arm.begin("base", drivers, commit=BASE, missing=missing, absent=frozenset(missing))
     sets = (kit.planned_set(kit.case("a")), kit.planned_set(kit.case("a"), agent="other"))
     result = await loop(Plan(sets), kit.Script(lambda *_: "yes"))
     assert asked.control == [True, True, True]
@@ -373,6 +373,7 @@ async def test_an_agent_the_base_cannot_run_leaves_the_control_of_the_others(
     why = missing.get("other", "the agent of bbbbbbbbbb could not be run: ValueError: no")
     assert result.base is not None
     assert (result.base.unavailable, result.base.unavailable_agents) == ("", {"other": why})
+    assert result.base.absent == (("other",) if missing else ())
     assert loop.notices() == [f"no control of other: {why}; its verdict stands on history"]
 
 
