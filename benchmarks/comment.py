@@ -10,8 +10,8 @@ import time
 
 from agent_eval_action.github.sections import Stamp
 
-from agent_eval_action.github.comment import BUDGETS, Section, publish
-from agent_eval_action.github.rest import GitHub, PullRequest
+from agent_eval_action.ci.github.client import GitHub, PullRequest
+from agent_eval_action.ci.github.comment import BUDGETS, Section, publish
 from agent_eval_action.reports import REPORTS, ReportInput
 from agent_eval_action.reports.detail import scores_only
 from benchmarks.large_report import CASES, SECONDS, failing

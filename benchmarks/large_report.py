@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agent_eval_action.github.commands import annotation
-from agent_eval_action.github.summary import LIMIT
-from agent_eval_action.model.decision import PairChange
-from agent_eval_action.model.result import RunResult
+from agent_eval_action.ci.github.log import annotation
+from agent_eval_action.ci.github.outputs import LIMIT
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
 from agent_eval_action.reports.annotations import remarks, shown_in_step
 from agent_eval_action.reports.html import BUDGET
+from agent_eval_action.results.decision import PairChange
+from agent_eval_action.results.run_result import RunResult
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "regressed" / "results.json"
 CASES = 5_000

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action.model.result import Attempt
+from agent_eval_action.results.run_result import Attempt
 from benchmarks.workload import AGENT
 
 EVERY_WRONG = 10

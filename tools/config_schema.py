@@ -7,11 +7,10 @@ from typing import Any, Final
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import models_json_schema
 
-from agent_eval_action.config.adk_config import CustomMetric, UserSimulatorConfig
-from agent_eval_action.config.file import AGENT_KEYS, FILE_OPTIONS, SECTIONS
-from agent_eval_action.config.option import Option
-from agent_eval_action.config.options import AGENT_OPTIONS, BY_NAME
-from agent_eval_action.config.values import NAME, TEXT, or_list
+from agent_eval_action.config.criteria import CustomMetric, UserSimulatorConfig
+from agent_eval_action.config.loader import AGENT_KEYS, FILE_OPTIONS, SECTIONS
+from agent_eval_action.config.options import AGENT_OPTIONS, BY_NAME, Option
+from agent_eval_action.config.types import NAME, TEXT, or_list
 from agent_eval_action.criteria import CRITERIA
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

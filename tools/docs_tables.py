@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from agent_eval_action.config.action_inputs import HOST, NO_OPTIONS
-from agent_eval_action.config.option import Option
-from agent_eval_action.config.options import OPTIONS
+from agent_eval_action.config.options import OPTIONS, Option
 
 HEADER: Final = "| key | flag | input | value | default | |\n|---|---|---|---|---|---|"
 

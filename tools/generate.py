@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action.model.baseline import Baseline
 from agent_eval_action.reports import results_json
+from agent_eval_action.results.history import Baseline
 from tools.action_files import inputs_env, inputs_yaml
 from tools.config_schema import DIALECT, agent_eval_schema, criteria_file_schema
 from tools.docs_tables import input_table, option_table

@@ -13,22 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action import __version__, git, stats
-from agent_eval_action.baseline.accept import Names, unknown
-from agent_eval_action.baseline.event import event_of
-from agent_eval_action.baseline.file import FileStore
-from agent_eval_action.baseline.history import suite_of_plan
-from agent_eval_action.baseline.mainline import Mainline, open_mainline
-from agent_eval_action.baseline.place import Stored
-from agent_eval_action.baseline.records import Baseline
-from agent_eval_action.baseline.rerun import (
+from agent_eval_action.baseline.accepted import Names, unknown
+from agent_eval_action.baseline.file_store import FileStore
+from agent_eval_action.baseline.history_session import Mainline, open_mainline
+from agent_eval_action.baseline.lookup import Stored, Upon, behind, event_of, put_upon
+from agent_eval_action.baseline.pooling import (
     PASSES,
     baseline_of,
+    suite_of_plan,
     unmeasured_on_base,
     without_accepted,
     without_control,
 )
-from agent_eval_action.baseline.upon import Upon, behind, put_upon
-from agent_eval_action.config.agents import AgentSettings
+from agent_eval_action.baseline.records import Baseline
+from agent_eval_action.ci.github.event import Job, job_from
+from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.discovery import Discovery, discover
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.criteria import warm_up
@@ -41,40 +40,35 @@ from agent_eval_action.gate.next_step import next_step
 from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
 from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
-from agent_eval_action.github.events import Job, job_from
-from agent_eval_action.interpreter.isolation_cell import Isolation, Level
-from agent_eval_action.interpreter.processes import end_children
-from agent_eval_action.llm.stack import LlmSettings
-from agent_eval_action.model.decision import Decision
-from agent_eval_action.model.history import Accepted, History
-from agent_eval_action.model.redaction import Redaction
-from agent_eval_action.model.result import AttemptError, Base, CaseKey, Conditions, MadeWith, RunResult, RunStatus
-from agent_eval_action.pipeline import Pipeline, Stop
-from agent_eval_action.run.again import arguments
-from agent_eval_action.run.arms import Arm, Begun, NoBase
-from agent_eval_action.run.base import BaseCommit, find_base, open_base
-from agent_eval_action.run.collect import Collector
-from agent_eval_action.run.crew import Bounds, Crew
-from agent_eval_action.run.drivers import (
+from agent_eval_action.llm.router import LlmSettings
+from agent_eval_action.processes.managed import end_children
+from agent_eval_action.results.decision import Decision
+from agent_eval_action.results.history import Accepted, History
+from agent_eval_action.results.redaction import Redaction
+from agent_eval_action.results.run_result import AttemptError, Base, CaseKey, Conditions, MadeWith, RunResult, RunStatus
+from agent_eval_action.run.affected import Narrowed, changed_files, files_with_answers, narrowed, wanted
+from agent_eval_action.run.attempt_runner import Bounds, Crew, Progress, Spending, stall_seconds
+from agent_eval_action.run.base_agents import Arm, BaseCommit, Begun, NoBase, find_base, open_base
+from agent_eval_action.run.collector import Collector
+from agent_eval_action.run.events import Event, Notice, PhaseStarted
+from agent_eval_action.run.loader import Loader, relative
+from agent_eval_action.run.missing_credentials import cases_to_ask_on_base, warnings_of, without, without_answers
+from agent_eval_action.run.orchestrator import Pipeline, Stop
+from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.resources import (
+    Opening,
+    Workshop,
     driver_for,
     driver_on_base,
     interpreters_chosen,
     isolated,
+    open_workshop,
     refuse_missing_interpreters,
 )
-from agent_eval_action.run.events import Event, Notice, PhaseStarted
-from agent_eval_action.run.hidden_files import files_with_answers
-from agent_eval_action.run.instruments import Opening, Workshop, open_workshop
-from agent_eval_action.run.load import Loader, relative
-from agent_eval_action.run.made_with import made_with
-from agent_eval_action.run.plan import Plan
-from agent_eval_action.run.relevant import Narrowed, changed_files, narrowed, wanted
-from agent_eval_action.run.resume import Earlier, earlier, forget
+from agent_eval_action.run.resume import Earlier, arguments, earlier, forget, made_with
 from agent_eval_action.run.secrets import LOGS, redact_by, redact_logs, secrets_of
-from agent_eval_action.run.spending import Spending
-from agent_eval_action.run.stall import Progress, stall_seconds
 from agent_eval_action.run.transcripts import TranscriptWriter
-from agent_eval_action.run.withheld import cases_to_ask_on_base, warnings_of, without, without_answers
+from agent_eval_action.sandbox.cell import Isolation, Level
 
 _TAIL_LINES = 8
 _STOP_S = 2.5

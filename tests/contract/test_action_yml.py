@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent_eval_action.cli import files
-from agent_eval_action.cli.finish import outputs
+from agent_eval_action.cli import output
+from agent_eval_action.cli.output import outputs
 from agent_eval_action.config.action_inputs import (
     CREDENTIALS,
     HOST,
@@ -85,7 +85,7 @@ def test_the_jobs_token_reads_and_writes_the_branch_too_and_never_replaces_one_t
 
 def test_every_output_promised_is_written_and_no_other():
     result = results_json.read(ROOT / "tests" / "golden" / "regressed" / "results.json")
-    paths = files.Written(tuple((name, f"out/{name}") for name in ("results", *files.FILES)))
+    paths = output.Written(tuple((name, f"out/{name}") for name in ("results", *output.FILES)))
     written = outputs(result, paths)
     assert set(written) == set(ACTION["outputs"])
     assert {name for name, value in written.items() if not value} == {"cost"}, "the golden run's models have no price"

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from agent_eval_action.config.specs import load_criteria_file
+from agent_eval_action.config.criteria import load_criteria_file
 from agent_eval_action.criteria import CRITERIA, build
 from agent_eval_action.errors import ConfigError
 from tools.config_schema import agent_eval_schema, criteria_file_schema

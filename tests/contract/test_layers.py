@@ -40,12 +40,12 @@ def test_the_tree_keeps_its_contracts(tree):
 @pytest.mark.parametrize(
     ("file", "line"),
     [
-        ("errors.py", "from agent_eval_action import model"),
+        ("errors.py", "from agent_eval_action import results"),
         ("gate/extra.py", "from agent_eval_action import reports"),
         ("formats/extra.py", "from agent_eval_action import config"),
-        ("reports/extra.py", "from agent_eval_action import github"),
-        ("interpreter/extra.py", "from agent_eval_action import worker"),
-        ("worker/extra.py", "from agent_eval_action import model"),
+        ("reports/extra.py", "from agent_eval_action import ci"),
+        ("environments/extra.py", "from agent_eval_action import worker"),
+        ("worker/extra.py", "from agent_eval_action import results"),
         ("stray.py", "x = 1"),
     ],
 )

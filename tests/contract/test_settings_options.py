@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from agent_eval_action.config.agents import AgentDefaults
-from agent_eval_action.config.composite import RULE_KINDS
+from agent_eval_action.config.assignment import AgentDefaults
 from agent_eval_action.config.options import AGENT_OPTIONS, OPTIONS
 from agent_eval_action.config.policy import ADVISORY, CriterionPolicy, Policy
 from agent_eval_action.config.settings import Settings
+from agent_eval_action.config.types import RULE_KINDS
 from agent_eval_action.criteria import CRITERIA
 
 

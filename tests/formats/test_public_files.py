@@ -10,7 +10,7 @@ import pytest
 
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats import case_digest, dump_eval_set, load_eval_file
-from agent_eval_action.model.persona import BUILT_IN_PERSONAS
+from agent_eval_action.results.evalset import BUILT_IN_PERSONAS
 
 FEWEST_FILES = 100
 FEWEST_LOADED = 80

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.model.evalset import Invocation
+from agent_eval_action.results.evalset import Invocation
 from support import adk_program
 
 PROGRAM = Path(__file__).with_name("adk_evaluators.py")

@@ -11,7 +11,7 @@ import pytest
 
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats import load_eval_file
-from agent_eval_action.model.evalset import EvalCase, IntermediateData, Invocation
+from agent_eval_action.results.evalset import EvalCase, IntermediateData, Invocation
 from support.turns import criterion, score
 
 FEWEST = 60

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.config.specs import load_criteria_file
+from agent_eval_action.config.criteria import load_criteria_file
 from agent_eval_action.criteria import build
 from agent_eval_action.criteria.base import Instruments, Sample
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.interpreter.functions import FunctionOptions, open_functions
-from agent_eval_action.model.evalset import ConversationScenario, EvalCase, Invocation
+from agent_eval_action.processes.metric_functions import FunctionOptions, open_functions
+from agent_eval_action.results.evalset import ConversationScenario, EvalCase, Invocation
 from support.turns import recorded, turn
 
 FOLDER = Path(__file__).with_name("custom_metrics")

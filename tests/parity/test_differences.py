@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.model.result import ScoreStatus
+from agent_eval_action.results.run_result import ScoreStatus
 from support.turns import call, criterion, recorded, score, turn
 
 USED = {"prompt_token_count": 100, "candidates_token_count": 20}

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.criteria.judged.hallucinations import Hallucinations
-from agent_eval_action.llm.base import LlmError, LlmRequest
-from agent_eval_action.model.evalset import Invocation
-from agent_eval_action.model.judged import SentenceKind
-from agent_eval_action.model.result import CriterionScore, ScoreStatus
+from agent_eval_action.criteria.judge.hallucinations import Hallucinations
+from agent_eval_action.llm.client import LlmError, LlmRequest
+from agent_eval_action.results.evalset import Invocation
+from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, SentenceKind
 from support.fenced_texts import texts_in
 from support.judging import AWAY, scored
 from support.scripted_llm import ScriptedLlm

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.llm.base import LlmRequest
-from agent_eval_action.model.evalset import EvalCase, Invocation
-from agent_eval_action.model.result import ScoreStatus
+from agent_eval_action.llm.client import LlmRequest
+from agent_eval_action.results.evalset import EvalCase, Invocation
+from agent_eval_action.results.run_result import ScoreStatus
 from support.fenced_texts import texts_in
 from support.judging import AWAY, rubric, said, scored, verdicts
 from support.scripted_llm import ScriptedLlm

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.llm.base import LlmRequest
-from agent_eval_action.model.evalset import EvalCase, Invocation
-from agent_eval_action.model.result import CriterionScore
+from agent_eval_action.llm.client import LlmRequest
+from agent_eval_action.results.evalset import EvalCase, Invocation
+from agent_eval_action.results.run_result import CriterionScore
 from support.fenced_texts import texts_in
 from support.judging import rubric, said, scored, verdicts
 from support.scripted_llm import ScriptedLlm

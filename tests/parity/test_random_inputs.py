@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.model.evalset import Invocation
-from agent_eval_action.model.result import CriterionScore
+from agent_eval_action.results.evalset import Invocation
+from agent_eval_action.results.run_result import CriterionScore
 from support.turns import criterion, recorded, score, turn
 
 RANDOM = settings(

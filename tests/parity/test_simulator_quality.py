@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.criteria.judged.simulator_quality import SimulatorQuality
-from agent_eval_action.llm.base import LlmError, LlmRequest
-from agent_eval_action.model.evalset import EvalCase, Invocation
-from agent_eval_action.model.result import CriterionScore, ScoreStatus
+from agent_eval_action.criteria.judge.simulator_quality import SimulatorQuality
+from agent_eval_action.llm.client import LlmError, LlmRequest
+from agent_eval_action.results.evalset import EvalCase, Invocation
+from agent_eval_action.results.run_result import CriterionScore, ScoreStatus
 from support.fenced_texts import texts_in
 from support.judging import AWAY, said, scored
 from support.scripted_llm import ScriptedLlm

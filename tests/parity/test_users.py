@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from agent_eval_action.agents.simulator import SimulatedUser
 from agent_eval_action.agents.user import Ended
 from agent_eval_action.cli.app import app
-from agent_eval_action.config.adk_config import UserSimulatorConfig
-from agent_eval_action.model.evalset import Content, ConversationScenario, Invocation
+from agent_eval_action.config.criteria import UserSimulatorConfig
+from agent_eval_action.results.evalset import Content, ConversationScenario, Invocation
 from support import adk_program
 from support.scripted_llm import ScriptedLlm
 

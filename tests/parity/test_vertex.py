@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from agent_eval_action.criteria.base import Instruments, Sample
-from agent_eval_action.llm.setup import Setup
-from agent_eval_action.llm.vertex_eval import VertexEval
-from agent_eval_action.model.evalset import ConversationScenario, EvalCase, Invocation
-from agent_eval_action.model.result import CriterionScore
+from agent_eval_action.llm.client import Setup
+from agent_eval_action.llm.providers.vertex import VertexEval
+from agent_eval_action.results.evalset import ConversationScenario, EvalCase, Invocation
+from agent_eval_action.results.run_result import CriterionScore
 from support.turns import criterion, turn
 from support.vertex_server.identity import key_file
 from support.vertex_server.server import Asked, VertexServer, running

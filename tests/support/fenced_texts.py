@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from agent_eval_action.llm.base import LlmRequest
+from agent_eval_action.llm.client import LlmRequest
 
 _FIRST = re.compile(r"<[a-z][a-z0-9_]*-([0-9a-f]{24})>\n")
 

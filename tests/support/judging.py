@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_eval_action.criteria.base import Criterion, Instruments, Sample
-from agent_eval_action.llm.base import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest
-from agent_eval_action.model.evalset import EvalCase, Invocation
-from agent_eval_action.model.result import CriterionScore
+from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest
+from agent_eval_action.results.evalset import EvalCase, Invocation
+from agent_eval_action.results.run_result import CriterionScore
 
 AWAY = LlmError(LlmErrorKind.UNAVAILABLE, "the model answered 503: overloaded")
 

@@ -7,10 +7,10 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action.baseline.branch import BranchStore
-from agent_eval_action.baseline.run_record import record_of
+from agent_eval_action.baseline.branch_store import BranchStore
+from agent_eval_action.baseline.records import record_of
 from agent_eval_action.git import Commit, remote_of
-from agent_eval_action.model.history import Record
+from agent_eval_action.results.history import Record
 from support.repositories import environ, repository
 from support.results import run, simple
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_eval_action.model.brief import CallBrief, TurnBrief
-from agent_eval_action.model.result import (
+from agent_eval_action.results.decision import CallBrief, TurnBrief
+from agent_eval_action.results.run_result import (
     AttemptError,
     AttemptSummary,
     CaseResult,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from agent_eval_action.llm.base import LlmError, LlmReply, LlmRequest
+from agent_eval_action.llm.client import LlmError, LlmReply, LlmRequest
 
 Answer = Callable[[LlmRequest], LlmReply | LlmError | str]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from agent_eval_action.github.connection import Clock
+from agent_eval_action.ci.github.client import Clock
 
 
 @dataclass

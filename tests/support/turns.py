@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from agent_eval_action.config.specs import CriterionSpec
+from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria import build
 from agent_eval_action.criteria.base import Criterion, Sample
-from agent_eval_action.model.evalset import EvalCase, Invocation
-from agent_eval_action.model.result import CriterionScore
+from agent_eval_action.results.evalset import EvalCase, Invocation
+from agent_eval_action.results.run_result import CriterionScore
 
 
 def call(name: str | None, **args: Any) -> dict[str, Any]:

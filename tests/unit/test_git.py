@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from agent_eval_action.git import Git
-from agent_eval_action.git.process import Done
+from agent_eval_action.git.command import Done
 from agent_eval_action.git.remote import _without_credentials
 from agent_eval_action.git.repository import parse_commit
 from support.repositories import environ

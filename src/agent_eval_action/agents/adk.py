@@ -14,21 +14,19 @@ from uuid import uuid4
 
 from agent_eval_action.agents.base import AgentSession, SessionEnd, SessionRequest, TurnDone
 from agent_eval_action.agents.withheld_variables import names_in_code, not_passed, with_advice, withheld_names
+from agent_eval_action.environments.install import index_not_reached
+from agent_eval_action.environments.launch import Launch, Limits, Started, start
+from agent_eval_action.environments.resolve import AgentEnvironment, Say, Search, choose
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder, file_name
-from agent_eval_action.interpreter.environment import AgentEnvironment, Say, Search, choose
-from agent_eval_action.interpreter.frames import Frame
-from agent_eval_action.interpreter.install import index_not_reached
-from agent_eval_action.interpreter.isolation import agent_environ
-from agent_eval_action.interpreter.isolation_cell import Cell, Isolation, Role
-from agent_eval_action.interpreter.launch import Launch, Limits, Started, start
-from agent_eval_action.interpreter.output_log import OutputLog
-from agent_eval_action.interpreter.pool import WorkerPool, cores
-from agent_eval_action.interpreter.turns import to_invocation
-from agent_eval_action.interpreter.worker_client import WorkerClient
 from agent_eval_action.llm.credentials import dotenv_of
-from agent_eval_action.model.evalset import Content
-from agent_eval_action.model.result import AgentConditions, AttemptError, ErrorKind
+from agent_eval_action.processes.managed import OutputLog
+from agent_eval_action.processes.pool import WorkerPool, cores
+from agent_eval_action.processes.protocol import Frame, to_invocation
+from agent_eval_action.processes.worker import WorkerClient
+from agent_eval_action.results.evalset import Content
+from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
+from agent_eval_action.sandbox.cell import Cell, Isolation, Role, agent_environ
 
 _FIRST_WORKERS = 2
 """Importing google-adk twice side by side costs no time on two cores, and the first answers come twice as fast."""

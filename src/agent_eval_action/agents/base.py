@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from agent_eval_action.model.evalset import Content, Invocation
-from agent_eval_action.model.result import AgentConditions, AttemptError, AttemptKey
+from agent_eval_action.results.evalset import Content, Invocation
+from agent_eval_action.results.run_result import AgentConditions, AttemptError, AttemptKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from agent_eval_action.agents.base import AgentSession, SessionEnd, SessionRequest, TurnDone
 from agent_eval_action.agents.user import Ended, User
+from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.errors import ResultsError
-from agent_eval_action.model.evalset import Content, ConversationScenario, Invocation
-from agent_eval_action.model.result import AgentConditions, Attempt, AttemptError, ErrorKind
-from agent_eval_action.model.transcript import ATTEMPTS, line_at, lines, parse
-from agent_eval_action.source import plural
+from agent_eval_action.results.evalset import Content, ConversationScenario, Invocation
+from agent_eval_action.results.run_result import AgentConditions, Attempt, AttemptError, ErrorKind
+from agent_eval_action.results.transcripts import ATTEMPTS, line_at, lines, parse
 
 _Key = tuple[str, str, int]
 

@@ -1,20 +1,183 @@
-"""A model that plays the user of a conversation scenario."""
+"""What a simulated user is told: our own prompt, or the user's ``custom_instructions`` as ADK renders them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from agent_eval_action.agents import instructions
+from agent_eval_action.agents.prompts import load
 from agent_eval_action.agents.user import Ended
-from agent_eval_action.config.adk_config import UserSimulatorConfig
-from agent_eval_action.llm.base import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, Message
+from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.llm.budget import SIMULATED_USER
-from agent_eval_action.model.evalset import Content, ConversationScenario, Invocation, Part
-from agent_eval_action.model.personas import persona_of
-from agent_eval_action.model.result import AttemptError, ErrorKind
+from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, Message
+from agent_eval_action.results.evalset import (
+    Content,
+    ConversationScenario,
+    IntermediateData,
+    Invocation,
+    InvocationEvents,
+    Part,
+    Persona,
+    PersonaBehavior,
+)
+from agent_eval_action.results.personas import DEFAULT_BEHAVIORS, filled, persona_of
+from agent_eval_action.results.run_result import AttemptError, ErrorKind
+
+STOP_SIGNAL = "</finished>"
+_PROMPT = "user_simulator"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The two halves of a request: what stays the same over a conversation, and what grows."""
+
+    system: str
+    message: str
+
+
+def prompt_version() -> str:
+    """Of our own prompt and of how history is written into any."""
+    return load(_PROMPT).version
+
+
+def own(scenario: ConversationScenario, history: str) -> Told:
+    """Our own prompt for this scenario."""
+    parts = load(_PROMPT).parts
+    stop = {"stop_signal": STOP_SIGNAL}
+    fixed = {**stop, "manner": _manner(scenario), "conversation_plan": scenario.conversation_plan}
+    return Told(filled(parts["system"], fixed), filled(parts["message"], {**stop, "conversation_history": history}))
+
+
+def behaviors_of(scenario: ConversationScenario) -> tuple[PersonaBehavior, ...]:
+    """How the user of a scenario behaves: as its persona, else as what users without one are judged by."""
+    return DEFAULT_BEHAVIORS if scenario.user_persona is None else persona_of(scenario.user_persona).behaviors
+
+
+def _manner(scenario: ConversationScenario) -> str:
+    persona = None if scenario.user_persona is None else persona_of(scenario.user_persona)
+    values = {"stop_signal": STOP_SIGNAL, "conversation_plan": scenario.conversation_plan}
+    return filled(_described(persona.description if persona else "", behaviors_of(scenario)), values)
+
+
+def _described(who: str, behaviors: Sequence[PersonaBehavior | _BehaviorView]) -> str:
+    pieces = [f"## {one.name}\n{one.description}\n{_listed(one.behavior_instructions)}" for one in behaviors]
+    return "\n\n".join([*([who] if who else []), *pieces])
+
+
+def custom(instructions: str, scenario: ConversationScenario, history: str) -> Told:
+    """``custom_instructions`` rendered with jinja2 as in ADK: its placeholders, filters, conditionals, loops.
+
+    Sandboxed, because who changes the file must not reach what this process knows. History is a value and never a
+    template. Raises ValueError in one sentence.
+    """
+    from jinja2 import TemplateError  # noqa: PLC0415 - needed for these alone
+    from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415 - as above
+
+    environment = ImmutableSandboxedEnvironment(autoescape=False)
+    values: dict[str, Any] = {
+        "stop_signal": STOP_SIGNAL,
+        "conversation_plan": scenario.conversation_plan,
+        "conversation_history": _Heard(history),
+    }
+    if scenario.user_persona is not None:
+        values["persona"] = _PersonaView(persona_of(scenario.user_persona))
+
+    def render_string(text: str) -> str:
+        """The filter of ADK's own prompts, for a persona's texts that hold placeholders; never for what was said."""
+        return text if isinstance(text, _Heard) else environment.from_string(text or "").render(values)
+
+    environment.filters["render_string_filter"] = render_string
+    try:
+        return Told("", environment.from_string(instructions).render(values))
+    except (
+        TemplateError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise ValueError(f"the custom instructions cannot be rendered: {error}") from error
+
+
+class _Heard(str):
+    """Text of the conversation."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _BehaviorView:
+    """A behaviour as templates written for ADK see it."""
+
+    name: str
+    description: str
+    behavior_instructions: tuple[str, ...]
+    violation_rubrics: tuple[str, ...]
+
+    def get_behavior_instructions_str(self) -> str:
+        return _listed(self.behavior_instructions)
+
+    def get_violation_rubrics_str(self) -> str:
+        return _listed(self.violation_rubrics)
+
+    @classmethod
+    def of(cls, one: PersonaBehavior) -> _BehaviorView:
+        return cls(one.name, one.description, one.behavior_instructions, one.violation_rubrics)
+
+
+class _PersonaView:
+    """A persona as templates see it; ``{{ persona }}`` alone is its description and behaviours, placeholders filled."""
+
+    def __init__(self, persona: Persona) -> None:
+        self.id = persona.id
+        self.description = persona.description
+        self.behaviors = tuple(_BehaviorView.of(one) for one in persona.behaviors)
+
+    def __str__(self) -> str:
+        return filled(_described(self.description, self.behaviors), {"stop_signal": STOP_SIGNAL})
+
+
+def _listed(items: Sequence[str]) -> str:
+    return "\n".join(f"  * {item}" for item in items)
+
+
+def history_of(turns: Sequence[Invocation], *, function_calls: bool) -> str:
+    """The conversation as JSON, one entry a line: no text in it can pass for an entry of its own.
+
+    Texts without thoughts; calls and their results when they are asked for.
+    """
+    entries = [entry for turn in turns for entry in _entries(turn, function_calls=function_calls)]
+    return "\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries)
+
+
+def _entries(turn: Invocation, *, function_calls: bool) -> Iterator[dict[str, Any]]:
+    yield from _said("user", turn.user_content)
+    for part in _between(turn.intermediate_data):
+        if part.text and not part.thought:
+            yield {"from": "agent", "text": part.text}
+        elif function_calls and part.function_call:
+            yield {"from": "agent", "calls": part.function_call.name, "args": part.function_call.args or {}}
+        elif function_calls and part.function_response:
+            yield {"from": "tool", "tool": part.function_response.name, "returned": part.function_response.response}
+    if turn.final_response:
+        yield from _said("agent", turn.final_response)
+
+
+def _said(who: str, content: Content) -> Iterator[dict[str, Any]]:
+    for part in content.parts or ():
+        if part.text and not part.thought:
+            yield {"from": who, "text": part.text}
+
+
+def _between(data: IntermediateData | InvocationEvents | None) -> Iterator[Part]:
+    for event in data.invocation_events if isinstance(data, InvocationEvents) else ():
+        if event.content:
+            yield from event.content.parts or ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +203,7 @@ class SimulatedUser:
         reply = await self._asked(turns)
         if isinstance(reply, LlmError):
             return _error(reply)
-        if instructions.STOP_SIGNAL.lower() in reply.text.lower():
+        if STOP_SIGNAL.lower() in reply.text.lower():
             return Ended("stop_signal")
         empty = LlmError(LlmErrorKind.EMPTY, "the model's message was empty")
         return _message(reply.text) if reply.text.strip() else _error(empty)
@@ -62,7 +225,7 @@ class SimulatedUser:
             system=told.system,
             options=self.config.model_configuration or {},
             purpose=SIMULATED_USER,
-            prompt_version=instructions.prompt_version(),
+            prompt_version=prompt_version(),
             sample=len(turns),
             repeat=self.repeat,
         )
@@ -93,20 +256,18 @@ def identity(scenario: ConversationScenario, config: UserSimulatorConfig) -> str
     said = {
         "config": config.model_dump(mode="json"),
         "persona": persona and persona.model_dump(mode="json"),
-        "behaviors": [one.model_dump(mode="json") for one in instructions.behaviors_of(scenario)],
-        "prompt": instructions.prompt_version(),
+        "behaviors": [one.model_dump(mode="json") for one in behaviors_of(scenario)],
+        "prompt": prompt_version(),
     }
     text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _told(
-    scenario: ConversationScenario, config: UserSimulatorConfig, turns: Sequence[Invocation]
-) -> instructions.Told:
-    history = instructions.history_of(turns, function_calls=config.include_function_calls)
+def _told(scenario: ConversationScenario, config: UserSimulatorConfig, turns: Sequence[Invocation]) -> Told:
+    history = history_of(turns, function_calls=config.include_function_calls)
     if config.custom_instructions is None:
-        return instructions.own(scenario, history)
-    return instructions.custom(config.custom_instructions, scenario, history)
+        return own(scenario, history)
+    return custom(config.custom_instructions, scenario, history)
 
 
 def _message(text: str) -> Content:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-from agent_eval_action.model.evalset import Content, ConversationScenario, Invocation
-from agent_eval_action.model.result import AttemptError
+from agent_eval_action.results.evalset import Content, ConversationScenario, Invocation
+from agent_eval_action.results.run_result import AttemptError
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.config.job_variables import is_job_variable
-from agent_eval_action.config.walk import TooManyEntries, files_below
-from agent_eval_action.interpreter.isolation import agent_environ
-from agent_eval_action.model.result import AttemptError, ErrorKind
+from agent_eval_action.config.discovery import TooManyEntries, files_below
+from agent_eval_action.config.types import is_job_variable
+from agent_eval_action.results.run_result import AttemptError, ErrorKind
+from agent_eval_action.sandbox.cell import agent_environ
 
 _ASKED: Final = re.compile(
     rb"(?:environ(?:\.(?:get|pop|setdefault))?|getenv)\s*[\[(]\s*[rub]?[\"']([A-Za-z_][A-Za-z0-9_]*)[\"']"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from agent_eval_action.baseline.branch import BranchStore
-from agent_eval_action.baseline.file import FileStore
-from agent_eval_action.baseline.lookup import Found, Lookup
-from agent_eval_action.baseline.place import Place, Written
+from agent_eval_action.baseline.branch_store import BranchStore
+from agent_eval_action.baseline.file_store import FileStore
+from agent_eval_action.baseline.lookup import Found, Lookup, Place, Written
 from agent_eval_action.baseline.table import show
-from agent_eval_action.model.history import Record
+from agent_eval_action.results.history import Record
 
 __all__ = ["STORES", "Found", "Lookup", "Place", "Store", "Written", "show"]
 

@@ -1,14 +1,114 @@
-"""Which records a run is compared with: those of main at or before the commit that the change was put upon."""
+"""What GitHub says of this run, as far as baselines need it: from GITHUB_* and the event's file.
+
+Everything else that is read of an event is built on this reading (``github.events``), so that there is one.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-from agent_eval_action.git import Commit, Remote, Repository, Scratch
-from agent_eval_action.model.history import Record
+from agent_eval_action.diagnostics.reader import Source
+from agent_eval_action.errors import ResultsError
+from agent_eval_action.git import Commit, Remote, Repository, Scratch, remote_of
+from agent_eval_action.git.repository import is_sha
+from agent_eval_action.results.history import Baseline, Record
+
+_HEADS: Final = "refs/heads/"
+
+
+def event_of(environ: Mapping[str, str]) -> Event:
+    """The event of this job; an empty one outside of GitHub Actions. A file that cannot be read says nothing."""
+    return event_from(environ, payload_of(environ))
+
+
+def payload_of(environ: Mapping[str, str]) -> Any:
+    """The event's file as JSON; None outside of GitHub Actions, and where it cannot be read."""
+    path = environ.get("GITHUB_EVENT_PATH", "")
+    if not in_actions(environ) or not path:
+        return None
+    try:
+        return Source.read(Path(path), workspace=None, error=ResultsError).value
+    except ResultsError:
+        return None
+
+
+def in_actions(environ: Mapping[str, str]) -> bool:
+    """Whether this is a job of GitHub Actions."""
+    return environ.get("GITHUB_ACTIONS") == "true"
+
+
+def event_from(environ: Mapping[str, str], payload: Any) -> Event:
+    """The event from the environment and its payload, which may be anything. Pure."""
+    if not in_actions(environ):
+        return Event()
+    pull, group = at(payload, "pull_request"), at(payload, "merge_group")
+    name = environ.get("GITHUB_EVENT_NAME", "")
+    base_repo, head_repo = at(pull, "base", "repo", "id"), at(pull, "head", "repo", "id")
+    return Event(
+        name=name,
+        ref=environ.get("GITHUB_REF", ""),
+        sha=sha_of(environ.get("GITHUB_SHA")),
+        default_branch=text_of(at(payload, "repository", "default_branch")),
+        base_ref=environ.get("GITHUB_BASE_REF", "") or text_of(at(group, "base_ref")).removeprefix(_HEADS),
+        base_sha=sha_of(at(group, "base_sha")) if name == "merge_group" else sha_of(at(pull, "base", "sha")),
+        head_sha=sha_of(at(group, "head_sha")) if name == "merge_group" else sha_of(at(pull, "head", "sha")),
+        # of a deleted fork there is no repository any more
+        fork=bool(pull) and base_repo != head_repo,
+    )
+
+
+def at(value: Any, *keys: str) -> Any:
+    """What lies under these keys; None where a step is missing or is no object."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def sha_of(value: Any) -> str | None:
+    """A whole object name, or None: a text that is put into a command line must be nothing else."""
+    return value if isinstance(value, str) and is_sha(value) else None
+
+
+def text_of(value: Any) -> str:
+    """The text, "" for everything else."""
+    return value if isinstance(value, str) else ""
+
+
+BRANCH: Final = "agent-eval-data"
+REMOTE: Final = "origin"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the baseline may lie: a file, or a branch of a remote. ``last``: how many runs are pooled."""
+
+    workspace: Path
+    file: Path
+    branch: str = BRANCH
+    remote: str = REMOTE
+    last: int = 20
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the base commit of a change has stored beside its code; ``baseline`` None: nothing that can be read."""
+
+    commit: str
+    baseline: Baseline | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Whether a record was stored, and in words what became of it."""
+
+    stored: bool
+    note: str
+
 
 WALK: Final = 1_000
 """How many ancestors are looked at: a record older than that says little about main."""
@@ -210,3 +310,68 @@ def _history(repository: Repository, remote: Remote, *shas: str) -> Iterator[Scr
             return
         had = all(scratch.fetch(sha, depth=WALK, commits_only=True).sha for sha in shas)
         yield scratch if had else None
+
+
+_REMOTE: Final = "origin"
+
+
+@dataclass(frozen=True, slots=True)
+class Upon:
+    """What ``lookup.reference`` names, and the commit under test.
+
+    ``of_main``: no change asks to be merged here, main itself is run. ``known_main``: git or the event
+    says what main is; without it a commit before the head may be one of the change itself.
+    """
+
+    reference: Reference
+    head: Commit | None = None
+    of_main: bool = False
+    known_main: bool = False
+
+    @property
+    def itself(self) -> bool:
+        """Whether the commit to compare with is the very commit under test."""
+        return self.head is not None and self.reference.sha == self.head.sha
+
+    @property
+    def exactly(self) -> str | None:
+        """The commit of which it is sure that the change was put upon it; None where there is none. Pure."""
+        return self.reference.sha if self.reference.exact and not self.itself else None
+
+    def control(self, known: str | None = None) -> str | None:
+        """The commit whose agent controls this one's; None where nothing says it. Pure.
+
+        Of main itself ``known``, the commit its history is of, where that is behind; else the commit
+        before. A guess would be worse than none: a commit of the change is as broken as the change.
+        """
+        if not self.itself:
+            return self.reference.sha
+        if known is not None:
+            return known
+        return self.head.parents[0] if self.head and self.head.parents and self.known_main else None
+
+    @property
+    def rules(self) -> str | None:
+        """The commit whose rules and cases a change is held to; of main itself what was last committed. Pure."""
+        if self.head is not None and (self.of_main or (self.itself and self.known_main)):
+            return self.head.sha
+        return None if self.itself else self.reference.sha
+
+
+def put_upon(folder: Path, environ: Mapping[str, str], event: Event) -> Upon:
+    """What the checkout around ``folder`` is put upon. A shallow clone's remote is asked for commits, not for files."""
+    repository = Repository(folder, environ)
+    sha = repository.resolve("HEAD")
+    head = repository.commit(sha) if sha else None
+    main = main_tip(repository, event)
+    on_main = bool(event.default_branch) and event.ref == f"refs/heads/{event.default_branch}"
+    # not opened before it is needed: most clones know what they were made of
+    found = resolved(repository, event, head, main, lambda: remote_of(repository, _REMOTE, environ))
+    return Upon(found, head, on_main and not event.is_change, on_main or event.is_change or main is not None)
+
+
+def behind(folder: Path, environ: Mapping[str, str], known: str | None, head: Commit | None) -> str | None:
+    """``known`` if it is a commit at or before the head."""
+    if known is None or head is None or not is_sha(known):
+        return None
+    return known if Repository(folder, environ).merge_base(known, head.sha) == known else None

@@ -1,31 +1,432 @@
-"""From a run to what is kept of it, and from an older baseline and a run of some cases to the next baseline."""
+"""The baseline as text: one line per criterion and per turn, sorted, so that a git diff shows what changed."""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any, Final
 
-from agent_eval_action.baseline.definition import definitions
-from agent_eval_action.baseline.fit import fit
-from agent_eval_action.model.baseline import (
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from agent_eval_action.baseline.definitions import definitions
+from agent_eval_action.git import Commit
+from agent_eval_action.results.case_matching import measured_identities, with_current_names
+from agent_eval_action.results.decision import CallBrief, TurnBrief, Unit
+from agent_eval_action.results.history import (
+    RECORD_VERSION,
     Accepted,
     Baseline,
     BaselineAgent,
     CaseRecord,
     CriterionRecord,
+    Definition,
+    PairName,
+    Record,
+    RecordCase,
+    ScoreCount,
+    Trajectory,
     TrajectoryRecord,
+    Withheld,
     kept_digest,
     kept_key,
     kept_name,
     rounded,
+    short_call,
     trajectory_digest,
+    weighted_mean,
 )
-from agent_eval_action.model.case_matching import measured_identities, with_current_names
-from agent_eval_action.model.collector import collector_paused
-from agent_eval_action.model.measured import Measured, measured_pairs, modal_trajectory
-from agent_eval_action.model.result import CaseKey, CaseResult, RunResult, RunStatus
+from agent_eval_action.results.pair_scores import Measured, measured_pairs, meets, modal_trajectory
+from agent_eval_action.results.run_result import (
+    AttemptSummary,
+    CaseKey,
+    CaseResult,
+    Conditions,
+    CriterionInfo,
+    CriterionScore,
+    Goal,
+    RunResult,
+    RunStatus,
+    ScoreStatus,
+    SetResult,
+    Totals,
+    collector_paused,
+)
+
+# Written as escapes: lone surrogates are no UTF-8, and characters that are invisible, reorder a line
+# or break one for some tools would let a diff look different from what it says.
+_UNSHOWN = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+
+
+def text(baseline: Baseline) -> str:
+    """The whole file. The same baseline is always the same bytes."""
+    head = [
+        f'  "schema_version": {baseline.schema_version},',
+        f'  "tool_version": {_json(baseline.tool_version)},',
+        f'  "created_at": {_json(baseline.created_at)},',
+        f'  "commit": {_json(baseline.commit)},',
+        f'  "repeats": {baseline.repeats},',
+        *_list("agents", (_json(agent.model_dump(mode="json")) for agent in baseline.agents)),
+        *_criteria(baseline.criteria),
+    ]
+    if baseline.accepted:
+        head += _list("accepted", (_json(one.model_dump(mode="json", exclude_none=True)) for one in baseline.accepted))
+    records = ",\n".join(record_text(record) for record in baseline.records)
+    body = f'  "records": [\n{records}\n  ]' if records else '  "records": []'
+    return "\n".join(["{", *head, body, "}", ""])
+
+
+def record_text(record: CaseRecord) -> str:
+    """The lines of one case."""
+    names = {"agent": record.agent, "eval_set": record.eval_set, "case": record.case, "digest": record.digest}
+    lines = [f"    {_json(names)[:-1]},"]
+    if record.omitted:
+        lines.append(f'     "omitted": {record.omitted},')
+    criteria = [f"      {criterion_text(name, one)}" for name, one in sorted(record.criteria.items())]
+    lines.append('     "criteria": {' + ("\n" + ",\n".join(criteria) if criteria else "") + "}")
+    if record.trajectory is not None:
+        lines[-1] += ","
+        lines.append(_trajectory_text(record.trajectory))
+    return "\n".join(lines) + "}"
+
+
+def criterion_text(name: str, record: CriterionRecord) -> str:
+    """One criterion on one line."""
+    return f"{_json(name)}: {_json(record.model_dump(mode='json', exclude_none=True))}"
+
+
+def turn_text(calls: Iterable[CallBrief]) -> str:
+    """One turn's calls on one line, arguments sorted: their order varies from answer to answer."""
+    return _json([{"name": call.name, "args": _sorted(call.args)} for call in calls])
+
+
+def _trajectory_text(trajectory: TrajectoryRecord) -> str:
+    counts: dict[str, Any] = {"digest": trajectory.digest, "seen": trajectory.seen, "attempts": trajectory.attempts}
+    if trajectory.cut:
+        counts["cut"] = trajectory.cut
+    turns = ",\n".join(f"      {turn_text(calls)}" for calls in trajectory.turns)
+    return f'     "trajectory": {_json(counts)[:-1]}, "turns": [' + (f"\n{turns}" if turns else "") + "]}"
+
+
+def _criteria(criteria: Mapping[str, Definition]) -> list[str]:
+    if not criteria:
+        return []
+    lines = (
+        f"    {_json(digest)}: {_json(_sorted(one.model_dump(mode='json', exclude_defaults=True)))}"
+        for digest, one in sorted(criteria.items(), key=lambda item: (item[1].name, item[0]))
+    )
+    return ['  "criteria": {\n' + ",\n".join(lines) + "\n  },"]
+
+
+def _list(name: str, items: Iterable[str]) -> list[str]:
+    lines = ",\n".join(f"    {item}" for item in items)
+    return [f'  "{name}": [\n{lines}\n  ],'] if lines else [f'  "{name}": [],']
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(item) for key, item in sorted(value.items())}
+    if isinstance(value, list):
+        return [_sorted(item) for item in value]
+    return value
+
+
+def _json(value: Any) -> str:
+    plain = json.dumps(value, ensure_ascii=False, default=str)
+    return _UNSHOWN.sub(lambda found: f"\\u{ord(found.group()):04x}", plain)
+
+
+CASE_BYTES: Final = 2048
+_DIGITS: Final = 3
+_BINS: Final = 4
+
+
+def fit(record: CaseRecord) -> CaseRecord:
+    """The record itself, or what of it fits into ``CASE_BYTES``."""
+    steps: tuple[Callable[[CaseRecord], CaseRecord], ...] = (
+        _shorten_arguments,
+        _leave_out_turns,
+        lambda one: _coarsen(one, _fewer_digits),
+        lambda one: _coarsen(one, _fewer_scores),
+        _omit_criteria,
+    )
+    for step in steps:
+        if size(record) <= CASE_BYTES:
+            break
+        record = step(record)
+    return record
+
+
+def size(record: CaseRecord) -> int:
+    """Bytes of the record in the file, with the comma and newline behind it."""
+    return len(record_text(record).encode()) + 2
+
+
+def _shorten_arguments(record: CaseRecord) -> CaseRecord:
+    if record.trajectory is None:
+        return record
+    turns = tuple(tuple(short_call(call) for call in calls) for calls in record.trajectory.turns)
+    return _with_turns(record, turns, 0)
+
+
+def _leave_out_turns(record: CaseRecord) -> CaseRecord:
+    if record.trajectory is None:
+        return record
+    turns = record.trajectory.turns
+    left = CASE_BYTES - size(_with_turns(record, (), len(turns)))
+    kept = 0
+    for calls in turns:
+        left -= len(turn_text(calls).encode()) + len("\n      ,")
+        if left < 0:
+            break
+        kept += 1
+    return _with_turns(record, turns[:kept], len(turns) - kept)
+
+
+def _with_turns(record: CaseRecord, turns: Trajectory, cut: int) -> CaseRecord:
+    if record.trajectory is None:
+        return record
+    return record.model_copy(update={"trajectory": record.trajectory.model_copy(update={"turns": turns, "cut": cut})})
+
+
+def _coarsen(record: CaseRecord, how: Callable[[CriterionRecord], tuple[ScoreCount, ...]]) -> CaseRecord:
+    criteria = {}
+    for name, one in record.criteria.items():
+        scores = how(one)
+        changed = {} if scores == one.scores else {"scores": scores, "mean": rounded(one.average)}
+        criteria[name] = one.model_copy(update=changed)
+    return record.model_copy(update={"criteria": criteria})
+
+
+def _fewer_digits(record: CriterionRecord) -> tuple[ScoreCount, ...]:
+    counts: dict[float, int] = {}
+    for score, count in record.scores:
+        rounded = float(f"{score:.{_DIGITS}g}")
+        counts[rounded] = counts.get(rounded, 0) + count
+    return tuple(sorted(counts.items()))
+
+
+def _fewer_scores(record: CriterionRecord) -> tuple[ScoreCount, ...]:
+    """Neighbouring scores joined into at most ``_BINS``, each at their mean."""
+    if len(record.scores) <= _BINS:
+        return record.scores
+    bins: dict[int, list[ScoreCount]] = {}
+    before = 0
+    for score, count in sorted(record.scores):
+        bins.setdefault(before * _BINS // record.n, []).append((score, count))
+        before += count
+    joined: dict[float, int] = {}
+    for members in bins.values():
+        total = sum(count for _, count in members)
+        mean = float(f"{weighted_mean(members):.{_DIGITS}g}")
+        joined[mean] = joined.get(mean, 0) + total
+    return tuple(sorted(joined.items()))
+
+
+def _omit_criteria(record: CaseRecord) -> CaseRecord:
+    """Leave out criteria without a threshold first, then from the end of the alphabet."""
+    criteria = dict(record.criteria)
+    order = sorted(criteria, key=lambda name: (criteria[name].threshold is not None, [-ord(c) for c in name]))
+    while order and size(record) > CASE_BYTES:
+        del criteria[order.pop(0)]
+        record = record.model_copy(update={"criteria": dict(criteria), "omitted": record.omitted + 1})
+    return record
+
+
+MAX_BYTES: Final = 32 * 1024 * 1024
+SHA_SHOWN: Final = 12
+_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)-[0-9a-f]{4,64}-[0-9a-z]{4,32}\.json")
+_SHA: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+def text_record_text(record: Record) -> bytes:
+    """One case a line, so that git stores what two runs have in common once."""
+    head = record.model_dump(mode="json", exclude={"cases"}, exclude_defaults=True)
+    head = {"schema_version": record.schema_version, **head}
+    lines = [_json_record_text(case.model_dump(mode="json", exclude_defaults=True)) for case in record.cases]
+    body = ",\n".join(lines)
+    # half a surrogate pair, which an agent may well say, is no UTF-8 and no JSON that pydantic reads
+    return f'{_json_record_text(head)[:-1]},"cases":[\n{body}\n]}}\n'.encode("utf-8", "replace")
+
+
+def parse(data: bytes) -> Record | str:
+    """The record, or in words why these bytes are none."""
+    if len(data) > MAX_BYTES:
+        return f"is larger than {MAX_BYTES >> 20} MB"
+    try:
+        value = from_json(data, allow_inf_nan=False)  # it stops at 200 levels, Python's own at a crash
+    except ValueError as error:
+        return f"is no JSON: {str(error)[:80]}"
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if type(version) is not int or version != RECORD_VERSION:
+        return f"has schema version {str(version)[:20]}; this agent-eval reads {RECORD_VERSION}"
+    try:
+        record = Record.model_validate(value)
+    except ValidationError as error:
+        place = ".".join(str(step) for step in error.errors(include_url=False)[0]["loc"][:4])
+        return f"is no record: {place[:80]}"
+    if record.commit is not None and not _SHA.fullmatch(record.commit):
+        return "is no record: commit"
+    return record
+
+
+def file_name(record: Record, unique: str) -> str:
+    """Sorted by name the files are sorted by when their runs began."""
+    return f"{_moment(record.created_at)}-{(record.commit or '0' * SHA_SHOWN)[:SHA_SHOWN]}-{unique}.json"
+
+
+def commit_in(name: str) -> str:
+    """The beginning of the commit a file is named after."""
+    return name.split("-")[1] if name.count("-") > 1 else ""
+
+
+def is_file_name(name: str, now: dt.datetime) -> bool:
+    """Whether a file is named as a record is. One from the future would never be pruned, and push out all others."""
+    found = _NAME.fullmatch(name)
+    return bool(found) and found.group(1) <= _stamp(now + dt.timedelta(days=1)) if found else False
+
+
+def _moment(created_at: str) -> str:
+    try:
+        made = dt.datetime.fromisoformat(created_at)
+    except ValueError:
+        made = dt.datetime.now(dt.UTC)
+    return _stamp(made if made.tzinfo else made.replace(tzinfo=dt.UTC))
+
+
+def _stamp(moment: dt.datetime) -> str:
+    return moment.astimezone(dt.UTC).strftime("%Y%m%dT%H%M%SZ")
+
+
+def _json_record_text(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+Kind = tuple[Goal, Unit]
+"""Which way a criterion is better, and what its numbers count."""
+
+
+def result_of(baseline: Baseline, known: Mapping[str, Kind]) -> RunResult:
+    """The run. ``known``: goal and unit of the criteria there are; a baseline does not keep them."""
+    records = sorted(baseline.records, key=lambda record: record.key)
+    sets = tuple(
+        _set(agent, name, list(cases), known)
+        for (agent, name), cases in groupby(records, key=lambda record: (record.agent, record.eval_set))
+    )
+    cases = [case for one in sets for case in one.cases]
+    return RunResult(
+        started_at=baseline.created_at,
+        conditions=Conditions(
+            tool_version=baseline.tool_version,
+            commit=baseline.commit,
+            repeats=baseline.repeats,
+            adaptive=baseline.repeats == 1,
+        ),
+        sets=sets,
+        totals=Totals(cases=len(cases), attempts=sum(len(case.attempts) for case in cases)),
+    )
+
+
+def _set(agent: str, name: str, records: list[CaseRecord], known: Mapping[str, Kind]) -> SetResult:
+    infos: dict[str, CriterionInfo] = {}
+    for record in records:
+        for criterion, one in record.criteria.items():
+            goal, unit = known.get(criterion, ("maximize", "score"))
+            info = CriterionInfo(
+                name=criterion, goal=goal, unit=unit, threshold=one.threshold, digest=one.digest, source="the baseline"
+            )
+            infos.setdefault(criterion, info)
+    cases = tuple(_case(record, infos) for record in records)
+    return SetResult(agent=agent, eval_set=name, path=name, criteria=tuple(infos.values()), cases=cases)
+
+
+def _case(record: CaseRecord, infos: Mapping[str, CriterionInfo]) -> CaseResult:
+    scores = {name: list(_scores(one)) for name, one in record.criteria.items()}
+    turns = tuple(TurnBrief(calls=calls) for calls in record.trajectory.turns) if record.trajectory else ()
+    count = max(map(len, scores.values()), default=0)
+    return CaseResult(
+        case=record.case,
+        digest=record.digest,
+        attempts=tuple(
+            AttemptSummary(
+                repeat=number,
+                turns=turns,
+                scores=tuple(_score(infos[name], found, number) for name, found in scores.items()),
+            )
+            for number in range(count)
+        ),
+    )
+
+
+def _scores(record: CriterionRecord) -> Iterator[float]:
+    for score, count in record.scores:
+        yield from [score] * count
+
+
+def _score(info: CriterionInfo, found: list[float], number: int) -> CriterionScore:
+    if number >= len(found):
+        return CriterionScore(
+            criterion=info.name, status=ScoreStatus.NOT_APPLICABLE, reason="the baseline has fewer scores of it"
+        )
+    passed = None if info.threshold is None else meets(found[number], info.threshold, info.goal)
+    return CriterionScore(criterion=info.name, status=ScoreStatus.SCORED, score=found[number], passed=passed)
+
+
+def record_of(
+    result: RunResult,
+    head: Commit | None = None,
+    *,
+    regressed: Collection[tuple[CaseKey, str]] = (),
+    accepted: Iterable[Accepted] = (),
+    simulators: Mapping[CaseKey, str] | None = None,
+) -> Record:
+    """The record of ``result``.
+
+    ``regressed``: pairs the gate found worse; they alone are withheld, for leaving out whole runs would
+    let only lucky ones into the history. ``simulators``: names of the simulated users, by case.
+    """
+    kept = from_result(result)
+    bad = {(kept_key(key), kept_name(name)) for key, name in regressed}
+    users = {kept_key(key): name for key, name in (simulators or {}).items()}
+    cases = [_case_run_record(one, bad, users.get(one.key, "")) for one in kept.records]
+    conditions = result.conditions
+    return Record(
+        tool_version=kept.tool_version,
+        created_at=kept.created_at,
+        commit=head.sha if head else kept.commit,
+        parents=head.parents if head else (),
+        committed_at=head.at if head else None,
+        repeats=kept.repeats,
+        whole=result.status is RunStatus.COMPLETE and not conditions.selection,
+        agents=kept.agents,
+        criteria=definitions(result),
+        cases=tuple(cases),
+        withheld=tuple(_withheld(result, kept.records, bad)),
+        accepted=tuple(accepted),
+    )
+
+
+def _case_run_record(record: CaseRecord, bad: Collection[PairName], simulator: str) -> RecordCase:
+    criteria = {name: one for name, one in record.criteria.items() if (record.key, name) not in bad}
+    given = {name: getattr(record, name) for name in CaseRecord.model_fields}
+    return RecordCase(**{**given, "criteria": criteria, "simulator": simulator})
+
+
+def _withheld(result: RunResult, records: Iterable[CaseRecord], bad: Collection[PairName]) -> Iterable[Withheld]:
+    """Regressed pairs, and those without a clean score: their absence must not look like a removal."""
+    clean = {(one.key, name) for one in records for name in one.criteria}
+    for pair in measured_pairs(result):
+        name = (kept_key(pair.key), kept_name(pair.info.name))
+        if name in bad:
+            yield Withheld(**name[0]._asdict(), criterion=name[1], why="regressed")
+        elif name not in clean and pair.errors:
+            yield Withheld(**name[0]._asdict(), criterion=name[1], why="unmeasured")
+
 
 __all__ = ["Baseline", "Update", "from_result", "update"]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from agent_eval_action.model.baseline import Baseline, CaseRecord, CriterionRecord
-from agent_eval_action.model.history import Record
-from agent_eval_action.model.trajectory_text import format_call
+from agent_eval_action.results.history import Baseline, CaseRecord, CriterionRecord, Record
+from agent_eval_action.results.trajectory import format_call
 
 _CALLS_SHOWN = 4
 

@@ -15,7 +15,7 @@ from agent_eval_action.errors import AgentEvalError, ExitCode
 
 def main() -> None:
     """Entry point of ``agent-eval``: runs the command and turns what it raises into an exit code."""
-    from agent_eval_action.cli.entry import enter
+    from agent_eval_action.cli.container_init import enter
 
     enter()
     signal.signal(signal.SIGTERM, _interrupt)  # as SIGINT, until a run listens to both itself

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_eval_action import api
-from agent_eval_action.baseline import accept
-from agent_eval_action.baseline.accept import ACCEPT, Names
-from agent_eval_action.cli import files
+from agent_eval_action.baseline import accepted
+from agent_eval_action.baseline.accepted import ACCEPT, Names
+from agent_eval_action.cli import output
 from agent_eval_action.cli.compare import in_folder
 from agent_eval_action.cli.session import console, settings_for
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.settings import Settings
+from agent_eval_action.diagnostics.reader import did_you_mean
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
 from agent_eval_action.gate.acceptable import worse_pairs
 from agent_eval_action.gate.wording import count, listed
-from agent_eval_action.model.decision import PairChange
-from agent_eval_action.model.result import RunResult
 from agent_eval_action.reports import results_json
 from agent_eval_action.reports.next_steps import next_steps
-from agent_eval_action.run.load import relative
-from agent_eval_action.source import did_you_mean
+from agent_eval_action.results.decision import PairChange
+from agent_eval_action.results.run_result import RunResult
+from agent_eval_action.run.loader import relative
 
 _NAMES_SHOWN = 8
 
@@ -53,7 +53,7 @@ def accept_command(scope: Scope, reason: str, results: Path | None, config: str 
 
 
 def _accept_worse(settings: Settings, reason: str, results: Path | None) -> None:
-    path = in_folder(results) if results is not None else settings.out / files.RESULTS
+    path = in_folder(results) if results is not None else settings.out / output.RESULTS
     if not path.exists():
         raise ResultsError(
             f"there are no results at {relative(path, settings.workspace)}, so it is not known what got worse",
@@ -105,7 +105,7 @@ def _entries(worse: Sequence[PairChange], result: RunResult, reason: str) -> lis
 
 def _append(settings: Settings, entries: Sequence[Mapping[str, str]]) -> None:
     path = settings.workspace / ACCEPT
-    added = accept.append(path, entries, workspace=settings.workspace)
+    added = accepted.append(path, entries, workspace=settings.workspace)
     shown = relative(path, settings.workspace)
     for entry in added:
         _say(f"accepted: {' › '.join(filter(None, (entry.case, entry.criterion)))}")

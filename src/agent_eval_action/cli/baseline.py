@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action import api
-from agent_eval_action.baseline import accept, show
-from agent_eval_action.baseline.accept import ACCEPT
-from agent_eval_action.baseline.file import FileStore
+from agent_eval_action.baseline import accepted, show
+from agent_eval_action.baseline.accepted import ACCEPT
+from agent_eval_action.baseline.file_store import FileStore
 from agent_eval_action.baseline.records import Update, update
 from agent_eval_action.baseline.table import records_table
-from agent_eval_action.cli import files
+from agent_eval_action.cli import output
 from agent_eval_action.cli.compare import in_folder, kept
 from agent_eval_action.cli.session import Session, console, settings_for
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
 from agent_eval_action.gate.wording import BEGIN
-from agent_eval_action.model.measured import measured_pairs
-from agent_eval_action.model.result import RunResult, RunStatus
-from agent_eval_action.reports import format as fmt
+from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports import results_json
-from agent_eval_action.run.load import relative
+from agent_eval_action.results.pair_scores import measured_pairs
+from agent_eval_action.results.run_result import RunResult, RunStatus
+from agent_eval_action.run.loader import relative
 
 _REPEATS = 5  # one run of a noisy case says little about it; five cost little and are made rarely
 _NAMES_SHOWN = 8
@@ -42,14 +42,14 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
     else:
         repeats = settings.repeats if "repeats" in resolved.origins else _REPEATS
         session = Session(resolved, tuple(selectors), repeats)
-        with files.written_by_a_run(settings):
+        with output.written_by_a_run(settings):
             result = session.evaluate()
             kept(result, settings)
             session.end()
     if result.status is not RunStatus.COMPLETE:
         out.print(f"the run is not complete ({result.status}): the baseline stays as it was", markup=False)
         return ExitCode.INTERRUPTED if result.status is RunStatus.INTERRUPTED else ExitCode.INCONCLUSIVE
-    entries = accept.read(settings.workspace / ACCEPT, workspace=settings.workspace)
+    entries = accepted.read(settings.workspace / ACCEPT, workspace=settings.workspace)
     after = update(before, result, [entry.accepted for entry in entries])
     if not any(pair.scores for pair in measured_pairs(result)):
         where = relative(settings.baseline, settings.workspace)

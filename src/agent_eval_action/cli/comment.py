@@ -9,18 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agent_eval_action.cli.files import in_detail, report_input
+from agent_eval_action.ci.github.client import GitHub
+from agent_eval_action.ci.github.comment import Marker, Published, RunComment, publish
+from agent_eval_action.ci.github.event import Job
+from agent_eval_action.cli.output import in_detail, report_input
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.settings import Settings
-from agent_eval_action.github.comment import Published, RunComment, publish
-from agent_eval_action.github.events import Job
-from agent_eval_action.github.marker import Marker
-from agent_eval_action.github.rest import GitHub
-from agent_eval_action.model.result import RunResult
 from agent_eval_action.reports import REPORTS, Link
 from agent_eval_action.reports.detail import state_of
-from agent_eval_action.reports.escape_markdown import text as escaped
-from agent_eval_action.run.load import relative
+from agent_eval_action.reports.escaping import text as escaped
+from agent_eval_action.results.run_result import RunResult
+from agent_eval_action.run.loader import relative
 
 _KEY = 200
 

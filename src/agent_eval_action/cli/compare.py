@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action import api
-from agent_eval_action.cli import files, log, summary
-from agent_eval_action.cli.finish import outputs
-from agent_eval_action.cli.own_folders import refuse_unsafe_folders
+from agent_eval_action.ci.github.outputs import write_outputs
+from agent_eval_action.ci.github.publish import on_github
+from agent_eval_action.cli import log, output, summary
+from agent_eval_action.cli.comparison_input import Side, read_side
+from agent_eval_action.cli.output import outputs, refuse_unsafe_folders
 from agent_eval_action.cli.session import console, exit_code, settings_for
-from agent_eval_action.cli.side import Side, read_side
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.errors import ExitCode, OutputError
 from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
 from agent_eval_action.gate_changes.snapshot import Snapshot, sets_of_result
-from agent_eval_action.github.outputs import write_outputs
-from agent_eval_action.github.step import on_github
-from agent_eval_action.model.result import RunResult
+from agent_eval_action.results.run_result import RunResult
 
 
 def compare_command(base: Path, head: Path, flags: Mapping[str, Any]) -> ExitCode:
@@ -39,7 +38,7 @@ def compare_command(base: Path, head: Path, flags: Mapping[str, Any]) -> ExitCod
 
 def kept(result: RunResult, settings: Settings) -> tuple[tuple[str, str], ...]:
     """Every file, and outputs for later steps. Raises OutputError when a file cannot be written: it was asked for."""
-    written = files.write(result, settings)
+    written = output.write(result, settings)
     if written.lost is not None:
         raise written.lost
     if written.problems:
@@ -51,7 +50,7 @@ def kept(result: RunResult, settings: Settings) -> tuple[tuple[str, str], ...]:
 
 def in_folder(path: Path) -> Path:
     """results.json itself, or the one in a folder."""
-    return path / files.RESULTS if path.is_dir() else path
+    return path / output.RESULTS if path.is_dir() else path
 
 
 def _with_changes(decided: RunResult, one: Side, other: Side, on_weakened: str) -> RunResult:

@@ -11,8 +11,8 @@ from agent_eval_action.cli.text import terminal
 from agent_eval_action.errors import ExitCode, UsageError
 from agent_eval_action.folders import real_path
 from agent_eval_action.formats import load_eval_file
-from agent_eval_action.model.evalset import EvalSet
-from agent_eval_action.reports.output import write_text
+from agent_eval_action.reports.base import write_text
+from agent_eval_action.results.evalset import EvalSet
 
 _SUFFIX = ".evalset.json"
 

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agent_eval_action.config.option import Option
-from agent_eval_action.config.options import OPTIONS
+from agent_eval_action.config.options import OPTIONS, Option
 
 Command = Callable[..., None]
 

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
+from agent_eval_action.ci.github import log
+from agent_eval_action.ci.github.log import GuardedStream, is_log
+from agent_eval_action.ci.github.outputs import append_summary
+from agent_eval_action.ci.github.publish import on_github
 from agent_eval_action.config.secrets import secrets_around
-from agent_eval_action.github import commands
-from agent_eval_action.github.step import on_github
-from agent_eval_action.github.stream import GuardedStream, is_log
-from agent_eval_action.github.summary import append_summary
-from agent_eval_action.model.annotation import Annotation
-from agent_eval_action.model.redaction import Redaction
+from agent_eval_action.results.evalset import Annotation
+from agent_eval_action.results.redaction import Redaction
 
 TITLE: Final = "agent-eval"
 _MESSAGE: Final = 4_000
@@ -38,7 +38,7 @@ def begin() -> None:
 def hide(secrets: Iterable[str]) -> None:
     """Hide these from now on, here and in the runner's log."""
     for piece in redaction.hide(secrets):
-        say(commands.command("add-mask", piece))
+        say(log.command("add-mask", piece))
 
 
 def _clean(message: str, *, lines: bool) -> str:
@@ -56,7 +56,7 @@ def say(command: str) -> None:
 def error(message: str, title: str = TITLE, path: str = "", line: int | None = None) -> None:
     """Why the step is red. A container's exit code alone shows nothing on the page of the run."""
     shown = _clean(message, lines=True)
-    say(commands.annotation(Annotation(level="error", title=title, message=shown, path=path, line=line)))
+    say(log.annotation(Annotation(level="error", title=title, message=shown, path=path, line=line)))
 
 
 def could_not_run(message: str) -> None:
@@ -64,7 +64,7 @@ def could_not_run(message: str) -> None:
     error(message, f"{TITLE}: nothing was decided")
     if not on_github(os.environ):
         return
-    from agent_eval_action.reports.escape_markdown import fence
+    from agent_eval_action.reports.escaping import fence
 
     lines = fence(redaction.text(message).splitlines()[:_LINES], "text")
     text = f"> [!CAUTION]\n> **Nothing was decided:** agent-eval ended before it had a verdict.\n\n{lines}\n"
@@ -76,7 +76,7 @@ def warning(message: str) -> None:
     """What went wrong beside the verdict: an annotation in a step, else a line."""
     shown = _clean(message, lines=False)
     if folds():
-        say(commands.annotation(Annotation(level="warning", title=TITLE, message=shown)))
+        say(log.annotation(Annotation(level="warning", title=TITLE, message=shown)))
     else:
         print(f"warning: {shown}", file=sys.stderr)
 
@@ -88,12 +88,12 @@ def folds() -> bool:
 
 def group(title: str) -> None:
     """Begin lines that can be folded."""
-    say(commands.command("group", title))
+    say(log.command("group", title))
 
 
 def end_group() -> None:
     """End them."""
-    say(commands.command("endgroup"))
+    say(log.command("endgroup"))
 
 
 def excerpt(text: str) -> str:

@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 
 from agent_eval_action.config.settings import Settings
-from agent_eval_action.model.result import RunResult, RunStatus, ScoreStatus
-from agent_eval_action.model.transcript import ATTEMPTS
-from agent_eval_action.run.load import relative
+from agent_eval_action.results.run_result import RunResult, RunStatus, ScoreStatus
+from agent_eval_action.results.transcripts import ATTEMPTS
+from agent_eval_action.run.loader import relative
 
 
 def rest_command(result: RunResult, settings: Settings) -> str:

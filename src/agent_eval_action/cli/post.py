@@ -8,21 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action.baseline.event import payload_of
+from agent_eval_action.baseline.lookup import payload_of
+from agent_eval_action.ci.github.client import GitHub, GitHubError
+from agent_eval_action.ci.github.comment import Marker, RunComment, publish
+from agent_eval_action.ci.github.post import UNVERIFIED, RunBefore, pulls_of, verified
 from agent_eval_action.cli.comment import with_title
-from agent_eval_action.cli.files import in_detail
+from agent_eval_action.cli.output import in_detail
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.settings import Settings, resolve
 from agent_eval_action.errors import ExitCode, OutputError, UsageError
-from agent_eval_action.github.comment import RunComment, publish
-from agent_eval_action.github.marker import Marker
-from agent_eval_action.github.posting import UNVERIFIED, RunBefore, pulls_of, verified
-from agent_eval_action.github.refusals import GitHubError
-from agent_eval_action.github.rest import GitHub
-from agent_eval_action.model.result import RunResult
 from agent_eval_action.reports import REPORTS, ReportInput
 from agent_eval_action.reports.artifact import read_foreign
 from agent_eval_action.reports.detail import state_of
+from agent_eval_action.results.run_result import RunResult
 
 
 def post_command(results: Path, flags: Mapping[str, Any]) -> ExitCode:

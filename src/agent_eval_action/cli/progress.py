@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from agent_eval_action.cli.text import terminal
-from agent_eval_action.model.result import Attempt, ErrorKind, Purpose
+from agent_eval_action.diagnostics.reader import plural
+from agent_eval_action.results.run_result import Attempt, ErrorKind, Purpose
 from agent_eval_action.run.events import (
     AttemptFinished,
     AttemptRetried,
@@ -21,7 +22,6 @@ from agent_eval_action.run.events import (
     PhaseStarted,
     RunPlanned,
 )
-from agent_eval_action.source import plural
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent_eval_action.cli import files, log
+from agent_eval_action.cli import log
+from agent_eval_action.cli import output as cli_output
 from agent_eval_action.cli.compare import in_folder
+from agent_eval_action.diagnostics.reader import did_you_mean
 from agent_eval_action.errors import ExitCode, UsageError
 from agent_eval_action.reports import REPORTS, results_json
-from agent_eval_action.reports.output import write_text
-from agent_eval_action.source import did_you_mean
+from agent_eval_action.reports.base import write_text
 
 
 def report_command(results: Path, to: str, output: Path | None) -> ExitCode:
@@ -18,7 +19,7 @@ def report_command(results: Path, to: str, output: Path | None) -> ExitCode:
     if report is None:
         names = ", ".join(sorted(REPORTS))
         raise UsageError(f"there is no report {to!r}: choose from {names}", hint=did_you_mean(to, REPORTS))
-    text = report(files.report_input(results_json.read(in_folder(results))), None)
+    text = report(cli_output.report_input(results_json.read(in_folder(results))), None)
     if output is not None:
         write_text(output, [text])
     else:

@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_eval_action.cli import files
+from agent_eval_action.ci.github.event import job_from
+from agent_eval_action.cli import output
 from agent_eval_action.cli.comment import publisher
-from agent_eval_action.cli.finish import finish
+from agent_eval_action.cli.output import finish
 from agent_eval_action.cli.session import Session, settings_for
 from agent_eval_action.errors import ExitCode
-from agent_eval_action.github.events import job_from
 
 
 def run_command(selectors: Sequence[str], flags: Mapping[str, Any]) -> ExitCode:
@@ -19,7 +19,7 @@ def run_command(selectors: Sequence[str], flags: Mapping[str, Any]) -> ExitCode:
     resolved = settings_for(flags)
     settings = resolved.settings
     session = Session(resolved, tuple(selectors), flags=flags)
-    with files.written_by_a_run(settings):
+    with output.written_by_a_run(settings):
         result = session.evaluate()
         code = finish(result, settings, publisher(result, settings, job_from(os.environ)))
         session.end()

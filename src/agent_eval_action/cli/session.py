@@ -18,9 +18,9 @@ from agent_eval_action.cli.progress import Display, LiveDisplay, PlainDisplay
 from agent_eval_action.config.settings import Resolved, resolve
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ExitCode
-from agent_eval_action.model.decision import Outcome
-from agent_eval_action.model.result import RunResult, RunStatus
-from agent_eval_action.pipeline import Stop
+from agent_eval_action.results.decision import Outcome
+from agent_eval_action.results.run_result import RunResult, RunStatus
+from agent_eval_action.run.orchestrator import Stop
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,9 +13,9 @@ from agent_eval_action.cli.session import console, settings_for
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
-from agent_eval_action.gate.rehearsal import Rehearsal, rehearse
+from agent_eval_action.gate.simulate import Rehearsal, rehearse
 from agent_eval_action.gate.wording import BEGIN
-from agent_eval_action.model.history import History
+from agent_eval_action.results.history import History
 
 _MAX_RUNS = 100_000
 

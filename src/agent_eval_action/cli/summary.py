@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agent_eval_action.cli.text import terminal
-from agent_eval_action.model.decision import CriterionChange, Decision, Finding, Outcome
-from agent_eval_action.model.result import RunResult
-from agent_eval_action.reports import format as fmt
-from agent_eval_action.reports.costs import agent_tokens, cost_text, judge_calls
+from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.next_steps import ALL_WORSE, next_steps
+from agent_eval_action.reports.view import agent_tokens, cost_text, judge_calls
+from agent_eval_action.results.decision import CriterionChange, Decision, Finding, Outcome
+from agent_eval_action.results.run_result import RunResult
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agent_eval_action.github.commands import neutral
-from agent_eval_action.reports.cleaning import clean
+from agent_eval_action.ci.github.log import neutral
+from agent_eval_action.reports.formatting import clean
 
 
 def terminal(text: str, limit: int = 2_000, *, lines: bool = False) -> str:

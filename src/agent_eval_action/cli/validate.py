@@ -8,10 +8,9 @@ from pathlib import Path
 from agent_eval_action import api
 from agent_eval_action.cli.session import console, settings_for
 from agent_eval_action.cli.text import terminal
+from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.errors import AgentEvalError, ExitCode, Problem
-from agent_eval_action.run.load import Loader
-from agent_eval_action.run.loose import load_loose
-from agent_eval_action.source import plural
+from agent_eval_action.run.loader import Loader, load_loose
 
 _SHOWN = 200
 

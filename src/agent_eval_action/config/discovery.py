@@ -1,20 +1,396 @@
-"""Which eval files run against which agents, as configured or as found; it says what it found."""
+"""One bounded walk over a workspace: which folders hold an agent, and where eval files lie."""
 
 from __future__ import annotations
 
+import ast
+import os
+import re
+import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 from typing import Final
 
-from agent_eval_action.config.agents import AgentSettings, relative_name
-from agent_eval_action.config.owners import AppNames
-from agent_eval_action.config.patterns import AS_EVAL_SET, NOT_READ
-from agent_eval_action.config.search import Search, Selector
+from agent_eval_action.config.assignment import AgentSettings, AppNames, Owners, Unowned, relative_name, unique_names
 from agent_eval_action.config.settings import Settings
-from agent_eval_action.config.walk import EVAL_SETS, EVAL_SUFFIXES
+from agent_eval_action.config.types import EvalPattern, Flaw, Refused, Where
+from agent_eval_action.diagnostics.reader import did_you_mean
 from agent_eval_action.errors import EvalFileError, Problem
+
+EVAL_SUFFIXES: Final = (".evalset.json", ".test.json")
+EVAL_SETS: Final = "evalsets"  # in a folder of this name every JSON file that holds a set is one
+MAX_ENTRIES: Final = 250_000
+MAX_DEPTH: Final = 40
+
+_PRUNED: Final = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "build", "dist", "target"})
+_NO_AGENTS: Final = frozenset({"tests", "test"})  # eval files are kept there, agents in there are fixtures
+_FOREIGN: Final = frozenset({"tsconfig.test.json"})  # TypeScript's, by the same suffix
+_MENTION: Final = re.compile(rb"\b(?:root_agent|get_agent_async)\b")
+_APP: Final = re.compile(rb"^app\s*(?::[^=\n]+)?=|\bimport\b[^\n]*\bapp\b", re.MULTILINE)
+_ADK_CASE: Final = re.compile(rb'"eval_?[iI]d"\s*:')
+_AGENTS_CLI_CASE: Final = re.compile(rb'"eval_case_id"\s*:')
+_READ: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """What a walk saw, sorted. ``complete`` is False when it stopped at its bound."""
+
+    agents: tuple[Path, ...]
+    eval_files: tuple[Path, ...]
+    agents_cli_datasets: tuple[Path, ...] = ()
+    complete: bool = True
+
+
+def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
+    """Look through a folder. Links to folders are not followed; hidden, built and installed ones are left out."""
+    agents: list[Path] = []
+    files: list[Path] = []
+    datasets: list[Path] = []
+    seen = 0
+    for folder, entries in _folders(root):
+        seen += len(entries)
+        names = {entry.name for entry in entries}
+        if not _NO_AGENTS & set(folder.relative_to(root).parts) and holds_agent(folder, names):
+            agents.append(folder)
+        here = [folder / entry.name for entry in entries if entry.name.endswith(".json") and _is(entry.is_file)]
+        files += [file for file in here if is_eval_file(file) or (folder.name == EVAL_SETS and holds_eval_set(file))]
+        if folder.name == "datasets":
+            datasets += [file for file in here if is_agents_cli_dataset(file)]
+        if seen > max_entries:
+            return Walked(tuple(sorted(agents)), tuple(sorted(files)), tuple(sorted(datasets)), complete=False)
+    return Walked(tuple(sorted(agents)), tuple(sorted(files)), tuple(sorted(datasets)))
+
+
+def is_eval_file(path: Path) -> bool:
+    """Whether the name says so."""
+    return path.name.endswith(EVAL_SUFFIXES) and path.name not in _FOREIGN
+
+
+def holds_eval_set(path: Path) -> bool:
+    """Whether a JSON file is an ADK eval set, by a look at its beginning."""
+    text = _beginning(path) if path.suffix == ".json" else b""
+    return b"eval_cases" in text and bool(_ADK_CASE.search(text))
+
+
+def is_agents_cli_dataset(path: Path) -> bool:
+    """Whether a JSON file is an evaluation dataset of agents-cli, by the same look."""
+    text = _beginning(path) if path.suffix == ".json" else b""
+    return b"eval_cases" in text and bool(_AGENTS_CLI_CASE.search(text)) and not _ADK_CASE.search(text)
+
+
+class TooManyEntries(Exception):  # noqa: N818 - internal signal; the caller says what to name instead
+    """The bound was hit: what lies beyond it is unknown."""
+
+
+def files_below(root: Path, *, max_entries: int = MAX_ENTRIES) -> Iterator[Path]:
+    """Every file below a folder, by the same rules. Raises TooManyEntries at its bound."""
+    for folder, entries in _folders(root):
+        max_entries -= len(entries)
+        if max_entries < 0:
+            raise TooManyEntries
+        yield from (folder / entry.name for entry in entries if not _is(entry.is_dir))
+
+
+def _folders(root: Path) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
+    """Folders with their entries, in a stable order, parents first."""
+    waiting = [(root, 0)]
+    while waiting:
+        folder, depth = waiting.pop()
+        entries = _entries(folder)
+        names = {entry.name for entry in entries}
+        if "pyvenv.cfg" in names and depth:
+            continue
+        yield folder, entries
+        if depth < MAX_DEPTH:
+            below = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            waiting += [
+                (folder / name, depth + 1)
+                for name in reversed(below)
+                if not name.startswith(".") and name not in _PRUNED
+            ]
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return sorted(found, key=lambda entry: entry.name)
+    except OSError:  # unreadable, or gone since: nothing in there can be run
+        return []
+
+
+def _is(asked: Callable[[], bool]) -> bool:
+    """What a link leads to, where it leads to anything: links that form a circle raise OSError."""
+    try:
+        return asked()
+    except OSError:
+        return False
+
+
+def holds_agent(folder: Path, names: Iterable[str]) -> bool:
+    """Whether ADK would find an agent here, by a look at the text; nothing is imported."""
+    present = set(names)
+    if "root_agent.yaml" in present:
+        return True
+    if "agent.py" in present:
+        text = _beginning(folder / "agent.py")
+        return bool(_MENTION.search(text) or (b"adk" in text and (_APP.search(text) or not _parses(text))))
+    return "__init__.py" in present and bool(_MENTION.search(_beginning(folder / "__init__.py")))
+
+
+def _parses(text: bytes) -> bool:
+    """Whether it is Python. An agent.py that is not, is an agent that does not start: the line is said there."""
+    if len(text) >= _READ:  # cut in the middle
+        return True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    except (RecursionError, MemoryError):
+        return True
+    return True
+
+
+def _beginning(path: Path) -> bytes:
+    try:
+        # A fifo of this name must not block the walk.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - opens a descriptor
+            return file.read(_READ) or b""
+    except OSError:
+        return b""
+
+
+NOT_READ: Final = "is an agents-cli evaluation dataset, which is not read"
+AS_EVAL_SET: Final = "write it as an ADK eval set: `eval_id` and `conversation` in each case"
+_MAGIC = re.compile(r"[*?\[]")
+
+
+def expand(named: EvalPattern) -> tuple[Path, ...]:
+    """The files, sorted. Raises Refused when there is none: a gate that ran nothing must not pass."""
+    path = Path(os.path.normpath(named.where.base / named.pattern))
+    if path.is_file():
+        return (path,)
+    try:
+        return _searched(path, named)
+    except TooManyEntries:
+        hint = "name a folder further down"
+        raise Refused(Flaw(f"more than {MAX_ENTRIES} files to look through", named.pattern, hint=hint)) from None
+    except re.error:
+        raise Refused(Flaw("is not a glob", named.pattern, hint="[a-z] holds a range, ** stands alone")) from None
+
+
+def _searched(path: Path, named: EvalPattern) -> tuple[Path, ...]:
+    if path.is_dir():
+        files = sorted(files_below(path))
+        named_so = tuple(file for file in files if is_eval_file(file))
+        found = named_so or tuple(file for file in files if holds_eval_set(file))
+        if not found and any(map(is_agents_cli_dataset, files)):
+            raise Refused(Flaw(f"what is in this folder {NOT_READ}", named.pattern, hint=AS_EVAL_SET))
+        if not found:
+            raise Refused(Flaw("no eval file in this folder", named.pattern, hint="*.evalset.json or *.test.json"))
+        return found
+    if not _MAGIC.search(named.pattern):
+        there = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise Refused(Flaw("there is no such eval file", named.pattern, hint=did_you_mean(path.name, there)))
+    found = tuple(sorted(_matches(path)))
+    if not found:
+        raise Refused(Flaw("matches no file", named.pattern, hint=f"paths start from {named.where.base}"))
+    return found
+
+
+def _matches(path: Path) -> Iterator[Path]:
+    """Files that match, searched from the last folder that is spelt out."""
+    parts = path.parts
+    first = next(index for index, part in enumerate(parts) if _MAGIC.search(part))
+    start = Path(*parts[:first])
+    wanted = glob_regex("/".join(parts[first:]))
+    for file in files_below(start):
+        if wanted.fullmatch(file.relative_to(start).as_posix()):
+            yield file
+
+
+def glob_regex(pattern: str) -> re.Pattern[str]:
+    """``*``, ``?`` and ``[...]`` inside a name; ``**`` for any number of folders, as in the shell."""
+    out = ""
+    parts = PurePosixPath(pattern).parts
+    for index, part in enumerate(parts):
+        last = index == len(parts) - 1
+        if part == "**":
+            out += ".*" if last else "(?:[^/]+/)*"
+        else:
+            out += _name_regex(part) + ("" if last else "/")
+    return re.compile(out, re.DOTALL)
+
+
+def _name_regex(part: str) -> str:
+    out, index = "", 0
+    while index < len(part):
+        sign, index = part[index], index + 1
+        end = part.find("]", index + 1 + (part[index : index + 1] == "!"))
+        if sign == "[" and end > 0:
+            inside, index = part[index:end], end + 1
+            negated = inside.startswith("!")
+            letters = inside.removeprefix("!").replace("\\", r"\\").replace("^", r"\^").replace("[", r"\[")
+            out += f"(?!/)[{'^' if negated else ''}{letters}]"
+        else:
+            out += {"*": "[^/]*", "?": "[^/]"}.get(sign, re.escape(sign))
+    return out
+
+
+Selector = tuple[Path, Sequence[str]]
+
+
+@dataclass
+class Search:
+    """What was found so far, and what is wrong with it.
+
+    ``chosen`` maps an agent's name and a file to case ids, () for all; ``elsewhere`` counts the files
+    of agent folders that are not part of this run, ``unrelated`` those that lie beside no agent.
+    """
+
+    settings: Settings
+    app_names: AppNames
+    may_lack: bool = False
+    problems: list[Problem] = field(default_factory=list)
+    chosen: dict[tuple[str, Path], tuple[str, ...]] = field(default_factory=dict)
+    elsewhere: Counter[Path] = field(default_factory=Counter)
+    unrelated: int = 0
+
+    def run(self, selectors: Sequence[Selector]) -> None:
+        """Fill ``chosen``, or raise EvalFileError with every problem."""
+        if selectors:
+            self._select(selectors)
+        else:
+            self._configured()
+        if self.problems:
+            raise EvalFileError("it is not clear what to run", problems=tuple(self.problems))
+
+    @cached_property
+    def walked(self) -> Walked:
+        """Everything below the start, looked through once and only when it must be."""
+        walked = walk(self.settings.start)
+        if not walked.complete:
+            message = f"{self.settings.start} has more than {MAX_ENTRIES} files: too many to look through"
+            raise EvalFileError(message, hint="name agents and their evals in agent-eval.yaml")
+        return walked
+
+    @property
+    def agents_cli_datasets(self) -> tuple[Path, ...]:
+        """agents-cli's files that were passed by; known only where the workspace was looked through."""
+        return self.walked.agents_cli_datasets if "walked" in self.__dict__ else ()
+
+    @cached_property
+    def agents(self) -> tuple[AgentSettings, ...]:
+        """The configured agents, else every agent folder found."""
+        if self.settings.agents:
+            return self.settings.agents
+        workspace, defaults = self.settings.workspace, self.settings.agent_defaults
+        folders = self.walked.agents
+        if not folders and not self.may_lack:
+            message = "no folder holds an agent.py with root_agent, app or get_agent_async, or a root_agent.yaml"
+            hint = "name the agent's folder: --agent DIR, or agent: DIR in agent-eval.yaml"
+            raise EvalFileError(f"no agent found: below {self.settings.start} {message}", hint=hint)
+        common = {name: getattr(defaults, name) for name in type(defaults).model_fields}
+        names = unique_names(folders, workspace)
+        return tuple(AgentSettings(path=f, name=n, **common) for f, n in zip(folders, names, strict=True))
+
+    @cached_property
+    def _owners(self) -> Owners:
+        mine = {agent.path for agent in self.agents}
+        others = [folder for folder in self.walked.agents if folder not in mine]
+        return Owners(self.agents, others, self.settings.workspace, self.app_names)
+
+    @cached_property
+    def _own(self) -> dict[str, tuple[Path, ...]]:
+        """The files that agents name as their own."""
+        return {agent.name: self._files(agent.evals) for agent in self.agents if agent.evals}
+
+    def _select(self, selectors: Sequence[Selector]) -> None:
+        """The files named for this run."""
+        for path, case_ids in selectors:
+            where = Where(Path.cwd(), Path(path))
+            for file in self._files((EvalPattern(str(path), where),)):
+                for agent in self._run_by(file):
+                    self._choose(agent, file, case_ids)
+
+    def _configured(self) -> None:
+        """The agents' own files and the run's; discovered ones for agents that have neither."""
+        for agent in self.agents:
+            for file in self._own.get(agent.name, ()):
+                self._choose(agent, file)
+        if self.settings.evals:
+            for file in self._files(self.settings.evals):
+                for agent in self._run_by(file):
+                    self._choose(agent, file)
+        elif any(not agent.evals for agent in self.agents):
+            self._discovered()
+
+    def _discovered(self) -> None:
+        claimed = {file for files in self._own.values() for file in files}
+        files = [file for file in self.walked.eval_files if file not in claimed]
+        for file in self._own_of_named_agents(files) if self.settings.only_agents else files:
+            owners = self._owners.of(file)
+            if isinstance(owners, Unowned):
+                self.elsewhere.update(owners.others)
+                self.problems += () if owners.others else owners.problems
+                continue
+            for agent in owners:
+                if not agent.evals:
+                    self._choose(agent, file)
+
+    def _own_of_named_agents(self, files: Sequence[Path]) -> Sequence[Path]:
+        """Without files of nobody where the agents that were asked for have files of their own.
+
+        Whoever names an agent's folder inside a larger checkout means that agent's files.
+        """
+        near = {file: self._owners.near(file) for file in files}
+        if not any(near.values()):
+            return files
+        strays = {file for file in files if not near[file] and self._is_stray(file)}
+        self.unrelated = len(strays)
+        return [file for file in files if file not in strays]
+
+    def _is_stray(self, file: Path) -> bool:
+        owners = self._owners.of(file)
+        return not isinstance(owners, Unowned) or not owners.others
+
+    def _run_by(self, file: Path) -> Sequence[AgentSettings]:
+        """The agents a named file is run against: those that name it, the only one there is, else its owners."""
+        naming = [agent for agent in self.agents if file in self._own.get(agent.name, ())]
+        if naming:
+            return naming
+        if len(self.settings.agents) == 1:
+            return self.settings.agents
+        owners = self._owners.of(file)
+        if isinstance(owners, Unowned):
+            self.problems += owners.problems
+            return ()
+        return owners
+
+    def _files(self, patterns: Sequence[EvalPattern]) -> tuple[Path, ...]:
+        files: dict[Path, None] = {}
+        for pattern in patterns:
+            try:
+                files |= dict.fromkeys(expand(pattern))
+            except Refused as refused:
+                if self.may_lack:
+                    continue
+                self.problems += [
+                    pattern.where.problem(flaw.message, value=flaw.shown, hint=flaw.hint) for flaw in refused.flaws
+                ]
+        return tuple(files)
+
+    def _choose(self, agent: AgentSettings, file: Path, case_ids: Sequence[str] = ()) -> None:
+        """Whole files win over single cases of them; ids named twice are left for the format to refuse."""
+        key = (agent.name, file)
+        earlier = self.chosen.get(key)
+        whole = not case_ids or earlier == ()
+        self.chosen[key] = () if whole else (*(earlier or ()), *case_ids)
+
 
 CRITERIA_FILE: Final = "test_config.json"
 _SCAFFOLDED: Final = "eval_config.json"  # what Google's project templates call it, in the folder above evalsets/

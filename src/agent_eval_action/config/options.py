@@ -1,26 +1,319 @@
-"""Every option once: its key in agent-eval.yaml, flag, input, kind, default and sentence.
-
-The command's flags, INPUT_* names, the JSON Schema, action.yml and the tables of the docs are
-derived from this table or tied to it by tests/contract.
-"""
+"""What an option is: its spellings, kind, default and sentence."""
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
-from agent_eval_action.config.agent_options import AGENT_TABLE
-from agent_eval_action.config.composite import (
+from agent_eval_action.config.secrets import REDACT
+from agent_eval_action.config.simulator import SIMULATOR
+from agent_eval_action.config.types import (
+    BOOLEAN,
+    BRANCH,
+    CRITERIA,
+    DURATION,
+    ENV,
+    EVALS,
     MAX_DROP,
     MAX_RISE,
+    PATH,
+    PATHS,
+    PRICES,
+    PYTHON,
+    RATES,
     RULES,
     SETS,
+    TEXT,
+    TEXTS,
     THRESHOLD_ON,
+    USD,
+    Kind,
+    choice,
+    fraction,
+    integer,
 )
-from agent_eval_action.config.github_options import GITHUB_OPTIONS
-from agent_eval_action.config.llm_options import LLM_OPTIONS
-from agent_eval_action.config.llm_values import USD
-from agent_eval_action.config.option import Option as Option  # noqa: PLC0414 - re-exported for those who import options
-from agent_eval_action.config.values import BOOLEAN, BRANCH, DURATION, PATH, TEXTS, choice, fraction, integer
+
+Scope = Literal["run", "agent", "command"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    ``name`` is the key of ``flags`` in ``settings.resolve``. ``key`` is its dotted place in
+    agent-eval.yaml, None when it has none. ``scope``: *run* is said once; *agent* is said for every
+    agent (also in an entry of ``agents``); *command* is about one invocation and not for a file.
+    ``default`` is what Settings has without it, ``shown`` how the docs write that.
+    ``switch`` is a flag without a value that turns the option off. ``action_default`` is the expression
+    that fills the input on GitHub where nobody gives it; a value there would win over the file.
+    ``strict`` is what the option is under ``strict: true`` where nobody gives it; None: as without.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    key: str | None
+    default: Any = None
+    shown: str = ""
+    scope: Scope = "run"
+    metavar: str = "TEXT"
+    repeatable: bool = False
+    has_flag: bool = True
+    switch: str = ""
+    action_default: str = ""
+    strict: Any = None
+
+    @property
+    def flag(self) -> str | None:
+        """As typed at the command; None where a positional argument says it."""
+        if self.switch:
+            return self.switch
+        return "--" + self.name.replace("_", "-") if self.has_flag else None
+
+    @property
+    def input(self) -> str:
+        """The input of the Action."""
+        return self.name.replace("_", "-")
+
+    @property
+    def variables(self) -> tuple[str, str]:
+        """The runner's spelling, whose dashes stay, and the one a shell can set."""
+        return f"INPUT_{self.input.upper()}", f"INPUT_{self.name.upper()}"
+
+
+def _agent(name: str, kind: Kind, sentence: str, **rest: Any) -> Option:
+    return Option(name, kind, sentence, name, scope="agent", **rest)
+
+
+AGENT_TABLE: Final[tuple[Option, ...]] = (
+    _agent(
+        "evals",
+        EVALS,
+        "Eval files to run: paths or globs (`**` for any depth).",
+        shown="`*.evalset.json` and `*.test.json` are discovered",
+        has_flag=False,
+    ),
+    _agent(
+        "criteria",
+        CRITERIA,
+        "What is scored: a file like ADK's test_config.json or a mapping of criteria; "
+        "wins over files beside eval files.",
+        shown="the `test_config.json` beside each eval file, else ADK's defaults",
+        metavar="FILE",
+    ),
+    _agent(
+        "user_simulator",
+        SIMULATOR,
+        "Who plays the user of conversation scenarios: a file or a mapping like ADK's user_simulator_config; "
+        "wins over criteria files.",
+        shown="`user_simulator_config` of the criteria file, else `gemini-2.5-flash`, at most 20 turns",
+        metavar="FILE",
+    ),
+    _agent(
+        "python",
+        PYTHON,
+        "The Python interpreter, or its virtual environment, that the agent runs in.",
+        shown="found or built",
+        metavar="INTERPRETER",
+    ),
+    _agent(
+        "driver",
+        choice("adk", "recorded"),
+        "How answers are made: by ADK's Runner, or replayed from a recording.",
+        default="adk",
+        metavar="adk|recorded",
+        shown="`adk`, with a recording `recorded`",
+    ),
+    _agent("recording", PATH, "Folder of a finished run whose transcripts are scored again.", metavar="DIR"),
+    _agent(
+        "env",
+        ENV,
+        "Environment variables the agent may see (names), or sees with these values.",
+        default={},
+        shown="model credentials and the basics only",
+        metavar="NAME[=VALUE]",
+        repeatable=True,
+    ),
+    _agent(
+        "install_env",
+        ENV,
+        "Environment variables that building the agent's environment sees, and nothing after it: credentials of "
+        "private package indexes and git hosts. Names, or names with values.",
+        default={},
+        shown="index settings, proxies and certificates only",
+        metavar="NAME[=VALUE]",
+        repeatable=True,
+    ),
+    _agent(
+        "initial_session_file",
+        PATH,
+        "Session (app_name, user_id, state) that eval files of the older list form begin with.",
+        shown="`x.session.json` beside `x.test.json`",
+        metavar="FILE",
+    ),
+    _agent(
+        "workers",
+        integer(1, 1024),
+        "Worker processes of an agent.",
+        shown="two, and more while all are busy, up to one per CPU core",
+        metavar="N",
+    ),
+    _agent(
+        "timeout_s",
+        DURATION,
+        "Longest time of one turn; a turn that takes longer is an error of its case.",
+        default=120.0,
+        shown="`120`",
+        metavar="DURATION",
+    ),
+    _agent(
+        "paths",
+        PATHS,
+        "What the agent is made of beside its folder, its eval files and its lock: paths or globs. A pull request "
+        "that touches none of it does not run the agent.",
+        shown="not known: every change runs every agent",
+        has_flag=False,
+    ),
+)
+
+
+LLM_OPTIONS: Final[tuple[Option, ...]] = (
+    Option(
+        "llm_concurrency",
+        integer(1, 10_000),
+        "Calls at once of one model that judges; fewer are made while it answers that it is asked too much.",
+        "llm.concurrency",
+        default=96,
+        shown="`96`",
+        metavar="N",
+    ),
+    Option(
+        "llm_requests_per_minute",
+        RATES,
+        "Most requests a minute to a model that judges: one number, or one per model.",
+        "llm.requests_per_minute",
+        default={},
+        shown="what the server lets through",
+        metavar="N|MODEL=N",
+        repeatable=True,
+    ),
+    Option(
+        "llm_tokens_per_minute",
+        RATES,
+        "Most tokens a minute of a model that judges: one number, or one per model.",
+        "llm.tokens_per_minute",
+        default={},
+        shown="what the server lets through",
+        metavar="N|MODEL=N",
+        repeatable=True,
+    ),
+    Option(
+        "llm_timeout_s",
+        DURATION,
+        "Longest time of one try of a call to a model that judges.",
+        "llm.timeout_s",
+        default=60.0,
+        shown="`60`",
+        metavar="DURATION",
+    ),
+    Option(
+        "llm_retry_deadline",
+        DURATION,
+        "Longest time that tries of one call and the waits between them may take together.",
+        "llm.retry_deadline",
+        default=120.0,
+        shown="`2m`",
+        metavar="DURATION",
+    ),
+    Option(
+        "llm_cache",
+        BOOLEAN,
+        "Whether judges' answers are kept and used again; runs that write history never use kept ones.",
+        "llm.cache",
+        default=True,
+        shown="`true`",
+        switch="--no-cache",
+    ),
+    Option(
+        "llm_prices",
+        PRICES,
+        "Prices of models in USD per million tokens (input, output, cached_input), over those that are known.",
+        "llm.prices",
+        default={},
+        shown="list prices of common models",
+        has_flag=False,
+    ),
+    Option(
+        "llm_openai_base_url",
+        TEXT,
+        "Address of the server that judges named openai/MODEL are asked at.",
+        "llm.openai_base_url",
+        shown="`OPENAI_BASE_URL`, else OpenAI",
+        metavar="URL",
+    ),
+)
+
+
+GITHUB_OPTIONS: Final[tuple[Option, ...]] = (
+    Option(
+        "comment",
+        choice("update", "recreate", "changes", "off"),
+        "The comment on the pull request: one that is edited in place (update), a new one each run (recreate), "
+        "one that is edited when the outcome differs from what it says (changes), or none.",
+        "comment",
+        default="update",
+        metavar="update|recreate|changes|off",
+        shown="`update`",
+    ),
+    Option(
+        "comment_detail",
+        choice("full", "scores"),
+        "What the comment shows: everything, or names and numbers without a word of agents, judges and users.",
+        "comment_detail",
+        default="full",
+        metavar="full|scores",
+        shown="`full`",
+    ),
+    Option(
+        "comment_key",
+        TEXT,
+        "Name of this run's comment: runs of one key replace each other's.",
+        "comment_key",
+        shown="workflow, job, configuration file and leg of the matrix",
+        metavar="NAME",
+    ),
+    Option(
+        "redact",
+        REDACT,
+        "Regular expressions (RE2's): what fits one is stored in no result, transcript, log or report. "
+        "An input has one a line.",
+        "redact",
+        default=(),
+        shown="secrets that are known alone",
+        metavar="PATTERN",
+        repeatable=True,
+    ),
+    Option(
+        "github_token",
+        TEXT,
+        "Token that comments; the job needs `permissions: pull-requests: write`.",
+        None,
+        shown="the job's own",
+        scope="command",
+        has_flag=False,
+        action_default="${{ github.token }}",
+    ),
+    Option(
+        "ca_bundle",
+        PATH,
+        "PEM file of certificates that are trusted too, for a GitHub or a proxy of your own.",
+        None,
+        shown="the system's certificates",
+        scope="command",
+        metavar="FILE",
+    ),
+)
+
 
 OPTIONS: Final[tuple[Option, ...]] = (
     Option(

@@ -6,8 +6,8 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from agent_eval_action.model.base import Frozen
-from agent_eval_action.model.result import Goal
+from agent_eval_action.results.base import Frozen
+from agent_eval_action.results.run_result import Goal
 
 Mode = Literal["blocking", "advisory", "off"]
 ThresholdOn = Literal["regression", "case", "suite", "off"]

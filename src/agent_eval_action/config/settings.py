@@ -10,18 +10,24 @@ from typing import Any, Literal
 
 from pydantic import Field, SecretStr
 
-from agent_eval_action.config.agents import AgentDefaults, AgentSettings, roster
-from agent_eval_action.config.composite import EvalPattern
-from agent_eval_action.config.file import file_layer
-from agent_eval_action.config.layers import Given, Layer, flag_layer, input_layer
+from agent_eval_action.config.assignment import AgentDefaults, AgentSettings, roster
+from agent_eval_action.config.loader import (
+    Given,
+    Layer,
+    config_base,
+    file_layer,
+    find_config,
+    find_workspace,
+    flag_layer,
+    input_layer,
+)
 from agent_eval_action.config.options import BY_NAME, OPTIONS
 from agent_eval_action.config.policy import FailOn, Policy
-from agent_eval_action.config.values import Where
-from agent_eval_action.config.workspace import config_base, find_config, find_workspace
+from agent_eval_action.config.types import EvalPattern, Where
+from agent_eval_action.diagnostics.reader import did_you_mean
 from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.model.base import Frozen
-from agent_eval_action.source import did_you_mean
+from agent_eval_action.results.base import Frozen
 
 __all__ = ["AgentDefaults", "AgentSettings", "Resolved", "Settings", "resolve"]
 

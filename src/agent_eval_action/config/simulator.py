@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from agent_eval_action.config.adk_config import UserSimulatorConfig
-from agent_eval_action.config.specs import refusals, set_values
-from agent_eval_action.config.values import TEXT, Flaw, Kind, Refused, Where
+from agent_eval_action.config.criteria import UserSimulatorConfig, refusals, set_values
+from agent_eval_action.config.types import TEXT, Flaw, Kind, Refused, Where
+from agent_eval_action.diagnostics.reader import Source, did_you_mean
 from agent_eval_action.errors import ConfigError
-from agent_eval_action.source import Source, did_you_mean
 
 
 def _simulator(value: Any, where: Where) -> UserSimulatorConfig:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from agent_eval_action.config.specs import CriterionSpec
-from agent_eval_action.criteria import building
-from agent_eval_action.criteria.base import Criterion
-from agent_eval_action.criteria.building import criterion_digest, criterion_info
-from agent_eval_action.criteria.deterministic.cost import CostUsd
+from agent_eval_action.config.criteria import CriterionSpec
+from agent_eval_action.criteria import factory
+from agent_eval_action.criteria.base import Criterion, Relaxation
+from agent_eval_action.criteria.custom import CustomCriterion
 from agent_eval_action.criteria.deterministic.efficiency import (
+    CostUsd,
     InferenceCallCount,
     InvocationDuration,
     TokenUsage,
@@ -18,19 +18,19 @@ from agent_eval_action.criteria.deterministic.efficiency import (
 )
 from agent_eval_action.criteria.deterministic.text import ResponseMatchScore, tokenizer
 from agent_eval_action.criteria.deterministic.trajectory import ToolTrajectoryAvgScore
-from agent_eval_action.criteria.foreign.custom import CustomCriterion
-from agent_eval_action.criteria.judged.hallucinations import Hallucinations
-from agent_eval_action.criteria.judged.response_match import FinalResponseMatch
-from agent_eval_action.criteria.judged.rubrics import FinalResponseQuality, ToolUseQuality, TrajectoryQuality
-from agent_eval_action.criteria.judged.simulator_quality import SimulatorQuality
-from agent_eval_action.criteria.relaxation import Relaxation
-from agent_eval_action.criteria.vertex.conversation import (
+from agent_eval_action.criteria.factory import criterion_digest, criterion_info
+from agent_eval_action.criteria.judge.hallucinations import Hallucinations
+from agent_eval_action.criteria.judge.response_match import FinalResponseMatch
+from agent_eval_action.criteria.judge.rubrics import FinalResponseQuality, ToolUseQuality, TrajectoryQuality
+from agent_eval_action.criteria.judge.simulator_quality import SimulatorQuality
+from agent_eval_action.criteria.vertex import (
     ConversationToolUseQuality,
     ConversationTrajectoryQuality,
+    ResponseEvaluationScore,
+    Safety,
     TaskSuccess,
 )
-from agent_eval_action.criteria.vertex.turns import ResponseEvaluationScore, Safety
-from agent_eval_action.model.result import CriterionInfo
+from agent_eval_action.results.run_result import CriterionInfo
 
 __all__ = ["CRITERIA", "build", "criterion_digest", "criterion_info", "relaxes", "warm_up"]
 
@@ -58,7 +58,7 @@ CRITERIA: Final[dict[str, type[Criterion]]] = {
 
 def build(specs: Iterable[CriterionSpec]) -> tuple[Criterion, ...]:
     """One criterion per entry. Raises ConfigError with every problem at its path and line."""
-    return building.build(specs, CRITERIA)
+    return factory.build(specs, CRITERIA)
 
 
 def relaxes(old: CriterionInfo, new: CriterionInfo) -> tuple[Relaxation, ...]:

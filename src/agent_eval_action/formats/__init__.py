@@ -9,17 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from agent_eval_action.diagnostics.reader import Source, shorten
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats.adk import ADK
 from agent_eval_action.formats.adk_legacy import ADK_LEGACY
 from agent_eval_action.formats.adk_scenarios import ADK_SCENARIOS
-from agent_eval_action.formats.base import Findings, Format, LoadedEvalFile, Reading, in_file_order
+from agent_eval_action.formats.base import Findings, Format, LoadedEvalFile, Reading, in_file_order, recognise_foreign
 from agent_eval_action.formats.digest import case_digest
-from agent_eval_action.formats.foreign import recognise_foreign
-from agent_eval_action.formats.selector import Selector, match_cases, parse_selector, select_cases
+from agent_eval_action.formats.selectors import Selector, match_cases, parse_selector, select_cases
 from agent_eval_action.formats.session_file import read_session_file
-from agent_eval_action.model.evalset import EvalSet, JsonObject
-from agent_eval_action.source import Source, shorten
+from agent_eval_action.results.evalset import EvalSet, JsonObject
 
 FORMATS: Final[dict[str, Format]] = {"adk": ADK, "adk_scenarios": ADK_SCENARIOS, "adk_legacy": ADK_LEGACY}
 """Asked in this order; the first that recognises the shape reads the file, and its errors are the file's."""

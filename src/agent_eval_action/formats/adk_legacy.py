@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from agent_eval_action.formats.adk_structure import check_ids, warn_misspelt
+from agent_eval_action.diagnostics.reader import JsonPath, shorten
+from agent_eval_action.formats.adk import check_ids, warn_misspelt
 from agent_eval_action.formats.base import Findings, Format, Reading
-from agent_eval_action.formats.hints import missing_key_hint
 from agent_eval_action.formats.session_file import initial_session
-from agent_eval_action.model.evalset import (
+from agent_eval_action.formats.validation import missing_key_hint
+from agent_eval_action.results.evalset import (
     Content,
     EvalCase,
     EvalSet,
@@ -23,7 +24,6 @@ from agent_eval_action.model.evalset import (
     Part,
     SessionInput,
 )
-from agent_eval_action.source import JsonPath, shorten
 
 _TURN_KEYS: Final = ("query", "expected_tool_use", "expected_intermediate_agent_responses", "reference")
 _CASE_KEYS: Final = ("name", "data", "initial_session")

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from pydantic import ConfigDict, ValidationError
 
+from agent_eval_action.diagnostics.reader import Source, shorten
 from agent_eval_action.errors import ResultsError
-from agent_eval_action.model.base import AdkModel
-from agent_eval_action.model.evalset import Content, IntermediateData, Invocation
-from agent_eval_action.source import Source, shorten
+from agent_eval_action.results.base import AdkModel
+from agent_eval_action.results.evalset import Content, IntermediateData, Invocation
 
 SUFFIX: Final = ".evalset_result.json"
 

@@ -9,11 +9,11 @@ import hashlib
 import json
 from typing import Any
 
-from agent_eval_action.formats.adk_structure import check_persona
+from agent_eval_action.formats.adk import check_persona
 from agent_eval_action.formats.base import Format, Reading
 from agent_eval_action.formats.validation import validate
-from agent_eval_action.model.base import AdkModel
-from agent_eval_action.model.evalset import ConversationScenario, EvalCase, EvalSet, SessionInput
+from agent_eval_action.results.base import AdkModel
+from agent_eval_action.results.evalset import ConversationScenario, EvalCase, EvalSet, SessionInput
 
 
 class _Scenarios(AdkModel):

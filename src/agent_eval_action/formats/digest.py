@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from agent_eval_action.model.evalset import EvalCase
+from agent_eval_action.results.evalset import EvalCase
 
 # Names and traces of a recording. Calls are compared without their ids, and who said what is in the structure.
 _LEFT_OUT = frozenset(

@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from agent_eval_action.diagnostics.reader import JsonPath, Source, shorten
 from agent_eval_action.errors import EvalFileError, Problem
 from agent_eval_action.formats.base import Findings
-from agent_eval_action.model.evalset import JsonObject
-from agent_eval_action.source import JsonPath, Source, shorten
+from agent_eval_action.results.evalset import JsonObject
 
 
 def read_session_file(path: Path, workspace: Path) -> tuple[JsonObject | None, list[Problem]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from agent_eval_action.model.decision import ChangeKind, Decision, PairChange
+from agent_eval_action.results.decision import ChangeKind, Decision, PairChange
 
 _TOLERANCE: Final = 1e-9
 _FELL: Final = frozenset({ChangeKind.WORSE, ChangeKind.NEWLY_FAILING, ChangeKind.STILL_FAILING})

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from agent_eval_action.gate.evidence import CriterionRule, GateState, PairEvidence, Rules
-from agent_eval_action.gate.grid import Grid, known, mean
-from agent_eval_action.model.measured import meets
+from agent_eval_action.gate.evidence import CriterionRule, GateState, Grid, PairEvidence, Rules, known, mean
+from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.stats import Levels, Stratum, holm, lower_than_reference
 
 STABLE_REPEATS: Final = 30

@@ -15,8 +15,8 @@ from typing import Final
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate.evidence import Limits, RunControl
 from agent_eval_action.gate.wording import SENTENCE, clip, count, listed
-from agent_eval_action.model.decision import Finding
-from agent_eval_action.model.result import AttemptError, AttemptSummary, CaseKey, CaseResult, ErrorKind, RunResult
+from agent_eval_action.results.decision import Finding
+from agent_eval_action.results.run_result import AttemptError, AttemptSummary, CaseKey, CaseResult, ErrorKind, RunResult
 from agent_eval_action.stats import Stratum, lower_than_reference, passes
 
 NOT_STARTED: Final = frozenset({ErrorKind.ENVIRONMENT, ErrorKind.IMPORT})

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.gate.compare import ComparedPair
-from agent_eval_action.model.baseline import Trajectory, TrajectoryRecord, short_call, trajectory_digest
-from agent_eval_action.model.measured import modal_trajectory
-from agent_eval_action.model.trajectory import CallDifference, call_key, diff_calls
-from agent_eval_action.model.trajectory_text import explain, format_call
-from agent_eval_action.source import plural
+from agent_eval_action.results.history import Trajectory, TrajectoryRecord, short_call, trajectory_digest
+from agent_eval_action.results.pair_scores import modal_trajectory
+from agent_eval_action.results.trajectory import CallDifference, call_key, diff_calls, explain, format_call
 
 _TRAJECTORY: Final = "tool_trajectory_avg_score"
 

@@ -12,23 +12,22 @@ from functools import lru_cache
 from typing import Final
 
 from agent_eval_action.gate.conditions import anew_notes, condition_notes
-from agent_eval_action.model.base import StoreKind
-from agent_eval_action.model.baseline import (
+from agent_eval_action.results.base import StoreKind
+from agent_eval_action.results.case_matching import measured_identities, with_current_names
+from agent_eval_action.results.decision import BaselineInfo, ChangeKind, Stat, Unit
+from agent_eval_action.results.history import (
     Baseline,
     CaseRecord,
     CriterionRecord,
+    History,
     ScoreCount,
     TrajectoryRecord,
     kept_digest,
     kept_key,
     kept_name,
 )
-from agent_eval_action.model.case_matching import measured_identities, with_current_names
-from agent_eval_action.model.collector import collector_paused
-from agent_eval_action.model.decision import BaselineInfo, ChangeKind, Stat, Unit
-from agent_eval_action.model.history import History
-from agent_eval_action.model.measured import Measured, measured_pairs, meets
-from agent_eval_action.model.result import CaseKey, CriterionInfo, Goal, RunResult
+from agent_eval_action.results.pair_scores import Measured, measured_pairs, meets
+from agent_eval_action.results.run_result import CaseKey, CriterionInfo, Goal, RunResult, collector_paused
 
 TOLERANCE = 1e-9
 """Changes up to here (relative for numbers beyond one) are noise of floating point, not of the agent."""

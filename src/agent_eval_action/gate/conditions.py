@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from agent_eval_action.gate.wording import clip, count, listed
-from agent_eval_action.model.baseline import Baseline, kept_digest, kept_key
-from agent_eval_action.model.history import History
-from agent_eval_action.model.result import CaseKey, RunResult
+from agent_eval_action.results.history import Baseline, History, kept_digest, kept_key
+from agent_eval_action.results.run_result import CaseKey, RunResult
 
 _LISTED: Final = 5
 

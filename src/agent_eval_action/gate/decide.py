@@ -12,23 +12,21 @@ from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate.assess import Status, SuspectTest
 from agent_eval_action.gate.broken_code import BrokenCode, broken_code
 from agent_eval_action.gate.compare import ComparedPair, Comparison, criteria_of
+from agent_eval_action.gate.evidence_index import Weighed, weigh
 from agent_eval_action.gate.headline import headline
-from agent_eval_action.gate.notes import pair_notes
-from agent_eval_action.gate.rules import Rule, pair_findings, pair_reason, row, suite_findings
-from agent_eval_action.gate.sentences import Writer
-from agent_eval_action.gate.suspects import describe_rate
-from agent_eval_action.gate.unmeasured import (
+from agent_eval_action.gate.missing_scores import (
     baseline_findings,
     error_findings,
     nothing_measured,
     silence_findings,
     withheld_findings,
 )
-from agent_eval_action.gate.weigh import Weighed, weigh
+from agent_eval_action.gate.notes import pair_notes
+from agent_eval_action.gate.rules import Rule, pair_findings, pair_reason, row, suite_findings
+from agent_eval_action.gate.sentences import Writer
+from agent_eval_action.gate.suspects import describe_rate
 from agent_eval_action.gate.wording import BEGIN, clip, count, listed
-from agent_eval_action.model.brief import TurnBrief
-from agent_eval_action.model.collector import collector_paused
-from agent_eval_action.model.decision import (
+from agent_eval_action.results.decision import (
     BaselineTrajectory,
     ChangeKind,
     Decision,
@@ -36,9 +34,10 @@ from agent_eval_action.model.decision import (
     Outcome,
     PairChange,
     Stat,
+    TurnBrief,
 )
-from agent_eval_action.model.measured import exact_mean, meets
-from agent_eval_action.model.result import RunResult
+from agent_eval_action.results.pair_scores import exact_mean, meets
+from agent_eval_action.results.run_result import RunResult, collector_paused
 
 _EFFECTS: Final = {"blocks": 0, "inconclusive": 1, "advisory": 2}
 _MOVED: Final = frozenset(

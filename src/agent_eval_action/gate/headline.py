@@ -10,8 +10,8 @@ from agent_eval_action.gate.compare import NO_CASE, ComparedPair, Comparison
 from agent_eval_action.gate.rules import MOST, Rule
 from agent_eval_action.gate.sentences import Writer
 from agent_eval_action.gate.wording import BEGIN, SENTENCE, clip, count, listed
-from agent_eval_action.model.decision import ChangeKind, Finding, Outcome
-from agent_eval_action.model.result import CaseKey
+from agent_eval_action.results.decision import ChangeKind, Finding, Outcome
+from agent_eval_action.results.run_result import CaseKey
 
 _NAMED: Final = 3
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent_eval_action.gate.evidence import GateState, Key, PairEvidence, Rules
-from agent_eval_action.gate.grid import Grid, known, mean
+from agent_eval_action.gate.evidence import GateState, Grid, Key, PairEvidence, Rules, known, mean
 from agent_eval_action.stats import Stratum, holm, lower_than_reference
 
 _PAIRS, _MEAN = 0.5, 0.5

@@ -28,8 +28,9 @@ from agent_eval_action.gate.evidence import (
     Rules,
     RunControl,
     Step,
+    known,
+    mean,
 )
-from agent_eval_action.gate.grid import known, mean
 from agent_eval_action.gate.wording import count
 
 FIRST_DOUBT: Final = 0.2

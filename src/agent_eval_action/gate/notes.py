@@ -8,8 +8,8 @@ from typing import Final
 
 from agent_eval_action.gate.compare import EDITED, NEW_CASE, NO_BASELINE, NO_CASE, ComparedPair, Comparison
 from agent_eval_action.gate.wording import clip, count, listed, number
-from agent_eval_action.model.decision import ChangeKind
-from agent_eval_action.model.result import CaseKey
+from agent_eval_action.results.decision import ChangeKind
+from agent_eval_action.results.run_result import CaseKey
 
 _LISTED: Final = 5
 

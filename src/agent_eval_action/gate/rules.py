@@ -10,11 +10,11 @@ from typing import Final, Literal
 from agent_eval_action.config.policy import CriterionPolicy, Mode, NewCases
 from agent_eval_action.gate.assess import IN_DOUBT, Collapse, CriterionEvidence, Status, SuspectTest
 from agent_eval_action.gate.compare import NEW_CASE, TOLERANCE, ComparedCriterion, ComparedPair, mean_of
+from agent_eval_action.gate.evidence_index import Weighed, smallest_drop, suite_interval
 from agent_eval_action.gate.sentences import Writer
-from agent_eval_action.gate.weigh import Weighed, smallest_drop, suite_interval
 from agent_eval_action.gate.wording import clip, count, listed, number, numbers
-from agent_eval_action.model.decision import ChangeKind, CriterionChange, Finding
-from agent_eval_action.model.measured import meets
+from agent_eval_action.results.decision import ChangeKind, CriterionChange, Finding
+from agent_eval_action.results.pair_scores import meets
 
 RowStatus = Literal["pass", "fail", "error", "advisory", "not_applicable"]
 MOST: Final = "; most of it: "

@@ -12,9 +12,9 @@ from agent_eval_action.gate.calls import call_detail
 from agent_eval_action.gate.compare import ComparedPair
 from agent_eval_action.gate.suspects import describe_suspect
 from agent_eval_action.gate.wording import SENTENCE, clip, number, numbers
-from agent_eval_action.model.baseline import TrajectoryRecord
-from agent_eval_action.model.decision import ChangeKind
-from agent_eval_action.model.result import CaseKey
+from agent_eval_action.results.decision import ChangeKind
+from agent_eval_action.results.history import TrajectoryRecord
+from agent_eval_action.results.run_result import CaseKey
 
 _NAME: Final = 100
 _CRITERION: Final = 60

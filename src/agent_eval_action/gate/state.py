@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate.evidence import CriterionRule, GateState, Limits, PairEvidence, Rules
-from agent_eval_action.model.baseline import Baseline, CaseRecord, ScoreCount, kept_digest, kept_key, kept_name
-from agent_eval_action.model.measured import Measured, measured_pairs, unbilled
-from agent_eval_action.model.result import AttemptSummary, CaseKey, RunResult, ScoreStatus
+from agent_eval_action.results.history import Baseline, CaseRecord, ScoreCount, kept_digest, kept_key, kept_name
+from agent_eval_action.results.pair_scores import Measured, measured_pairs, unbilled
+from agent_eval_action.results.run_result import AttemptSummary, CaseKey, RunResult, ScoreStatus
 
 Scores = Callable[[Measured], tuple[ScoreCount, ...]]
 """The comparable scores main has of a pair; () where there are none."""

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from agent_eval_action.gate.assess import Status, SuspectTest
-from agent_eval_action.gate.evidence import PairEvidence
-from agent_eval_action.gate.grid import known, mean
-from agent_eval_action.gate.weigh import interval_of
+from agent_eval_action.gate.evidence import PairEvidence, known, mean
+from agent_eval_action.gate.evidence_index import interval_of
 from agent_eval_action.gate.wording import count, number, numbers
-from agent_eval_action.model.baseline import ScoreCount
+from agent_eval_action.results.history import ScoreCount
 
 _AFTER: Final = {
     Status.CONFIRMED: "",

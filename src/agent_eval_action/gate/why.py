@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from agent_eval_action.gate.evidence import Enough, GateState, PairEvidence, RerunSuspects, RunControl, Step
 from agent_eval_action.gate.wording import count
-from agent_eval_action.model.baseline import weighted_mean
-from agent_eval_action.model.measured import exact_mean, meets
-from agent_eval_action.model.result import CaseKey
+from agent_eval_action.results.history import weighted_mean
+from agent_eval_action.results.pair_scores import exact_mean, meets
+from agent_eval_action.results.run_result import CaseKey
 
 
 def told(step: Step, state: GateState) -> str:

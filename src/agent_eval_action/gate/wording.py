@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from agent_eval_action.model.base import StoreKind
-from agent_eval_action.source import plural
+from agent_eval_action.diagnostics.reader import plural
+from agent_eval_action.results.base import StoreKind
 
 SENTENCE: Final = 700
 _LARGE: Final = 1e7

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.config.agents import AgentSettings, relative_name
+from agent_eval_action.config.assignment import AgentSettings, relative_name
 from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.gate.wording import clip
 from agent_eval_action.gate_changes.base import BaseSnapshot
 from agent_eval_action.gate_changes.rules import WITH_THE_MERGE, counterpart
-from agent_eval_action.model.decision import Finding
-from agent_eval_action.run.instruments import custom_metrics
+from agent_eval_action.results.decision import Finding
 from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.resources import custom_metrics
 
 _WORDS: Final = {"path": "folder", "driver": "driver", "recording": "recording", "python": "interpreter"}
 _BIN_PYTHON: Final = ("bin", "python")

@@ -11,27 +11,25 @@ from typing import Any, Final, Protocol
 
 from pydantic import BaseModel
 
-from agent_eval_action.baseline import accept
-from agent_eval_action.baseline.event import event_of
-from agent_eval_action.baseline.file import FileStore
-from agent_eval_action.config.adk_config import UserSimulatorConfig
-from agent_eval_action.config.agents import AgentSettings
-from agent_eval_action.config.composite import EvalPattern
+from agent_eval_action.baseline import accepted
+from agent_eval_action.baseline.file_store import FileStore
+from agent_eval_action.baseline.lookup import event_of
+from agent_eval_action.config.assignment import AgentSettings
+from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.config.discovery import Discovery
 from agent_eval_action.config.options import BY_NAME
 from agent_eval_action.config.policy import FailOn
 from agent_eval_action.config.settings import Settings, resolve
+from agent_eval_action.config.types import EvalPattern
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.errors import AgentEvalError, ConfigError, ResultsError
 from agent_eval_action.gate_changes.snapshot import SetSnapshot, Snapshot, set_snapshot, sets_of_plan
 from agent_eval_action.git import Git, Scratch
-from agent_eval_action.git.tree import export_tree
-from agent_eval_action.model.baseline import Baseline
-from agent_eval_action.model.history import Accepted
-from agent_eval_action.model.result import CriterionInfo
-from agent_eval_action.run.arms import NoBase
-from agent_eval_action.run.base import BaseCommit, find_base
-from agent_eval_action.run.load import Loader, relative
+from agent_eval_action.git.export import export_tree
+from agent_eval_action.results.history import Accepted, Baseline
+from agent_eval_action.results.run_result import CriterionInfo
+from agent_eval_action.run.base_agents import BaseCommit, NoBase, find_base
+from agent_eval_action.run.loader import Loader, relative
 from agent_eval_action.run.plan import Plan
 
 _TEXTS: Final = frozenset({".json", ".yaml", ".yml"})
@@ -130,8 +128,8 @@ def _snapshot(settings: Settings, sets: tuple[SetSnapshot, ...]) -> Snapshot:
 
 
 def _accepted(settings: Settings) -> tuple[Accepted, ...]:
-    path = settings.workspace / accept.ACCEPT
-    return tuple(entry.accepted for entry in accept.read(path, workspace=settings.workspace))
+    path = settings.workspace / accepted.ACCEPT
+    return tuple(entry.accepted for entry in accepted.read(path, workspace=settings.workspace))
 
 
 def _baseline(settings: Settings) -> Baseline | None:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agent_eval_action import criteria
-from agent_eval_action.criteria.relaxation import Relaxation
+from agent_eval_action.criteria.base import Relaxation
 from agent_eval_action.gate.wording import clip, count, listed, numbers
 from agent_eval_action.gate_changes.snapshot import CaseSnapshot, ExpectedTurn
-from agent_eval_action.model.brief import CallBrief
-from agent_eval_action.model.result import CriterionInfo
+from agent_eval_action.results.decision import CallBrief
+from agent_eval_action.results.run_result import CriterionInfo
 
 _SHORTENED: Final = 0.75
 """A reference answer that keeps less than this part of its words is a looser one; otherwise it is another one."""

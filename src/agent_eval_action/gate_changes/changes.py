@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action.baseline.place import Stored
-from agent_eval_action.config.agents import AgentSettings
+from agent_eval_action.baseline.lookup import Stored
+from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError, ConfigError
 from agent_eval_action.gate_changes.agents import agent_changes, agent_on_base, function_changes, refuse_recordings
@@ -18,14 +18,13 @@ from agent_eval_action.gate_changes.diff import apply_weakenings, match_snapshot
 from agent_eval_action.gate_changes.rules import WITH_THE_MERGE, setting_changes, settings_in_force
 from agent_eval_action.gate_changes.snapshot import case_identities
 from agent_eval_action.git import Repository
-from agent_eval_action.model.case_matching import CaseMatches, match_cases
-from agent_eval_action.model.decision import Decision, Finding, Outcome
-from agent_eval_action.model.history import Accepted
-from agent_eval_action.model.result import Conditions, RunResult
-from agent_eval_action.run.arms import NoBase
-from agent_eval_action.run.base import write_tree
-from agent_eval_action.run.instruments import FunctionsOfBase, custom_metrics
+from agent_eval_action.results.case_matching import CaseMatches, match_cases
+from agent_eval_action.results.decision import Decision, Finding, Outcome
+from agent_eval_action.results.history import Accepted
+from agent_eval_action.results.run_result import Conditions, RunResult
+from agent_eval_action.run.base_agents import NoBase, write_tree
 from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.resources import FunctionsOfBase, custom_metrics
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from pathlib import Path
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.errors import EvalFileError, Problem
 from agent_eval_action.gate_changes.base import BaseSet, BaseSnapshot
-from agent_eval_action.model.case_matching import CaseIdentity, CaseMatches
-from agent_eval_action.model.result import CaseKey, CriterionInfo
-from agent_eval_action.run.load import unscorable
+from agent_eval_action.results.case_matching import CaseIdentity, CaseMatches
+from agent_eval_action.results.run_result import CaseKey, CriterionInfo
+from agent_eval_action.run.loader import unscorable
 from agent_eval_action.run.plan import Plan, PlannedSet
-from agent_eval_action.run.users import played_digest
+from agent_eval_action.run.resources import played_digest
 
 
 def plan_in_force(plan: Plan, base: BaseSnapshot, matches: CaseMatches, policy: Policy, workspace: Path) -> Plan:

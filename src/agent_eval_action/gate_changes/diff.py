@@ -15,9 +15,9 @@ from agent_eval_action.gate_changes.cases import case_edit, criterion_loosened
 from agent_eval_action.gate_changes.rules import weaker_rules
 from agent_eval_action.gate_changes.snapshot import CaseSnapshot, SetSnapshot, Snapshot, case_identities
 from agent_eval_action.gate_changes.stored_scores import weaker_baseline
-from agent_eval_action.model.case_matching import CaseMatches, match_cases
-from agent_eval_action.model.decision import Decision, Finding, Outcome
-from agent_eval_action.model.result import CriterionInfo
+from agent_eval_action.results.case_matching import CaseMatches, match_cases
+from agent_eval_action.results.decision import Decision, Finding, Outcome
+from agent_eval_action.results.run_result import CriterionInfo
 
 _SINGLY: Final = 5
 """Up to here cases of one file are told one by one, beyond it in one sentence."""

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from agent_eval_action.config.agents import AgentSettings
+from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.options import OPTIONS
 from agent_eval_action.config.policy import CriterionPolicy, Policy
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.gate.wording import clip, listed
 from agent_eval_action.gate_changes.snapshot import Snapshot
-from agent_eval_action.model.decision import Finding
-from agent_eval_action.model.result import Goal
+from agent_eval_action.results.decision import Finding
+from agent_eval_action.results.run_result import Goal
 
 WITH_THE_MERGE: Final = ", takes effect with the merge"
 

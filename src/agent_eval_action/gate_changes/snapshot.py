@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from agent_eval_action.config.policy import FailOn, Policy
-from agent_eval_action.model.baseline import Baseline
-from agent_eval_action.model.brief import CallBrief
-from agent_eval_action.model.case_matching import CaseIdentity
-from agent_eval_action.model.evalset import EvalCase, Invocation, Rubric
-from agent_eval_action.model.history import Accepted
-from agent_eval_action.model.result import CaseKey, CriterionInfo, RunResult
-from agent_eval_action.run.brief import call_brief
+from agent_eval_action.results.case_matching import CaseIdentity
+from agent_eval_action.results.decision import CallBrief
+from agent_eval_action.results.evalset import EvalCase, Invocation, Rubric
+from agent_eval_action.results.history import Accepted, Baseline
+from agent_eval_action.results.run_result import CaseKey, CriterionInfo, RunResult
+from agent_eval_action.run.collector import call_brief
 from agent_eval_action.run.plan import Plan, PlannedSet
 
 

@@ -8,11 +8,10 @@ from typing import Final
 from agent_eval_action.gate.compare import differs
 from agent_eval_action.gate.wording import SENTENCE, clip, count, listed, numbers
 from agent_eval_action.gate_changes.snapshot import Snapshot, case_identities
-from agent_eval_action.model.baseline import Baseline, CriterionRecord, kept_digest, kept_key, kept_name
-from agent_eval_action.model.case_matching import CaseIdentity, with_current_names
-from agent_eval_action.model.decision import Finding
-from agent_eval_action.model.history import PairName
-from agent_eval_action.model.result import Goal
+from agent_eval_action.results.case_matching import CaseIdentity, with_current_names
+from agent_eval_action.results.decision import Finding
+from agent_eval_action.results.history import Baseline, CriterionRecord, PairName, kept_digest, kept_key, kept_name
+from agent_eval_action.results.run_result import Goal
 
 _NAMED: Final = 5
 

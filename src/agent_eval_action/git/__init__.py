@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from agent_eval_action.git.process import Done, Git, agents_begin, agents_end
+from agent_eval_action.git.command import Done, Git, agents_begin, agents_end
 from agent_eval_action.git.remote import Remote, remote_of
 from agent_eval_action.git.repository import Commit, Entry, Repository
 from agent_eval_action.git.scratch import Pushed, Scratch

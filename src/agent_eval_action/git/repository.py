@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.git.process import Done, Git
+from agent_eval_action.git.command import Done, Git
 
 _SHA: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _MAX_COMMIT_BYTES: Final = 1 << 20

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from agent_eval_action.git.process import Done, Git
+from agent_eval_action.git.command import Done, Git
 from agent_eval_action.git.remote import Remote
 from agent_eval_action.git.repository import Commit, Entry, ancestors, entries, is_sha
 

@@ -1,17 +1,136 @@
-"""What a run may spend and has spent, agents and judges together: the one place that says which limit is met."""
+"""How many tokens a request takes: as reported, or, before and without a report, from the length of its text."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from agent_eval_action.llm.agent_use import AgentCall
-from agent_eval_action.llm.base import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
-from agent_eval_action.llm.prices import Prices, price_hint
-from agent_eval_action.llm.tokens import estimated_input, estimated_output, filled, total_tokens
-from agent_eval_action.model.judged import ModelUse
-from agent_eval_action.source import plural
+from agent_eval_action.diagnostics.reader import plural
+from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
+from agent_eval_action.llm.pricing import Prices, price_hint
+from agent_eval_action.results.evalset import Invocation, InvocationEvents
+from agent_eval_action.results.run_result import ModelUse
+
+_CHARACTERS = 4  # of a token of English text, says Google (ai.google.dev/gemini-api/docs/tokens)
+_ANSWER = 400  # tokens of a judge's answer with its rationale
+_THINKING = 800  # what a model that thinks adds to it, and bills as output
+
+
+def tokens_of_bytes(count: int) -> int:
+    """About how many tokens so many bytes of UTF-8 are: other scripts than Latin take more of both."""
+    return -(-count // _CHARACTERS)
+
+
+def _tokens(text: str) -> int:
+    return tokens_of_bytes(len(text.encode("utf-8", "replace")))
+
+
+def estimated_input(request: LlmRequest) -> int:
+    """Tokens of what is sent."""
+    texts = [request.system, *(message.text for message in request.messages)]
+    if request.schema is not None:
+        texts.append(json.dumps(request.schema))
+    return sum(map(_tokens, texts))
+
+
+def estimated_output(request: LlmRequest) -> int:
+    """Tokens of an answer nobody has seen yet; the request's own bound where that is lower."""
+    bound = request.options.get("max_output_tokens")
+    likely = _ANSWER + _THINKING
+    return min(likely, bound) if isinstance(bound, int) and not isinstance(bound, bool) else likely
+
+
+def estimated_tokens(request: LlmRequest) -> int:
+    """Both."""
+    return estimated_input(request) + estimated_output(request)
+
+
+def total_tokens(usage: LlmUsage) -> int | None:
+    """Input and output as reported; None when either is missing."""
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    return usage.input_tokens + usage.output_tokens
+
+
+def filled(usage: LlmUsage, request: LlmRequest, reply: LlmReply | None = None) -> LlmUsage:
+    """The usage with what was not reported put in from the length of the texts."""
+    if usage.input_tokens is not None and usage.output_tokens is not None:
+        return usage
+    said = estimated_output(request)
+    if reply is not None:
+        said = max(1, _tokens(reply.text))
+    return LlmUsage(
+        estimated_input(request) if usage.input_tokens is None else usage.input_tokens,
+        said if usage.output_tokens is None else usage.output_tokens,
+        usage.cached_input_tokens,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCall:
+    """One call an agent made of a model. ``model`` "" where its event does not say which.
+
+    ``estimate`` is the usage with what was not reported put in from the length of what was said.
+    """
+
+    model: str
+    usage: LlmUsage
+    estimate: LlmUsage
+
+
+def agent_calls(turns: Sequence[Invocation]) -> Iterator[AgentCall]:
+    """The calls in these turns: events with usage or a model version.
+
+    Thoughts are billed as output, the prompts of built-in tools as input.
+    """
+    said = 0
+    for turn in turns:
+        said += _size(turn.user_content)
+        data = turn.intermediate_data
+        for event in data.invocation_events if isinstance(data, InvocationEvents) else ():
+            size = _size(event.content)
+            if event.usage_metadata is not None or event.model_version is not None:
+                usage = usage_of_report(event.usage_metadata or {})
+                # the answer is not among the events: it is the turn's final response
+                size = size or _size(turn.final_response)
+                yield AgentCall(event.model_version or "", usage, _filled(usage, said, size))
+            said += size
+
+
+def usage_of_report(report: Mapping[str, Any]) -> LlmUsage:
+    """Gemini's usage metadata, in either case; what is absent or no number is not reported."""
+    sent = _sum(_count(report, "prompt_token_count"), _count(report, "tool_use_prompt_token_count"))
+    out = _sum(_count(report, "candidates_token_count"), _count(report, "thoughts_token_count"))
+    total = _count(report, "total_token_count")
+    if out is None and sent is not None and total is not None:
+        out = max(0, total - sent)
+    return LlmUsage(sent, out, _count(report, "cached_content_token_count"))
+
+
+def _filled(usage: LlmUsage, before: int, answer: int) -> LlmUsage:
+    return LlmUsage(
+        tokens_of_bytes(before) if usage.input_tokens is None else usage.input_tokens,
+        tokens_of_bytes(answer) if usage.output_tokens is None else usage.output_tokens,
+        usage.cached_input_tokens,
+    )
+
+
+def _size(content: Any) -> int:
+    return 0 if content is None else len(content.model_dump_json(exclude_none=True).encode())
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return one if other is None else other if one is None else one + other
+
+
+def _count(report: Mapping[str, Any], name: str) -> int | None:
+    head, *rest = name.split("_")
+    value = report.get(name, report.get(head + "".join(word.capitalize() for word in rest)))
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
 
 AGENT = "agent"
 """The purpose that agents' calls are counted under."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.llm.base import Llm, LlmError, LlmReply, LlmRequest, LlmUsage
+from agent_eval_action.llm.client import Llm, LlmError, LlmReply, LlmRequest, LlmUsage
 
 FORMAT: Final = 1
 MAX_AGE_S: Final = 30 * 24 * 3600

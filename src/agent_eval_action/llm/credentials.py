@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.llm.setup import Setup
+from agent_eval_action.llm.client import Setup
 
 GOOGLE_KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 EXTRA: Final = "pip install 'agent-eval-action["

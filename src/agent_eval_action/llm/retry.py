@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agent_eval_action.llm.base import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
+from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
 
 DEADLINE_SECONDS: Final = 120.0
 FIRST_WAIT: Final = 1.0

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from agent_eval_action.model.annotation import Annotation, AnnotationLevel
-from agent_eval_action.model.decision import ChangeKind, PairChange
-from agent_eval_action.reports import format as fmt
+from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
-from agent_eval_action.reports.cases import CaseView, Group, failed_attempt, passing, severity, views
-from agent_eval_action.reports.cleaning import clean
-from agent_eval_action.reports.junit_text import error_line
+from agent_eval_action.reports.case_text import error_line
+from agent_eval_action.reports.formatting import clean
+from agent_eval_action.reports.view import CaseView, Group, failed_attempt, passing, severity, views
+from agent_eval_action.results.decision import ChangeKind, PairChange
+from agent_eval_action.results.evalset import Annotation, AnnotationLevel
 
 PER_LEVEL: Final = 10
 """What GitHub shows of one level of one step; the runner drops the rest without a word."""

@@ -14,8 +14,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from agent_eval_action.errors import ResultsError
-from agent_eval_action.model.result import RunResult
 from agent_eval_action.reports.results_json import parsed
+from agent_eval_action.results.run_result import RunResult
 
 NAME: Final = "results.json"
 MAX_BYTES: Final = 64 * 1024 * 1024

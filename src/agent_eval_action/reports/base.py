@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
-from agent_eval_action.errors import ResultsError
-from agent_eval_action.model.decision import Decision
-from agent_eval_action.model.result import RunResult
+from agent_eval_action.errors import OutputError, ResultsError
+from agent_eval_action.folders import OutputFolder
+from agent_eval_action.results.decision import Decision
+from agent_eval_action.results.run_result import RunResult
 
 MARKER = "<!-- agent-eval-action:comment -->"
 
@@ -46,3 +48,19 @@ class ReportInput:
 
 Report = Callable[[ReportInput, int | None], str]
 """``budget`` is in bytes of UTF-8; None is the format's own limit."""
+
+
+def write_text(path: Path, chunks: Iterable[str], *, workspace: Path | None = None) -> None:
+    """Write ``chunks`` as UTF-8 to ``path`` by a file beside it and a rename.
+
+    Half-written files are removed and an older file stays as it was; a symlink at ``path`` is replaced, never
+    followed, and inside the ``workspace`` none on the way to it. Raises OutputError with what to do.
+    """
+    try:
+        folder = OutputFolder.at(path.parent, workspace)
+        folder.replace(path.name, (chunk.encode("utf-8", "replace") for chunk in chunks))
+    except OSError as error:
+        raise OutputError(
+            f"{path} cannot be written: {error.strerror or error}",
+            hint="free some disk space or choose another folder with --out; nothing half-written was left behind",
+        ) from error

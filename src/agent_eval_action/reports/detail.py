@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from agent_eval_action.model.decision import Decision, Finding, Outcome
-from agent_eval_action.model.result import AttemptSummary, CaseResult
-from agent_eval_action.reports import format as fmt
+from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
+from agent_eval_action.results.decision import Decision, Finding, Outcome
+from agent_eval_action.results.run_result import AttemptSummary, CaseResult
 
 _ELSEWHERE = "said in results.json"
 _EFFECTS: Final[dict[str, Callable[[int], str]]] = {

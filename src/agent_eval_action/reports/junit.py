@@ -1,7 +1,8 @@
-"""junit.xml: a suite per eval set, a testcase per case and criterion, and one per rule over the whole suite."""
+"""Names by which CI systems group and recognise a testcase: they split ``classname`` at its dots."""
 
 from __future__ import annotations
 
+import hashlib
 import xml.etree.ElementTree as ET
 from collections import defaultdict
 from collections.abc import Iterator
@@ -9,13 +10,42 @@ from datetime import UTC, datetime
 
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it ships none
 
-from agent_eval_action.model.decision import ChangeKind, Decision
-from agent_eval_action.model.result import CriterionInfo, SetResult
-from agent_eval_action.reports import junit_text as text
+from agent_eval_action.reports import case_text as text
 from agent_eval_action.reports.base import ReportInput
-from agent_eval_action.reports.cases import CaseView, passing, views
-from agent_eval_action.reports.escape_xml import xml
-from agent_eval_action.reports.junit_names import Names, suite_name
+from agent_eval_action.reports.escaping import xml
+from agent_eval_action.reports.view import CaseView, passing, views
+from agent_eval_action.results.decision import ChangeKind, Decision
+from agent_eval_action.results.run_result import CriterionInfo, SetResult
+
+_PART = 120
+
+
+def suite_name(agent: str, eval_set: str) -> str:
+    """``agent / set``."""
+    return f"{part(agent)} / {part(eval_set)}"
+
+
+class Names:
+    """``agent.set.case``, each given out once: Jenkins takes what is before the last dot for the package."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+
+    def of(self, *parts: str) -> str:
+        """The parts joined by dots, with a number behind when another had the same name."""
+        name = ".".join(part(one).replace(".", "_") for one in parts) if len(parts) > 1 else part(parts[0])
+        self._seen[name] = self._seen.get(name, 0) + 1
+        return name if self._seen[name] == 1 else self.of(f"{name}~{self._seen[name]}")
+
+
+def part(text: str) -> str:
+    """One name, never empty; a huge one ends in its digest."""
+    cleaned = xml(text, len(text) + 1) or "(empty)"
+    if len(cleaned) <= _PART:
+        return cleaned
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{cleaned[: _PART - 10]}…{digest}"
+
 
 _DETAILS = 64 * 1024 * 1024
 _MESSAGE = 800

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent_eval_action.gate.acceptable import worse_pairs
-from agent_eval_action.model.decision import CriterionChange, Decision, Outcome, PairChange
-from agent_eval_action.model.result import CriterionInfo, RunResult, SetResult
-from agent_eval_action.reports import format as fmt
-from agent_eval_action.reports.cleaning import clean
+from agent_eval_action.reports import formatting as fmt
+from agent_eval_action.reports.formatting import clean
+from agent_eval_action.results.decision import CriterionChange, Decision, Outcome, PairChange
+from agent_eval_action.results.run_result import CriterionInfo, RunResult, SetResult
 
 REASON: Final = '--reason "why this is intended"'
 ALL_WORSE: Final = f"agent-eval accept --worse {REASON}"

@@ -1,20 +1,217 @@
-"""results.json: written as a stream, one case or finding per line, and read as hostile input."""
+"""Parsing a results file piece by piece: each case is cut out, decoded and validated on its own.
+
+Nothing in the file is trusted: a part too large, too deep or of the wrong type is refused before it costs memory,
+and the message names its line.
+"""
 
 from __future__ import annotations
 
 import gc
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
+import pydantic
+import pydantic_core
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
 from agent_eval_action.errors import ResultsError
-from agent_eval_action.model.result import RunResult
-from agent_eval_action.reports.output import write_text
-from agent_eval_action.reports.results_parse import PARENTS, STREAMED, parse
+from agent_eval_action.reports.base import write_text
+from agent_eval_action.results.decision import BaselineTrajectory, Decision, Finding, PairChange
+from agent_eval_action.results.run_result import SCHEMA_VERSION, CaseResult, RunResult, SetResult
+
+_Model = TypeVar("_Model", bound=pydantic.BaseModel)
+
+STREAMED: dict[tuple[type[pydantic.BaseModel], str], type[pydantic.BaseModel]] = {
+    (RunResult, "sets"): SetResult,
+    (SetResult, "cases"): CaseResult,
+    (RunResult, "decision"): Decision,
+    (Decision, "findings"): Finding,
+    (Decision, "pairs"): PairChange,
+    (Decision, "baseline_trajectories"): BaselineTrajectory,
+}
+"""The fields that hold many or much: written one item a line, read one item at a time."""
+
+PARENTS = frozenset(model for model, _ in STREAMED)
+
+_MAX_PIECE = 8 * 1024 * 1024
+_MAX_DEPTH = 60
+_SPACE = re.compile(rb"[ \t\n\r]*+")
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_SCALAR = re.compile(rb"[^\s,\[\]{}\"]++")
+# Whole strings are stepped over, so that a bracket inside one does not count.
+_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
+_VERSION = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema_version"\s*:\s*(-?\d{1,9})\b')
+_BOM = b"\xef\xbb\xbf"
+
+
+def parse(path: Path, data: bytes) -> RunResult:
+    """The bytes of a results file as a RunResult. Raises ResultsError."""
+    version = _VERSION.match(data)
+    if version:
+        _check_version(path, int(version.group(1)))
+    result = _Parser(path, data).document()
+    _check_version(path, result.schema_version)
+    return result
+
+
+def _check_version(path: Path, version: int) -> None:
+    if version == SCHEMA_VERSION:
+        return
+    raise ResultsError(
+        f"{path} has schema_version {version}, this version reads {SCHEMA_VERSION}",
+        hint="use the agent-eval that wrote it, or a newer one"
+        if version > SCHEMA_VERSION
+        else "run the eval sets again with this version",
+    )
+
+
+class _Parser:
+    """One pass over the bytes. ``_at`` is where the next token begins."""
+
+    def __init__(self, path: Path, data: bytes) -> None:
+        self._path = path
+        self._data = data
+        self._at = len(_BOM) if data.startswith(_BOM) else 0
+
+    def document(self) -> RunResult:
+        result = self._model(RunResult)
+        self._skip()
+        if self._at != len(self._data):
+            self._refuse("something follows the end of the results")
+        return result
+
+    def _model(self, model: type[_Model]) -> _Model:
+        """An object of one of the types with streamed fields, member by member."""
+        self._skip()
+        start = self._at
+        members: dict[str, Any] = {}
+        self._expect(b"{", f"a {model.__name__} object")
+        if not self._take(b"}"):
+            self._member(model, members)
+            while self._take(b","):
+                self._member(model, members)
+            self._expect(b"}", "the end of the object")
+        try:
+            return model.model_validate(members)
+        except pydantic.ValidationError as error:
+            self._invalid(model, error, start)
+
+    def _member(self, model: type[pydantic.BaseModel], members: dict[str, Any]) -> None:
+        self._skip()
+        start = self._at
+        name = self._decode(self._piece())
+        if not isinstance(name, str) or name in members:
+            self._refuse("expected a name that was not there yet", start)
+        self._expect(b":", "a colon")
+        self._skip()
+        item = STREAMED.get((model, name))
+        if item is not None and self._data.startswith(b"[", self._at):
+            members[name] = self._list(item)
+        elif item is not None and self._data.startswith(b"{", self._at):
+            members[name] = self._model(item)
+        else:
+            members[name] = self._decode(self._piece())
+
+    def _list(self, item: type[_Model]) -> tuple[_Model, ...]:
+        one = self._model if item in PARENTS else self._item
+        self._expect(b"[", "a list")
+        if self._take(b"]"):
+            return ()
+        items = [one(item)]
+        while self._take(b","):
+            items.append(one(item))
+        self._expect(b"]", "the end of the list")
+        return tuple(items)
+
+    def _item(self, item: type[_Model]) -> _Model:
+        """An item that lies alone on its line is taken at a stroke; any other layout is measured first."""
+        self._skip()
+        start = self._at
+        end = self._data.find(b"\n", start, start + _MAX_PIECE)
+        if end > 0:
+            line = self._data[start:end].rstrip(b"\r ").removesuffix(b",")
+            try:
+                value = item.model_validate_json(line)
+            except pydantic.ValidationError:
+                pass  # measured and validated below, for the message
+            else:
+                self._at = start + len(line)
+                return value
+        piece = self._piece()
+        try:
+            return item.model_validate_json(piece)
+        except pydantic.ValidationError as error:
+            self._invalid(item, error, start)
+
+    def _piece(self) -> bytes:
+        """The bytes of the next value, of bounded size and depth."""
+        self._skip()
+        start = self._at
+        sign = self._data[start : start + 1]
+        if sign in (b"{", b"["):
+            self._at = self._end_of_container()
+        else:
+            found = (_STRING if sign == b'"' else _SCALAR).match(self._data, start)
+            self._at = found.end() if found else self._refuse("expected a value")
+        if self._at - start > _MAX_PIECE:
+            self._refuse(f"one part is larger than {_MAX_PIECE:,} bytes", start)
+        return self._data[start : self._at]
+
+    def _end_of_container(self) -> int:
+        depth = 0
+        for found in _BRACKET.finditer(self._data, self._at, self._at + _MAX_PIECE + 1):
+            sign = found.group()
+            if sign in (b"{", b"["):
+                depth += 1
+                if depth > _MAX_DEPTH:
+                    self._refuse(f"nested deeper than {_MAX_DEPTH} levels", found.start())
+            elif sign in (b"}", b"]"):
+                depth -= 1
+                if depth == 0:
+                    return found.end()
+        if len(self._data) - self._at > _MAX_PIECE:
+            return self._refuse(f"one part is larger than {_MAX_PIECE:,} bytes")
+        return self._refuse("the file ends in the middle: it was cut off", len(self._data))
+
+    def _decode(self, piece: bytes) -> Any:
+        try:
+            return pydantic_core.from_json(piece, allow_inf_nan=False)
+        except ValueError as error:
+            self._refuse(str(error).splitlines()[0], self._at - len(piece))
+
+    def _invalid(self, model: type[pydantic.BaseModel], error: pydantic.ValidationError, start: int) -> NoReturn:
+        first = error.errors(include_url=False, include_context=False)[0]
+        field = ".".join(str(part)[:80] for part in first["loc"]) or model.__name__
+        got = "" if first["type"] == "missing" else f" (got {repr(first['input'])[:80]})"
+        self._refuse(f"{field}: {first['msg']}{got}", start)
+
+    def _skip(self) -> None:
+        found = _SPACE.match(self._data, self._at)
+        self._at = found.end() if found else self._at
+
+    def _take(self, sign: bytes) -> bool:
+        self._skip()
+        if not self._data.startswith(sign, self._at):
+            return False
+        self._at += 1
+        return True
+
+    def _expect(self, sign: bytes, what: str) -> None:
+        if not self._take(sign):
+            got = self._data[self._at : self._at + 20].decode("utf-8", "replace")
+            self._refuse(f"expected {what}, got {got!r}" if got else "the file ends in the middle: it was cut off")
+
+    def _refuse(self, message: str, at: int | None = None) -> NoReturn:
+        line = self._data.count(b"\n", 0, self._at if at is None else at) + 1
+        raise ResultsError(
+            f"{self._path}:{line}: not a results file of this version: {message}",
+            hint="results.json is written by agent-eval run; its form is in schema/results.schema.json",
+        )
+
 
 MAX_BYTES = 512 * 1024 * 1024
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agent_eval_action.agents.simulator import refusal
-from agent_eval_action.config.adk_config import UserSimulatorConfig
+from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.config.discovery import PlannedSet as FoundSet
 from agent_eval_action.criteria.base import Criterion, Sample, TurnwiseCriterion
 from agent_eval_action.errors import Problem
-from agent_eval_action.model.evalset import EvalCase, EvalSet
-from agent_eval_action.model.result import ScoreStatus
+from agent_eval_action.results.evalset import EvalCase, EvalSet
+from agent_eval_action.results.run_result import ScoreStatus
 from agent_eval_action.run.plan import PlannedSet
 
 _SHOWN = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from agent_eval_action.model.result import Attempt, AttemptError, AttemptKey, Purpose
+from agent_eval_action.results.run_result import Attempt, AttemptError, AttemptKey, Purpose
 
 
 @dataclass(frozen=True, slots=True)

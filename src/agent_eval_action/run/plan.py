@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
-from agent_eval_action.config.adk_config import UserSimulatorConfig
+from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.criteria.base import Criterion
-from agent_eval_action.model.evalset import EvalCase
-from agent_eval_action.model.result import ArmName, AttemptKey, CaseKey, CriterionInfo, Purpose
+from agent_eval_action.results.evalset import EvalCase
+from agent_eval_action.results.run_result import ArmName, AttemptKey, CaseKey, CriterionInfo, Purpose
 
 _UNPACKED_CASES: Final = 256
 """Cases kept unpacked at a time: those of the attempts in the making, whose parts ask for the case in turn."""

@@ -6,13 +6,12 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from agent_eval_action.config.agents import AgentSettings
-from agent_eval_action.config.redact import rewriting
-from agent_eval_action.config.secrets import secrets_in
+from agent_eval_action.config.assignment import AgentSettings
+from agent_eval_action.config.secrets import rewriting, secrets_in
+from agent_eval_action.environments.install import given_for_install, install_secrets
 from agent_eval_action.folders import OutputFolder, real_path
-from agent_eval_action.interpreter.install import given_for_install, install_secrets
 from agent_eval_action.llm.credentials import dotenv_of
-from agent_eval_action.model.redaction import Redaction
+from agent_eval_action.results.redaction import Redaction
 
 LOGS = "logs"
 

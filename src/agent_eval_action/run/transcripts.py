@@ -12,8 +12,8 @@ from typing import IO, Any, Self
 
 from agent_eval_action.errors import OutputError
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.model.result import Attempt
-from agent_eval_action.model.transcript import ATTEMPTS
+from agent_eval_action.results.run_result import Attempt
+from agent_eval_action.results.transcripts import ATTEMPTS
 
 BLOBS = "blobs"
 BLOB_BYTES = 64 * 1024

@@ -13,10 +13,10 @@ import pytest
 
 from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
 from agent_eval_action.agents.base import SessionRequest, TurnDone
+from agent_eval_action.environments.launch import Limits
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.interpreter.launch import Limits
-from agent_eval_action.model.evalset import Content, Part
-from agent_eval_action.model.result import AgentConditions, AttemptError
+from agent_eval_action.results.evalset import Content, Part
+from agent_eval_action.results.run_result import AgentConditions, AttemptError
 
 FOLDERS = Path(__file__).parent / "folders"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.agents.base import SessionEnd, TurnDone
-from agent_eval_action.model.result import AgentConditions, AttemptError, ErrorKind
+from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
 
 
 @pytest.mark.adk110

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.agents.base import SessionEnd, TurnDone
-from agent_eval_action.interpreter.launch import Limits
-from agent_eval_action.model.result import AttemptError, ErrorKind
+from agent_eval_action.environments.launch import Limits
+from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
 
 async def test_two_sessions_when_one_kills_the_worker(drive, say) -> None:
@@ -148,7 +148,7 @@ from pathlib import Path
 from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
 from agent_eval_action.agents.base import SessionRequest
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.model.evalset import Content, Part
+from agent_eval_action.results.evalset import Content, Part
 
 async def main(agent, scratch, python):
     ours = OutputFolder.at(scratch)

@@ -12,9 +12,9 @@ import pytest
 
 from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
 from agent_eval_action.agents.base import SessionEnd, TurnDone
+from agent_eval_action.environments.launch import Limits
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.interpreter.launch import Limits
-from agent_eval_action.model.result import AgentConditions, AttemptError, ErrorKind
+from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
 
 
 async def test_an_app_with_everything(drive, folders: Path, say) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.agents.base import TurnDone
-from agent_eval_action.model.evalset import Invocation
+from agent_eval_action.results.evalset import Invocation
 
 ORACLE = Path(__file__).with_name("oracle.py")
 SCRIPTS = 60

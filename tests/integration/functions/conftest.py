@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.interpreter.functions import FunctionOptions, MetricFunctions, open_functions
+from agent_eval_action.processes.metric_functions import FunctionOptions, MetricFunctions, open_functions
 
 SHOP = Path(__file__).with_name("shop")
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.config.adk_config import CustomMetric
+from agent_eval_action.config.criteria import CustomMetric
+from agent_eval_action.criteria import custom as metrics
 from agent_eval_action.criteria.base import Instruments, Sample
-from agent_eval_action.criteria.foreign import custom as metrics
-from agent_eval_action.model.evalset import ConversationScenario, EvalCase
-from agent_eval_action.model.result import ScoreStatus
+from agent_eval_action.results.evalset import ConversationScenario, EvalCase
+from agent_eval_action.results.run_result import ScoreStatus
 from support.turns import recorded, turn
 
 HELLO = [turn("hello"), turn("bye")]
@@ -235,7 +235,7 @@ async def test_processes_end_with_whoever_started_them(adk213_python, tmp_path, 
         "import asyncio\n"
         "from pathlib import Path\n"
         "from agent_eval_action.folders import OutputFolder\n"
-        "from agent_eval_action.interpreter.functions import FunctionOptions, open_functions\n"
+        "from agent_eval_action.processes.metric_functions import FunctionOptions, open_functions\n"
         f"here = Path({str(tmp_path)!r})\n"
         f"environ = {{'PATH': '/usr/bin:/bin', 'CHILD_FILE': {str(child)!r}}}\n"
         "options = FunctionOptions(here / 'shop', here, OutputFolder.at(here), 'metrics.log',\n"

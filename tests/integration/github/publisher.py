@@ -13,9 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from agent_eval_action.github.comment import RunComment, publish
-from agent_eval_action.github.marker import Marker
-from agent_eval_action.github.rest import GitHub, PullRequest
+from agent_eval_action.ci.github.client import GitHub, PullRequest
+from agent_eval_action.ci.github.comment import Marker, RunComment, publish
 
 
 def one(told: dict[str, Any], number: int) -> dict[str, Any]:

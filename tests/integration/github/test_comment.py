@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent_eval_action.github.comment import BUDGETS, Published, RunComment, publish
-from agent_eval_action.github.marker import Marker, add_marker, read_marker
-from agent_eval_action.github.rest import GitHub, PullRequest
+from agent_eval_action.ci.github.client import GitHub, PullRequest
+from agent_eval_action.ci.github.comment import BUDGETS, Marker, Published, RunComment, add_marker, publish, read_marker
 from support.standing_clock import StandingClock
 
 PULL = PullRequest("org/repo", 7)

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent_eval_action.github.connection import Clock, Server
-from agent_eval_action.github.rest import GitHub, GitHubError, PullRequest, Refusal, User, is_author
+from agent_eval_action.ci.github.client import Clock, GitHub, GitHubError, PullRequest, Refusal, Server, User, is_author
 from support.github_server import client
 from support.standing_clock import StandingClock
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.github.marker import read_marker
+from agent_eval_action.ci.github.comment import read_marker
 from support.repositories import commit_all
 
 CARD = "4111 1111 1111 1111"

@@ -28,9 +28,9 @@ pytestmark = [
 
 PROGRAM = """
 import os, subprocess, sys
-from agent_eval_action.cli.entry import enter
+from agent_eval_action.cli.container_init import enter
 enter()
-from agent_eval_action.github.outputs import write_outputs
+from agent_eval_action.ci.github.outputs import write_outputs
 attack = sys.argv[1]
 done = subprocess.run([sys.executable, "-I", "-c", attack, *sys.argv[2:]], env={}, capture_output=True, text=True)
 sys.stdout.write(done.stdout + done.stderr)

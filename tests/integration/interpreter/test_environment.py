@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from agent_eval_action.environments import build
+from agent_eval_action.environments.build import uv_binary
+from agent_eval_action.environments.resolve import Search, choose
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.interpreter import build
-from agent_eval_action.interpreter.build import uv_binary
-from agent_eval_action.interpreter.environment import Search, choose
 
 
 @pytest.fixture

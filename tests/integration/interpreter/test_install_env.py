@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from agent_eval_action.environments.install import given_for_install, seen_by_install, without_secrets
+from agent_eval_action.environments.resolve import Search, choose
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.interpreter.environment import Search, choose
-from agent_eval_action.interpreter.install import given_for_install, seen_by_install, without_secrets
-from agent_eval_action.interpreter.isolation import agent_environ
+from agent_eval_action.sandbox.cell import agent_environ
 from support.package_index import PackageIndex, running, wheel
 
 PASSWORD = "s3cret/word+of%index"  # noqa: S105 - of a server on this machine

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.interpreter.isolation_cell import Isolation, open_isolation
+from agent_eval_action.sandbox.cell import Isolation, open_isolation
 
 LIMITS = """
 import json, resource
@@ -32,7 +32,7 @@ for name in %s:
 CELL = """
 import json, subprocess, sys
 from pathlib import Path
-from agent_eval_action.interpreter.isolation_cell import open_isolation
+from agent_eval_action.sandbox.cell import open_isolation
 def print_(text, level):
     print(text, file=sys.stderr)
 workspace = Path(sys.argv[1])

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.cli.entry import mode_of
+from agent_eval_action.cli.container_init import mode_of
 
 BEGIN = """
 import json, os, signal, subprocess, sys, time
 from pathlib import Path
-from agent_eval_action.cli.entry import enter
+from agent_eval_action.cli.container_init import enter
 enter()
 """
 CANARY = "canary-of-the-environment"

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from agent_eval_action.interpreter.isolation_google import google_tokens
+from agent_eval_action.sandbox.google_tokens import google_tokens
 from support.serving import serving
 
 ASKED = """

@@ -201,8 +201,8 @@ BUILDS = """
 import json, os, sys, threading
 from pathlib import Path
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.interpreter.build import build, find_lock
-from agent_eval_action.interpreter.isolation_cell import open_isolation
+from agent_eval_action.environments.build import build, find_lock
+from agent_eval_action.sandbox.cell import open_isolation
 head, base, cache = (Path(text) for text in sys.argv[1:4])
 environ = {"AGENT_EVAL_ISOLATION": "on"}
 isolation = open_isolation(environ, head, [cache], lambda text, level: None)

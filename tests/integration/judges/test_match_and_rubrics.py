@@ -12,13 +12,11 @@ from typing import Any
 import pytest
 
 from agent_eval_action.criteria.base import Instruments, Sample
-from agent_eval_action.llm.base import Provider
-from agent_eval_action.llm.google import GoogleProvider
-from agent_eval_action.llm.openai_compat import OpenAiProvider
-from agent_eval_action.llm.setup import Setup
-from agent_eval_action.model.evalset import EvalCase
-from agent_eval_action.model.judged import Votes
-from agent_eval_action.model.result import CriterionScore, ScoreStatus
+from agent_eval_action.llm.client import Provider, Setup
+from agent_eval_action.llm.providers.google import GoogleProvider
+from agent_eval_action.llm.providers.openai import OpenAiProvider
+from agent_eval_action.results.evalset import EvalCase
+from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, Votes
 from support.fenced_texts import texts_of
 from support.gemini_server import faults as gemini_faults
 from support.gemini_server.messages import Reply

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from agent_eval_action.criteria.base import Criterion, Instruments, Sample
-from agent_eval_action.llm.google import GoogleProvider
-from agent_eval_action.llm.setup import Setup
-from agent_eval_action.model.evalset import EvalCase
-from agent_eval_action.model.judged import Votes
-from agent_eval_action.model.result import CriterionScore, ScoreStatus
+from agent_eval_action.llm.client import Setup
+from agent_eval_action.llm.providers.google import GoogleProvider
+from agent_eval_action.results.evalset import EvalCase
+from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, Votes
 from support.fenced_texts import texts_of
 from support.gemini_server.messages import ModelRequest, Reply
 from support.gemini_server.server import GeminiServer

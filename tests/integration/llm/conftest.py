@@ -6,10 +6,9 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from agent_eval_action.llm.base import LlmRequest, Message
-from agent_eval_action.llm.google import GoogleProvider
-from agent_eval_action.llm.openai_compat import OpenAiProvider
-from agent_eval_action.llm.setup import Setup
+from agent_eval_action.llm.client import LlmRequest, Message, Setup
+from agent_eval_action.llm.providers.google import GoogleProvider
+from agent_eval_action.llm.providers.openai import OpenAiProvider
 from support.gemini_server.messages import Reply
 from support.gemini_server.server import GeminiServer
 from support.openai_server.messages import ChatReply

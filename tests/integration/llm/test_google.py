@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, Message
-from agent_eval_action.llm.google import GoogleProvider
-from agent_eval_action.llm.setup import Setup
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, Message, Setup
+from agent_eval_action.llm.providers.google import GoogleProvider
 from support.gemini_server.faults import Fault
 from support.gemini_server.messages import Reply
 from support.gemini_server.server import GeminiServer

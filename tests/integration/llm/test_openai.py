@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, Message
-from agent_eval_action.llm.openai_compat import OpenAiProvider
-from agent_eval_action.llm.setup import Setup
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, Message, Setup
+from agent_eval_action.llm.providers.openai import OpenAiProvider
 from support.openai_server.faults import Fault
 from support.openai_server.messages import ChatReply
 from support.openai_server.server import OpenAiServer

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.llm.base import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest
-from agent_eval_action.llm.google import GoogleProvider
-from agent_eval_action.llm.openai_compat import OpenAiProvider
+from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest
+from agent_eval_action.llm.providers.google import GoogleProvider
+from agent_eval_action.llm.providers.openai import OpenAiProvider
 from agent_eval_action.llm.retry import Retrying
-from agent_eval_action.llm.stack import LlmSettings, open_llm
+from agent_eval_action.llm.router import LlmSettings, open_llm
 from support.gemini_server.faults import Fault
 from support.gemini_server.server import GeminiServer
 from support.openai_server import faults as openai_faults

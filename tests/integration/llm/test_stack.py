@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply
 from agent_eval_action.llm.budget import Meter, SpendingLimits
-from agent_eval_action.llm.rate import RateLimits
-from agent_eval_action.llm.stack import LlmSettings, LlmStack, open_llm
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply
+from agent_eval_action.llm.rate_limit import RateLimits
+from agent_eval_action.llm.router import LlmSettings, LlmStack, open_llm
 from support.gemini_server.faults import Fault
 from support.gemini_server.server import GeminiServer
 from support.model_server.faults import RateLimit

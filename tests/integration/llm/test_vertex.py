@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply
-from agent_eval_action.llm.google import GoogleProvider
-from agent_eval_action.llm.setup import Setup
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, Setup
+from agent_eval_action.llm.providers.google import GoogleProvider
 from support.gemini_server.faults import Fault
 from support.gemini_server.server import GeminiServer
 from support.vertex_server.identity import key_file

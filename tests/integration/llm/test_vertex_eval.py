@@ -13,12 +13,11 @@ import pytest
 
 from agent_eval_action.criteria.base import Instruments, Sample
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest
-from agent_eval_action.llm.setup import Setup
-from agent_eval_action.llm.stack import LlmSettings, open_llm
-from agent_eval_action.llm.vertex_eval import VertexEval
-from agent_eval_action.model.evalset import EvalCase
-from agent_eval_action.model.result import ScoreStatus
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, Setup
+from agent_eval_action.llm.providers.vertex import VertexEval
+from agent_eval_action.llm.router import LlmSettings, open_llm
+from agent_eval_action.results.evalset import EvalCase
+from agent_eval_action.results.run_result import ScoreStatus
 from support.turns import criterion, turn
 from support.vertex_server.identity import key_file
 from support.vertex_server.server import Fault, VertexServer, running

@@ -13,21 +13,19 @@ from typing import Any
 import pytest
 
 from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
-from agent_eval_action.config.adk_config import UserSimulatorConfig
-from agent_eval_action.config.agents import AgentSettings
+from agent_eval_action.config.assignment import AgentSettings
+from agent_eval_action.config.criteria import CriterionSpec, UserSimulatorConfig
 from agent_eval_action.config.discovery import Discovery, PlannedSet
-from agent_eval_action.config.specs import CriterionSpec
 from agent_eval_action.criteria.base import Instruments
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.llm.stack import LlmSettings, open_llm
-from agent_eval_action.model.result import Attempt, ErrorKind
-from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
-from agent_eval_action.pipeline import Pipeline, Stop
-from agent_eval_action.run.arms import Arm
-from agent_eval_action.run.collect import Collector
-from agent_eval_action.run.crew import Bounds, Crew
-from agent_eval_action.run.load import Loader
-from agent_eval_action.run.spending import Spending
+from agent_eval_action.llm.router import LlmSettings, open_llm
+from agent_eval_action.results.run_result import Attempt, ErrorKind
+from agent_eval_action.results.transcripts import ATTEMPTS, lines, parse
+from agent_eval_action.run.attempt_runner import Bounds, Crew, Spending
+from agent_eval_action.run.base_agents import Arm
+from agent_eval_action.run.collector import Collector
+from agent_eval_action.run.loader import Loader
+from agent_eval_action.run.orchestrator import Pipeline, Stop
 from agent_eval_action.run.transcripts import TranscriptWriter
 from support.gemini_server.faults import Fault
 from support.gemini_server.messages import ModelRequest, Reply

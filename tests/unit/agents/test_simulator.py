@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.agents.instructions import STOP_SIGNAL, history_of
-from agent_eval_action.agents.simulator import SimulatedUser, identity, refusal
+from agent_eval_action.agents.simulator import STOP_SIGNAL, SimulatedUser, history_of, identity, refusal
 from agent_eval_action.agents.user import Ended, FixedUser
-from agent_eval_action.config.adk_config import UserSimulatorConfig
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest
-from agent_eval_action.model.evalset import Content, ConversationScenario, Invocation, Part
-from agent_eval_action.model.persona import Persona, PersonaBehavior
-from agent_eval_action.model.result import INFRASTRUCTURE, AttemptError, ErrorKind
+from agent_eval_action.config.criteria import UserSimulatorConfig
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest
+from agent_eval_action.results.evalset import Content, ConversationScenario, Invocation, Part, Persona, PersonaBehavior
+from agent_eval_action.results.run_result import INFRASTRUCTURE, AttemptError, ErrorKind
 from support.scripted_llm import ScriptedLlm
 
 PLAN = "Ask for one roll of a die with 20 sides. You do not know {{ stop_signal }} nor {{ conversation_history }}."

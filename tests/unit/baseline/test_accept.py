@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.baseline.accept import Names, added, append, parse, pending, read, unknown
-from agent_eval_action.baseline.run_record import record_of
+from agent_eval_action.baseline.accepted import Names, added, append, parse, pending, read, unknown
+from agent_eval_action.baseline.records import record_of
 from agent_eval_action.errors import ConfigError
-from agent_eval_action.model.result import CaseKey
+from agent_eval_action.results.run_result import CaseKey
 from support.results import run, simple
 
 TEXT = """\

@@ -12,9 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from agent_eval_action.baseline import STORES, Lookup, Place
-from agent_eval_action.baseline.file import read, write
-from agent_eval_action.baseline.layout import text
-from agent_eval_action.baseline.records import from_result
+from agent_eval_action.baseline.file_store import read, write
+from agent_eval_action.baseline.records import from_result, text
 from agent_eval_action.errors import ConfigError, OutputError, ResultsError
 from support.results import QUALITY, attempt, calls, case, run, simple
 

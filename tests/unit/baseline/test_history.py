@@ -7,12 +7,11 @@ import random
 
 import pytest
 
-from agent_eval_action.baseline.history import age_days, age_note, pool, record_of_baseline, suite_of
-from agent_eval_action.baseline.records import from_result
-from agent_eval_action.baseline.run_record import record_of
+from agent_eval_action.baseline.pooling import age_days, age_note, pool, record_of_baseline, suite_of
+from agent_eval_action.baseline.records import from_result, record_of
 from agent_eval_action.git import Commit
-from agent_eval_action.model.history import Accepted, Record
-from agent_eval_action.model.result import AgentConditions, CaseKey
+from agent_eval_action.results.history import Accepted, Record
+from agent_eval_action.results.run_result import AgentConditions, CaseKey
 from support.results import QUALITY, attempt, broken, case, info, run, simple
 
 A = CaseKey("bot", "set", "a")

@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.baseline.fit import CASE_BYTES, fit, size
-from agent_eval_action.baseline.layout import record_text, text
-from agent_eval_action.baseline.records import from_result
+from agent_eval_action.baseline.records import CASE_BYTES, fit, from_result, record_text, size, text
 from agent_eval_action.gate.calls import against_baseline
 from agent_eval_action.gate.compare import compare
-from agent_eval_action.model.baseline import Baseline, CaseRecord, CriterionRecord
-from agent_eval_action.model.decision import ChangeKind
+from agent_eval_action.results.decision import ChangeKind
+from agent_eval_action.results.history import Baseline, CaseRecord, CriterionRecord
 from support.results import QUALITY, attempt, calls, case, info, run, simple
 
 

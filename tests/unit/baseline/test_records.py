@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.baseline.layout import text
-from agent_eval_action.baseline.records import from_result, update
-from agent_eval_action.model.result import AgentConditions, CaseKey, RunStatus
+from agent_eval_action.baseline.records import from_result, text, update
+from agent_eval_action.results.run_result import AgentConditions, CaseKey, RunStatus
 from support.results import QUALITY, attempt, broken, calls, case, eval_set, info, run, run_of, simple
 
 A, B, C = (CaseKey("bot", "set", name) for name in "abc")

@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.baseline.history import Suite, pool, record_of_baseline, suite_of
-from agent_eval_action.baseline.records import from_result, update
-from agent_eval_action.baseline.run_record import record_of
+from agent_eval_action.baseline.pooling import Suite, pool, record_of_baseline, suite_of
+from agent_eval_action.baseline.records import from_result, record_of, update
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.git import Commit
-from agent_eval_action.model.decision import ChangeKind, Decision, Outcome
-from agent_eval_action.model.history import Accepted, History, Record
-from agent_eval_action.model.result import AgentConditions, CaseKey, CaseResult, RunResult
+from agent_eval_action.results.decision import ChangeKind, Decision, Outcome
+from agent_eval_action.results.history import Accepted, History, Record
+from agent_eval_action.results.run_result import AgentConditions, CaseKey, CaseResult, RunResult
 from support.results import QUALITY, attempt, case, eval_set, run, run_of, simple
 
 Scores = dict[int, tuple[float, ...]]

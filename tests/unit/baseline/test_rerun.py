@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.baseline.rerun import baseline_of, unmeasured_on_base, without_control
+from agent_eval_action.baseline.pooling import baseline_of, unmeasured_on_base, without_control
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.model.decision import Decision, Outcome
-from agent_eval_action.model.result import Base, CaseKey, ErrorKind, RunResult, Totals
+from agent_eval_action.results.decision import Decision, Outcome
+from agent_eval_action.results.run_result import Base, CaseKey, ErrorKind, RunResult, Totals
 from support.results import QUALITY, attempt, broken, case, run
 
 WHY = "the agent of bbb could not be run: SyntaxError: invalid syntax (agent.py, line 3)"

@@ -9,10 +9,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from agent_eval_action.baseline.layout import text
-from agent_eval_action.baseline.records import from_result
-from agent_eval_action.model.baseline import Baseline
-from agent_eval_action.model.result import AgentConditions
+from agent_eval_action.baseline.records import from_result, text
+from agent_eval_action.results.history import Baseline
+from agent_eval_action.results.run_result import AgentConditions
 from support.results import attempt, calls, case, info, run
 from tools.generate import baseline_schema as schema
 

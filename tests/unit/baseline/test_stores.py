@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agent_eval_action.baseline import STORES, Lookup, Place
-from agent_eval_action.baseline.mainline import store_name
-from agent_eval_action.baseline.run_record import record_of
+from agent_eval_action.baseline.history_session import store_name
+from agent_eval_action.baseline.records import record_of
 from agent_eval_action.config.settings import Settings
 from support.repositories import environ, run_git
 from support.results import run, simple

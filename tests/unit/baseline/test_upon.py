@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent_eval_action.baseline.lookup import Event, Reference
-from agent_eval_action.baseline.upon import Upon, behind, put_upon
+from agent_eval_action.baseline.lookup import Event, Reference, Upon, behind, put_upon
 from agent_eval_action.git import Commit
 from support.repositories import Origin, environ, run_git
 

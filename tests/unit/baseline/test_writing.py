@@ -7,11 +7,10 @@ import json
 
 import pytest
 
-from agent_eval_action.baseline.event import event_of
-from agent_eval_action.baseline.lookup import Event
-from agent_eval_action.baseline.writing import regressed, why_not_written
-from agent_eval_action.model.decision import ChangeKind, Decision, Outcome, PairChange
-from agent_eval_action.model.result import CaseKey, RunStatus
+from agent_eval_action.baseline.history_session import regressed, why_not_written
+from agent_eval_action.baseline.lookup import Event, event_of
+from agent_eval_action.results.decision import ChangeKind, Decision, Outcome, PairChange
+from agent_eval_action.results.run_result import CaseKey, RunStatus
 from support.results import run, simple
 
 HEAD, OTHER = "a" * 40, "b" * 40

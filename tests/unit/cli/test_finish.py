@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.cli.files import Written
-from agent_eval_action.cli.finish import finish, outputs
+from agent_eval_action.cli.output import Written, finish, outputs
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.errors import ExitCode, OutputError
-from agent_eval_action.model.result import RunResult, RunStatus
 from agent_eval_action.reports import results_json
+from agent_eval_action.results.run_result import RunResult, RunStatus
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 

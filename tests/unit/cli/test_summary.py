@@ -10,8 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from agent_eval_action.cli.summary import show
-from agent_eval_action.model.result import RunResult
 from agent_eval_action.reports import results_json
+from agent_eval_action.results.run_result import RunResult
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 WIDE = "サイコロを振って素数かどうかを確かめる"

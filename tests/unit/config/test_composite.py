@@ -7,8 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from agent_eval_action.config.composite import CRITERIA, ENV, EVALS, PYTHON, RULES, SETS, THRESHOLD_ON
-from agent_eval_action.config.values import Refused, Where
+from agent_eval_action.config.types import CRITERIA, ENV, EVALS, PYTHON, RULES, SETS, THRESHOLD_ON, Refused, Where
 
 
 def where(base: Path = Path("/base"), *, text: bool = False, search_path: str | None = None) -> Where:

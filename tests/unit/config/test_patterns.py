@@ -9,11 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.config import patterns
-from agent_eval_action.config.composite import EvalPattern
-from agent_eval_action.config.patterns import expand, glob_regex
-from agent_eval_action.config.values import Refused, Where
-from agent_eval_action.config.walk import files_below
+from agent_eval_action.config import discovery
+from agent_eval_action.config.discovery import expand, files_below, glob_regex
+from agent_eval_action.config.types import EvalPattern, Refused, Where
 
 
 def named(base: Path, pattern: str) -> EvalPattern:
@@ -78,7 +76,7 @@ def test_naming_nothing_is_refused(tree, pattern, message, hint):
 
 
 def test_a_search_without_end_is_refused(tree, monkeypatch):
-    monkeypatch.setattr(patterns, "files_below", lambda folder: files_below(folder, max_entries=1))
+    monkeypatch.setattr(discovery, "files_below", lambda folder: files_below(folder, max_entries=1))
     with pytest.raises(Refused, match="files to look through"):
         expand(named(tree.root, "**/*.json"))
 

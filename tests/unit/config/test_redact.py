@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.config.redact import REDACTED, rewriting
+from agent_eval_action.config.secrets import REDACTED, rewriting
 from agent_eval_action.config.settings import resolve
 from agent_eval_action.errors import ConfigError
 

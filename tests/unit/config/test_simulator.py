@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.config.adk_config import UserSimulatorConfig
+from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.config.simulator import SIMULATOR
-from agent_eval_action.config.values import Refused, Where
+from agent_eval_action.config.types import Refused, Where
 
 
 def read(value: Any, folder: Path) -> UserSimulatorConfig:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pydantic.alias_generators import to_camel
 
-from agent_eval_action.config.specs import CriteriaConfig, CriterionSpec, load_criteria_file, parse_criteria
+from agent_eval_action.config.criteria import CriteriaConfig, CriterionSpec, load_criteria_file, parse_criteria
 from agent_eval_action.criteria import build
+from agent_eval_action.diagnostics.reader import Source
 from agent_eval_action.errors import ConfigError, Problem
-from agent_eval_action.source import Source
 
 
 def load(tmp_path: Path, text: str, name: str = "test_config.json") -> CriteriaConfig:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.config.values import (
+from agent_eval_action.config.types import (
     BOOLEAN,
     DURATION,
     PATH,

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.criteria.answer import parsed
-from agent_eval_action.criteria.judge import VERDICT_SCHEMA
+from agent_eval_action.criteria.judge.base import VERDICT_SCHEMA, parsed
 from support.judging import said, verdicts
 
 ANSWER = {"rationale": "so", "verdict": "yes"}

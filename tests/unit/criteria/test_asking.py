@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.config.specs import CriterionSpec
+from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria import build, criterion_digest
-from agent_eval_action.criteria.judge import (
+from agent_eval_action.criteria.judge.base import (
     VERDICT_SCHEMA,
     Judge,
     JudgeModelOptions,
@@ -21,7 +21,7 @@ from agent_eval_action.criteria.judge import (
     read_verdict,
 )
 from agent_eval_action.errors import ConfigError
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmRequest, Message
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmRequest, Message
 from support.judging import AWAY, said
 from support.scripted_llm import ScriptedLlm
 from support.turns import criterion

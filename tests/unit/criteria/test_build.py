@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.config.specs import DEFAULT_CRITERIA, CriterionSpec, load_criteria_file
+from agent_eval_action.config.criteria import DEFAULT_CRITERIA, CriterionSpec, load_criteria_file
 from agent_eval_action.criteria import CRITERIA, build, criterion_digest, criterion_info
 from agent_eval_action.errors import ConfigError, Problem
 from support.turns import criterion

@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.config.specs import load_criteria_file
+from agent_eval_action.config.criteria import load_criteria_file
 from agent_eval_action.criteria import build, criterion_digest, criterion_info
 from agent_eval_action.criteria.base import Criterion, Instruments, Sample
 from agent_eval_action.errors import ConfigError
-from agent_eval_action.model.evalset import ConversationScenario, EvalCase
-from agent_eval_action.model.function import FunctionReply
-from agent_eval_action.model.result import ScoreStatus
+from agent_eval_action.results.evalset import ConversationScenario, EvalCase, FunctionReply
+from agent_eval_action.results.run_result import ScoreStatus
 from support.turns import sample, turn
 
 TURNS = [turn("hello"), turn("bye")]

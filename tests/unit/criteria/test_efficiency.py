@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from agent_eval_action.criteria.base import Instruments, Sample
-from agent_eval_action.llm.prices import Price, Prices
-from agent_eval_action.model.evalset import ConversationScenario, EvalCase, Invocation
-from agent_eval_action.model.result import CriterionScore, ScoreStatus
+from agent_eval_action.llm.pricing import Price, Prices
+from agent_eval_action.results.evalset import ConversationScenario, EvalCase, Invocation
+from agent_eval_action.results.run_result import CriterionScore, ScoreStatus
 from support.turns import call, criterion, recorded, score, turn
 
 

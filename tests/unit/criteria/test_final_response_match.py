@@ -10,10 +10,9 @@ import pytest
 
 from agent_eval_action.criteria import criterion_info
 from agent_eval_action.criteria.base import Instruments, Sample, TurnwiseCriterion
-from agent_eval_action.llm.base import LlmError, LlmErrorKind
-from agent_eval_action.model.evalset import EvalCase, Invocation
-from agent_eval_action.model.judged import Votes
-from agent_eval_action.model.result import CriterionScore, ScoreStatus
+from agent_eval_action.llm.client import LlmError, LlmErrorKind
+from agent_eval_action.results.evalset import EvalCase, Invocation
+from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, Votes
 from support.fenced_texts import texts_in
 from support.judging import AWAY, said, scored
 from support.scripted_llm import ScriptedLlm

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from agent_eval_action.criteria.base import Instruments, Sample
-from agent_eval_action.criteria.judged.hallucinations import Hallucinations
+from agent_eval_action.criteria.judge.hallucinations import Hallucinations
 from agent_eval_action.errors import ConfigError
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest
-from agent_eval_action.model.evalset import EvalCase, Invocation
-from agent_eval_action.model.result import CriterionScore, ScoreStatus
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest
+from agent_eval_action.results.evalset import EvalCase, Invocation
+from agent_eval_action.results.run_result import CriterionScore, ScoreStatus
 from support.fenced_texts import texts_in
 from support.scripted_llm import ScriptedLlm
 from support.turns import criterion

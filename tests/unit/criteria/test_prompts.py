@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.criteria import CRITERIA, build, prompts
-from agent_eval_action.criteria.judged.base import JudgedCriterion
+from agent_eval_action.criteria.judge.base import JudgedCriterion
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "src" / "agent_eval_action" / "criteria" / "prompts"

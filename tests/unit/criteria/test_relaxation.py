@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.config.specs import CriterionSpec
+from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria import CRITERIA, build, criterion_info, relaxes
-from agent_eval_action.model.result import CriterionInfo
+from agent_eval_action.results.run_result import CriterionInfo
 
 JUDGED = "final_response_match_v2"
 RUBRICS = "rubric_based_final_response_quality_v1"

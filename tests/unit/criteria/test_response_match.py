@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from agent_eval_action.criteria import warm_up
-from agent_eval_action.criteria.deterministic import tokens
+from agent_eval_action.criteria.deterministic import text as deterministic_text
 from agent_eval_action.criteria.deterministic.text import rouge_1, tokenizer
-from agent_eval_action.model.result import ScoreStatus
+from agent_eval_action.results.run_result import ScoreStatus
 from support.turns import criterion, sample, score, turn
 
 MATCH = criterion("response_match_score", threshold=0.8)
@@ -71,9 +71,9 @@ def test_hostile_texts_are_scored(text):
 
 
 def test_the_tables_of_the_tokenizer_are_bounded(monkeypatch):
-    monkeypatch.setattr(tokens, "_STEMS_LIMIT", 10)
-    monkeypatch.setattr(tokens, "_TABLE_LIMIT", 10)
-    cutter = tokens.Tokenizer()
+    monkeypatch.setattr(deterministic_text, "_STEMS_LIMIT", 10)
+    monkeypatch.setattr(deterministic_text, "_TABLE_LIMIT", 10)
+    cutter = deterministic_text.Tokenizer()
     counts = cutter.count(" ".join(f"words{number}ing" for number in range(50)) + "äöüßéèêáàâ漢字かな")
     assert counts.total() == 54
     assert len(cutter._stems) <= 10
@@ -83,13 +83,13 @@ def test_the_tables_of_the_tokenizer_are_bounded(monkeypatch):
 def test_megabytes_are_scored_beside_the_event_loop(monkeypatch):
     warm_up()
     threads = []
-    count = tokens.Tokenizer.count
+    count = deterministic_text.Tokenizer.count
 
     def noted(self, text):
         threads.append(threading.current_thread())
         return count(self, text)
 
-    monkeypatch.setattr(tokens.Tokenizer, "count", noted)
+    monkeypatch.setattr(deterministic_text.Tokenizer, "count", noted)
     asyncio.run(MATCH.score(sample([turn("short")], [turn("short")])))
     assert set(threads) == {threading.main_thread()}
     threads.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-SHORT = "from agent_eval_action.criteria.deterministic.rouge_import import default_tokenizer as d; t = d()"
+SHORT = "from agent_eval_action.criteria.deterministic.text import default_tokenizer as d; t = d()"
 LONG = "from rouge_score.tokenizers import DefaultTokenizer as D; t = D(use_stemmer=True).tokenize"
 WORDS = "running flies happily relational conditional rational valenci hesitanci digitizer ties dies skis probate 17x"
 
@@ -52,7 +52,7 @@ def test_other_threads_import_meanwhile_and_see_whole_modules() -> None:
     """Threads that fill and empty sys.modules, and some that import NLTK, beside a hundred first imports of ours."""
     code = """
 import importlib, sys, threading, types
-from agent_eval_action.criteria.deterministic.rouge_import import default_tokenizer
+from agent_eval_action.criteria.deterministic.text import default_tokenizer
 
 over, failed = threading.Event(), []
 

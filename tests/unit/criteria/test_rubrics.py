@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.config.specs import CriterionSpec
+from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria import build
-from agent_eval_action.criteria.judge import VERDICT_SCHEMA
-from agent_eval_action.criteria.judged.rubrics import RubricCriterion
+from agent_eval_action.criteria.judge.base import VERDICT_SCHEMA
+from agent_eval_action.criteria.judge.rubrics import RubricCriterion
 from agent_eval_action.errors import ConfigError
-from agent_eval_action.llm.base import LlmError, LlmRequest
-from agent_eval_action.model.evalset import EvalCase, Invocation
-from agent_eval_action.model.judged import Votes
-from agent_eval_action.model.result import CriterionScore, ScoreStatus
+from agent_eval_action.llm.client import LlmError, LlmRequest
+from agent_eval_action.results.evalset import EvalCase, Invocation
+from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, Votes
 from support.fenced_texts import texts_in
 from support.judging import AWAY, rubric, scored, verdicts
 from support.scripted_llm import ScriptedLlm

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from agent_eval_action.criteria.base import Instruments, Sample
-from agent_eval_action.criteria.judged.simulator_quality import SimulatorQuality
+from agent_eval_action.criteria.judge.simulator_quality import SimulatorQuality
 from agent_eval_action.errors import ConfigError
-from agent_eval_action.llm.base import Llm, LlmError, LlmRequest
-from agent_eval_action.model.evalset import EvalCase, Invocation
-from agent_eval_action.model.judged import Votes
-from agent_eval_action.model.personas import DEFAULT_BEHAVIORS, PERSONAS
-from agent_eval_action.model.result import CriterionScore, ScoreStatus
+from agent_eval_action.llm.client import Llm, LlmError, LlmRequest
+from agent_eval_action.results.evalset import EvalCase, Invocation
+from agent_eval_action.results.personas import DEFAULT_BEHAVIORS, PERSONAS
+from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, Votes
 from support.fenced_texts import texts_in
 from support.judging import AWAY, said, scored
 from support.scripted_llm import ScriptedLlm

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agent_eval_action.criteria.base import Sample
-from agent_eval_action.model.evalset import ConversationScenario, EvalCase, Invocation
-from agent_eval_action.model.result import CriterionScore, ScoreStatus
+from agent_eval_action.results.evalset import ConversationScenario, EvalCase, Invocation
+from agent_eval_action.results.run_result import CriterionScore, ScoreStatus
 from support.turns import call, criterion, score, turn
 
 NAME = "tool_trajectory_avg_score"

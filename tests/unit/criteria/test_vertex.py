@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from agent_eval_action.criteria.base import Criterion, Instruments, Sample
-from agent_eval_action.criteria.vertex.conversation import agent_data
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest
-from agent_eval_action.model.evalset import ConversationScenario, EvalCase
-from agent_eval_action.model.result import CriterionScore, ScoreStatus
+from agent_eval_action.criteria.vertex import agent_data
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest
+from agent_eval_action.results.evalset import ConversationScenario, EvalCase
+from agent_eval_action.results.run_result import CriterionScore, ScoreStatus
 from support.scripted_llm import ScriptedLlm
 from support.turns import call, criterion, sample, turn
 

@@ -11,7 +11,7 @@ from itertools import product
 
 import pytest
 
-from agent_eval_action.criteria.judge import (
+from agent_eval_action.criteria.judge.base import (
     VERDICT_SCHEMA,
     Ballot,
     Judge,
@@ -22,8 +22,8 @@ from agent_eval_action.criteria.judge import (
     vote,
     vote_each,
 )
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest
-from agent_eval_action.model.judged import Votes
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest
+from agent_eval_action.results.run_result import Votes
 from support.judging import AWAY, Shuffled, said
 from support.scripted_llm import ScriptedLlm
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_eval_action.formats import case_digest
-from agent_eval_action.model.evalset import EvalCase
+from agent_eval_action.results.evalset import EvalCase
 
 CASE: dict[str, Any] = {
     "eval_id": "a",

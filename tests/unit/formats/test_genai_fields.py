@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agent_eval_action.formats.genai_fields import FIELDS
+from agent_eval_action.formats.validation import FIELDS
 
 PROGRAM = Path(__file__).parents[2] / "formats" / "genai_types.py"
 

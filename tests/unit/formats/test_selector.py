@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_eval_action.errors import EvalFileError, UsageError
 from agent_eval_action.formats import Selector, match_cases, parse_selector, select_cases
-from agent_eval_action.model.evalset import EvalCase, EvalSet
+from agent_eval_action.results.evalset import EvalCase, EvalSet
 
 
 def eval_set(*ids: str) -> EvalSet:

@@ -19,7 +19,7 @@ from agent_eval_action.gate.broken_code import (
     next_check,
 )
 from agent_eval_action.gate.evidence import Limits
-from agent_eval_action.model.result import AttemptError, AttemptSummary, CaseResult, ErrorKind, RunResult
+from agent_eval_action.results.run_result import AttemptError, AttemptSummary, CaseResult, ErrorKind, RunResult
 from agent_eval_action.stats import Stratum, lower_than_reference, passes
 from support.results import case, info, run
 

@@ -6,8 +6,8 @@ import pytest
 
 from agent_eval_action.baseline.records import from_result
 from agent_eval_action.gate.compare import compare
-from agent_eval_action.model.decision import ChangeKind as K
-from agent_eval_action.model.result import RunStatus
+from agent_eval_action.results.decision import ChangeKind as K
+from agent_eval_action.results.run_result import RunStatus
 from support.results import QUALITY, attempt, broken, case, eval_set, info, run, run_of, simple
 
 

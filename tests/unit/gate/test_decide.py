@@ -7,8 +7,8 @@ import pytest
 from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.policy import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.model.decision import ChangeKind, Outcome
-from agent_eval_action.model.result import AgentConditions, ErrorKind, RunStatus
+from agent_eval_action.results.decision import ChangeKind, Outcome
+from agent_eval_action.results.run_result import AgentConditions, ErrorKind, RunStatus
 from support.results import QUALITY, attempt, broken, calls, case, eval_set, info, run, run_of, simple
 
 POLICY = Policy(threshold_on="case")

@@ -9,7 +9,7 @@ from agent_eval_action.config.options import OPTIONS
 from agent_eval_action.config.policy import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate_changes.diff import apply_weakenings
-from agent_eval_action.model.decision import Decision, Finding, Outcome
+from agent_eval_action.results.decision import Decision, Finding, Outcome
 from support.results import QUALITY, info, run, simple
 
 REPEATS = 6

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.policy import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.model.decision import ChangeKind, Outcome
-from agent_eval_action.model.result import Base, Totals
 from agent_eval_action.reports import REPORTS, ReportInput
+from agent_eval_action.results.decision import ChangeKind, Outcome
+from agent_eval_action.results.run_result import Base, Totals
 from support.results import QUALITY, attempt, case, info, run, simple
 
 MANY = settings(max_examples=60, deadline=None)

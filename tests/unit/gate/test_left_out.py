@@ -6,8 +6,8 @@ import pytest
 
 from agent_eval_action.config.policy import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.model.decision import ChangeKind, Outcome
-from agent_eval_action.model.result import RunStatus
+from agent_eval_action.results.decision import ChangeKind, Outcome
+from agent_eval_action.results.run_result import RunStatus
 from support.results import attempt, broken, case, eval_set, info, run_of
 
 WHY = "not measured: no credentials on this pull request"

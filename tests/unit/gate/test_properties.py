@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.policy import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.model.decision import ChangeKind, Outcome
+from agent_eval_action.results.decision import ChangeKind, Outcome
 from support.results import attempt, broken, case, info, run
 
 MANY = settings(max_examples=80, deadline=None)

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from agent_eval_action.baseline.history import pool, record_of_baseline, suite_of
-from agent_eval_action.baseline.records import from_result
-from agent_eval_action.baseline.run_record import record_of
+from agent_eval_action.baseline.pooling import pool, record_of_baseline, suite_of
+from agent_eval_action.baseline.records import from_result, record_of
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.model.decision import ChangeKind, Outcome
-from agent_eval_action.model.history import Accepted, History
+from agent_eval_action.results.decision import ChangeKind, Outcome
+from agent_eval_action.results.history import Accepted, History
 from support.results import info, run, simple
 
 JUDGE = "hallucinations_v1"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from agent_eval_action.baseline.history_session import regressed
 from agent_eval_action.baseline.records import from_result
-from agent_eval_action.baseline.writing import regressed
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.model.brief import TurnBrief
-from agent_eval_action.model.decision import ChangeKind, Outcome
-from agent_eval_action.model.result import AttemptSummary, Base, CaseKey, CaseResult, RunStatus, Totals, Usage
 from agent_eval_action.reports import REPORTS, ReportInput
+from agent_eval_action.results.decision import ChangeKind, Outcome, TurnBrief
+from agent_eval_action.results.run_result import AttemptSummary, Base, CaseKey, CaseResult, RunStatus, Totals, Usage
 from support.results import QUALITY, attempt, case, run, simple
 
 

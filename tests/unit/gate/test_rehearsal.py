@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agent_eval_action.config.policy import CriterionPolicy, Policy
-from agent_eval_action.gate.rehearsal import Rehearsal, rehearse
-from agent_eval_action.model.baseline import ScoreCount
-from agent_eval_action.model.history import History, PairHistory
-from agent_eval_action.model.result import CaseKey
+from agent_eval_action.gate.simulate import Rehearsal, rehearse
+from agent_eval_action.results.history import History, PairHistory, ScoreCount
+from agent_eval_action.results.run_result import CaseKey
 
 
 def history(*pairs: tuple[ScoreCount, ...], criterion: str = "quality") -> History:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.baseline.event import event_of
+from agent_eval_action.baseline.lookup import event_of
+from agent_eval_action.ci.github.event import Kind, job_from
 from agent_eval_action.gate_changes.base import CommandContext
-from agent_eval_action.github.events import Kind, job_from
 
 CHANGES = (
     "pull_request",

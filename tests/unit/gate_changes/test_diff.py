@@ -14,10 +14,9 @@ from agent_eval_action.config.policy import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
 from agent_eval_action.gate_changes.snapshot import CaseSnapshot, ExpectedTurn, SetSnapshot, Snapshot, sets_of_result
-from agent_eval_action.model.brief import CallBrief
-from agent_eval_action.model.decision import Outcome
-from agent_eval_action.model.history import Accepted
-from agent_eval_action.model.result import CaseKey, CriterionInfo
+from agent_eval_action.results.decision import CallBrief, Outcome
+from agent_eval_action.results.history import Accepted
+from agent_eval_action.results.run_result import CaseKey, CriterionInfo
 from support.results import attempt, case, eval_set, info, run_of
 
 ROLL = CallBrief(name="roll_die", args={"sides": 6})

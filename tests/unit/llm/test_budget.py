@@ -7,13 +7,21 @@ import asyncio
 import pytest
 
 from agent_eval_action.errors import ConfigError
-from agent_eval_action.llm.agent_use import agent_calls, usage_of_report
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
-from agent_eval_action.llm.budget import AGENT, SIMULATED_USER, Amount, Budgeted, Meter, SpendingLimits, Wired
-from agent_eval_action.llm.estimate import Asked, estimate
-from agent_eval_action.llm.prices import Price, Prices
-from agent_eval_action.llm.rate import Limiters, Rated, RateLimits
-from agent_eval_action.model.evalset import Content, Invocation, InvocationEvent, InvocationEvents, Part
+from agent_eval_action.llm.budget import (
+    AGENT,
+    SIMULATED_USER,
+    Amount,
+    Budgeted,
+    Meter,
+    SpendingLimits,
+    Wired,
+    agent_calls,
+    usage_of_report,
+)
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
+from agent_eval_action.llm.pricing import Asked, Price, Prices, estimate
+from agent_eval_action.llm.rate_limit import Limiters, Rated, RateLimits
+from agent_eval_action.results.evalset import Content, Invocation, InvocationEvent, InvocationEvents, Part
 from support.scripted_llm import ScriptedLlm
 
 FLASH = "gemini-2.5-flash"

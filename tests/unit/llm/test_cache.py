@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm import cache
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
 from agent_eval_action.llm.cache import AnswerStore, Cached, request_key
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
 from support.scripted_llm import ScriptedLlm
 
 ASKED = LlmRequest("m", (Message("user", "Is it?"),), "Judge.", {"type": "object"}, {"seed": 1}, "c", "1", 0, 0)
@@ -172,7 +172,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.llm.base import LlmReply, LlmRequest, Message
+from agent_eval_action.llm.client import LlmReply, LlmRequest, Message
 from agent_eval_action.llm.cache import AnswerStore, request_key
 
 store, mine = AnswerStore(OutputFolder.at(Path(sys.argv[1])), lambda said: sys.exit(said)), sys.argv[2]
@@ -199,7 +199,7 @@ def test_a_write_that_fails_leaves_what_was_there_and_is_said_once(tmp_path: Pat
 import resource, signal, sys
 from pathlib import Path
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.llm.base import LlmReply, LlmRequest, Message
+from agent_eval_action.llm.client import LlmReply, LlmRequest, Message
 from agent_eval_action.llm.cache import AnswerStore, request_key
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

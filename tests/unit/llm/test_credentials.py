@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from agent_eval_action.llm.client import Setup
 from agent_eval_action.llm.credentials import JUDGE_VARIABLES, dotenv_of, judge_environ, missing
-from agent_eval_action.llm.setup import Setup
 
 VERTEX = {"GOOGLE_GENAI_USE_VERTEXAI": "true"}
 

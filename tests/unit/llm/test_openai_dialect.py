@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.llm.openai_dialect import Dialect, answer_text, check_options, refused_part
+from agent_eval_action.llm.providers.openai import Dialect, answer_text, check_options, refused_part
 
 OPTIONS = [
     ({"temperature": 0, "topP": 1, "max_output_tokens": 5, "seed": None}, ""),

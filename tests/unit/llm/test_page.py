@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.llm import google, openai_dialect
-from agent_eval_action.llm.base import LlmErrorKind, LlmUsage
+from agent_eval_action.llm.client import LlmErrorKind, LlmUsage
 from agent_eval_action.llm.credentials import EXTRA_MISSING, JUDGE_VARIABLES, missing
-from agent_eval_action.llm.google_errors import no_answer
-from agent_eval_action.llm.openai_errors import no_answer as no_completion
+from agent_eval_action.llm.providers import google, openai
+from agent_eval_action.llm.providers.google import no_answer
+from agent_eval_action.llm.providers.openai import no_answer as no_completion
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "models.md").read_text()
 
@@ -20,7 +20,7 @@ def test_every_variable_is_on_the_page(name):
     assert f"`{name}" in PAGE
 
 
-@pytest.mark.parametrize("option", openai_dialect._OPTIONS)
+@pytest.mark.parametrize("option", openai._OPTIONS)
 def test_every_option_of_openais_wire_is_on_the_page(option):
     assert f"`{option}" in PAGE
 

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from agent_eval_action.errors import ConfigError
-from agent_eval_action.llm.openai_compat import OpenAiProvider
+from agent_eval_action.llm.client import Setup
 from agent_eval_action.llm.providers import PROVIDERS, check_options, provider_of, refusal
-from agent_eval_action.llm.setup import Setup
+from agent_eval_action.llm.providers.openai import OpenAiProvider
 
 KNOWN = [
     ("gemini-2.5-flash", ("google", "gemini-2.5-flash")),

@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
-from agent_eval_action.llm.pace import Pace
-from agent_eval_action.llm.rate import Limiter, Limiters, Rated, RateLimits
-from agent_eval_action.llm.slots import Slots
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
+from agent_eval_action.llm.rate_limit import Limiter, Limiters, Pace, Rated, RateLimits, Slots
 from support import virtual_time
 
 CHANCE = random.Random(7)  # noqa: S311 - jitter, the same in every run

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
 from agent_eval_action.llm.retry import EMPTY_TRIES, LONGEST_WAIT, Retrying
 from support.scripted_llm import ScriptedLlm
 

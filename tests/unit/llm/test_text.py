@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.llm.http_errors import duration, kind_of, retry_after
-from agent_eval_action.llm.text import quoted, sendable, sendable_json
+from agent_eval_action.llm.client import quoted, sendable, sendable_json
+from agent_eval_action.llm.errors import duration, kind_of, retry_after
 
 ANYTHING = st.text(st.characters())  # lone surrogates too
 

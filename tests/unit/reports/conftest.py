@@ -8,9 +8,18 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.model.brief import CallBrief, TurnBrief
-from agent_eval_action.model.decision import ChangeKind, CriterionChange, Decision, Outcome, PairChange, Stat
-from agent_eval_action.model.result import (
+from agent_eval_action.reports import ReportInput, results_json
+from agent_eval_action.results.decision import (
+    CallBrief,
+    ChangeKind,
+    CriterionChange,
+    Decision,
+    Outcome,
+    PairChange,
+    Stat,
+    TurnBrief,
+)
+from agent_eval_action.results.run_result import (
     AttemptSummary,
     CaseResult,
     Conditions,
@@ -23,7 +32,6 @@ from agent_eval_action.model.result import (
     Totals,
     TurnScore,
 )
-from agent_eval_action.reports import ReportInput, results_json
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 CRITERION = "tool_trajectory_avg_score"

@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
-from agent_eval_action.model.annotation import Annotation
-from agent_eval_action.model.decision import ChangeKind, CriterionChange, Finding, Outcome
-from agent_eval_action.model.result import AttemptError, AttemptSummary, ErrorKind
 from agent_eval_action.reports import REPORTS
 from agent_eval_action.reports.annotations import remarks, shown_in_step
+from agent_eval_action.results.decision import ChangeKind, CriterionChange, Finding, Outcome
+from agent_eval_action.results.evalset import Annotation
+from agent_eval_action.results.run_result import AttemptError, AttemptSummary, ErrorKind
 
 DIED = AttemptSummary(repeat=0, error=AttemptError(kind=ErrorKind.DIED, message="signal 9"))
 

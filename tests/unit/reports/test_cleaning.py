@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.reports.cleaning import clean
+from agent_eval_action.reports.formatting import clean
 
 
 @pytest.mark.parametrize(

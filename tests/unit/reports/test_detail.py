@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from agent_eval_action.model.decision import Finding
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
 from agent_eval_action.reports.detail import scores_only, state_of
+from agent_eval_action.results.decision import Finding
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 SCENARIOS = sorted(path.parent.name for path in GOLDEN.glob("*/results.json"))

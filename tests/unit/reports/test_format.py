@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_eval_action.criteria import CRITERIA
-from agent_eval_action.model.decision import ChangeKind, CriterionChange, Outcome, PairChange, Stat, Unit
-from agent_eval_action.reports import format as fmt
+from agent_eval_action.reports import formatting as fmt
+from agent_eval_action.results.decision import ChangeKind, CriterionChange, Outcome, PairChange, Stat, Unit
 
 
 @pytest.mark.parametrize("name", ["cost_awareness", "tokens_of_empathy", "latency_tolerance", "call_count"])

@@ -9,11 +9,17 @@ import re
 import lxml.html
 import pytest
 
-from agent_eval_action.model.brief import TurnBrief
-from agent_eval_action.model.decision import ChangeKind, Outcome
-from agent_eval_action.model.judged import RubricScore, SentenceLabel, Votes
-from agent_eval_action.model.result import AttemptSummary, CriterionScore, ScoreStatus, TurnScore
 from agent_eval_action.reports import REPORTS, Link, ReportInput
+from agent_eval_action.results.decision import ChangeKind, Outcome, TurnBrief
+from agent_eval_action.results.run_result import (
+    AttemptSummary,
+    CriterionScore,
+    RubricScore,
+    ScoreStatus,
+    SentenceLabel,
+    TurnScore,
+    Votes,
+)
 
 HOSTILE = [
     "<script>document.title='pwned'</script>",

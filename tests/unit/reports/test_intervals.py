@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agent_eval_action.model.decision import ChangeKind, CriterionChange, Finding, Outcome
 from agent_eval_action.reports import REPORTS
-from agent_eval_action.reports import format as fmt
+from agent_eval_action.reports import formatting as fmt
+from agent_eval_action.results.decision import ChangeKind, CriterionChange, Finding, Outcome
 
 CRITERION = "tool_trajectory_avg_score"
 

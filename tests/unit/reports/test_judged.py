@@ -1,9 +1,17 @@
 from __future__ import annotations
 
-from agent_eval_action.model.judged import ModelUse, RubricScore, SentenceLabel, Votes
-from agent_eval_action.model.result import CriterionScore, ScoreStatus, Totals, TurnScore, Usage
-from agent_eval_action.reports.costs import COLUMNS, agent_tokens, cost_rows, cost_text, judge_calls
-from agent_eval_action.reports.judged import judged_lines
+from agent_eval_action.reports.view import COLUMNS, agent_tokens, cost_rows, cost_text, judge_calls, judged_lines
+from agent_eval_action.results.run_result import (
+    CriterionScore,
+    ModelUse,
+    RubricScore,
+    ScoreStatus,
+    SentenceLabel,
+    Totals,
+    TurnScore,
+    Usage,
+    Votes,
+)
 
 
 def score(*turns: TurnScore) -> CriterionScore:

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from agent_eval_action.errors import ResultsError
-from agent_eval_action.model.decision import ChangeKind, CriterionChange, Decision, Finding, Outcome, PairChange
-from agent_eval_action.model.result import (
+from agent_eval_action.reports import REPORTS, ReportInput
+from agent_eval_action.results.decision import ChangeKind, CriterionChange, Decision, Finding, Outcome, PairChange
+from agent_eval_action.results.run_result import (
     AttemptError,
     AttemptSummary,
     CaseResult,
@@ -29,7 +30,6 @@ from agent_eval_action.model.result import (
     RunResult,
     SetResult,
 )
-from agent_eval_action.reports import REPORTS, ReportInput
 
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).resolve().parents[3] / "schema" / "junit.xsd"))
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.model.decision import (
+from agent_eval_action.reports import MARKER, REPORTS, ReportInput
+from agent_eval_action.reports.markdown import BUDGET
+from agent_eval_action.results.decision import (
     BaselineInfo,
     BaselineTrajectory,
     ChangeKind,
@@ -20,7 +22,7 @@ from agent_eval_action.model.decision import (
     Finding,
     Outcome,
 )
-from agent_eval_action.model.result import (
+from agent_eval_action.results.run_result import (
     AttemptError,
     AttemptSummary,
     Conditions,
@@ -30,8 +32,6 @@ from agent_eval_action.model.result import (
     Totals,
     Usage,
 )
-from agent_eval_action.reports import MARKER, REPORTS, ReportInput
-from agent_eval_action.reports.markdown import BUDGET
 from support.results import case, run, simple
 
 Golden = Callable[[str], RunResult]

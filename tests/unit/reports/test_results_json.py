@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_eval_action.errors import ExitCode, OutputError, ResultsError
-from agent_eval_action.model.brief import CallBrief, TurnBrief
-from agent_eval_action.model.result import RunResult
 from agent_eval_action.reports import results_json
-from agent_eval_action.reports.output import write_text
+from agent_eval_action.reports.base import write_text
+from agent_eval_action.results.decision import CallBrief, TurnBrief
+from agent_eval_action.results.run_result import RunResult
 
 SCHEMA = Path(__file__).resolve().parents[3] / "schema" / "results.schema.json"
 Golden = Callable[[str], RunResult]

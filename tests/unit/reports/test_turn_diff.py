@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent_eval_action.model.baseline import short_call
-from agent_eval_action.model.brief import CallBrief, TurnBrief
-from agent_eval_action.reports.turn_diff import turn_diffs
+from agent_eval_action.reports.case_text import turn_diffs
+from agent_eval_action.results.decision import CallBrief, TurnBrief
+from agent_eval_action.results.history import short_call
 
 
 def call(name: str, **args: Any) -> CallBrief:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import junitparser
 
 from agent_eval_action.gate_changes.diff import apply_weakenings
-from agent_eval_action.model.decision import Decision, Finding, Outcome
 from agent_eval_action.reports import MARKER, REPORTS, ReportInput
+from agent_eval_action.results.decision import Decision, Finding, Outcome
 from support.results import run, simple
 
 FOUND = (

@@ -10,8 +10,8 @@ import pytest
 
 from agent_eval_action import criteria
 from agent_eval_action.agents.base import SessionEnd, SessionRequest, TurnDone
-from agent_eval_action.config.specs import CriterionSpec
-from agent_eval_action.model.evalset import (
+from agent_eval_action.config.criteria import CriterionSpec
+from agent_eval_action.results.evalset import (
     Content,
     EvalCase,
     FunctionCall,
@@ -21,7 +21,7 @@ from agent_eval_action.model.evalset import (
     InvocationEvents,
     Part,
 )
-from agent_eval_action.model.result import AgentConditions, AttemptError
+from agent_eval_action.results.run_result import AgentConditions, AttemptError
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
 
 

@@ -12,15 +12,14 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.config.agents import AgentSettings
+from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.settings import Settings, resolve
+from agent_eval_action.environments.build import Lock, digest
+from agent_eval_action.environments.resolve import Place, not_shared
 from agent_eval_action.git import Repository
-from agent_eval_action.git.tree import export_tree
-from agent_eval_action.interpreter.build import Lock, digest
-from agent_eval_action.interpreter.shared import Place, not_shared
-from agent_eval_action.model.result import AgentConditions, AttemptError
-from agent_eval_action.run.arms import Arm, NoBase
-from agent_eval_action.run.base import BaseCommit, find_base, open_base
+from agent_eval_action.git.export import export_tree
+from agent_eval_action.results.run_result import AgentConditions, AttemptError
+from agent_eval_action.run.base_agents import Arm, BaseCommit, NoBase, find_base, open_base
 
 GIT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"} | {
     f"GIT_{role}_{what}": "a@b.c" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")

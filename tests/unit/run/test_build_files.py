@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.run.build_files import BuildFiles
+from agent_eval_action.run.affected import BuildFiles
 
 HOME = "services/bot/agent"
 

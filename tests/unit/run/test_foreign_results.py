@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from agent_eval_action import criteria
-from agent_eval_action.config.specs import CriterionSpec
+from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.formats.adk_results import AdkResults
-from agent_eval_action.model.result import AttemptError, CaseResult, RunResult
-from agent_eval_action.run.foreign_results import named_like, run_of
+from agent_eval_action.results.run_result import AttemptError, CaseResult, RunResult
+from agent_eval_action.run.adk_results_import import named_like, run_of
 from support.results import calls, case, eval_set
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from agent_eval_action import criteria
-from agent_eval_action.config.specs import CriterionSpec
-from agent_eval_action.llm.prices import Prices
-from agent_eval_action.model.evalset import ConversationScenario, EvalCase
-from agent_eval_action.model.judged import ModelUse
-from agent_eval_action.run.foresee import foreseen, means_of
+from agent_eval_action.config.criteria import CriterionSpec
+from agent_eval_action.llm.pricing import Prices
+from agent_eval_action.results.evalset import ConversationScenario, EvalCase
+from agent_eval_action.results.run_result import ModelUse
+from agent_eval_action.run.cost_estimate import foreseen, means_of
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
 
 FLASH = "gemini-2.5-flash"

@@ -10,8 +10,8 @@ import pytest
 
 from agent_eval_action.api import discovered
 from agent_eval_action.config.settings import resolve
-from agent_eval_action.interpreter.isolation_tree import TreeCopy
-from agent_eval_action.run.hidden_files import files_with_answers
+from agent_eval_action.run.affected import files_with_answers
+from agent_eval_action.sandbox.tree import TreeCopy
 
 CASE = {"eval_id": "a", "conversation": [{"user_content": {"parts": [{"text": "hi"}]}}]}
 EVALS = json.dumps({"eval_set_id": "s", "eval_cases": [CASE]})

@@ -11,20 +11,19 @@ from typing import Any
 import pytest
 
 from agent_eval_action import criteria
-from agent_eval_action.config.specs import CriterionSpec
+from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria.base import Criterion, Instruments, Sample
-from agent_eval_action.criteria.judged.response_match import FinalResponseMatch
+from agent_eval_action.criteria.judge.response_match import FinalResponseMatch
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Budgeted, Meter, SpendingLimits
-from agent_eval_action.model.evalset import ConversationScenario, EvalCase
-from agent_eval_action.model.result import AttemptError, CriterionScore, ErrorKind, RunResult, ScoreStatus
-from agent_eval_action.model.result import Conditions as RunConditions
-from agent_eval_action.run.arms import Arm
-from agent_eval_action.run.collect import Collector
-from agent_eval_action.run.crew import Bounds, Crew
+from agent_eval_action.results.evalset import ConversationScenario, EvalCase
+from agent_eval_action.results.run_result import AttemptError, CriterionScore, ErrorKind, RunResult, ScoreStatus
+from agent_eval_action.results.run_result import Conditions as RunConditions
+from agent_eval_action.run.attempt_runner import Bounds, Crew, Spending
+from agent_eval_action.run.base_agents import Arm
+from agent_eval_action.run.collector import Collector
 from agent_eval_action.run.plan import Plan, PlannedCase
 from agent_eval_action.run.resume import Earlier, earlier
-from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.transcripts import TranscriptWriter
 from support.scripted_llm import ScriptedLlm
 

@@ -15,7 +15,7 @@ from agent_eval_action.agents.base import SessionRequest
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.gate.evidence import Enough, RerunSuite, RerunSuspects, RunControl, Step
 from agent_eval_action.llm.budget import Meter, SpendingLimits
-from agent_eval_action.model.result import (
+from agent_eval_action.results.run_result import (
     AgentConditions,
     AttemptError,
     Base,
@@ -25,15 +25,14 @@ from agent_eval_action.model.result import (
     RunResult,
     RunStatus,
 )
-from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
-from agent_eval_action.pipeline import Pipeline, Stop
-from agent_eval_action.run.arms import Arm, NoBase
-from agent_eval_action.run.collect import Collector
-from agent_eval_action.run.crew import Bounds, Crew, in_turn
+from agent_eval_action.results.transcripts import ATTEMPTS, lines, parse
+from agent_eval_action.run.attempt_runner import Bounds, Crew, Spending, in_turn
+from agent_eval_action.run.base_agents import Arm, NoBase
+from agent_eval_action.run.collector import Collector
 from agent_eval_action.run.events import AttemptStarted, Event, MorePlanned, Notice, PhaseStarted
+from agent_eval_action.run.orchestrator import Pipeline, Stop
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import Earlier, earlier
-from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.transcripts import TranscriptWriter
 
 BASE = "b" * 40

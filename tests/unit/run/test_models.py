@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from agent_eval_action import criteria
-from agent_eval_action.config.specs import CriterionSpec
+from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria import criterion_info
 from agent_eval_action.errors import ConfigError, CredentialsError
-from agent_eval_action.model.evalset import ConversationScenario, EvalCase
-from agent_eval_action.run.models import Wanted, refuse_unusable, wanted_of
+from agent_eval_action.results.evalset import ConversationScenario, EvalCase
 from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.resources import Wanted, refuse_unusable, wanted_of
 from tests.unit.run.conftest import planned_set
 
 KEY = {"GOOGLE_API_KEY": "k"}

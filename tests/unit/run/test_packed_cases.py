@@ -7,7 +7,7 @@ import pickle
 from pathlib import Path
 
 from agent_eval_action.formats import case_digest, load_eval_file
-from agent_eval_action.model.evalset import EvalCase
+from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.run.plan import PlannedCase
 
 TURN = {

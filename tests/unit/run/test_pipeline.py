@@ -13,7 +13,7 @@ import pytest
 from agent_eval_action.agents.base import SessionRequest
 from agent_eval_action.errors import OutputError, ResultsError
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.model.result import (
+from agent_eval_action.results.run_result import (
     AgentConditions,
     AttemptError,
     Conditions,
@@ -22,16 +22,14 @@ from agent_eval_action.model.result import (
     RunResult,
     RunStatus,
 )
-from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
-from agent_eval_action.pipeline import Pipeline, Stop
-from agent_eval_action.run.arms import Arm
-from agent_eval_action.run.collect import Collector
-from agent_eval_action.run.crew import Bounds, Crew
+from agent_eval_action.results.transcripts import ATTEMPTS, lines, parse
+from agent_eval_action.run.attempt_runner import Bounds, Crew, Spending
+from agent_eval_action.run.base_agents import Arm
+from agent_eval_action.run.collector import Collector
 from agent_eval_action.run.events import AttemptFinished, AttemptRetried, Event, Notice
-from agent_eval_action.run.made_with import environment_of
+from agent_eval_action.run.orchestrator import Pipeline, Stop
 from agent_eval_action.run.plan import Plan
-from agent_eval_action.run.resume import Earlier, earlier, forget
-from agent_eval_action.run.spending import Spending
+from agent_eval_action.run.resume import Earlier, earlier, environment_of, forget
 from agent_eval_action.run.transcripts import TranscriptWriter
 from support.full_disk import files_of_at_most
 

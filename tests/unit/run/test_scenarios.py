@@ -11,29 +11,26 @@ from typing import Any
 import pytest
 
 from agent_eval_action.agents.recorded import RecordedAgent
-from agent_eval_action.config.adk_config import UserSimulatorConfig
-from agent_eval_action.config.agents import AgentSettings
+from agent_eval_action.config.assignment import AgentSettings
+from agent_eval_action.config.criteria import CriterionSpec, UserSimulatorConfig
 from agent_eval_action.config.discovery import Discovery, PlannedSet
-from agent_eval_action.config.specs import CriterionSpec
 from agent_eval_action.criteria.base import Instruments
 from agent_eval_action.errors import ConfigError, EvalFileError
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.formats import case_digest
-from agent_eval_action.llm.base import LlmError, LlmErrorKind
-from agent_eval_action.model.evalset import EvalCase
-from agent_eval_action.model.result import Attempt, Conditions, ErrorKind
-from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
-from agent_eval_action.pipeline import Pipeline, Stop
-from agent_eval_action.run.arms import Arm
-from agent_eval_action.run.collect import Collector
-from agent_eval_action.run.crew import Bounds, Crew
-from agent_eval_action.run.load import Loader
-from agent_eval_action.run.models import wanted_of
+from agent_eval_action.llm.client import LlmError, LlmErrorKind
+from agent_eval_action.results.evalset import EvalCase
+from agent_eval_action.results.run_result import Attempt, Conditions, ErrorKind
+from agent_eval_action.results.transcripts import ATTEMPTS, lines, parse
+from agent_eval_action.run.attempt_runner import Bounds, Crew, Spending
+from agent_eval_action.run.base_agents import Arm
+from agent_eval_action.run.collector import Collector
+from agent_eval_action.run.loader import Loader
+from agent_eval_action.run.orchestrator import Pipeline, Stop
 from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.resources import played_digest, wanted_of
 from agent_eval_action.run.resume import Earlier, earlier
-from agent_eval_action.run.spending import Spending
 from agent_eval_action.run.transcripts import TranscriptWriter
-from agent_eval_action.run.users import played_digest
 from support.scripted_llm import ScriptedLlm
 
 SCENARIO = {"starting_prompt": "Hello", "conversation_plan": "Roll twice."}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.llm.slots import Slots
-from agent_eval_action.model.result import AttemptError, ErrorKind
-from agent_eval_action.run.execute import Executor
+from agent_eval_action.llm.rate_limit import Slots
+from agent_eval_action.results.run_result import AttemptError, ErrorKind
+from agent_eval_action.run.attempt_runner import Executor
 from support import virtual_time
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from agent_eval_action.llm.base import LlmError, LlmErrorKind, LlmReply, LlmUsage
-from agent_eval_action.model.result import Attempt, AttemptError, CriterionScore, ErrorKind, ScoreStatus
-from agent_eval_action.run.stall import Progress, stall_seconds
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmUsage
+from agent_eval_action.results.run_result import Attempt, AttemptError, CriterionScore, ErrorKind, ScoreStatus
+from agent_eval_action.run.attempt_runner import Progress, stall_seconds
 from support import virtual_time
 
 REPLY = LlmReply("yes", LlmUsage(1, 1))

@@ -7,8 +7,8 @@ import pytest
 from agent_eval_action.cli.progress import PlainDisplay
 from agent_eval_action.gate.evidence import Enough, GateState, PairEvidence, RerunSuite, RerunSuspects, RunControl
 from agent_eval_action.gate.why import told
-from agent_eval_action.model.result import Attempt, CaseKey, CriterionScore, Purpose, ScoreStatus, Totals
-from agent_eval_action.reports import format as fmt
+from agent_eval_action.reports import formatting as fmt
+from agent_eval_action.results.run_result import Attempt, CaseKey, CriterionScore, Purpose, ScoreStatus, Totals
 from agent_eval_action.run.events import AttemptFinished, MorePlanned, PhaseStarted, RunPlanned
 
 

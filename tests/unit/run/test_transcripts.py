@@ -14,11 +14,11 @@ from agent_eval_action.agents.base import SessionRequest, TurnDone
 from agent_eval_action.agents.recorded import RecordedAgent
 from agent_eval_action.errors import ResultsError
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.model.evalset import Content, FunctionCall, Invocation, InvocationEvent, InvocationEvents, Part
-from agent_eval_action.model.result import Attempt, AttemptError, AttemptKey, ErrorKind, Usage
-from agent_eval_action.model.transcript import ATTEMPTS, lines, parse
-from agent_eval_action.run.brief import CALLS_LIMIT, call_brief, turn_brief
-from agent_eval_action.run.execute import usage_of
+from agent_eval_action.results.evalset import Content, FunctionCall, Invocation, InvocationEvent, InvocationEvents, Part
+from agent_eval_action.results.run_result import Attempt, AttemptError, AttemptKey, ErrorKind, Usage
+from agent_eval_action.results.transcripts import ATTEMPTS, lines, parse
+from agent_eval_action.run.attempt_runner import usage_of
+from agent_eval_action.run.collector import CALLS_LIMIT, call_brief, turn_brief
 from agent_eval_action.run.transcripts import TranscriptWriter
 
 HELLO = Content(role="user", parts=(Part(text="hello"),))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import abc
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from agent_eval_action.criteria.base import Criterion, Sample
-from agent_eval_action.model.decision import Unit
-from agent_eval_action.model.evalset import Invocation, InvocationEvent, InvocationEvents, JsonObject
-from agent_eval_action.model.result import CriterionScore, Goal, ScoreStatus, TurnScore
+from agent_eval_action.llm.budget import agent_calls
+from agent_eval_action.llm.pricing import LISTED_ON, Prices
+from agent_eval_action.results.decision import Unit
+from agent_eval_action.results.evalset import Invocation, InvocationEvent, InvocationEvents, JsonObject
+from agent_eval_action.results.run_result import CriterionScore, Goal, ScoreStatus, TurnScore
 
 _TURNS_SHOWN = 10
 _NAMES_SHOWN = 5
@@ -165,3 +168,35 @@ def _counts(usage: JsonObject) -> dict[str, int]:
         name: next((usage[key] for key in keys if usage.get(key) is not None), None) for name, keys in _TOKENS.items()
     }
     return {name: int(value) for name, value in found.items() if isinstance(value, int | float) and value == value // 1}
+
+
+class CostUsd(EfficiencyCriterion):
+    """Dollars of a turn. A turn with a call that has no price, or did not report its tokens, is not measured."""
+
+    name: ClassVar[str] = "cost_usd_v1"
+    unit: ClassVar[Unit] = "usd"
+    noun: ClassVar[str] = "USD"
+    unmeasured: ClassVar[str] = "no calls of a model were recorded"
+
+    def version(self) -> str:
+        """Another price table is another measure: what it says does not compare."""
+        return f"{self.scoring_version} prices {LISTED_ON}"
+
+    async def score(self, sample: Sample) -> CriterionScore:
+        return self.measured(sample, partial(cost_of, prices=sample.instruments.prices or Prices()))
+
+    def measure(self, turn: Invocation) -> Measured:
+        return cost_of(turn, Prices())
+
+
+def cost_of(turn: Invocation, prices: Prices) -> Measured:
+    """USD of a turn, by model, and what is missing where it cannot be said."""
+    models: dict[str, Any] = {}
+    for call in agent_calls((turn,)):
+        price = prices.find(call.model)
+        if price is None:
+            return None, {}, f"no price of {call.model or 'a model that does not say its name'} (llm.prices)"
+        if call.usage.input_tokens is None or call.usage.output_tokens is None:
+            return None, {}, f"a call of {call.model} did not report its tokens"
+        models[call.model] = models.get(call.model, 0.0) + price.of(call.usage)
+    return (sum(models.values()) if models else None), models, ""

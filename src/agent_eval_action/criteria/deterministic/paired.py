@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from agent_eval_action.criteria.base import Criterion, Sample
-from agent_eval_action.model.evalset import Invocation
-from agent_eval_action.model.result import CriterionScore, ScoreStatus, TurnScore
-from agent_eval_action.source import plural
+from agent_eval_action.diagnostics.reader import plural
+from agent_eval_action.results.evalset import Invocation
+from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, TurnScore
 
 _TURNS_SHOWN = 3
 

@@ -9,13 +9,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from agent_eval_action.criteria.base import Relaxed, becomes, later_in
 from agent_eval_action.criteria.deterministic.paired import PairedCriterion
-from agent_eval_action.criteria.relaxation import Relaxed, becomes, later_in
-from agent_eval_action.model.evalset import FunctionCall, Invocation
-from agent_eval_action.model.result import ScoreStatus, TurnScore
-from agent_eval_action.model.trajectory import CallDifference, call_key, diff_calls
-from agent_eval_action.model.trajectory_text import explain
-from agent_eval_action.source import plural
+from agent_eval_action.diagnostics.reader import plural
+from agent_eval_action.results.evalset import FunctionCall, Invocation
+from agent_eval_action.results.run_result import ScoreStatus, TurnScore
+from agent_eval_action.results.trajectory import CallDifference, call_key, diff_calls, explain
 
 Calls = tuple[FunctionCall, ...]
 

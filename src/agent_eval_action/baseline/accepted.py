@@ -1,0 +1,154 @@
+"""``.agent-eval/accept.yaml``: intended changes of the agent, each with its reason; read, matched, appended to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from agent_eval_action.baseline.file_store import keep_out_of_git, refuse_link
+from agent_eval_action.diagnostics.reader import Source, did_you_mean
+from agent_eval_action.errors import ConfigError, OutputError, Problem
+from agent_eval_action.folders import OutputFolder
+from agent_eval_action.results.history import Accepted, Record
+
+ACCEPT: Final = Path(".agent-eval") / "accept.yaml"
+_KEYS: Final = ("case", "criterion", "agent", "eval_set", "reason")
+_NEEDED: Final = ("case", "reason")
+_LONGEST: Final = 2_000
+_HEAD: Final = (
+    "# Intended changes of the agent: their history starts anew at the merge. Remove entries when you like.\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One accepted change and the line it is written on."""
+
+    accepted: Accepted
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What there is to accept: cases, criteria, agents and eval sets of the suite as it is now."""
+
+    case: Collection[str] = ()
+    criterion: Collection[str] = ()
+    agent: Collection[str] = ()
+    eval_set: Collection[str] = ()
+
+
+def read(path: Path, *, workspace: Path | None = None) -> tuple[Entry, ...]:
+    """The entries of the file; () when there is none. Raises ConfigError with every problem at its line."""
+    if not path.exists() and not path.is_symlink():
+        return ()
+    source = Source.read(path, workspace=workspace, error=ConfigError)
+    return entries(source)
+
+
+def parse(text: str, path: Path = ACCEPT) -> tuple[Entry, ...]:
+    """The entries of a text, as of another commit's file. Raises ConfigError."""
+    return entries(Source.parse(text, path=path, error=ConfigError))
+
+
+def entries(source: Source) -> tuple[Entry, ...]:
+    """The entries of a file that was read. Raises ConfigError with every problem at its line."""
+    if not isinstance(source.value, list):
+        problem = source.problem((), "must be a list of accepted changes", hint='begin with "- case: ID"')
+        raise ConfigError("the accepted changes cannot be used", problems=(problem,))
+    problems = [problem for index, item in enumerate(source.value) for problem in _problems(source, index, item)]
+    if problems:
+        raise ConfigError("the accepted changes cannot be used", problems=tuple(problems))
+    return tuple(Entry(_accepted(item), source.line((index,))) for index, item in enumerate(source.value))
+
+
+def unknown(found: Iterable[Entry], names: Names, path: Path = ACCEPT) -> tuple[Problem, ...]:
+    """A warning for every name there is none of: a case that was removed since must not stop anything."""
+    problems: list[Problem] = []
+    for entry in found:
+        for word in ("case", "criterion", "agent", "eval_set"):
+            value, known = getattr(entry.accepted, word), getattr(names, word)
+            if value is not None and value not in known:
+                message = f"accepts a change of nothing: there is no {word.replace('_', ' ')} {value!r}"
+                hint = did_you_mean(value, known)
+                problems.append(Problem(path, message, entry.line, hint=hint, severity="warning"))
+    return tuple(problems)
+
+
+def added(head: Iterable[Entry], base: Iterable[Entry]) -> tuple[Entry, ...]:
+    """What the change under test accepts itself, apart from what its base already did: this weakens the gate."""
+    before = {entry.accepted.id for entry in base}
+    return tuple(entry for entry in head if entry.accepted.id not in before)
+
+
+def pending(found: Iterable[Entry], records: Sequence[Record]) -> tuple[Accepted, ...]:
+    """The acceptances main has no record with: the next one starts those histories anew.
+
+    An entry that the newest record carries is spent: left in the file, it accepts nothing any more.
+    """
+    spent = {one.id for one in records[0].accepted} if records else set()
+    return tuple(entry.accepted for entry in found if entry.accepted.id not in spent)
+
+
+def append(path: Path, entries: Sequence[Mapping[str, str]], *, workspace: Path) -> tuple[Accepted, ...]:
+    """Add entries to the file, the rest of it byte for byte as it was; those it has already are not added again.
+
+    Returns the added ones. Raises ConfigError or OutputError, and then nothing is written.
+    """
+    before = [entry.accepted for entry in read(path, workspace=workspace)]
+    known = {accepted.id for accepted in before}
+    new = {accepted.id: (accepted, entry) for entry in entries if (accepted := _accepted(entry)).id not in known}
+    if not new:
+        return ()
+    text = path.read_text(encoding="utf-8") if path.exists() else _HEAD
+    after = (text if text.endswith("\n") else text + "\n") + "".join(_written(entry) for _, entry in new.values())
+    added = tuple(accepted for accepted, _ in new.values())
+    try:
+        whole = [entry.accepted for entry in parse(after, path)] == [*before, *added]
+    except ConfigError:
+        whole = False
+    if not whole:
+        raise ConfigError(f"{path} is not written as a plain list, so nothing can be added", hint="add it by hand")
+    try:
+        folder = OutputFolder.at(path.parent, workspace)
+        refuse_link(folder, path.name)
+        keep_out_of_git(folder, also=path.name)
+        folder.replace(path.name, [after.encode()])
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror or error}") from error
+    return added
+
+
+def _written(entry: Mapping[str, str]) -> str:
+    lines = [f"{name}: {json.dumps(entry[name], ensure_ascii=False)}" for name in _KEYS if entry.get(name)]
+    return "- " + "\n  ".join(lines) + "\n"
+
+
+def _problems(source: Source, index: int, item: Any) -> list[Problem]:
+    if not isinstance(item, dict):
+        return [source.problem((index,), "must be a mapping with a case and a reason", value=str(item)[:80])]
+    found = [
+        source.problem((index, key), f"unknown key {key[:80]!r}", hint=did_you_mean(key, _KEYS))
+        for key in item
+        if key not in _KEYS
+    ]
+    for key in _KEYS:
+        value = item.get(key)
+        if key in item and not (isinstance(value, str) and value.strip()):
+            hint = "put it in quotes" if isinstance(value, bool | int | float) else None
+            found.append(source.problem((index, key), f"{key} must be text", hint=hint))
+        elif isinstance(value, str) and len(value) > _LONGEST:
+            found.append(source.problem((index, key), f"{key} is longer than {_LONGEST} characters"))
+    missing = [key for key in _NEEDED if key not in item]
+    return found + [source.problem((index,), f"needs a {key}") for key in missing]
+
+
+def _accepted(item: Mapping[str, str]) -> Accepted:
+    """Its id is of all its words: the same change accepted for another reason is another acceptance."""
+    said = {name: item[name] for name in _KEYS if item.get(name)}
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+    return Accepted(id=digest[:16], **said)

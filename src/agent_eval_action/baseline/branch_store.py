@@ -1,0 +1,227 @@
+"""The ``branch`` store: an orphan branch of the remote, one small file per run of main, written by plumbing."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent_eval_action.baseline import records as baseline_records
+from agent_eval_action.baseline.lookup import Found, Lookup, Place, Written, select
+from agent_eval_action.git import Entry, Git, Pushed, Remote, Repository, Scratch, remote_of
+from agent_eval_action.git.repository import entries
+from agent_eval_action.git.scratch import blobs
+from agent_eval_action.results.history import Record
+from agent_eval_action.results.run_result import collector_paused
+
+KEEP: Final = 100
+"""How many runs of main the branch holds; older ones stay in its commits."""
+
+_FOLDER: Final = "records"
+_MARKER: Final = "agent-eval.json"
+_MARK: Final = json.dumps({"format": "agent-eval records", "version": 1}) + "\n"
+_README: Final = """\
+# Records of agent-eval
+
+Scores of this repository's agent evaluations on its main branch, one file per run. agent-eval reads and writes this
+branch and removes old records; what else lies here is removed too. Do not merge it. To begin anew, delete the branch.
+"""
+_TRIES: Final = 60
+_DEADLINE_S: Final = 240.0
+_LONGEST_WAIT_S: Final = 2.0
+_SEEN: Final = 1_000  # files looked at, newest first: a flooded branch costs no more
+_AT_ONCE: Final = 25
+_TOLD: Final = 5
+_BLOB: Final = "100644"
+
+
+@dataclass(frozen=True, slots=True)
+class BranchStore:
+    """``remote``: where the branch lies; None when the checkout has none that can be used."""
+
+    repository: Repository
+    remote: Remote | None
+    branch: str
+    remote_name: str = "origin"
+    keep: int = KEEP
+    wait: Callable[[float], None] = field(default=time.sleep, compare=False)
+
+    @classmethod
+    def at(cls, place: Place) -> BranchStore:
+        """The store of a checkout. The remote's credential is read here, before any agent starts."""
+        repository = Repository(place.workspace, place.environ)
+        remote = remote_of(repository, place.remote, place.environ)
+        return cls(repository, remote, place.branch, place.remote, max(KEEP, 2 * place.last))
+
+    @property
+    def name(self) -> str:
+        """As reports show it."""
+        return f"branch {self.branch}"
+
+    @property
+    def _ref(self) -> str:
+        return f"refs/heads/{self.branch}"
+
+    def records(self, lookup: Lookup) -> Found:
+        """The records to compare with. Never raises for what lies on the branch or cannot be reached: it is noted."""
+        everything = self.everything(lookup)
+        found = select(everything.records, lookup)
+        return Found(found.records, (*everything.notes, *found.notes))
+
+    @collector_paused()
+    def everything(self, lookup: Lookup | None = None) -> Found:
+        """Every record that can be read, newest first; with a look-up those that it may choose from."""
+        if self.remote is None:
+            return self._local(f"this checkout has no remote {self.remote_name!r} that can be used", lookup)
+        try:
+            with Scratch.open(self.remote, self.repository.environ) as scratch:
+                fetched = scratch.fetch(self._ref, depth=1)
+                if fetched.sha is None and fetched.said:
+                    return self._local(f"{self.remote_name} cannot be reached ({fetched.said})", lookup)
+                if fetched.sha is None:
+                    return Found(notes=(f"{self.remote_name} has no branch {self.branch} yet",))
+                return _read(scratch.git, fetched.sha, self.branch, lookup)
+        except OSError as error:
+            return self._local(f"{self.remote_name} could not be asked ({error})", lookup)
+
+    def _local(self, why: str, lookup: Lookup | None) -> Found:
+        for place in (f"refs/remotes/{self.remote_name}/{self.branch}", self._ref):
+            if (sha := self.repository.resolve(place)) is not None:
+                found = _read(self.repository.git, sha, self.branch, lookup)
+                said = f"{why}: the records this clone has of {self.branch} are used"
+                return Found(found.records, (said, *found.notes))
+        return Found(notes=(f"{why}, and this clone has no records of {self.branch}",))
+
+    def add(self, record: Record) -> Written:
+        """Add one record; under concurrent writers fetch and try again. What went wrong is said, not raised."""
+        if self.remote is None:
+            return Written(False, f"the record was not stored: no remote {self.remote_name!r} that can be used")
+        data = baseline_records.text_record_text(record)
+        if len(data) > baseline_records.MAX_BYTES:
+            return Written(False, f"the record was not stored: it has {len(data) >> 20} MB")
+        name = baseline_records.file_name(record, secrets.token_hex(4))
+        try:
+            with Scratch.open(self.remote, self.repository.environ) as scratch:
+                return self._add(scratch, name, data)
+        except OSError as error:
+            return Written(False, f"the record was not stored: {error}")
+
+    def _add(self, scratch: Scratch, name: str, data: bytes) -> Written:
+        blob = scratch.write_blob(data)
+        until = time.monotonic() + _DEADLINE_S
+        lost = 0
+        pushed = Pushed("moved")
+        for number in range(_TRIES):
+            pushed = self._try(scratch, name, blob)
+            if pushed.outcome == "done":
+                return Written(True, f"one record added to {self.branch} of {self.remote_name}")
+            lost += pushed.outcome == "unreachable"
+            if pushed.outcome == "refused" or lost > 2 or time.monotonic() > until:  # noqa: PLR2004 - three tries
+                break
+            # spread over all who want to write: twenty that come back together lose nineteen times
+            self.wait(random.uniform(0, min(_LONGEST_WAIT_S, 0.05 * 2 ** min(number, 6))))  # noqa: S311 - no secret
+        words = {"moved": "others kept writing", "refused": "was refused", "unreachable": "cannot be reached"}
+        said = f" ({pushed.said})" if pushed.said else ""
+        hint = "; the job needs `permissions: contents: write`" if pushed.outcome == "refused" else ""
+        what = f"{self.branch} of {self.remote_name}: {words.get(pushed.outcome, '')}"
+        return Written(False, f"the record was not stored on {what}{said}{hint}")
+
+    def _try(self, scratch: Scratch, name: str, blob: str) -> Pushed:
+        fetched = scratch.fetch(self._ref, depth=1)
+        if fetched.sha is None and fetched.said:
+            return Pushed("unreachable", fetched.said)
+        old = scratch.entries(fetched.sha) if fetched.sha else ()
+        if fetched.sha and not any(entry.name == _MARKER and entry.mode == _BLOB for entry in old):
+            why = f"it has no {_MARKER}, so it is no branch of records: name another in baseline.branch"
+            return Pushed("refused", why)
+        there = scratch.entries(fetched.sha, f"{_FOLDER}/") if fetched.sha else ()
+        kept = [*_files(there), Entry(_BLOB, blob, None, name)]
+        kept.sort(key=lambda entry: entry.name)
+        folder = scratch.write_tree((_BLOB, "blob", entry.oid, entry.name) for entry in kept[-self.keep :])
+        mark, readme = scratch.write_blob(_MARK.encode()), scratch.write_blob(_README.encode())
+        top = (
+            (_BLOB, "blob", readme, "README.md"),
+            (_BLOB, "blob", mark, _MARKER),
+            ("040000", "tree", folder, _FOLDER),
+        )
+        commit = scratch.write_commit(scratch.write_tree(top), fetched.sha, f"Record {name.removesuffix('.json')}\n")
+        return scratch.push(commit, self._ref, fetched.sha)
+
+
+def _read(git: Git, commit: str, branch: str, lookup: Lookup | None) -> Found:
+    there = entries(git, commit, f"{_FOLDER}/")
+    skipped = [f"{_shown(entry.name)} is no record" for entry in _strangers(there)]
+    records: list[Record] = []
+    for lot in _lots(_in_order(_files(there), lookup), skipped):
+        contents = blobs(git, [entry.oid for entry in lot])
+        for entry in lot:
+            parsed = baseline_records.parse(contents.get(entry.oid, b""))
+            if isinstance(parsed, Record):
+                records.append(parsed)
+            else:
+                skipped.append(f"{entry.name} {parsed}")
+        if lookup is not None and len(select(records, lookup).records) >= lookup.limit:
+            break
+    records.sort(key=lambda record: (record.committed_at or 0, record.created_at), reverse=True)
+    return Found(tuple(records), _skipped(skipped, branch))
+
+
+def _in_order(files: Iterable[Entry], lookup: Lookup | None) -> list[Entry]:
+    """What is most likely chosen first. The names are a hint, the records themselves decide."""
+    newest = sorted(files, key=lambda entry: entry.name, reverse=True)
+    if lookup is None:
+        return newest[:_SEEN]
+    rank = {sha[: baseline_records.SHA_SHOWN]: place for place, sha in reversed(list(enumerate(lookup.ancestors)))}
+    near = [entry for entry in newest if baseline_records.commit_in(entry.name) in rank]
+    near.sort(key=lambda entry: rank[baseline_records.commit_in(entry.name)])
+    far = [] if lookup.complete else [entry for entry in newest if baseline_records.commit_in(entry.name) not in rank]
+    return [*near, *far][:_SEEN]
+
+
+def _lots(files: Iterable[Entry], skipped: list[str]) -> Iterator[list[Entry]]:
+    """Some files at once, few enough to fit into memory; too large ones are skipped."""
+    lot: list[Entry] = []
+    size = 0
+    for entry in files:
+        if entry.size is None or entry.size > baseline_records.MAX_BYTES:
+            skipped.append(f"{entry.name} is larger than {baseline_records.MAX_BYTES >> 20} MB")
+            continue
+        lot.append(entry)
+        size += entry.size
+        if size >= baseline_records.MAX_BYTES or len(lot) >= _AT_ONCE:
+            yield lot
+            lot, size = [], 0
+    if lot:
+        yield lot
+
+
+def _files(there: Iterable[Entry]) -> list[Entry]:
+    """Entries that are named and kept as records are; links, folders and submodules are none."""
+    now = dt.datetime.now(dt.UTC)
+    named = ((entry, entry.name.removeprefix(f"{_FOLDER}/")) for entry in there if entry.mode == _BLOB)
+    return [
+        Entry(entry.mode, entry.oid, entry.size, name)
+        for entry, name in named
+        if baseline_records.is_file_name(name, now)
+    ]
+
+
+def _strangers(there: Iterable[Entry]) -> list[Entry]:
+    fine = {entry.name for entry in _files(there)}
+    return [entry for entry in there if entry.name.removeprefix(f"{_FOLDER}/") not in fine]
+
+
+def _skipped(skipped: list[str], branch: str) -> tuple[str, ...]:
+    if not skipped:
+        return ()
+    more = f" and {len(skipped) - _TOLD} more" if len(skipped) > _TOLD else ""
+    return (f"skipped on {branch}: {'; '.join(skipped[:_TOLD])}{more}",)
+
+
+def _shown(name: str) -> str:
+    return json.dumps(name.removeprefix(f"{_FOLDER}/")[:80])

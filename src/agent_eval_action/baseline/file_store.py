@@ -1,0 +1,161 @@
+"""The ``file`` store: a baseline committed beside the code, usually ``.agent-eval/baseline.json``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from agent_eval_action.baseline.lookup import Found, Lookup, Place, Written
+from agent_eval_action.baseline.pooling import record_of_baseline
+from agent_eval_action.baseline.records import text
+from agent_eval_action.diagnostics.files import MAX_JSON_BYTES, Unreadable, read_bytes
+from agent_eval_action.diagnostics.reader import Source, shorten
+from agent_eval_action.errors import ConfigError, OutputError, Problem, ResultsError
+from agent_eval_action.folders import OutputFolder, below
+from agent_eval_action.results.history import BASELINE_VERSION, Baseline, Record
+
+FOLDER: Final = ".agent-eval"
+_ANEW: Final = "make it anew with `agent-eval baseline update`"
+_CONFLICT: Final = (b"<<<<<<< ", b"||||||| ", b">>>>>>> ")
+_PROBLEMS_SHOWN: Final = 10
+_IGNORE: Final = """\
+# Reports, transcripts and caches stay out of git; what decides stays in.
+*
+!.gitignore
+!baseline.json
+!accept.yaml
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FileStore:
+    """One file. ``workspace``: the folder no link may lead out of; a path given outside of it is taken as meant."""
+
+    path: Path
+    workspace: Path | None = None
+
+    @classmethod
+    def at(cls, place: Place) -> FileStore:
+        """The file a place names."""
+        return cls(place.file, place.workspace)
+
+    @property
+    def name(self) -> str:
+        """As reports show it."""
+        inside = self.workspace is not None and self.path.is_relative_to(self.workspace)
+        return (self.path.relative_to(self.workspace) if inside and self.workspace else self.path).as_posix()
+
+    def records(self, lookup: Lookup) -> Found:  # noqa: ARG002 - the file is of the checkout: it has one answer
+        """Its counts as a history of one run. Raises ResultsError when the file is no baseline."""
+        baseline = self.read()
+        return Found((record_of_baseline(baseline),) if baseline and baseline.records else ())
+
+    def add(self, record: Record) -> Written:  # noqa: ARG002 - a committed file is not written behind one's back
+        """Nothing: this store is written by `agent-eval baseline update` and a commit."""
+        return Written(False, f"{self.name} is written by `agent-eval baseline update` alone")
+
+    def read(self) -> Baseline | None:
+        """The baseline, or None when there is no file. Raises ResultsError when it is none."""
+        return read(self.path, workspace=self.workspace)
+
+    def write(self, baseline: Baseline) -> None:
+        """Replace the file whole. Raises OutputError."""
+        write(self.path, baseline, workspace=self.workspace)
+
+
+def read(path: Path, *, workspace: Path | None = None) -> Baseline | None:
+    """The baseline in ``path``; None when there is none. Raises ResultsError naming path and line."""
+    if not os.path.lexists(path):
+        return None
+    bound = _bound(path, workspace)
+    try:
+        source = Source.read(path, workspace=bound, error=ResultsError)
+    except ResultsError as error:
+        raise ResultsError(
+            f"the baseline {error.message}", hint=_unreadable_hint(path, bound), problems=error.problems
+        ) from None
+    _refuse_foreign(source)
+    try:
+        return Baseline.model_validate(source.value)
+    except (ValidationError, RecursionError) as error:
+        raise ResultsError(
+            f"{path} is not a baseline of schema version {BASELINE_VERSION}",
+            hint=_ANEW,
+            problems=_problems(source, error),
+        ) from None
+
+
+def write(path: Path, baseline: Baseline, *, workspace: Path | None = None) -> None:
+    """Replace ``path`` in one step, so that a reader or a crash never sees half a file. Raises OutputError."""
+    try:
+        folder = OutputFolder.at(path.parent, workspace)
+        refuse_link(folder, path.name)
+        if folder.path.name == FOLDER:
+            keep_out_of_git(folder, also=path.name)
+        folder.replace(path.name, [text(baseline).encode()])
+    except OSError as error:
+        raise OutputError(f"the baseline {path} cannot be written: {error.strerror or error}") from error
+
+
+def refuse_link(folder: OutputFolder, name: str) -> None:
+    """Raise ConfigError where a committed file, or a folder above it, is a link: we write through none."""
+    link = (folder / name).first_link()
+    if link is not None:
+        raise ConfigError(f"{link} is a symbolic link, and is not written through", hint="put the file itself there")
+
+
+def keep_out_of_git(folder: OutputFolder, *, also: str = "baseline.json") -> None:
+    """Give ``.agent-eval`` a .gitignore that lets only the baseline and the accepted changes in; never replaces one."""
+    extra = "" if f"\n!{also}\n" in _IGNORE else f"!{also}\n"
+    folder.add(".gitignore", (_IGNORE + extra).encode())
+
+
+def _bound(path: Path, workspace: Path | None) -> Path | None:
+    """The workspace when ``path`` is written as lying in it; None when the user named a place elsewhere."""
+    inside = workspace is not None and below(Path(os.path.abspath(path)), workspace.absolute()) is not None  # noqa: PTH100 - resolve() would follow the very link that is asked about
+    return workspace if inside else None
+
+
+def _unreadable_hint(path: Path, bound: Path | None) -> str:
+    with contextlib.suppress(Unreadable):
+        for number, line in enumerate(read_bytes(path, bound, MAX_JSON_BYTES).splitlines(), 1):
+            if line.startswith(_CONFLICT):
+                return f"{path}:{number} is a mark of a merge conflict: take the base branch's file, then {_ANEW}"
+    return f"restore it from git, or {_ANEW}"
+
+
+def _refuse_foreign(source: Source) -> None:
+    value, path = source.value, source.path
+    if not isinstance(value, dict) or "schema_version" not in value:
+        raise ResultsError(f"{path} is not a baseline: it has no schema_version", hint=_ANEW)
+    version = value["schema_version"]
+    where = f"{path}:{source.nearest_line(('schema_version',))}"
+    if type(version) is not int:
+        raise ResultsError(f"{where}: schema_version is {shorten(version)}, not a number", hint=_ANEW)
+    if version != BASELINE_VERSION:
+        by = shorten(value.get("tool_version", "a newer version"))
+        raise ResultsError(
+            f"{where}: the baseline has schema version {version}; this agent-eval reads {BASELINE_VERSION}",
+            hint=f"it was written by agent-eval {by}: use that version or a newer one, or {_ANEW}",
+        )
+    if "records" not in value and ("sets" in value or "conditions" in value):
+        raise ResultsError(
+            f"{path} holds the results of a run, not a baseline",
+            hint=f"`agent-eval compare` takes results as they are; to keep them as the baseline, {_ANEW}",
+        )
+
+
+def _problems(source: Source, error: ValidationError | RecursionError) -> tuple[Problem, ...]:
+    if isinstance(error, RecursionError):
+        return (Problem(path=source.path, message="is nested too deeply"),)
+    found: list[Problem] = []
+    for item in error.errors(include_url=False, include_context=False)[:_PROBLEMS_SHOWN]:
+        place: tuple[Any, ...] = item["loc"]
+        value = None if item["type"] == "missing" else shorten(item["input"])
+        found.append(source.problem(place, item["msg"].removeprefix("Value error, "), value=value))
+    return tuple(found)

@@ -1,0 +1,201 @@
+"""Whether a run may become a record of main, and what of it is withheld. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from agent_eval_action.baseline import STORES, Store
+from agent_eval_action.baseline.accepted import ACCEPT, Entry, pending, read
+from agent_eval_action.baseline.file_store import FileStore
+from agent_eval_action.baseline.lookup import Event, Found, Place, Stored, Written, look_up
+from agent_eval_action.baseline.pooling import Suite, age_note, pool, record_of_baseline
+from agent_eval_action.baseline.records import record_of
+from agent_eval_action.config.settings import Settings
+from agent_eval_action.git import Commit, Repository, remote_of
+from agent_eval_action.results.base import StoreKind
+from agent_eval_action.results.decision import Decision, Outcome
+from agent_eval_action.results.history import Accepted, Baseline, History, Record
+from agent_eval_action.results.run_result import CaseKey, RunResult, RunStatus
+
+_OF_MAIN: Final = frozenset({"push", "schedule", "workflow_dispatch", "repository_dispatch"})
+
+
+def why_not_of_main(event: Event, head: str | None) -> str | None:
+    """Why no run of this job leaves a record, however it ends; None when it may. ``head``: the commit tested."""
+    main = f"refs/heads/{event.default_branch}"
+    reasons = (
+        (not event.name, "only runs of main in CI are recorded"),
+        (event.is_change or event.fork, "a change that is not merged is never recorded"),
+        (event.name not in _OF_MAIN, f"runs on {event.name} are not recorded"),
+        (not event.default_branch, "the event names no default branch"),
+        (event.ref != main, f"only runs of {event.default_branch} are recorded, not of {event.ref or 'nothing'}"),
+        (head is None or event.sha not in (None, head), "the commit that was tested is not the one this run is of"),
+    )
+    return next((why for holds, why in reasons if holds), None)
+
+
+def why_not_written(event: Event, result: RunResult, head: str | None) -> str | None:
+    """Why this run leaves no record; None when it may. ``head``: the commit that was tested."""
+    decision = result.decision
+    never = why_not_of_main(event, head)
+    reasons = (
+        (never is not None, never),
+        (result.status is not RunStatus.COMPLETE, "the run is not complete"),
+        (decision is None or decision.outcome is Outcome.INCONCLUSIVE, "the run is inconclusive"),
+    )
+    return next((why for holds, why in reasons if holds), None)
+
+
+def regressed(decision: Decision) -> tuple[tuple[CaseKey, str], ...]:
+    """The pairs confirmed worse than main. One that is below its threshold alone is main as it is.
+
+    Leaving out what may be chance, or what a threshold forbids, would let only lucky scores into the history.
+    """
+    return tuple(
+        (CaseKey(pair.agent, pair.eval_set, pair.case), pair.criterion) for pair in decision.pairs if pair.confirmed
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Mainline:
+    """The records of main that a run is compared with, and the place its own goes to.
+
+    Without ``honour`` the policy forbids accepting: no history starts anew, now or at the merge.
+    """
+
+    store: Store
+    store_kind: str
+    event: Event
+    head: Commit | None
+    found: Found
+    how: str
+    entries: tuple[Entry, ...]
+    last: int
+    max_age: int
+    honour: bool = True
+    kept: StoreKind = "file"
+
+    @property
+    def pending(self) -> tuple[Accepted, ...]:
+        """Accepted changes that main has no record with yet."""
+        return pending(self.entries, self.found.records)
+
+    def history(self, suite: Suite | None = None, *, now: dt.datetime | None = None) -> History:
+        """The pooled history, as far as it is comparable with ``suite``; without one with main's newest."""
+        accepts = self.pending if self.honour else ()
+        pooled = pool(self.found.records, suite, accepts=accepts, last=self.last, source=self.store.name)
+        old = age_note(pooled, now or dt.datetime.now(dt.UTC), self.max_age)
+        return replace(pooled, store=self.kept, notes=(*((old,) if old else ()), *self.found.notes, *pooled.notes))
+
+    def without_records(self) -> Mainline:
+        """The same once its history is made: adding a run needs no older record, and many take much memory."""
+        return replace(self, found=replace(self.found, records=()))
+
+    @property
+    def recording(self) -> bool:
+        """Whether this run may become a part of the history."""
+        return why_not_of_main(self.event, self.head.sha if self.head else None) is None
+
+    def add(
+        self,
+        result: RunResult,
+        worse: Sequence[tuple[CaseKey, str]] | None = None,
+        simulators: Mapping[CaseKey, str] | None = None,
+    ) -> Written:
+        """Record a run of main that says something. ``worse``: the pairs found regressed; None: as decided."""
+        head = self.head.sha if self.head else None
+        if why := why_not_written(self.event, result, head):
+            return Written(False, why)
+        bad = worse if worse is not None else regressed(result.decision) if result.decision else ()
+        accepted = [entry.accepted for entry in self.entries] if self.honour else []
+        return self.store.add(record_of(result, self.head, regressed=bad, accepted=accepted, simulators=simulators))
+
+
+def open_mainline(settings: Settings, environ: Mapping[str, str], event: Event, base: Stored | None = None) -> Mainline:
+    """Find what a run of this checkout is compared with. ``base``: of a change, what its base commit has stored.
+
+    Raises ResultsError when the file store's file is no baseline, ConfigError when accept.yaml is wrong;
+    what is on a branch, or that it cannot be reached, is noted.
+    """
+    place = place_of(settings, environ)
+    repository = Repository(settings.workspace, environ)
+    head = repository.resolve("HEAD")
+    name = store_name(settings, environ, base)
+    store = STORES[name](place)
+    remote = remote_of(repository, place.remote, environ) if name == "branch" else None
+    lookup = look_up(repository, event, remote, remote_name=place.remote, limit=2 * settings.baseline_runs)
+    rerun = settings.baseline_store == "rerun"
+    found = Found() if rerun else _of_base(place, base) if base and name == "file" else store.records(lookup)
+    if base and name == "branch" and settings.baseline_store == "auto" and _exists(settings.baseline):
+        if found.records:
+            note = (
+                f"the {FileStore.at(place).name} that this change adds is not used: main's scores are on {store.name}"
+            )
+            found = replace(found, notes=(*found.notes, note))
+        else:
+            name, store = "file", STORES["file"](place)
+            found = _of_base(place, base)
+    return Mainline(
+        store=store,
+        store_kind=name,
+        event=event,
+        head=repository.commit(head) if head else None,
+        found=found,
+        how=lookup.how,
+        entries=read(settings.workspace / ACCEPT, workspace=settings.workspace),
+        last=settings.baseline_runs,
+        max_age=settings.baseline_max_age,
+        kept="rerun" if rerun else "branch" if name == "branch" else "file",
+        honour=settings.policy.accept == "honour",
+    )
+
+
+def _of_base(place: Place, base: Stored) -> Found:
+    """The base commit's file: what a change writes into its own must not make a worse agent pass."""
+    store, short = FileStore.at(place), base.commit[:10]
+    own = store.read()
+    if base.baseline is None:
+        note = f"{store.name}, which this change adds, counts from the merge on: the base commit {short} has none"
+        return Found((), (note,) if own else ())
+    note = f"compared with {store.name} of the base commit {short}, not with the one this change brings along"
+    return Found(_records(base.baseline), () if own == base.baseline else (note,))
+
+
+def _records(baseline: Baseline | None) -> tuple[Record, ...]:
+    return (record_of_baseline(baseline),) if baseline and baseline.records else ()
+
+
+def place_of(settings: Settings, environ: Mapping[str, str]) -> Place:
+    """Where the baseline of these settings may lie."""
+    return Place(
+        workspace=settings.workspace,
+        file=settings.baseline,
+        branch=settings.baseline_branch,
+        remote=settings.baseline_remote,
+        last=settings.baseline_runs,
+        environ=environ,
+    )
+
+
+def store_name(settings: Settings, environ: Mapping[str, str], base: Stored | None = None) -> str:
+    """Which store is meant: the one named; else the file where one is kept; else on GitHub the branch.
+
+    ``base``: of a change, what its base commit has stored, for a change must not choose what it is compared with.
+    """
+    if settings.baseline_store == "rerun":  # nothing is kept: the file store is never written by a run
+        return "file"
+    if settings.baseline_store != "auto":
+        return settings.baseline_store
+    kept = _exists(settings.baseline) if base is None else base.baseline is not None
+    if kept or environ.get("GITHUB_ACTIONS") != "true":
+        return "file"
+    repository = Repository(settings.workspace, environ)
+    return "branch" if remote_of(repository, settings.baseline_remote, environ) else "file"
+
+
+def _exists(path: Path) -> bool:
+    return path.exists() or path.is_symlink()

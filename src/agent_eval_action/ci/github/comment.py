@@ -1,0 +1,297 @@
+"""The first line of the comment: an HTML comment that says whose it is, and that no other text can forge."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, Literal
+
+from agent_eval_action.ci.github.client import (
+    Comment,
+    GitHub,
+    GitHubError,
+    PullRequest,
+    Refusal,
+    User,
+    is_author,
+    pause_before,
+)
+
+_MARKER: Final = re.compile(r"<!-- agent-eval-action:comment (\{.*\}) -->")
+_FORGED: Final = re.compile(r"<!--(?=\s*agent-eval-action:)")
+_LONGEST_VALUE: Final = 300  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Whose comment it is and of which run.
+
+    ``key`` names the job, or what the input comment-key says. ``run`` and ``attempt`` are GITHUB_RUN_NUMBER and
+    GITHUB_RUN_ATTEMPT, ``run_id`` is GITHUB_RUN_ID (0: unknown). ``outcome`` is the verdict, ``state`` what the mode
+    ``changes`` compares.
+    """
+
+    key: str
+    sha: str = ""
+    run: int = 0
+    attempt: int = 1
+    run_id: int = 0
+    outcome: str = ""
+    state: str = ""
+
+    def is_newer_than(self, other: Marker) -> bool:
+        """Whether this is of a later run, or of a later attempt of the same run.
+
+        Run numbers begin again at 1 when a workflow's file is renamed, run ids never do: where both are known
+        they have to agree.
+        """
+        if self.run_id and self.run_id == other.run_id:
+            return self.attempt > other.attempt
+        if self.run_id and other.run_id:
+            return self.run > other.run and self.run_id > other.run_id
+        return (self.run, self.attempt) > (other.run, other.attempt)
+
+    def is_of_same_run(self, other: Marker) -> bool:
+        """Whether both are of one attempt of one run."""
+        return (self.run_id, self.run, self.attempt) == (other.run_id, other.run, other.attempt)
+
+
+def add_marker(marker: Marker, text: str) -> str:
+    """The comment: the marker's line, then ``text``, in which no other marker is left."""
+    return f"{_line(marker)}\n\n{escape_markers(text).strip(chr(10))}\n"
+
+
+def read_marker(body: str | None) -> Marker | None:
+    """The marker of a comment of ours; None for any other comment."""
+    line = (body or "").partition("\n")[0].strip()
+    found = _MARKER.fullmatch(line)
+    values = _object(found[1]) if found else None
+    if values is None or not isinstance(values.get("key"), str):
+        return None
+    known: dict[str, Any] = {}  # a comment can be edited by hand, and by later versions
+    for field in fields(Marker):
+        value = values.get(field.name)
+        if isinstance(value, str if field.type == "str" else int) and not isinstance(value, bool):
+            known[field.name] = value
+    return Marker(**known)
+
+
+def normalize_marker(marker: Marker) -> Marker:
+    """The marker as it is read back: long values are cut."""
+    return read_marker(_line(marker)) or marker
+
+
+def escape_markers(text: str) -> str:
+    """``text`` without markers of ours: what an agent says stands in code blocks as it is."""
+    return _FORGED.sub("<!\N{ZERO WIDTH SPACE}--", text)
+
+
+def _line(marker: Marker) -> str:
+    """An HTML comment on one line: nothing in it can end it."""
+    values = {
+        name: value[:_LONGEST_VALUE] if isinstance(value, str) else value for name, value in asdict(marker).items()
+    }
+    kept = {name: value for name, value in values.items() if name == "key" or value not in ("", 0)}
+    line = json.dumps(kept, separators=(",", ":"))
+    for character in "<>-":
+        line = line.replace(character, f"\\u{ord(character):04x}")
+    return f"<!-- agent-eval-action:comment {line} -->"
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+Mode = Literal["update", "recreate", "changes", "off"]
+
+BUDGETS: Final = (65_000, 48_000, 32_000, 16_000, 8_000)
+"""Bytes, the next after each "too long": GitHub names 65,536 characters and does not say how it counts them."""
+_PATIENCE: Final = 120.0
+_PAUSE: Final = (0.3, 0.9)
+_MOST_WRITES: Final = 5
+_QUIET: Final = frozenset({"pass", "collecting"})
+
+
+@dataclass(frozen=True, slots=True)
+class RunComment:
+    """What a run has to say. ``render`` gives it in at most so many bytes of UTF-8, without the marker."""
+
+    marker: Marker
+    render: Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of it. ``note`` is one sentence for the log, "" when there is nothing to say; ``url`` the comment's.
+
+    ``written``: whether anything on GitHub was changed. ``ok`` is False when the note is a warning.
+    """
+
+    note: str = ""
+    url: str = ""
+    written: bool = False
+    ok: bool = True
+
+
+def publish(github: GitHub, target: PullRequest, comment: RunComment, mode: Mode = "update") -> Published:
+    """Write the comment on the pull request. Never raises: a comment that fails is a warning."""
+    if mode == "off":
+        return Published()
+    sync = _Sync(github, target, normalize_marker(comment.marker), comment.render, mode)
+    try:
+        return sync.run()
+    except GitHubError as error:
+        return Published(f"no comment on {target}: {_advice(error)}", sync.url, sync.written, ok=False)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with a comment, the verdict stands
+        what = f"{type(error).__name__}: {error}"
+        return Published(f"no comment on {target}: {what[:500]}", sync.url, sync.written, ok=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    comment: Comment
+    marker: Marker
+
+
+@dataclass
+class _Sync:
+    """One publication. ``last``: the comment as we wrote it last."""
+
+    github: GitHub
+    target: PullRequest
+    marker: Marker
+    render: Callable[[int], str]
+    mode: Mode
+    url: str = ""
+    written: bool = False
+    viewer: User | None = None
+    last: Comment | None = None
+    _budget: int = 0
+    _writes: int = 0
+
+    def run(self) -> Published:
+        """Look and write until the pull request holds exactly our comment."""
+        clock = self.github.clock
+        ends, failed = clock.now() + _PATIENCE, 0
+        while True:
+            try:
+                found = self._find()
+                if (ended := self._result(found)) is not None:
+                    return ended
+                self._write(found)
+                pause = random.uniform(*_PAUSE)  # noqa: S311 - jitter
+            except GitHubError as error:
+                failed += 1
+                pause = self._pause_after(error, failed)
+                if clock.now() + pause > ends:
+                    raise
+            clock.sleep(pause)
+
+    def _find(self) -> list[_Found]:
+        """Our comments under this key, oldest first; when recreating, the one of this run first."""
+        if self.viewer is None:
+            self.viewer = self._who()
+        found = []
+        for comment in self._comments():
+            marker = read_marker(comment.body)
+            if marker is not None and marker.key == self.marker.key and is_author(self.viewer, comment.user):
+                found.append(_Found(comment, marker))
+        found.sort(key=lambda one: (self._must_recreate(one), one.comment.id))
+        self.url = found[0].comment.html_url if found else ""
+        return found
+
+    def _comments(self) -> list[Comment]:
+        """All there are; also the one we wrote where the list is behind, or we would write a second."""
+        listed = self.github.comments(self.target)
+        if self.last is None or any(comment.id == self.last.id for comment in listed):
+            return listed
+        try:
+            return [*listed, self.github.comment(self.target, self.last.id)]
+        except GitHubError as error:
+            if error.kind is not Refusal.MISSING:
+                raise
+            return listed
+
+    def _who(self) -> User:
+        """Whose token this is; where GraphQL does not say, it is taken for a job's own."""
+        try:
+            return self.github.viewer()
+        except GitHubError as error:
+            if error.kind not in {Refusal.ANSWER, Refusal.PERMISSION, Refusal.MISSING}:
+                raise
+            return User(login="github-actions")
+
+    def _result(self, found: list[_Found]) -> Published | None:
+        """How it ended; None while there is something to write."""
+        newest = next((one.marker for one in found if one.marker.is_newer_than(self.marker)), None)
+        if newest is not None:
+            which = f"run {newest.run}" + (f" (attempt {newest.attempt})" if newest.attempt > 1 else "")
+            return Published(f"the comment was left as the newer {which} wrote it", self.url, self.written)
+        if self.last is None:
+            return self._unchanged(found) if self.mode == "changes" else None
+        if self._writes == _MOST_WRITES:
+            if not found:
+                raise GitHubError(Refusal.ANSWER, "what was written is not there when it is looked for")
+            return Published("another run was still writing the comment", self.url, self.written)
+        ours = len(found) == 1 and found[0].comment.id == self.last.id and found[0].comment.body == self.last.body
+        return Published(url=self.url, written=True) if ours else None
+
+    def _unchanged(self, found: list[_Found]) -> Published | None:
+        if not found:
+            quiet = self.marker.outcome in _QUIET
+            return Published("no comment: there is none yet, and nothing to object to") if quiet else None
+        same = found[0].marker.state == self.marker.state
+        return Published("the comment was left as it is: it says the same", self.url) if same else None
+
+    def _write(self, found: list[_Found]) -> None:
+        """Create or edit the comment, and remove every other of its key."""
+        self._writes += 1
+        stays = found[0] if found and not self._must_recreate(found[0]) else None
+        body = add_marker(self.marker, self.render(BUDGETS[self._budget] - len(add_marker(self.marker, "").encode())))
+        if stays is None:
+            made = self.github.create_comment(self.target, body)
+        elif self.last is None or (stays.comment.id, stays.comment.body) != (self.last.id, self.last.body):
+            made = self.github.update_comment(self.target, stays.comment.id, body)
+        else:
+            made = stays.comment
+        self.url, self.written, self.last = made.html_url, True, made
+        self.viewer = made.user or self.viewer  # who wrote it is who we are, whatever was said before
+        for other in found:
+            if other.comment.id != made.id:
+                self.github.delete_comment(self.target, other.comment.id)
+
+    def _must_recreate(self, found: _Found) -> bool:
+        return self.mode == "recreate" and not found.marker.is_of_same_run(self.marker)
+
+    def _pause_after(self, error: GitHubError, failed: int) -> float:
+        """Seconds until another try; raises when none would help."""
+        if error.kind is Refusal.TOO_LONG and self._budget + 1 < len(BUDGETS):
+            self._budget += 1
+            return 0.0
+        # a comment that is gone is looked for anew; a pull request that is not there is not
+        gone = error.kind is Refusal.MISSING and bool(self.url)
+        if not gone and error.kind not in {Refusal.UNAVAILABLE, Refusal.LIMITED}:
+            raise error
+        return pause_before(failed) if error.wait is None else error.wait
+
+
+def _advice(error: GitHubError) -> str:
+    match error.kind:
+        case Refusal.PERMISSION:
+            return (
+                f"{error.message}. The job needs `permissions: pull-requests: write`; "
+                "a pull request from a fork or of Dependabot has a token that may only read"
+            )
+        case Refusal.TOKEN:
+            return f"{error.message}. The input github-token is not a token of this GitHub, or it has expired"
+        case Refusal.MISSING:
+            return f"{error.message}. There is no such pull request, or the token may not see the repository"
+        case _:
+            return error.message

@@ -1,0 +1,137 @@
+"""Workflow commands: the one function that makes them, and the one that keeps any other text from being one.
+
+The runner reads stdout and stderr line by line, and a lone CR starts a new line. ``::name::`` after blanks is a
+command; so is the old ``##[name]``, anywhere in a line (actions/runner, ActionCommand.cs).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+import threading
+from collections.abc import Callable, Mapping
+from typing import Final, TextIO
+
+from agent_eval_action.results.evalset import Annotation
+
+_DATA: Final = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_PROPERTY: Final = {**_DATA, ":": "%3A", ",": "%2C"}
+_NAME: Final = re.compile(r"[a-z][a-z-]*")
+_COMMAND: Final = re.compile(r"(?m)^\s*:(?=:)|#(?=#\[)")
+_BREAK: Final = re.compile(r"\r\n?")
+# Shows nothing, and the runner does not trim it; what is found with it in between is no name of a command.
+_APART: Final = "\N{ZERO WIDTH SPACE}"
+
+
+def command(name: str, message: str = "", **properties: str | int | None) -> str:
+    """``::name key=value,…::message`` on one line, whatever the values hold; empty properties are left out."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no command")
+    given = {key: str(value) for key, value in properties.items() if value not in (None, "")}
+    said = ",".join(f"{key}={_escaped(value, _PROPERTY)}" for key, value in given.items())
+    return f"::{name}{' ' if said else ''}{said}::{_escaped(message, _DATA)}"
+
+
+def annotation(one: Annotation) -> str:
+    """The command that puts a remark at its place."""
+    # the runner looks for the old form only where the new one is none; it is broken all the same
+    return command(one.level, neutral(one.message), file=one.path, line=one.line, title=neutral(one.title))
+
+
+def neutral(text: str) -> str:
+    """``text`` with every command in it broken by a character that shows nothing; a CR becomes a new line.
+
+    Nothing else of it changes: control characters are the part of ``reports.cleaning``.
+    """
+    broken = _BREAK.sub("\n", text)
+    return _COMMAND.sub(lambda found: f"{found.group()}{_APART}", broken)
+
+
+def _escaped(value: str, table: Mapping[str, str]) -> str:
+    encodable = value.encode("utf-8", "replace").decode()  # a lone surrogate would end the stream it is written to
+    return "".join(table.get(char, char) for char in encodable)
+
+
+_LONGEST: Final = 1 << 20
+"""Characters of a line that is held back until its end comes; what is longer is ended."""
+
+
+class GuardedStream(io.TextIOBase):
+    """A text stream whose lines cannot be commands. A line is written when it is complete, or at the end."""
+
+    def __init__(self, under: TextIO, redact: Callable[[str], str]) -> None:
+        super().__init__()
+        self._under = under
+        self._redact = redact
+        self._held = ""
+        self._lock = threading.RLock()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override] # typeshed has it writable
+        """That of the stream below."""
+        return self._under.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override] # typeshed has it writable
+        """That of the stream below."""
+        return self._under.errors
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def isatty(self) -> bool:
+        """What the stream below says."""
+        return self._under.isatty()
+
+    def fileno(self) -> int:
+        """That of the stream below."""
+        return self._under.fileno()
+
+    def write(self, text: str, /) -> int:
+        """Take text; complete lines of it are written."""
+        with self._lock:
+            self._held += text.replace("\r\n", "\n").replace("\r", "\n")
+            whole, ended, rest = self._held.rpartition("\n")
+            if len(rest) > _LONGEST:
+                whole, ended, rest = self._held, "\n", ""
+            self._held = rest
+            if ended:
+                self._put(f"{whole}\n")
+        return len(text)
+
+    def command(self, line: str) -> None:
+        """Write a line as it is: a command of ours."""
+        with self._lock:
+            self.end_line()
+            self._write(f"{line}\n")
+            self._under.flush()
+
+    def end_line(self) -> None:
+        """Write what was held back, as a line of its own."""
+        with self._lock:
+            held, self._held = self._held, ""
+            if held:
+                self._put(f"{held}\n")
+
+    def flush(self) -> None:
+        """Flush the stream below; a line without its end stays held back, for more may come."""
+        if not self.closed:
+            self._under.flush()
+
+    def _put(self, text: str) -> None:
+        self._write(neutral(self._redact(text)))
+
+    def _write(self, text: str) -> None:
+        encoding = self._under.encoding or "utf-8"
+        self._under.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def is_log(stream: TextIO) -> bool:
+    """Whether a stream may end in a log: a file that a step redirects to is data, and no runner reads it."""
+    try:
+        return not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return True

@@ -1,0 +1,136 @@
+"""ADK's custom_metrics: a function of the user's scores the case, in the user's interpreter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agent_eval_action.config.criteria import CustomMetric
+from agent_eval_action.criteria.base import Criterion, Relaxation, Sample, relaxations
+from agent_eval_action.diagnostics.reader import plural
+from agent_eval_action.results.evalset import FunctionReply, Invocation
+from agent_eval_action.results.run_result import CriterionInfo, CriterionScore, ScoreStatus, TurnScore
+
+_NO_PROCESS = "this run has no process for metric functions"
+
+
+class CustomCriterion(Criterion):
+    """One metric function. ``of`` makes the class of one: name, function and scale are the metric's own.
+
+    Options beside ``threshold`` are the function's to read and are handed to it as they were written.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    name: ClassVar[str] = "custom"
+    function: ClassVar[str]
+    place: ClassVar[str] = ""
+    scale: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
+
+    threshold: float | None = Field(default=None, allow_inf_nan=False)
+
+    @classmethod
+    def relaxes(cls, old: CriterionInfo, new: CriterionInfo) -> tuple[Relaxation, ...]:
+        """Another function may ask for less, and so may any option that it reads."""
+        found = relaxations(old.options, new.options, cls.relaxed_when, free=True)
+        if old.scoring_version == new.scoring_version:
+            return found
+        then, now = (info.scoring_version.rpartition(" ")[2] for info in (old, new))
+        return (Relaxation("function", then, now), *found)
+
+    def version(self) -> str:
+        return f"{self.scoring_version} {self.function}"
+
+    async def score(self, sample: Sample) -> CriterionScore:
+        if reason := sample.unmeasurable():
+            return self.no_score(ScoreStatus.ERROR, reason)
+        functions = sample.instruments.functions
+        if functions is None:
+            return self.no_score(ScoreStatus.ERROR, _NO_PROCESS)
+        return self._read(await functions.call(self.function, self._arguments(sample)), len(sample.actual))
+
+    def _arguments(self, sample: Sample) -> dict[str, Any]:
+        """What the function is called with, as JSON: see the worker's ``Adk.arguments``."""
+        case = sample.case
+        options = {"threshold": self.threshold, **(self.model_extra or {})}
+        return {
+            "metric": {"name": self.name, "function": self.function, "criterion": options},
+            "actual": [_json(turn) for turn in _with_rubrics(sample)],
+            "expected": None if case.conversation is None else [_json(turn) for turn in case.conversation],
+            "scenario": _json(case.conversation_scenario) if case.conversation_scenario else None,
+        }
+
+    def _read(self, reply: FunctionReply, turns: int) -> CriterionScore:
+        if reply.error:
+            return self._error(reply.error, traceback=reply.traceback)
+        try:
+            score, status, by_turn = _checked(reply.value, turns)
+        except (ValueError, KeyError, TypeError) as error:
+            return self._error(f"{self.function}: {error}")
+        if score is None:
+            return self._error(f"{self.function} gave no score (its status: {status})")
+        low, high = self.scale
+        if not low <= score <= high:
+            return self._error(f"{self.function} gave {score:g}, and its interval goes from {low:g} to {high:g}")
+        met = self.meets(score)
+        reason = f"{self.function} gave {score:g}"
+        if status in ("PASSED", "FAILED") and (status == "PASSED") is not met:
+            reason += f"; it says {status.lower()} itself, but the threshold decides"
+        return self.result(score, reason=reason, turns=by_turn, details={"status": status})
+
+    def _error(self, reason: str, **details: Any) -> CriterionScore:
+        where = f" (configured at {self.place})" if self.place else ""
+        return self.no_score(ScoreStatus.ERROR, f"{reason}{where}", details={k: v for k, v in details.items() if v})
+
+
+def of(name: str, metric: CustomMetric, place: str) -> type[CustomCriterion]:
+    """The class of one entry of ``custom_metrics``; ``place`` is where it is written, for errors."""
+    interval = metric.metric_info.metric_value_info.interval if metric.metric_info else None
+    scale = (interval.min_value, interval.max_value) if interval else (-math.inf, math.inf)
+    fields = {"name": name, "function": metric.code_config.name, "place": place, "scale": scale}
+    return type("CustomCriterion", (CustomCriterion,), {"__module__": __name__, "__doc__": None, **fields})
+
+
+def is_function_path(text: str) -> bool:
+    """``module.function`` at least, each part a name of Python's."""
+    parts = text.split(".")
+    return len(parts) > 1 and all(part.isidentifier() for part in parts)
+
+
+def _checked(value: Any, turns: int) -> tuple[float | None, str, tuple[TurnScore, ...]]:
+    """Score, status and turns of what the worker reports; it runs foreign code, so nothing in it is taken on trust."""
+    score, status, said = value["score"], str(value["status"])[:40], list(value["turns"])
+    if said and len(said) != turns:
+        raise ValueError(f"it gave scores for {plural(len(said), 'turn')}, and there are {turns}")
+    by_turn = tuple(_turn(number, _number(one["score"])) for number, one in enumerate(said))
+    return _number(score), status, by_turn
+
+
+def _turn(number: int, score: float | None) -> TurnScore:
+    if score is None:
+        return TurnScore(turn=number, status=ScoreStatus.NOT_APPLICABLE, reason="the function scored no such turn")
+    return TurnScore(turn=number, score=score)
+
+
+def _number(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"its score is {str(value)[:80]}, not a number")
+    return float(value)
+
+
+def _with_rubrics(sample: Sample) -> Iterator[Invocation]:
+    """The turns made, with the rubrics of the case and of the turn expected, where google-adk puts them too."""
+    expected = sample.case.turns
+    for number, turn in enumerate(sample.actual):
+        own = expected[number].rubrics if number < len(expected) else None
+        rubrics = (*(turn.rubrics or ()), *(sample.case.rubrics or ()), *(own or ()))
+        yield turn.model_copy(update={"rubrics": rubrics}) if rubrics else turn
+
+
+def _json(value: BaseModel) -> dict[str, Any]:
+    return value.model_dump(mode="json", exclude_none=True)

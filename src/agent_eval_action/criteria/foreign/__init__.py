@@ -1,1 +1,0 @@
-"""Criteria whose scores come from code that is not ours."""

@@ -1,1 +1,0 @@
-"""Criteria that Vertex AI's evaluation service scores."""

@@ -1,0 +1,1 @@
+"""Files read with positions; problems with path and line, and suggestions."""

@@ -1,0 +1,84 @@
+"""How places, values and words are shown to people: JSON paths, shortened values, did-you-mean."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any, Final
+
+JsonPath = tuple[str | int, ...]
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
+_LONGEST_WORD = 80
+
+
+def plural(number: int, noun: str, nouns: str | None = None) -> str:
+    """``1 case``, ``2 cases``, ``1,200 cases``; ``nouns`` where the plural takes more than an s."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def json_path_text(json_path: JsonPath) -> str:
+    """``("eval_cases", 3, "x y")`` as ``$.eval_cases[3]["x y"]``."""
+    out = ["$"]
+    for step in json_path:
+        if isinstance(step, int):
+            out.append(f"[{step}]")
+        elif _PLAIN_KEY.match(step):
+            out.append(f".{step}")
+        else:
+            out.append(f"[{shorten(step)}]")
+    return "".join(out)
+
+
+def shorten(value: Any, limit: int = 80) -> str:
+    """A value as one line of JSON of at most ``limit`` characters."""
+    if isinstance(value, str) and len(value) > limit:
+        value = value[: limit + 1]
+    # iterencode is lazy, so a huge value is never written out whole; a few chunks are past the limit.
+    text = "".join(islice(json.JSONEncoder(ensure_ascii=False, default=str).iterencode(value), limit))
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def closest(word: str, choices: Iterable[str], cutoff: float = 0.7) -> str | None:
+    """The choice most like ``word``, or None. Case, ``_`` and ``-`` do not count."""
+    if not 0 < len(word) <= _LONGEST_WORD:
+        return None
+    known = {_plain(choice): choice for choice in choices}
+    found = difflib.get_close_matches(_plain(word), known, n=1, cutoff=cutoff)
+    return known[found[0]] if found else None
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
+    """The hint ``did you mean `x`?``, or None when nothing is close."""
+    found = closest(word, choices)
+    return None if found is None else f"did you mean `{found}`?"
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("_", "").replace("-", "")
+
+
+_ADK: Final = 'write ADK\'s: {"criteria": {"tool_trajectory_avg_score": 1.0}}'
+_FOREIGN: Final = (
+    ("metrics_to_run", "an agents-cli evaluation config"),
+    ("metricName", "a trpc-agent-go metrics list"),
+    ("metric_name", "a trpc-agent-python metrics file"),
+)
+
+
+def recognise_foreign_criteria(value: Any) -> tuple[str, str] | None:
+    """What the value is and what to do, or None where it may be ADK's."""
+    if isinstance(value, Mapping) and "criteria" in value:
+        return None
+    keys = {str(key) for item in _mappings(value) for key in item}
+    return next(((name, _ADK) for key, name in _FOREIGN if key in keys), None)
+
+
+def _mappings(value: Any) -> list[Mapping[Any, Any]]:
+    """The value and the entries of its list of metrics, as far as they are mappings."""
+    entries = value.get("metrics") if isinstance(value, Mapping) else value
+    found = [value, *(entries if isinstance(entries, list) else ())]
+    return [item for item in found if isinstance(item, Mapping)]

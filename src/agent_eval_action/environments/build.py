@@ -1,0 +1,253 @@
+"""Builds an agent's environment with uv from its lock, once per content, safely beside other processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import signal
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from uv import find_uv_bin
+
+from agent_eval_action.environments.archive import keep, taken_out
+from agent_eval_action.environments.digest import environment_digest
+from agent_eval_action.environments.install import failing_package
+from agent_eval_action.environments.launch import upwards
+from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.folders import OutputFolder
+from agent_eval_action.sandbox.cell import Cell, options_of
+from agent_eval_action.sandbox.users import User, end_all
+
+UV_LOCK = "uv.lock"
+REQUIREMENTS = "requirements.txt"
+KINDS = (UV_LOCK, "pyproject.toml", REQUIREMENTS)
+OTHER_LOCKS = {
+    "poetry.lock": "write requirements.txt with `poetry export -o requirements.txt`",
+    "pdm.lock": "write requirements.txt with `pdm export -o requirements.txt`",
+    "Pipfile.lock": "write requirements.txt with `pipenv requirements > requirements.txt`",
+}
+"""Locks that uv cannot install from, and how each tool writes one that it can."""
+_LOCKED = re.compile(r'(?m)^\[\[package\]\]\nname = "([^"]+)"\nversion = "([^"]+)"')
+_REQUIREMENT = re.compile(r"(?m)^[A-Za-z0-9]")
+TAIL_LINES = 15
+POLL_S = 0.2
+LONGEST_INSTALL_S = 1800.0
+"""One command of uv: a build step that hangs must not take the whole job's time."""
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """The file that says what the agent needs, in a workspace."""
+
+    path: Path
+    workspace: Path
+
+    @property
+    def project(self) -> Path:
+        """The folder uv runs in."""
+        return self.path.parent
+
+    def packages(self) -> int:
+        """How many packages it names, as far as the file itself says; 0 where it does not."""
+        text = self.path.read_text("utf-8", "replace")
+        if self.path.name == UV_LOCK:
+            return len(_LOCKED.findall(text))
+        return len(_REQUIREMENT.findall(text)) if self.path.name == REQUIREMENTS else 0
+
+    def pinned(self, package: str) -> str:
+        """The version it pins a package to; "" where it pins none."""
+        text = self.path.read_text("utf-8", "replace")
+        if self.path.name == UV_LOCK:
+            return next((version for name, version in _LOCKED.findall(text) if name == package), "")
+        found = re.search(rf"(?im)^{re.escape(package)}(?:\[[^\]]*\])?\s*==\s*([0-9][^\s;\\,]*)", text)
+        return found[1] if found and self.path.name == REQUIREMENTS else ""
+
+
+def find_lock(folder: Path, workspace: Path) -> Lock | None:
+    """The nearest lock above the agent; in one folder uv.lock before pyproject.toml before requirements.txt.
+
+    Raises AgentEnvironmentError where another tool's lock pins the packages: without it other versions would be
+    measured. Requirements beside it are taken for what that tool exported.
+    """
+    for place in upwards(folder, workspace):
+        foreign = next((name for name in OTHER_LOCKS if (place / name).is_file()), None)
+        for kind in (UV_LOCK, REQUIREMENTS) if foreign else KINDS:
+            if (place / kind).is_file():
+                return Lock(place / kind, workspace)
+        if foreign:
+            shown = (place / foreign).relative_to(workspace) if place.is_relative_to(workspace) else place / foreign
+            raise AgentEnvironmentError(
+                f"{shown} pins the agent's packages, and agent-eval cannot install from it",
+                hint=f"{OTHER_LOCKS[foreign]}, or install into a .venv beside the agent in a step before this one",
+            )
+    return None
+
+
+def is_built(lock: Lock, cache: OutputFolder, environ: Mapping[str, str], cell: Cell | None = None) -> bool:
+    """Whether the environment is there already, so that nothing is to be installed."""
+    name = digest(lock, environ)
+    if cell is None:
+        return (cache.path / name / "bin" / "python").exists()
+    return (cell.environments / name / "bin" / "python").exists() or cache.holds(f"{name}.tar")
+
+
+def build(
+    lock: Lock, cache: OutputFolder, environ: Mapping[str, str], given_up: threading.Event, cell: Cell | None = None
+) -> tuple[Path, bool]:
+    """The environment's folder, and whether it was there already. Raises AgentEnvironmentError.
+
+    ``environ`` is what the install step sees (``install.seen_by_install``).
+    """
+    if cell is not None:
+        with cell.building:
+            return _build_in(cell, lock, cache, environ, given_up)
+    final = cache.path / digest(lock, environ)
+    if (final / "bin" / "python").exists():
+        return final, True
+    cache.make()
+    # Built apart and renamed: a process that dies half-way leaves nothing that looks finished.
+    draft = cache.path / f".draft-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        _build_into(draft, lock, dict(environ), given_up, None)
+        if not (final / "bin" / "python").exists():
+            # a Python that uv had downloaded for it is not here any more: a cache that was brought back is one
+            shutil.rmtree(final, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            draft.rename(final)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return final, False
+
+
+def _build_in(
+    cell: Cell, lock: Lock, cache: OutputFolder, environ: Mapping[str, str], given_up: threading.Event
+) -> tuple[Path, bool]:
+    """The same for a cell: built by the installer's uid, then root's, so that no agent can change another's.
+
+    The workspace's cache is closed to both, so what is built is kept there in one file, and taken out of it again.
+    """
+    name = digest(lock, environ)
+    final, kept = cell.environments / name, f"{name}.tar"
+    if (final / "bin" / "python").exists():
+        return final, True
+    draft, pythons = cell.environments / f".draft-{secrets.token_hex(4)}", cell.environments / f"python-{name}"
+    for folder in (draft, pythons):
+        folder.mkdir(mode=0o755, exist_ok=True)
+        os.chown(folder, cell.installer.uid, cell.installer.uid)
+    # An earlier build must leave nothing here: one of its steps could have edited packages in uv's cache.
+    end_all({cell.installer.uid})
+    cell.installer.remake_home()
+    try:
+        was_kept = taken_out(cache, kept, draft, cell.installer)
+        if not was_kept:
+            said = cell.install_environ(environ, pythons)
+            try:
+                _build_into(draft / "env", lock, said, given_up, cell.installer)
+            except AgentEnvironmentError as error:
+                raise AgentEnvironmentError(cell.shown(error.message), hint=cell.shown(error.hint or "")) from error
+        # a build step may have left a process behind, which would go on writing
+        end_all({cell.installer.uid})
+        for folder in (draft, pythons):
+            _to_root(folder)
+        shutil.rmtree(final, ignore_errors=True)
+        (draft / "env").rename(final)
+        if not was_kept:
+            keep(final, cache, kept)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return final, was_kept
+
+
+def _to_root(folder: Path) -> None:
+    """Nobody but root can change what lies here from now on, whatever modes a build step gave it."""
+    _take(folder)
+    for _, folders, files, here in os.fwalk(folder):
+        for name in (*folders, *files):
+            _take(name, here)
+
+
+def _take(path: str | Path, folder: int | None = None) -> None:
+    # the change of owner ends set-uid bits as well
+    os.chown(path, 0, 0, dir_fd=folder, follow_symlinks=False)
+    mode = os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode
+    if mode & _OTHERS_WRITE and not stat.S_ISLNK(mode):
+        os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS_WRITE, dir_fd=folder)
+
+
+def digest(lock: Lock, environ: Mapping[str, str]) -> str:
+    """Names an environment by everything that decides what is in it."""
+    return environment_digest(lock.path, lock.workspace, environ)
+
+
+def uv_binary(environ: Mapping[str, str]) -> str:
+    """Uv as installed with us, else from PATH."""
+    with contextlib.suppress(FileNotFoundError):
+        return find_uv_bin()
+    found = shutil.which("uv", path=environ.get("PATH"))
+    if found is None:
+        raise AgentEnvironmentError(
+            "the agent has no environment, and uv, which would build one, is not installed",
+            hint="install uv, or make a .venv with google-adk beside the agent",
+        )
+    return found
+
+
+def _build_into(draft: Path, lock: Lock, environ: dict[str, str], given_up: threading.Event, user: User | None) -> None:
+    uv = uv_binary(environ)
+    environ = {**environ, "UV_PROJECT_ENVIRONMENT": str(draft), "UV_NO_PROGRESS": "1"}
+    install = (
+        ["sync", "--frozen"]
+        if lock.path.name == UV_LOCK
+        else ["pip", "install", "--python", str(draft / "bin" / "python"), "-r", lock.path.name]
+    )
+    # Relocatable, because it is renamed when it is complete.
+    for command in (["venv", "--relocatable", str(draft)], install):
+        code, said = _run([uv, *command], lock.project, environ, given_up, user)
+        if code != 0:
+            raise _failure(lock, said)
+
+
+def _run(
+    command: list[str], cwd: Path, environ: dict[str, str], given_up: threading.Event, user: User | None
+) -> tuple[int, str]:
+    with subprocess.Popen(  # noqa: S603 - uv, with arguments of ours
+        user.command(command) if user else command,
+        cwd=cwd,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        **options_of(user),
+    ) as process:
+        end, late = time.monotonic() + LONGEST_INSTALL_S, ""
+        while True:
+            try:
+                _, said = process.communicate(timeout=POLL_S)
+                return process.returncode, said.decode("utf-8", "replace") + late
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > end:
+                    late = f"\nit was ended because it took longer than {LONGEST_INSTALL_S:g} s"
+                if late or given_up.is_set():
+                    # Its builds of source packages are in its group.
+                    os.killpg(process.pid, signal.SIGKILL)
+
+
+def _failure(lock: Lock, said: str) -> AgentEnvironmentError:
+    package = failing_package(said)
+    lines = said.strip().splitlines()[-TAIL_LINES:]
+    return AgentEnvironmentError(
+        f"uv could not build the agent's environment from {lock.path}"
+        + (f": package {package} failed" if package else ""),
+        hint="uv's last lines:\n" + "\n".join(f"  {line}" for line in lines),
+    )

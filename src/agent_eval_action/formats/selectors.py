@@ -1,0 +1,107 @@
+"""``file.json:case_a,case_b``: which cases of which file are meant."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_eval_action.diagnostics.reader import did_you_mean, shorten
+from agent_eval_action.errors import EvalFileError, UsageError
+from agent_eval_action.results.evalset import EvalCase, EvalSet
+
+_QUOTED = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')\s*(?:,|\Z)""", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A file or folder, and the ids of the cases meant; none means all."""
+
+    path: Path
+    case_ids: tuple[str, ...] = ()
+
+
+def parse_selector(text: str, *, exists: Callable[[Path], bool]) -> Selector:
+    """Split at the colon that leaves the longest path that exists, so names with colons need no quotes.
+
+    Ids are separated by commas; one that holds a comma is quoted, with ``"`` or ``'`` (a backslash before a quote
+    in it). Raises UsageError.
+    """
+    if not text.strip():
+        raise UsageError("an eval file has an empty name", "name a file, a folder, or file.json:case_a,case_b")
+    if ":" not in text or exists(Path(text)):
+        return Selector(Path(text))
+    colons = [index for index, char in enumerate(text) if char == ":" and index > 0]
+    split = next((at for at in reversed(colons) if exists(Path(text[:at]))), None)
+    if split is None:
+        split = next(
+            (at for at in colons if text[:at].endswith((".json", ".yaml", ".yml"))), colons[0] if colons else -1
+        )
+    if split < 0:
+        raise UsageError(f"{text} names no file before the colon", "write file.json:case_a,case_b")
+    return Selector(Path(text[:split]), tuple(_ids(text[split + 1 :], text)))
+
+
+def _ids(rest: str, whole: str) -> Iterator[str]:
+    while rest.strip():
+        if rest.lstrip()[0] in "\"'":
+            quoted = _QUOTED.match(rest)
+            if not quoted:
+                raise UsageError(f"a quoted case id is not closed, or not followed by a comma: {whole}")
+            yield re.sub(r"\\(.)", r"\1", quoted[1] if quoted[1] is not None else quoted[2])
+            rest = rest[quoted.end() :]
+        else:
+            one, _, rest = rest.partition(",")
+            if one.strip():
+                yield one
+
+
+def select_cases(eval_set: EvalSet, case_ids: Sequence[str]) -> EvalSet:
+    """The named cases in file order. Exact ids come first: an id that itself holds a comma, or spaces, is found too.
+
+    Raises EvalFileError for ids the set does not have and for repeated ones.
+    """
+    if not case_ids:
+        return eval_set
+    known = {case.eval_id for case in eval_set.eval_cases}
+    chosen = list(_resolve(tuple(case_ids), known, eval_set))
+    repeated = sorted({one for one in chosen if chosen.count(one) > 1})
+    if repeated:
+        raise EvalFileError(f"{_name(eval_set)}: {', '.join(map(shorten, repeated))} is selected more than once")
+    wanted = set(chosen)
+    return _with_cases(eval_set, [case for case in eval_set.eval_cases if case.eval_id in wanted])
+
+
+def match_cases(eval_set: EvalSet, pattern: str) -> EvalSet:
+    """The cases whose id is ``pattern``, else those it matches (``*``, ``?``, ``[abc]``); maybe none."""
+    exact = [case for case in eval_set.eval_cases if case.eval_id == pattern]
+    return _with_cases(
+        eval_set, exact or [case for case in eval_set.eval_cases if fnmatch.fnmatchcase(case.eval_id, pattern)]
+    )
+
+
+def _resolve(case_ids: tuple[str, ...], known: set[str], eval_set: EvalSet) -> Iterator[str]:
+    while case_ids:
+        joined = (",".join(case_ids[:length]) for length in range(len(case_ids), 0, -1))
+        found = next((one for one in joined if one in known or one.strip() in known), None)
+        if found is None:
+            raise _unknown(case_ids[0].strip(), known, eval_set)
+        yield found if found in known else found.strip()
+        case_ids = case_ids[1 + found.count(",") :] if found.count(",") < len(case_ids) else ()
+
+
+def _unknown(case_id: str, known: set[str], eval_set: EvalSet) -> EvalFileError:
+    listed = ", ".join(shorten(one) for one in sorted(known)[:10]) or "none"
+    more = f" and {len(known) - 10} more" if len(known) > 10 else ""  # noqa: PLR2004 - as many as are listed
+    hint = did_you_mean(case_id, known) or f"it has {listed}{more}"
+    return EvalFileError(f"{_name(eval_set)} has no case {shorten(case_id)}", hint)
+
+
+def _with_cases(eval_set: EvalSet, cases: list[EvalCase]) -> EvalSet:
+    return eval_set.model_copy(update={"eval_cases": tuple(cases)})
+
+
+def _name(eval_set: EvalSet) -> str:
+    return str(eval_set.path or eval_set.eval_set_id)

@@ -1,1 +1,0 @@
-"""The agent's own interpreter, and the client of the worker that runs in it."""

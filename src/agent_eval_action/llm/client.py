@@ -1,0 +1,174 @@
+"""Text on its way to a model, and a provider's words on their way to a person."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol
+
+# What a server says may repeat what it was sent: keys of Google, of OpenAI and its like, tokens, headers.
+_SECRET: Final = re.compile(
+    r"AIza[\w-]{20,}|AQ\.[\w-]{20,}|ya29\.[\w.-]+|\bsk-[\w*.-]{8,}|\beyJ[\w-]{8,}(?:\.[\w-]*){0,2}|\bgh[opsu]_\w{20,}"
+    r"|(?i:bearer\s+)\S+|(?i:(?:x-goog-)?api[-_ ]?key\b[\"']?\s*[:=]\s*[\"']?)[^\s\"',;}]{6,}"
+    r"|(?<=[?&])(?i:key|access_token)=[^\s&\"']+"
+)
+_ESCAPES: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+_SHORTEST_SECRET: Final = 6
+_READ: Final = 4000
+
+
+def sendable(text: str) -> str:
+    """The text with surrogate pairs joined and lone ones as U+FFFD: half a pair is no UTF-8, and clients fail on it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def sendable_json(value: Any) -> Any:
+    """A JSON value whose strings are all ``sendable``."""
+    if isinstance(value, str):
+        return sendable(value)
+    if isinstance(value, dict):
+        return {sendable(str(key)): sendable_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [sendable_json(item) for item in value]
+    return value
+
+
+def quoted(text: object, secrets: Iterable[str] = (), limit: int = 300) -> str:
+    """What somebody else said as one printable line: no secret, no escape sequence, at most ``limit`` characters."""
+    said = text if isinstance(text, str) else ""
+    # Bounded before anything else: a body may have megabytes. A secret cut by the bound is past ``limit`` anyway.
+    said = sendable(said[:_READ])
+    for secret in secrets:
+        if len(secret) >= _SHORTEST_SECRET:
+            said = said.replace(secret, "***")
+    said = "".join(letter if letter.isprintable() else " " for letter in _ESCAPES.sub("", said))
+    said = " ".join(_SECRET.sub("***", said).split())
+    return said if len(said) <= limit else said[: limit - 1] + "…"
+
+
+TRY_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Setup:
+    """``environ``: the variables judges may use (``credentials.judge_environ``). ``timeout``: seconds of one try.
+
+    ``openai_base_url`` is the configuration's (``llm.openai_base_url``) and wins over the environment's.
+    """
+
+    environ: Mapping[str, str] = field(repr=False)  # keys: a repr must not show them
+    timeout: float = TRY_SECONDS
+    openai_base_url: str = ""
+
+    def value(self, *names: str) -> str:
+        """The first of these variables that is set; a secret that is not given to a job arrives as an empty one."""
+        return next((value for name in names if (value := self.environ.get(name, "").strip())), "")
+
+    def flag(self, name: str) -> bool | None:
+        """A variable as google-genai reads its switches; None where it is not set."""
+        value = self.environ.get(name, "").strip().lower()
+        return value in ("true", "1") if value else None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the conversation with the model."""
+
+    role: Literal["user", "model"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LlmRequest:
+    """What a model is asked, and everything that tells this asking from another.
+
+    ``model`` is as configured (``gemini-2.5-flash``, ``openai/gpt-4.1-mini``). ``schema``: a JSON Schema the
+    answer must have; the answer then is JSON text. ``options`` are the user's (``judge_model_config``), in the
+    names of google-genai's GenerateContentConfig, snake_case. ``purpose`` is the criterion, or
+    ``user_simulator``: what use and cost are reported under. ``sample`` and ``repeat`` are what tells equal
+    questions apart: a vote of the same judge on the same text is another vote.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    system: str = ""
+    schema: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    purpose: str = ""
+    prompt_version: str = ""
+    sample: int = 0
+    repeat: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LlmUsage:
+    """Tokens of one call as reported; None: not reported, which is not zero. ``cached_input`` is inside ``input``."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LlmReply:
+    """What the model answered. ``model_version`` is what it called itself; ``cached``: nobody was asked.
+
+    ``tries`` were made for it; ``usage`` is of all of them.
+    """
+
+    text: str
+    usage: LlmUsage = LlmUsage()
+    model_version: str = ""
+    cached: bool = False
+    tries: int = 1
+
+
+class LlmErrorKind(enum.StrEnum):
+    """Why there is no reply."""
+
+    RATE_LIMITED = "rate_limited"  # 429, and the deadline passed
+    UNAVAILABLE = "unavailable"  # 5xx, or the connection failed
+    TIMEOUT = "timeout"  # no answer in time
+    EMPTY = "empty"  # an answer without text, or one that was cut
+    BLOCKED = "blocked"  # the provider's safety filter
+    REFUSED = "refused"  # 4xx: the request, the model's name or the credentials are wrong
+    BUDGET = "budget"  # the run may not spend more
+
+
+@dataclass(frozen=True, slots=True)
+class LlmError:
+    """Why there is no reply, in one sentence without secrets. ``retry_after`` in seconds, where the server said it.
+
+    ``seconds`` the try took on the wire, without waiting for its turn. ``usage``: tokens it cost all the same (an
+    answer that was cut). ``tries`` were made; ``seconds`` and ``usage`` are of all of them, waits included.
+    """
+
+    kind: LlmErrorKind
+    message: str
+    retry_after: float | None = None
+    status: int | None = None
+    seconds: float = 0.0
+    usage: LlmUsage | None = None
+    tries: int = 1
+
+
+class Llm(Protocol):
+    """A model that can be asked. Any number of requests at once."""
+
+    async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
+        """One reply. Raises nothing of its own but CancelledError."""
+        ...
+
+
+class Provider(Llm, Protocol):
+    """An ``Llm`` at the end of the line: it speaks a wire."""
+
+    async def close(self) -> None:
+        """Give back connections; never raises."""
+        ...

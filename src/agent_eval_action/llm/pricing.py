@@ -1,0 +1,206 @@
+"""What models cost: a table of list prices, which the configuration extends and overrides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent_eval_action.errors import ConfigError
+from agent_eval_action.llm.client import LlmUsage
+
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """USD per million tokens.
+
+    ``cached_input`` None: as input. ``long`` holds for calls of more input tokens than ``above``.
+    """
+
+    input: float
+    output: float
+    cached_input: float | None = None
+    above: int | None = None
+    long: Price | None = None
+
+    def of(self, usage: LlmUsage) -> float:
+        """USD of a call; tokens that were not reported count as none."""
+        sent = usage.input_tokens or 0
+        if self.long is not None and self.above is not None and sent > self.above:
+            return self.long.of(usage)
+        cached = min(sent, usage.cached_input_tokens or 0)
+        reused = self.input if self.cached_input is None else self.cached_input
+        dear = (sent - cached) * self.input + cached * reused + (usage.output_tokens or 0) * self.output
+        return dear / _MILLION
+
+
+LISTED_ON: Final = "2026-11-20"
+"""The day of the table: a change of it changes what cost_usd_v1 says of the same calls."""
+
+# List prices of that day for text, standard (not batch, flex or priority):
+#   https://ai.google.dev/gemini-api/docs/pricing       https://developers.openai.com/api/docs/pricing
+#   https://docs.claude.com/en/docs/about-claude/pricing
+# Gemini 3.6 to 3.8 Flash cost half of this until 2026-12-31: a limit that is met early is no bill.
+_LISTED: Final[dict[str, Price]] = {
+    "gemini-2.0-flash": Price(0.10, 0.40, 0.025),
+    "gemini-2.0-flash-lite": Price(0.075, 0.30),
+    "gemini-2.5-flash-lite": Price(0.10, 0.40, 0.01),
+    "gemini-2.5-flash": Price(0.30, 2.50, 0.03),
+    "gemini-2.5-pro": Price(1.25, 10.0, 0.125, 200_000, Price(2.50, 15.0, 0.25)),
+    "gemini-3-flash": Price(0.50, 3.0, 0.05),
+    "gemini-3-pro": Price(2.0, 12.0, 0.20, 200_000, Price(4.0, 18.0, 0.40)),
+    "gemini-3.1-pro": Price(2.0, 12.0, 0.20, 200_000, Price(4.0, 18.0, 0.40)),
+    "gemini-3.1-flash-lite": Price(0.25, 1.50, 0.025),
+    "gemini-3.5-flash": Price(1.50, 9.0, 0.15),
+    "gemini-3.5-flash-lite": Price(0.30, 2.50, 0.03),
+    "gemini-3.6-flash": Price(1.50, 7.50, 0.15),
+    "gemini-3.7-flash": Price(1.50, 7.50, 0.15),
+    "gemini-3.8-flash": Price(1.50, 7.50, 0.15),
+    "gpt-4.1": Price(2.0, 8.0, 0.50),
+    "gpt-4.1-mini": Price(0.40, 1.60, 0.10),
+    "gpt-4.1-nano": Price(0.10, 0.40, 0.025),
+    "gpt-4o": Price(2.50, 10.0, 1.25),
+    "gpt-4o-mini": Price(0.15, 0.60, 0.075),
+    "gpt-5": Price(1.25, 10.0, 0.125),
+    "gpt-5-mini": Price(0.25, 2.0, 0.025),
+    "gpt-5-nano": Price(0.05, 0.40, 0.005),
+    "gpt-5.1": Price(1.25, 10.0, 0.125),
+    "gpt-5.2": Price(1.75, 14.0, 0.175),
+    "gpt-5.4": Price(2.50, 15.0, 0.25, 272_000, Price(5.0, 22.50, 0.50)),
+    "gpt-5.4-mini": Price(0.75, 4.50, 0.075),
+    "gpt-5.4-nano": Price(0.20, 1.25, 0.02),
+    "gpt-5.5": Price(5.0, 30.0, 0.50, 272_000, Price(10.0, 45.0, 1.0)),
+    "o3": Price(2.0, 8.0, 0.50),
+    "o4-mini": Price(1.10, 4.40, 0.275),
+    "claude-haiku-4-5": Price(1.0, 5.0, 0.10),
+    "claude-sonnet-4-6": Price(3.0, 15.0, 0.30),
+    "claude-opus-4-5": Price(5.0, 25.0, 0.50),
+    "claude-opus-4-6": Price(5.0, 25.0, 0.50),
+    "claude-opus-4-7": Price(5.0, 25.0, 0.50),
+    "claude-opus-4-8": Price(5.0, 25.0, 0.50),
+    "claude-sonnet-5": Price(2.0, 10.0, 0.20),
+}
+
+# gemini-2.5-flash-preview-09-2025 is gemini-2.5-flash; gpt-5-pro is not gpt-5.
+_SAME_MODEL: Final = re.compile(r"(?:[-@:](?:\d{2,8}|preview|exp|experimental|latest|stable|default))*")
+_BOUNDARY: Final = re.compile(r"[-@:/]")
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Prices by model: ``own``, of the configuration, then the table. The longest name that fits wins."""
+
+    own: Mapping[str, Price] = field(default_factory=dict)
+
+    def find(self, model: str) -> Price | None:
+        """The price of a model as configured or as it called itself; None: unknown."""
+        short = model.rpartition("/")[2]  # openai/gpt-5, models/gemini-2.5-flash, projects/p/…/models/gemini-2.5-pro
+        for name in (model, short):
+            if fits := [key for key in self.own if _begins(name, key)]:
+                return self.own[max(fits, key=len)]
+        fits = [key for key in _LISTED if short.startswith(key) and _SAME_MODEL.fullmatch(short[len(key) :])]
+        return _LISTED[max(fits, key=len)] if fits else None
+
+    def require(self, models: Iterable[str], max_cost: float | None) -> None:
+        """Raise ConfigError when a limit in USD is set and a model has no price: it could not be held."""
+        if max_cost is None:
+            return
+        if unknown := sorted({model for model in models if self.find(model) is None}):
+            raise ConfigError(
+                f"max_cost is {max_cost:g} USD, and there is no price of {', '.join(unknown)}",
+                hint=f"set its price (USD per million tokens): {price_hint(unknown[0])}",
+            )
+
+
+def price_hint(model: str) -> str:
+    """How to price a model, as agent-eval.yaml has it."""
+    return f'llm: {{prices: {{"{model}": {{input: 0.30, output: 2.50}}}}}}'
+
+
+def _begins(name: str, key: str) -> bool:
+    return name == key or (name.startswith(key) and bool(_BOUNDARY.match(name[len(key) :])))
+
+
+# Tokens of one judge call where no earlier run says: a prompt with a short conversation, an answer with its reason.
+_INPUT = 1_500
+_OUTPUT = 600
+_CENT = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one criterion asks of one model over the run.
+
+    ``questions``: its turns (or cases) over all repeats. ``samples``: votes on each at most. ``input_tokens``
+    and ``output_tokens`` are an earlier run's mean of a call; None: unknown.
+    """
+
+    purpose: str
+    model: str
+    questions: int
+    samples: int = 1
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+
+    @property
+    def likely_samples(self) -> int:
+        """Votes that agree decide as soon as the rest could not outvote them: 3 of 5."""
+        return self.samples // 2 + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Calls, tokens and USD, likely and at most. USD None: some model has no price."""
+
+    calls: int = 0
+    most_calls: int = 0
+    tokens: int = 0
+    most_tokens: int = 0
+    usd: float | None = 0.0
+    most_usd: float | None = 0.0
+
+    @property
+    def sentence(self) -> str:
+        """For the log; "" when no judge is asked."""
+        if not self.most_calls:
+            return ""
+        return (
+            f"judges: about {self.calls:,} calls and {self.tokens:,} tokens, at most {self.most_calls:,} and "
+            f"{self.most_tokens:,}; {self._cost}"
+        )
+
+    @property
+    def _cost(self) -> str:
+        if self.usd is None or self.most_usd is None:
+            return "at unknown cost (llm.prices)"
+        if self.most_usd < _CENT:
+            return "less than $0.01"
+        about = f"about ${self.usd:,.2f}, " if self.usd >= _CENT else ""
+        return f"{about}at most ${self.most_usd:,.2f}"
+
+
+def estimate(asked: Iterable[Asked], prices: Prices) -> Estimate:
+    """What these come to."""
+    total = Estimate()
+    for one in asked:
+        sent = _INPUT if one.input_tokens is None else one.input_tokens
+        said = _OUTPUT if one.output_tokens is None else one.output_tokens
+        price = prices.find(one.model)
+        calls, most = one.questions * one.likely_samples, one.questions * one.samples
+        each = None if price is None else price.of(LlmUsage(round(sent), round(said)))
+        total = Estimate(
+            total.calls + calls,
+            total.most_calls + most,
+            total.tokens + round(calls * (sent + said)),
+            total.most_tokens + round(most * (sent + said)),
+            _plus(total.usd, each, calls),
+            _plus(total.most_usd, each, most),
+        )
+    return total
+
+
+def _plus(total: float | None, each: float | None, times: int) -> float | None:
+    return None if total is None or each is None else total + each * times

@@ -1,0 +1,101 @@
+"""The table of providers, and which of them a model's name means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from agent_eval_action.errors import ConfigError
+from agent_eval_action.llm.client import Provider, Setup
+from agent_eval_action.llm.providers.google import GoogleProvider
+from agent_eval_action.llm.providers.openai import OpenAiProvider
+from agent_eval_action.llm.providers.vertex import VertexEval
+
+
+class Offered(Provider, Protocol):
+    """What the table holds: a provider that is made from a ``Setup``."""
+
+    def __init__(self, setup: Setup) -> None: ...
+
+    @staticmethod
+    def check_options(options: Mapping[str, Any]) -> str:
+        """What is wrong with these options (judge_model_config), in one sentence; "" if nothing. No network."""
+        ...
+
+    async def warm_up(self, model: str) -> str:
+        """Load what the first call needs; what fails, in one sentence, or ""."""
+        ...
+
+
+PROVIDERS: Final[dict[str, type[Offered]]] = {
+    "google": GoogleProvider,
+    "openai": OpenAiProvider,
+    "vertex_eval": VertexEval,
+}
+
+_PREFIXES: Final = ("openai", "vertex_eval")
+# What google-genai and ADK take for a model of Google: a bare name, or a resource name that begins so.
+_RESOURCES: Final = ("projects", "publishers", "models", "tunedModels")
+_MODEL_IN_RESOURCE: Final = re.compile(
+    r"models/[^/\s]+|tunedModels/[^/\s]+|publishers/[^/\s]+/models/[^/\s]+"
+    r"|projects/[^/\s]+/locations/[^/\s]+/(?:publishers/[^/\s]+/models|endpoints|models)/[^/\s]+"
+)
+_OPENAI_NAME: Final = re.compile(r"(?:gpt|chatgpt|o[1-9])\b[\w.-]*")
+
+
+def provider_of(model: str) -> tuple[str, str]:
+    """``openai/x`` is x at openai, ``vertex_eval/x`` at Vertex's evaluation, everything Google knows is at google.
+
+    Raises ConfigError for a name no provider of ours knows; ``refusal`` gives the same as a sentence.
+    """
+    if said := refusal(model):
+        sentence, _, hint = said.partition(" — ")
+        raise ConfigError(sentence, hint=hint or None)
+    prefix, _, name = model.partition("/")
+    return (prefix, name) if prefix in _PREFIXES else ("google", model)
+
+
+def refusal(model: str) -> str:
+    """Why no provider knows this model, and what to write instead, in one sentence; "" for one that is known."""
+    prefix, slash, name = model.partition("/")
+    if not model.strip() or re.search(r"\s", model):
+        return f"`{model}` is no name of a model — write for example `gemini-2.5-flash` or `openai/gpt-4.1-mini`"
+    if not slash:
+        return _refused_bare(model)
+    if prefix in _PREFIXES:
+        return "" if name else f"`{model}` names no model — write the model's name behind `{prefix}/`"
+    if prefix in _RESOURCES:
+        return _refused_resource(model)
+    if prefix in ("gemini", "vertex_ai", "google") and name.startswith("gemini-"):
+        return f"unknown provider `{prefix}` in the model `{model}` — write `{name}`"
+    return (
+        f"unknown provider `{prefix}` in the model `{model}` — judges are asked at Google (`gemini-2.5-flash`) or "
+        f"at whatever speaks OpenAI's wire (`openai/{name}` with OPENAI_BASE_URL)"
+    )
+
+
+def check_options(model: str, options: Mapping[str, Any]) -> str:
+    """What is wrong with ``judge_model_config`` for this model, in one sentence; "" if nothing. No network."""
+    provider, _ = provider_of(model)
+    if not options or provider not in PROVIDERS:
+        return ""
+    return PROVIDERS[provider].check_options(options)
+
+
+def _refused_resource(model: str) -> str:
+    if _MODEL_IN_RESOURCE.fullmatch(model):
+        return ""
+    form = "projects/PROJECT/locations/LOCATION/publishers/google/models/MODEL"
+    return f"`{model}` is no resource name of a model — write `{form}`, or the bare name of the model"
+
+
+def _refused_bare(model: str) -> str:
+    if _OPENAI_NAME.match(model):
+        return f"`{model}` is no model of Google — write `openai/{model}`"
+    if model.startswith("claude"):
+        return (
+            f"`{model}` is no model of Google — judges can be asked at whatever speaks OpenAI's wire: "
+            f"`openai/{model}` with OPENAI_BASE_URL"
+        )
+    return ""

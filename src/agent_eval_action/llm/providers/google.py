@@ -1,0 +1,491 @@
+"""What goes wrong at Google's models, as kinds and sentences: statuses, exceptions, answers that are none."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from agent_eval_action.diagnostics.suggestions import did_you_mean
+from agent_eval_action.llm import errors
+from agent_eval_action.llm.client import (
+    LlmError,
+    LlmErrorKind,
+    LlmReply,
+    LlmRequest,
+    LlmUsage,
+    Setup,
+    quoted,
+    sendable,
+    sendable_json,
+)
+from agent_eval_action.llm.credentials import CREDENTIALS_FILE, GOOGLE_KEYS, uses_vertex
+
+if TYPE_CHECKING:
+    import aiohttp
+    from google.genai import Client
+    from google.genai.types import GenerateContentConfig, GenerateContentResponse
+
+
+_BAD_KEY: Final = re.compile(rb"API_KEY_INVALID|API key not valid")  # which Gemini calls a bad request
+_KEY_ADVICE: Final = "check GOOGLE_API_KEY or GEMINI_API_KEY"
+_GEMINI_ADVICE: Final = {
+    400: "check the key and the options in judge_model_config",
+    401: _KEY_ADVICE,
+    403: f"{_KEY_ADVICE}: the key may not use this model, or its project has the Gemini API switched off",
+    404: "check the model's name, and GOOGLE_GEMINI_BASE_URL if it is set",
+}
+_VERTEX_ADVICE: Final = {
+    400: "check the options in judge_model_config",
+    401: "the credentials are not valid for Vertex AI: sign in again or renew them",
+    403: "grant the identity the role Vertex AI User in GOOGLE_CLOUD_PROJECT, and enable the Vertex AI API there",
+    404: "check the model's name, and whether GOOGLE_CLOUD_LOCATION has it",
+}
+_REDIRECT_ADVICE: Final = "it sends us to another address, which a key does not follow: check the base URL"
+_BLOCKED: Final = frozenset(
+    {
+        "SAFETY",
+        "RECITATION",
+        "LANGUAGE",
+        "BLOCKLIST",
+        "PROHIBITED_CONTENT",
+        "SPII",
+        "IMAGE_SAFETY",
+        "IMAGE_PROHIBITED_CONTENT",
+        "IMAGE_RECITATION",
+        "MODEL_ARMOR",
+    }
+)
+
+
+def from_status(failure: HttpFailure, *, vertex: bool, secrets: Iterable[str]) -> LlmError:
+    """A response that is not 200; Google's envelope is read where there is one."""
+    envelope = _envelope(failure.body)
+    plain = failure.body.decode("utf-8", "replace")
+    said = quoted(envelope.get("message") if envelope else _unless_html(plain), secrets)
+    advice: dict[int, str] = dict(_VERTEX_ADVICE if vertex else _GEMINI_ADVICE)
+    if 300 <= failure.status < 400:  # noqa: PLR2004 - redirects
+        advice[failure.status] = _REDIRECT_ADVICE
+    if failure.status == 400 and _BAD_KEY.search(failure.body):  # noqa: PLR2004 - a bad request
+        advice[400] = f"{_KEY_ADVICE}: the key is not valid"
+    details = [detail for detail in envelope.get("details") or [] if isinstance(detail, dict)]
+    if failure.status == 429 and (quota := _daily_quota(details)):  # noqa: PLR2004 - too many requests
+        # Its RetryInfo says seconds all the same; no wait of ours reaches the next day.
+        sentence = f"the quota of the day is used up ({quoted(quota, secrets, 120)}): {said}"
+        return LlmError(LlmErrorKind.REFUSED, sentence, status=failure.status)
+    waits = [errors.retry_after(failure.headers), *map(_retry_delay, details)]
+    return errors.Answered(
+        who(vertex=vertex),
+        failure.status,
+        said,
+        retry_after=max((wait for wait in waits if wait is not None), default=None),
+        advice=advice,
+    ).error()
+
+
+def from_exception(error: Exception, *, vertex: bool, secrets: Iterable[str]) -> LlmError:
+    """What the client raised. Messages of parse errors are left out: they hold whole answers."""
+    from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415 - loaded by now: a call was made
+
+    name = who(vertex=vertex)
+    said = quoted(str(error), secrets) or type(error).__name__
+    if isinstance(error, HttpFailure):
+        return from_status(error, vertex=vertex, secrets=secrets)
+    if isinstance(error, GoogleAuthError):
+        return _from_identity(error, said)
+    return _from_connection(error, name, said) or _from_reading(error, name, said)
+
+
+def no_answer(finish_reason: str, block_reason: str, usage: LlmUsage) -> LlmError:
+    """A response without a usable answer, by the reasons it gives."""
+    if block_reason:
+        message = f"the prompt was blocked ({quoted(block_reason, limit=60)})"
+        return LlmError(LlmErrorKind.BLOCKED, message, usage=usage)
+    if finish_reason in _BLOCKED:
+        return LlmError(LlmErrorKind.BLOCKED, f"the answer was blocked ({finish_reason})", usage=usage)
+    if finish_reason == "MAX_TOKENS":
+        message = "the answer was cut at its largest length: raise max_output_tokens, or lower thinking_config"
+        return LlmError(LlmErrorKind.EMPTY, message, usage=usage)
+    reason = f" ({quoted(finish_reason, limit=60)})" if finish_reason not in ("", "STOP") else ""
+    return LlmError(LlmErrorKind.EMPTY, f"the model answered without a text{reason}", usage=usage)
+
+
+def who(*, vertex: bool) -> str:
+    """The service in a sentence."""
+    return "Vertex AI" if vertex else "the Gemini API"
+
+
+def _from_connection(error: Exception, name: str, said: str) -> LlmError | None:
+    import aiohttp  # noqa: PLC0415 - loaded by now
+
+    if isinstance(error, TimeoutError):
+        return LlmError(LlmErrorKind.TIMEOUT, f"{name} did not answer in time")
+    if isinstance(error, aiohttp.ClientSSLError | aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
+        return LlmError(
+            LlmErrorKind.REFUSED, f"{name} cannot be reached: {said} — check the base URL and SSL_CERT_FILE"
+        )
+    if isinstance(error, aiohttp.ClientError | OSError):
+        return LlmError(LlmErrorKind.UNAVAILABLE, f"the connection to {name} failed: {said}")
+    return None
+
+
+def _from_reading(error: Exception, name: str, said: str) -> LlmError:
+    from google.genai.errors import UnknownApiResponseError  # noqa: PLC0415 - loaded by now
+    from pydantic import ValidationError  # noqa: PLC0415 - loaded by now
+
+    if isinstance(error, UnknownApiResponseError | json.JSONDecodeError | UnicodeDecodeError | ValidationError):
+        return LlmError(LlmErrorKind.EMPTY, f"{name} answered what is no answer of a model, or a part of one")
+    if isinstance(error, LookupError | ValueError):  # the client refuses an option its service does not have
+        return LlmError(LlmErrorKind.REFUSED, f"{name} cannot be asked so: {said}")
+    return LlmError(LlmErrorKind.EMPTY, f"the answer of {name} could not be read: {type(error).__name__}")
+
+
+def _from_identity(error: Any, said: str) -> LlmError:
+    from google.auth import exceptions as auth  # noqa: PLC0415 - loaded by now
+
+    if isinstance(error, auth.TransportError) or getattr(error, "retryable", False):
+        return LlmError(LlmErrorKind.UNAVAILABLE, f"Google's credentials could not be renewed: {said}")
+    if isinstance(error, auth.DefaultCredentialsError):
+        hint = "set GOOGLE_APPLICATION_CREDENTIALS, or sign in with `gcloud auth application-default login`"
+        return LlmError(LlmErrorKind.REFUSED, f"no usable credentials for Vertex AI: {said} — {hint}")
+    return LlmError(LlmErrorKind.REFUSED, f"Google refuses the credentials: {said} — sign in again or renew them")
+
+
+def _envelope(body: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    if isinstance(value, list) and len(value) == 1:  # how a stream's error comes
+        value = value[0]
+    found = value.get("error") if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _unless_html(text: str) -> str:
+    """A proxy's error page says nothing in one line."""
+    return "" if text.lstrip()[:1] == "<" else text
+
+
+def _retry_delay(detail: dict[str, Any]) -> float | None:
+    return errors.duration(detail.get("retryDelay")) if str(detail.get("@type")).endswith(".RetryInfo") else None
+
+
+def _daily_quota(details: list[dict[str, Any]]) -> str:
+    """The id of a quota counted by the day among google.rpc.QuotaFailure's violations."""
+    violations = (
+        violation
+        for detail in details
+        if str(detail.get("@type")).endswith(".QuotaFailure")
+        for violation in detail.get("violations") or []
+        if isinstance(violation, dict)
+    )
+    return next((quota for one in violations if "PerDay" in (quota := str(one.get("quotaId", "")))), "")
+
+
+C = TypeVar("C")
+
+
+@dataclass
+class Clients(Generic[C]):
+    """``make`` makes a client over a session; it blocks, and runs in a thread.
+
+    Hundreds of first calls wait for one making; one that failed is made anew. Lives in one event loop.
+    """
+
+    make: Callable[[Address, aiohttp.ClientSession], C]
+    _made: dict[Address, asyncio.Task[C]] = field(default_factory=dict, init=False, repr=False)
+    _sessions: list[aiohttp.ClientSession] = field(default_factory=list, init=False, repr=False)
+
+    async def of(self, where: Address) -> C:
+        """The client of an address. Raises what its making raised."""
+        task = self._made.get(where)
+        if task is None or (task.done() and (task.cancelled() or task.exception())):
+            task = self._made[where] = asyncio.create_task(self._new(where))
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Give the connections back; never raises."""
+        for task in self._made.values():
+            task.cancel()
+            with contextlib.suppress(Exception, asyncio.CancelledError):
+                client: Any = await task
+                client.close()
+        for session in self._sessions:
+            with contextlib.suppress(Exception):
+                await session.close()
+        self._made.clear()
+        self._sessions.clear()
+
+    async def _new(self, where: Address) -> C:
+        # In threads: the imports and the look-up of credentials would hold up every other call.
+        await asyncio.to_thread(_load)
+        session = new_session()
+        self._sessions.append(session)
+        return await asyncio.to_thread(self.make, where, session)
+
+
+def _load() -> None:
+    import aiohttp  # noqa: F401, PLC0415 - for the session, which the loop itself has to make
+
+
+_GEMINI_URL: Final = "https://generativelanguage.googleapis.com/"
+_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
+_MULTI_REGIONS: Final = ("us", "eu")
+_IN_PROJECT: Final = re.compile(r"projects/([^/]+)/locations/([^/]+)/")
+_LONGEST_ERROR: Final = 64 * 1024
+
+
+class HttpFailure(Exception):  # noqa: N818 - a response, carried past the client's own reading of it
+    """A response that is not 200, with the beginning of its body."""
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        super().__init__(f"status {status}")
+        self.status, self.headers, self.body = status, headers, body
+
+
+@dataclass(frozen=True)
+class Address:
+    """Which service is asked and as whom: one client each. ``project`` "" on Vertex: the credentials know it."""
+
+    vertex: bool
+    key: str = field(default="", repr=False)
+    project: str = ""
+    location: str = ""
+
+
+def address(setup: Setup, model: str) -> Address:
+    """Where a model is asked. A full resource name says its project and its place itself."""
+    if not uses_vertex(setup, model):
+        return Address(vertex=False, key=setup.value(*GOOGLE_KEYS))
+    if named := _IN_PROJECT.match(model):
+        return Address(vertex=True, project=named[1], location=named[2])
+    project = setup.value("GOOGLE_CLOUD_PROJECT")
+    # As google-genai: a project wins over a key, and a key alone is Vertex's express mode, which has neither.
+    if not project and not setup.value(CREDENTIALS_FILE) and (key := setup.value(*GOOGLE_KEYS)):
+        return Address(vertex=True, key=key)
+    return Address(vertex=True, project=project, location=setup.value("GOOGLE_CLOUD_LOCATION") or "global")
+
+
+def base_url(setup: Setup, where: Address) -> str:
+    """Always said to the client, which would otherwise read the process's environment."""
+    if not where.vertex:
+        return setup.value("GOOGLE_GEMINI_BASE_URL") or _GEMINI_URL
+    if said := setup.value("GOOGLE_VERTEX_BASE_URL"):
+        return said
+    if where.location in ("", "global"):
+        return "https://aiplatform.googleapis.com/"
+    if where.location in _MULTI_REGIONS:
+        return f"https://aiplatform.{where.location}.rep.googleapis.com/"
+    return f"https://{where.location}-aiplatform.googleapis.com/"
+
+
+def new_session() -> aiohttp.ClientSession:
+    """Connections without a bound (the limiter's is the bound), made in the running loop.
+
+    aiohttp and not httpx: with hundreds of connections httpx takes ten times the processor time per call. Proxies
+    are the process's own (HTTPS_PROXY), as every client has them.
+    """
+    import aiohttp  # noqa: PLC0415 - a tenth of a second, which only a run with a model needs
+
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0), trust_env=True, raise_for_status=_raise_for_status
+    )
+
+
+def new_client(setup: Setup, where: Address, session: aiohttp.ClientSession) -> Client:
+    """Make the client; blocks for a tenth of a second, longer where Vertex's credentials are looked up."""
+    from google import genai  # noqa: PLC0415 - most of a second, which only a run with a model needs
+    from google.genai.types import HttpOptions, HttpRetryOptions  # noqa: PLC0415 - see above
+
+    # It says on stderr that two keys are set, and the like: we say what we think about variables ourselves.
+    logging.getLogger("google_genai").addHandler(logging.NullHandler())
+    options = HttpOptions(
+        base_url=base_url(setup, where),
+        timeout=round(setup.timeout * 1000),  # sent along too, so that a server stops when we have
+        retry_options=HttpRetryOptions(attempts=1),  # without it, it sleeps up to 10 s and asks again on its own
+        # The client would follow a redirect with the key in a header of its own, to whatever host it names.
+        async_client_args={"allow_redirects": False},
+        aiohttp_client=session,
+    )
+    if not where.vertex:
+        return genai.Client(vertexai=False, api_key=where.key, http_options=options)
+    if where.key:
+        return genai.Client(vertexai=True, api_key=where.key, http_options=options)
+    credentials, project = identity(setup)
+    if not (where.project or project):
+        raise LookupError("no project for Vertex AI: set GOOGLE_CLOUD_PROJECT")
+    return genai.Client(
+        vertexai=True,
+        credentials=credentials,
+        project=where.project or project,
+        location=where.location,
+        http_options=options,
+    )
+
+
+def identity(setup: Setup) -> tuple[Any, str]:
+    """Application default credentials and the project they belong to; GoogleAuthError where there are none."""
+    import google.auth  # noqa: PLC0415 - see new_client
+
+    quota_project = setup.value("GOOGLE_CLOUD_QUOTA_PROJECT") or None
+    file = setup.value(CREDENTIALS_FILE)
+    if not file:
+        found = google.auth.default(scopes=[_SCOPE], quota_project_id=quota_project)
+    else:
+        with warnings.catch_warnings():
+            # It warns of files from strangers; this one is named by whoever runs us (never by an agent's .env).
+            warnings.simplefilter("ignore", DeprecationWarning)
+            load: Any = google.auth.load_credentials_from_file
+            found = load(file, scopes=[_SCOPE], quota_project_id=quota_project)
+    credentials, project = found
+    return credentials, project or ""
+
+
+async def _raise_for_status(response: aiohttp.ClientResponse) -> None:
+    """Take an error before the client reads it: it would read all of it, and lose the status if it is broken JSON."""
+    if response.status == 200:  # noqa: PLR2004 - what the client takes for an answer
+        return
+    body = bytearray()
+    with contextlib.suppress(Exception):  # a body that ends early says less; the status stands
+        while len(body) < _LONGEST_ERROR and (chunk := await response.content.read(_LONGEST_ERROR - len(body))):
+            body += chunk
+    response.close()
+    raise HttpFailure(response.status, dict(response.headers), bytes(body))
+
+
+# Options a user may not set, and why.
+_OURS: Final = {
+    "system_instruction": "the judge's own prompt says it",
+    "response_schema": "the judge's own question says it",
+    "response_json_schema": "the judge's own question says it",
+    "response_mime_type": "the judge's own question says it",
+    "candidate_count": "num_samples says how often a judge is asked",
+    # Its base_url and headers would send our key wherever a pull request's criteria file says.
+    "http_options": "retries, times and addresses are agent-eval's own (llm.*, GOOGLE_GEMINI_BASE_URL)",
+    "should_return_http_response": "an answer has to be read",
+    "tools": "a judge has no tools",
+    "tool_config": "a judge has no tools",
+    "automatic_function_calling": "a judge has no tools",
+    "continuation_token": "a judge is asked once",
+    "automatic_continuation": "a judge is asked once",
+}
+
+
+@dataclass
+class GoogleProvider:
+    """Each request one call: no retry of its own. Lives in one event loop."""
+
+    setup: Setup
+    _clients: Clients[Client] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._clients = Clients(partial(new_client, self.setup))
+
+    @staticmethod
+    def check_options(options: Mapping[str, Any]) -> str:
+        """What is wrong with these fields of GenerateContentConfig, in one sentence; "" if nothing."""
+        if not options:
+            return ""
+        from google.genai.types import GenerateContentConfig  # noqa: PLC0415 - most of a second
+        from pydantic import ValidationError  # noqa: PLC0415 - see above
+        from pydantic.alias_generators import to_snake  # noqa: PLC0415 - see above
+
+        for name in options:
+            if why := _OURS.get(to_snake(name)):
+                return f"`{name}` cannot be set for a judge: {why}"
+            if to_snake(name) not in GenerateContentConfig.model_fields:
+                hint = did_you_mean(name, GenerateContentConfig.model_fields)
+                return f"unknown option `{name}` of a Google model{f': {hint}' if hint else ''}"
+        try:
+            GenerateContentConfig.model_validate(dict(options))
+        except ValidationError as wrong:
+            first = wrong.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(step) for step in first["loc"])
+            return f"the option `{quoted(place, limit=80)}` of a Google model is wrong: {quoted(first['msg'])}"
+        return ""
+
+    async def warm_up(self, model: str) -> str:
+        """Load the library and make the client while something else is waited for; what fails, in one sentence.
+
+        On Vertex it finds missing credentials before anything is asked.
+        """
+        try:
+            await self._clients.of(address(self.setup, model))
+        except Exception as error:  # noqa: BLE001 - whatever the client raises is told as a sentence
+            return self._failed(error, address(self.setup, model)).message
+        return ""
+
+    async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
+        """One call; never raises but when it is cancelled."""
+        where = address(self.setup, request.model)
+        started = time.monotonic()
+        try:
+            # Around everything, the renewal of a token included.
+            async with asyncio.timeout(self.setup.timeout):
+                client = await self._clients.of(where)
+                started = time.monotonic()
+                response = await client.aio.models.generate_content(
+                    model=request.model, contents=_contents(request), config=_config(request)
+                )
+            said = _read(response)
+        except Exception as error:  # noqa: BLE001 - errors of a part are values
+            said = self._failed(error, where)
+        return replace(said, seconds=time.monotonic() - started) if isinstance(said, LlmError) else said
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._clients.close()
+
+    def _failed(self, error: Exception, where: Address) -> LlmError:
+        return from_exception(error, vertex=where.vertex, secrets=[where.key] if where.key else [])
+
+
+def _contents(request: LlmRequest) -> list[Any]:
+    from google.genai.types import Content, Part  # noqa: PLC0415 - loaded by now
+
+    return [Content(role=m.role, parts=[Part(text=sendable(m.text))]) for m in request.messages]
+
+
+def _config(request: LlmRequest) -> GenerateContentConfig:
+    from google.genai.types import AutomaticFunctionCallingConfig, GenerateContentConfig  # noqa: PLC0415 - loaded by now
+
+    asked: dict[str, Any] = sendable_json(dict(request.options))
+    if request.system:
+        asked["system_instruction"] = sendable(request.system)
+    if request.schema is not None:
+        asked["response_mime_type"] = "application/json"
+        asked["response_json_schema"] = sendable_json(request.schema)
+    return GenerateContentConfig(**asked, automatic_function_calling=AutomaticFunctionCallingConfig(disable=True))
+
+
+def _read(response: GenerateContentResponse) -> LlmReply | LlmError:
+    """The first candidate's text without its thoughts, if it is whole."""
+    usage = _usage(response)
+    feedback = response.prompt_feedback
+    candidate = next(iter(response.candidates or ()), None)
+    block = getattr(feedback, "block_reason", None)
+    finish = str(getattr(candidate.finish_reason, "value", "") or "") if candidate else ""
+    parts = (candidate.content.parts if candidate and candidate.content else None) or []
+    text = "".join(part.text for part in parts if part.text and not part.thought)
+    if not text or finish not in ("", "STOP", "FINISH_REASON_UNSPECIFIED"):
+        return no_answer(finish, str(getattr(block, "value", "") or ""), usage)
+    return LlmReply(sendable(text), usage, model_version=quoted(response.model_version, limit=100))
+
+
+def _usage(response: GenerateContentResponse) -> LlmUsage:
+    """Thoughts are paid for as output and reported apart from it."""
+    said = response.usage_metadata
+    if said is None:
+        return LlmUsage()
+    answer, thoughts = said.candidates_token_count, said.thoughts_token_count
+    output = None if answer is None and thoughts is None else (answer or 0) + (thoughts or 0)
+    return LlmUsage(said.prompt_token_count, output, said.cached_content_token_count)

@@ -1,0 +1,392 @@
+"""What goes wrong at a server that speaks OpenAI's wire, as kinds and sentences."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from agent_eval_action.llm import errors
+from agent_eval_action.llm.client import (
+    LlmError,
+    LlmErrorKind,
+    LlmReply,
+    LlmRequest,
+    LlmUsage,
+    Setup,
+    quoted,
+    sendable,
+    sendable_json,
+)
+from agent_eval_action.llm.credentials import EXTRA_MISSING, OPENAI_KEY, OPENAI_URLS
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from openai.types.chat import ChatCompletion
+
+
+_KEY: Final = "check OPENAI_API_KEY, and OPENAI_BASE_URL: the key has to be of the server it names"
+_REDIRECT: Final = "it sends us to another address, which a key does not follow: check OPENAI_BASE_URL"
+_ADVICE: Final = {
+    **dict.fromkeys((301, 302, 303, 307, 308), _REDIRECT),
+    400: "check the model's name and the options in judge_model_config",
+    401: _KEY,
+    403: _KEY,
+    404: "check the model's name, and OPENAI_BASE_URL: it mostly ends with /v1",
+}
+_TOO_MANY: Final = 429
+
+
+def from_exception(error: Exception, *, where: str, secrets: Iterable[str]) -> LlmError:
+    """What the SDK raised."""
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "openai":
+        return LlmError(LlmErrorKind.REFUSED, EXTRA_MISSING)
+    import openai  # noqa: PLC0415 - loaded by now
+
+    name = server_name(where, secrets)
+    if isinstance(error, openai.APIStatusError):
+        return from_status(error, name, secrets)
+    if _timed_out(error):
+        return LlmError(LlmErrorKind.TIMEOUT, f"{name} did not answer in time")
+    if isinstance(error, openai.APIConnectionError):
+        cause = list(_causes(error))[-1]
+        said = quoted(str(cause), secrets) or type(cause).__name__
+        if isinstance(cause, ValueError):  # a URL with credentials in it, for one: asking again gives the same
+            return LlmError(LlmErrorKind.REFUSED, f"{name} cannot be asked so: {said} — check OPENAI_BASE_URL")
+        return LlmError(LlmErrorKind.UNAVAILABLE, f"the connection to {name} failed: {said}")
+    return _from_reading(error, name, secrets)
+
+
+def server_name(where: str, secrets: Iterable[str] = ()) -> str:
+    """A base URL as a sentence may show it: it may carry a name and a password."""
+    return urlsplit(where).netloc.rpartition("@")[2] or quoted(where, secrets, 100)
+
+
+def from_status(error: Any, name: str, secrets: Iterable[str]) -> LlmError:
+    """A response that is an error; ``error`` is the SDK's APIStatusError."""
+    body = error.body if isinstance(error.body, dict) else {}
+    message = body.get("message") or (body.get("error") if isinstance(body.get("error"), str) else None)
+    plain = error.body if isinstance(error.body, str) and error.body.lstrip()[:1] != "<" else ""
+    said = quoted(message or plain, secrets)
+    code = str(body.get("code") or body.get("type") or "")
+    if code == "content_filter":  # Azure's way to say that the prompt was blocked
+        return LlmError(LlmErrorKind.BLOCKED, "the prompt was blocked (content_filter)", status=error.status_code)
+    if error.status_code == _TOO_MANY and code == "insufficient_quota":
+        sentence = f"the account at {name} has no quota left: {said} — add credit, or use another key"
+        return LlmError(LlmErrorKind.REFUSED, sentence, status=_TOO_MANY)
+    return errors.Answered(
+        name,
+        error.status_code,
+        said,
+        retry_after=errors.retry_after(error.response.headers),
+        advice=_ADVICE,
+    ).error()
+
+
+def no_answer(finish: str, refusal: object, usage: LlmUsage) -> LlmError:
+    """A completion without a usable answer, by the reasons it gives."""
+    if refusal:
+        return LlmError(LlmErrorKind.BLOCKED, f"the model declined to answer: {quoted(refusal)}", usage=usage)
+    if finish == "content_filter":
+        return LlmError(LlmErrorKind.BLOCKED, "the answer was blocked (content_filter)", usage=usage)
+    if finish == "length":
+        message = "the answer was cut at its largest length: raise max_output_tokens"
+        return LlmError(LlmErrorKind.EMPTY, message, usage=usage)
+    reason = f" ({quoted(finish, limit=60)})" if finish not in ("", "stop") else ""
+    return LlmError(LlmErrorKind.EMPTY, f"the model answered without a text{reason}", usage=usage)
+
+
+def _timed_out(error: Exception) -> bool:
+    """httpx-aiohttp calls a reset connection a timeout too; what aiohttp raised itself is among the causes."""
+    return any(isinstance(cause, TimeoutError) for cause in _causes(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__
+
+
+def _from_reading(error: Exception, name: str, secrets: Iterable[str]) -> LlmError:
+    from openai import OpenAIError  # noqa: PLC0415 - loaded by now
+
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+        return LlmError(LlmErrorKind.EMPTY, f"{name} answered what is no answer of a model, or a part of one")
+    if isinstance(error, ValueError | OpenAIError):
+        said = quoted(str(error), secrets) or type(error).__name__
+        return LlmError(LlmErrorKind.REFUSED, f"{name} cannot be asked so: {said}")
+    return LlmError(LlmErrorKind.EMPTY, f"the answer of {name} could not be read: {type(error).__name__}")
+
+
+# Google's name of an option, OpenAI's, and what it must be.
+_OPTIONS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
+    "temperature": ("temperature", (int, float)),
+    "top_p": ("top_p", (int, float)),
+    "max_output_tokens": ("", (int,)),  # its name is the dialect's
+    "seed": ("seed", (int,)),
+    "stop_sequences": ("stop", (list, tuple)),
+    "presence_penalty": ("presence_penalty", (int, float)),
+    "frequency_penalty": ("frequency_penalty", (int, float)),
+    "thinking_config": ("reasoning_effort", (dict,)),
+}
+_EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh")
+_FORM_NAMES: Final = re.compile(r"response[_ ]format|json[_ ]schema|json[_ ]object|structured[_ ]output", re.IGNORECASE)
+_LENGTH_NAMES: Final = re.compile(r"\bmax_(?:completion_)?tokens\b")
+_BAD_REQUESTS: Final = frozenset({400, 404, 415, 422, 501})
+_THOUGHT: Final = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
+_FENCED: Final = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL | re.IGNORECASE)
+
+Part = Literal["form", "length", ""]
+
+
+class Form(Enum):
+    """How a server is asked for JSON, from the strictest."""
+
+    SCHEMA = "json_schema"
+    OBJECT = "json_object"
+    PROMPT = "prompt"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What one server understands; ``length`` is its name for the answer's largest length."""
+
+    form: Form = Form.SCHEMA
+    length: str = "max_tokens"
+
+    @classmethod
+    def of(cls, base_url: str) -> Dialect:
+        """What is tried first: OpenAI's reasoning models know only the newer name, others mostly the older."""
+        host = urlsplit(base_url).hostname or ""
+        newer = host.endswith(("openai.com", "openai.azure.com"))
+        return cls(length="max_completion_tokens" if newer else "max_tokens")
+
+    def without(self, part: Part, request: LlmRequest) -> Dialect | None:
+        """The next to try where ``part`` was refused; None where there is none, or it was not asked for."""
+        if part == "form" and request.schema is not None:
+            weaker = {Form.SCHEMA: Form.OBJECT, Form.OBJECT: Form.PROMPT}.get(self.form)
+            return replace(self, form=weaker) if weaker else None
+        if part == "length" and "max_output_tokens" in _named(request.options):
+            other = "max_completion_tokens" if self.length == "max_tokens" else "max_tokens"
+            return replace(self, length=other)
+        return None
+
+
+def check_options(options: Mapping[str, Any]) -> str:
+    """What is wrong with options in Google's names, in one sentence; "" if nothing."""
+    for name, value in _named(options).items():
+        if name not in _OPTIONS:
+            return f"the option `{name}` does not exist on OpenAI's wire: known are {', '.join(_OPTIONS)}"
+        kinds = _OPTIONS[name][1]
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            return f"the option `{name}` must be {_kind(kinds)}"
+    effort = _named(options).get("thinking_config")
+    if effort is not None and _effort(effort) not in _EFFORTS:
+        return "of `thinking_config` OpenAI's wire knows only thinking_level: " + ", ".join(_EFFORTS)
+    return ""
+
+
+def body(name: str, request: LlmRequest, dialect: Dialect) -> dict[str, Any]:
+    """The arguments of chat.completions.create."""
+    system = sendable(request.system)
+    asked: dict[str, Any] = {"model": name}
+    if request.schema is not None:
+        schema = sendable_json(request.schema)
+        if dialect.form is Form.SCHEMA:
+            answer = {"name": "answer", "strict": True, "schema": schema}
+            asked["response_format"] = {"type": "json_schema", "json_schema": answer}
+        else:
+            system = f"{system}\n\n{_in_words(schema)}".strip()
+        if dialect.form is Form.OBJECT:
+            asked["response_format"] = {"type": "json_object"}
+    turns = [{"role": _role(m.role), "content": sendable(m.text)} for m in request.messages]
+    asked["messages"] = [{"role": "system", "content": system}, *turns] if system else turns
+    for option, value in _named(request.options).items():
+        if option == "thinking_config":
+            asked["reasoning_effort"] = _effort(value)
+        else:
+            asked[_OPTIONS[option][0] or dialect.length] = sendable_json(value)
+    return asked
+
+
+def refused_part(status: int, said: object) -> Part:
+    """Which part of a request a server's error names as one it does not know."""
+    if status not in _BAD_REQUESTS:
+        return ""
+    words = json.dumps(said, default=str)[:4000]
+    if _FORM_NAMES.search(words):
+        return "form"
+    return "length" if _LENGTH_NAMES.search(words) else ""
+
+
+def answer_text(content: str) -> str:
+    """The answer without what some servers leave in it: thoughts before it, a Markdown fence around it."""
+    content = _THOUGHT.sub("", content, count=1) if content.lstrip().startswith("<think>") else content
+    fenced = _FENCED.fullmatch(content)
+    return (fenced[1] if fenced else content).strip()
+
+
+def _in_words(schema: Any) -> str:
+    return (
+        "Answer with one JSON object and nothing else: no text around it, no Markdown. "
+        f"It must fit this JSON Schema:\n{json.dumps(schema, ensure_ascii=False)}"
+    )
+
+
+def _named(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options in snake_case, those said to be nothing left out."""
+    named = {re.sub(r"(?<=[a-z])[A-Z]", lambda m: f"_{m[0].lower()}", key): value for key, value in options.items()}
+    return {key: value for key, value in named.items() if value is not None}
+
+
+def _effort(thinking: Mapping[str, Any]) -> str:
+    said = _named(thinking)
+    return str(said.get("thinking_level", "")).lower() if set(said) == {"thinking_level"} else ""
+
+
+def _role(role: str) -> str:
+    return "assistant" if role == "model" else role
+
+
+def _kind(kinds: tuple[type, ...]) -> str:
+    words = {float: "a number", int: "a whole number", list: "a list", dict: "a mapping"}
+    return next(words[kind] for kind in (float, int, list, dict) if kind in kinds)
+
+
+_URL: Final = "https://api.openai.com/v1"
+_DIALECTS: Final = 4  # how many a server can be asked in: three forms of the answer, two names of its length
+_CONNECTIONS: Final = 1000
+
+
+@dataclass
+class OpenAiProvider:
+    """Each request one call, and one more where a server refuses a form it does not know. Lives in one event loop."""
+
+    setup: Setup
+    _client: asyncio.Task[AsyncOpenAI] | None = field(default=None, init=False, repr=False)
+    _dialects: dict[str, Dialect] = field(default_factory=dict, init=False, repr=False)
+
+    @staticmethod
+    def check_options(options: Mapping[str, Any]) -> str:
+        """What is wrong with these options, in Google's names, for this wire; "" if nothing."""
+        return check_options(options)
+
+    @property
+    def base_url(self) -> str:
+        """Where models are asked: the configuration's word, then the environment's."""
+        return self.setup.openai_base_url or self.setup.value(*OPENAI_URLS) or _URL
+
+    async def warm_up(self, model: str) -> str:  # noqa: ARG002 - one client for every model, unlike Google's
+        """Load the SDK and make the client while something else is waited for; what fails, in one sentence."""
+        try:
+            await self._ready()
+        except Exception as error:  # noqa: BLE001 - told as a sentence
+            return self._failed(error).message
+        return ""
+
+    async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
+        """One call; never raises but when it is cancelled."""
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(self.setup.timeout):
+                client = await self._ready()
+                started = time.monotonic()
+                said = await self._asked(client, request)
+        except Exception as error:  # noqa: BLE001 - errors of a part are values
+            said = self._failed(error)
+        return replace(said, seconds=time.monotonic() - started) if isinstance(said, LlmError) else said
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        task, self._client = self._client, None
+        if task is not None:
+            with contextlib.suppress(Exception, asyncio.CancelledError):
+                await (await task).close()
+
+    async def _asked(self, client: AsyncOpenAI, request: LlmRequest) -> LlmReply | LlmError:
+        """Ask; where the server does not know the form of what is asked, ask in the next and remember it."""
+        from openai import APIStatusError  # noqa: PLC0415 - loaded by now
+
+        name = request.model.removeprefix("openai/")
+        for _ in range(_DIALECTS):
+            dialect = self._dialects.get(name) or Dialect.of(self.base_url)
+            try:
+                completion = await client.chat.completions.create(**body(name, request, dialect))
+            except APIStatusError as error:
+                simpler = dialect.without(refused_part(error.status_code, error.body), request)
+                if simpler is None:
+                    raise
+                self._dialects[name] = simpler
+            else:
+                return _read(completion)
+        return LlmError(LlmErrorKind.REFUSED, f"{server_name(self.base_url)} takes no form of the request that we know")
+
+    async def _ready(self) -> AsyncOpenAI:
+        """The client; hundreds of first calls wait for one making."""
+        if self._client is None or (self._client.done() and self._client.exception()):
+            self._client = asyncio.create_task(self._made())
+        return await asyncio.shield(self._client)
+
+    async def _made(self) -> AsyncOpenAI:
+        return await asyncio.to_thread(_new_client, self.setup, self.base_url)
+
+    def _failed(self, error: Exception) -> LlmError:
+        key = self.setup.value(OPENAI_KEY)
+        return from_exception(error, where=self.base_url, secrets=[key] if key else [])
+
+
+def _new_client(setup: Setup, base_url: str) -> AsyncOpenAI:
+    import openai  # noqa: PLC0415 - most of a second, and an extra
+    from httpx import Limits  # noqa: PLC0415 - comes with the SDK
+
+    client = openai.AsyncOpenAI(
+        api_key=setup.value(OPENAI_KEY) or "none",  # a server of one's own often wants none; the SDK wants some
+        admin_api_key="",
+        organization=setup.value("OPENAI_ORG_ID"),
+        project=setup.value("OPENAI_PROJECT_ID"),
+        base_url=base_url,
+        timeout=setup.timeout,
+        max_retries=0,  # the SDK would wait inside the limiter's slot
+        # aiohttp and not httpx alone: see google_client.new_session.
+        http_client=openai.DefaultAioHttpClient(
+            limits=Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
+            follow_redirects=False,
+        ),
+    )
+    # Said as "" above, since for None it reads the process's environment; an empty header is refused by some servers.
+    client.organization, client.project = client.organization or None, client.project or None
+    client.admin_api_key = None
+    _ = client.chat.completions  # loads a third of a second of modules, here in a thread
+    return client
+
+
+def _read(completion: ChatCompletion) -> LlmReply | LlmError:
+    """The first choice's text, if it is whole. The SDK checks nothing: every field may be missing."""
+    said = getattr(completion, "usage", None)
+    details = getattr(said, "prompt_tokens_details", None)
+    usage = LlmUsage(
+        _count(getattr(said, "prompt_tokens", None)),
+        _count(getattr(said, "completion_tokens", None)),
+        _count(getattr(details, "cached_tokens", None)),
+    )
+    choice = next(iter(getattr(completion, "choices", None) or ()), None)
+    message = getattr(choice, "message", None)
+    finish = str(getattr(choice, "finish_reason", None) or "")
+    content = getattr(message, "content", None)
+    text = answer_text(content) if isinstance(content, str) else ""
+    refusal = getattr(message, "refusal", None)
+    if refusal or not text or finish in ("length", "content_filter"):
+        return no_answer(finish, refusal, usage)
+    return LlmReply(sendable(text), usage, model_version=quoted(getattr(completion, "model", ""), limit=100))
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and value >= 0 else None

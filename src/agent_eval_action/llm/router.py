@@ -1,0 +1,152 @@
+"""The client judges and simulated users get: every policy around every provider, put together once per run.
+
+From the outside in: the cache (an answer from it costs nothing and waits for nobody, also when the budget
+is spent), the budget, retries (a wait between two tries holds no place), the rate, the count of what is given
+up on the wire, the provider.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from agent_eval_action.config.settings import Settings
+from agent_eval_action.folders import OutputFolder
+from agent_eval_action.llm.budget import Budgeted, Meter, SpendingLimits, Wired
+from agent_eval_action.llm.cache import AnswerStore, Cached
+from agent_eval_action.llm.client import TRY_SECONDS, Llm, LlmError, LlmReply, LlmRequest, Setup
+from agent_eval_action.llm.credentials import OPENAI_URLS, uses_vertex
+from agent_eval_action.llm.pricing import Price, Prices
+from agent_eval_action.llm.providers import PROVIDERS, Offered, provider_of
+from agent_eval_action.llm.rate_limit import Limiters, Rated, RateLimits
+from agent_eval_action.llm.retry import DEADLINE_SECONDS, Retrying
+
+CACHE_FOLDER = "llm"
+
+
+@dataclass(frozen=True, slots=True)
+class LlmSettings:
+    """How models are asked. Seconds; ``cache`` False: neither read nor written."""
+
+    rates: RateLimits = field(default_factory=RateLimits)
+    timeout: float = TRY_SECONDS
+    retry_deadline: float = DEADLINE_SECONDS
+    cache: bool = True
+    openai_base_url: str = ""
+    limits: SpendingLimits = field(default_factory=SpendingLimits)
+    prices: Prices = field(default_factory=Prices)
+
+    @classmethod
+    def of(cls, settings: Settings) -> LlmSettings:
+        """As configured."""
+        rates = RateLimits(settings.llm_concurrency, settings.llm_requests_per_minute, settings.llm_tokens_per_minute)
+        own = {
+            model: Price(price["input"], price["output"], price.get("cached_input"))
+            for model, price in settings.llm_prices.items()
+        }
+        return cls(
+            rates=rates,
+            timeout=settings.llm_timeout_s,
+            retry_deadline=settings.llm_retry_deadline,
+            # an answer is kept with its question, which holds what is not to be stored
+            cache=settings.llm_cache and not settings.redact,
+            openai_base_url=settings.llm_openai_base_url or "",
+            limits=SpendingLimits(settings.max_calls, settings.max_tokens, settings.max_cost),
+            prices=Prices(own),
+        )
+
+    def meter(self) -> Meter:
+        """The run's one meter, for agents and judges."""
+        return Meter(self.limits, self.prices)
+
+
+@dataclass
+class _Wires:
+    """The providers, each made when a model of it is first asked: their libraries are heavy."""
+
+    setup: Setup
+    observe: Callable[[LlmReply | LlmError], None]
+    made: dict[str, Offered] = field(default_factory=dict)
+
+    async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
+        """Ask whoever has the model."""
+        reply = await self.of(request.model).generate(request)
+        self.observe(reply)
+        return reply
+
+    def of(self, model: str) -> Offered:
+        """The provider of a model."""
+        name, _ = provider_of(model)
+        if name not in self.made:
+            self.made[name] = PROVIDERS[name](self.setup)
+        return self.made[name]
+
+    def identity(self, model: str) -> tuple[str, str]:
+        """(provider, server): an answer of another server is another answer."""
+        name, _ = provider_of(model)
+        setup = self.setup
+        if name == "openai":
+            return name, setup.openai_base_url or setup.value(*OPENAI_URLS)
+        if name == "google" and not uses_vertex(setup, model):
+            return name, setup.value("GOOGLE_GEMINI_BASE_URL")
+        parts = ("GOOGLE_VERTEX_BASE_URL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
+        return name, "vertex " + " ".join(setup.value(part) for part in parts)
+
+
+@dataclass(frozen=True)
+class LlmStack:
+    """An ``Llm`` with all policies around it. ``limiters`` and ``meter`` are there to be looked at."""
+
+    llm: Llm
+    limiters: Limiters
+    meter: Meter
+    _wires: _Wires
+    _store: AnswerStore | None = None
+
+    async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
+        """One reply; see ``llm.base.Llm``."""
+        return await self.llm.generate(request)
+
+    async def warm_up(self, models: Iterable[str]) -> dict[str, str]:
+        """Load what first calls need (about a second) while agents start; the models that will not work, and why."""
+        asked = sorted(set(models))
+        said = await asyncio.gather(*(self._wires.of(model).warm_up(model) for model in asked))
+        return {model: sentence for model, sentence in zip(asked, said, strict=True) if sentence}
+
+    async def close(self) -> None:
+        """Give back connections, and make room in the cache; never raises."""
+        if self._store is not None:
+            await asyncio.to_thread(self._store.prune)
+        for provider in self._wires.made.values():
+            await provider.close()
+
+
+def open_llm(
+    settings: LlmSettings,
+    environ: Mapping[str, str],
+    *,
+    cache: OutputFolder,
+    read_cache: bool,
+    meter: Meter,
+    say: Callable[[str], None] = lambda _: None,
+    observe: Callable[[LlmReply | LlmError], None] = lambda _: None,
+) -> LlmStack:
+    """The client of a run. ``environ``: what judges may use (``credentials.judge_environ``).
+
+    ``read_cache`` False (a run that writes history): votes are made anew, or history would understate the
+    judges' noise. ``say`` is told once when the cache cannot be used; ``observe`` what every try on the wire came to.
+    """
+    wires = _Wires(Setup(environ, settings.timeout, settings.openai_base_url), observe)
+    limiters = Limiters(settings.rates)
+
+    def named(model: str) -> str:
+        return provider_of(model)[0]
+
+    asked = Retrying(Rated(Wired(wires, meter, named), limiters), settings.retry_deadline)
+    llm: Llm = Budgeted(asked, meter, named)
+    store = None
+    if settings.cache:
+        store = AnswerStore(cache / CACHE_FOLDER, say)
+        llm = Cached(llm, store, wires.identity, read_cache, lambda request: meter.hit(request, named(request.model)))
+    return LlmStack(llm, limiters, meter, wires, store)

@@ -1,0 +1,1 @@
+"""Processes in the agent's interpreter: workers, metric functions, and the protocol between."""

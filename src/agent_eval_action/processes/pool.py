@@ -1,0 +1,138 @@
+"""The workers of one agent: a few to begin with, more while all are saturated; a dead one is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent_eval_action.environments.launch import Launch, Started, start
+from agent_eval_action.processes.managed import OutputLog
+from agent_eval_action.processes.protocol import Frame
+from agent_eval_action.processes.worker import WorkerClient
+from agent_eval_action.results.run_result import AttemptError, ErrorKind
+
+
+def cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Cores we may use: the affinity of the process, and a container's quota."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = cpu_max.read_text().split()
+        if quota != "max":
+            count = min(count, max(1, round(int(quota) / int(period))))
+    except (OSError, ValueError):
+        pass
+    return count
+
+
+class WorkerPool:
+    """Hands out workers, starts and replaces them, ends them all. ``size``: how many at most, those alone apart."""
+
+    def __init__(self, launch: Launch, log: OutputLog, size: int) -> None:
+        self._launch = launch
+        self._log = log
+        self._size = size
+        self._workers: list[WorkerClient] = []
+        self._alone = asyncio.Semaphore(size)
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._exclusive = False
+        self._freed = asyncio.Condition()
+
+    async def start(self, started: Sequence[Started]) -> Frame | AttemptError:
+        """Take over workers that are importing already; what the first one that imported the agent says of it.
+
+        An error only where no worker could import it, one more included when a worker was killed in the middle of it.
+        """
+        self.adopt(started)
+        first = await self._first_ready()
+        if isinstance(first, AttemptError) and any(worker.ended_while_importing for worker in self._workers):
+            try:
+                self._new(alone=False)
+            except OSError as problem:
+                return AttemptError(kind=ErrorKind.ENVIRONMENT, message=str(problem))
+            first = await self._first_ready()
+        if not isinstance(first, AttemptError):
+            self._exclusive = bool(first.get("exclusive"))
+        return first
+
+    async def _first_ready(self) -> Frame | AttemptError:
+        """What the first worker that is ready says, or the last error when none ever is."""
+        waiting = {worker.ready for worker in self._workers if not worker.ready.done()}
+        while True:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            said = [one.result() for one in done]
+            ready = next((one for one in said if not isinstance(one, AttemptError)), None)
+            if ready is not None or not waiting:
+                return ready if ready is not None else said[-1]
+
+    def adopt(self, started: Sequence[Started]) -> None:
+        """Take over workers started elsewhere."""
+        self._workers += [WorkerClient(one, self._launch, self._log) for one in started]
+
+    async def acquire(self, session: str, *, alone: bool) -> WorkerClient | AttemptError:
+        """A worker for the session; ``alone`` gets one that holds no other, ever."""
+        if alone:
+            await self._alone.acquire()
+        error: AttemptError | None = None
+        for _ in range(2):
+            try:
+                worker = self._new(alone=True) if alone else await self._shared()
+            except OSError as problem:
+                error = AttemptError(kind=ErrorKind.ENVIRONMENT, message=str(problem))
+                break
+            worker.sessions.add(session)
+            ready = await worker.ready
+            if not isinstance(ready, AttemptError) and worker.dead is None:
+                return worker
+            error = ready if isinstance(ready, AttemptError) else worker.dead
+            if error is not None and worker.ended_while_importing:
+                # Others imported the agent: that this one's process ended is no word on the agent.
+                error = error.model_copy(update={"kind": ErrorKind.DIED})
+            await self._drop(worker, session)
+        if alone:
+            self._alone.release()
+        return error or AttemptError(kind=ErrorKind.DIED, message="no worker could be started")
+
+    async def release(self, worker: WorkerClient, session: str) -> None:
+        """The session is over. A worker of its own ends with it, and so does one left with a stuck turn."""
+        worker.sessions.discard(session)
+        if worker.alone:
+            await self._drop(worker, session)
+            self._alone.release()
+        elif worker.dead is not None or (worker.retired and not worker.sessions):
+            await self._drop(worker, session)
+        async with self._freed:
+            self._freed.notify_all()
+
+    async def stop(self) -> None:
+        """End every worker, all at once."""
+        await asyncio.gather(*(w.stop() for w in self._workers), *self._stopping, return_exceptions=True)
+        self._workers.clear()
+
+    def _new(self, *, alone: bool) -> WorkerClient:
+        worker = WorkerClient(start(self._launch), self._launch, self._log, alone=alone)
+        self._workers.append(worker)
+        return worker
+
+    async def _shared(self) -> WorkerClient:
+        while True:
+            usable = [w for w in self._workers if w.usable]
+            # An agent with reset_data keeps its data in the process: one session at a time.
+            free = [w for w in usable if not (self._exclusive and w.sessions)]
+            # A worker costs a second of processor time and a hundred megabytes: most agents wait for their
+            # model, and one worker holds them all.
+            if len(usable) < self._size and all(worker.saturated for worker in free):
+                return self._new(alone=False)
+            if free:
+                return min(free, key=lambda w: (w.saturated, len(w.sessions)))
+            async with self._freed:
+                await self._freed.wait()
+
+    async def _drop(self, worker: WorkerClient, session: str) -> None:
+        worker.sessions.discard(session)
+        if worker in self._workers:
+            self._workers.remove(worker)
+            task = asyncio.create_task(worker.stop())
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)

@@ -1,0 +1,217 @@
+"""Which case of a suite is which case of an earlier one: by its digest, whatever it, its file or its agent is called.
+
+Names only decide between cases that are otherwise equal. The answer does not depend on the order of the cases.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from agent_eval_action.results.history import Baseline, CaseRecord, kept_digest, kept_key
+from agent_eval_action.results.run_result import CaseKey, RunResult
+
+
+class CaseIdentity(NamedTuple):
+    """A case as matching sees it. ``criteria`` are the digests of the criteria it is scored by."""
+
+    key: CaseKey
+    digest: str
+    criteria: frozenset[str] = frozenset()
+
+
+def recorded_identity(case: CaseRecord) -> CaseIdentity:
+    """A case as a baseline or a record of main has it."""
+    return CaseIdentity(case.key, case.digest, frozenset(one.digest for one in case.criteria.values()))
+
+
+def measured_identities(result: RunResult) -> Iterator[CaseIdentity]:
+    """The cases of a run, by the names and digests that a baseline would keep."""
+    for measured_set in result.sets:
+        criteria = frozenset(kept_digest(info.digest) for info in measured_set.criteria)
+        for case in measured_set.cases:
+            key = kept_key(CaseKey(measured_set.agent, measured_set.eval_set, case.case))
+            yield CaseIdentity(key, kept_digest(case.digest), criteria)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseMatches:
+    """``current_key``: the current key of every earlier case that is still there.
+
+    An earlier case that is missing from it was removed, a current one that is missing from its values is new,
+    unless it is ambiguous. ``ambiguous``: current cases that have the digest of earlier ones of several agents,
+    with the names of those agents: nothing says which of them it was. ``current_agent``: renamed agents.
+    """
+
+    current_key: Mapping[CaseKey, CaseKey] = field(default_factory=dict)
+    ambiguous: Mapping[CaseKey, tuple[str, ...]] = field(default_factory=dict)
+    current_agent: Mapping[str, str] = field(default_factory=dict)
+
+    def follow(self, earlier: CaseKey) -> CaseKey:
+        """The current key of an earlier case, or its own where it has none."""
+        return self.current_key.get(earlier, earlier)
+
+
+def match_cases(earlier: Iterable[CaseIdentity], current: Iterable[CaseIdentity]) -> CaseMatches:
+    """Match the cases of two suites, each to at most one of the other.
+
+    A case that has its digest is matched first under its own name, then within its agent, then with its agent
+    under another name, then with any agent where only one has it. Of what is left, a case under the same name
+    (or the same name in a file or an agent that was renamed) is an edited case.
+    """
+    matching = _Matching(
+        {case.key: case for case in sorted(earlier, key=lambda case: case.key)},
+        {case.key: case for case in sorted(current, key=lambda case: case.key)},
+    )
+    matching.pair(lambda case: (case.key, case.digest))
+    matching.pair_within_agents({})
+    agents = matching.renamed_agents()
+    matching.pair_within_agents(agents)
+    ambiguous = matching.pair_across_agents()
+    matching.pair_edited(agents, set(ambiguous))
+    return CaseMatches(matching.found, ambiguous, agents)
+
+
+_Value = Callable[[CaseIdentity], Hashable]
+
+_SHARED: Final[tuple[_Value, ...]] = (
+    lambda case: (case.key.eval_set, case.key.case, case.criteria),
+    lambda case: (case.key.case, case.criteria),
+    lambda case: (case.key.eval_set, case.criteria),
+    lambda case: case.criteria,
+    lambda case: case.key.case,
+    lambda _: "",
+)
+"""What two cases of one digest may have in common besides, the most telling first."""
+
+
+def with_current_names(
+    baseline: Baseline, current: Iterable[CaseIdentity], covered: Callable[[str], bool] | None = None
+) -> Baseline:
+    """The baseline with the names that its cases have now; a removed case gives way to one that has its name.
+
+    ``covered``: the agents whose cases are all in ``current``. Cases of others are still there, not renamed.
+    """
+    now = list(current)
+    known = {case.key for case in now}
+    earlier = [
+        recorded_identity(record)
+        for record in baseline.records
+        if covered is None or record.key in known or covered(record.agent)
+    ]
+    matches = match_cases(earlier, now)
+    if all(old == new for old, new in matches.current_key.items()):
+        return baseline
+    records = {matches.follow(record.key): record for record in baseline.records if record.key in matches.current_key}
+    for record in baseline.records:
+        if record.key not in matches.current_key:
+            records.setdefault(free_key(record.key, records), record)
+    return baseline.model_copy(
+        update={"records": tuple(records[key].model_copy(update=key._asdict()) for key in sorted(records))}
+    )
+
+
+def free_key(removed: CaseKey, taken: Container[CaseKey]) -> CaseKey:
+    """A name for a removed case that no other case has."""
+    while removed in taken:
+        removed = removed._replace(case=f"{removed.case} (removed)")
+    return removed
+
+
+@dataclass
+class _Matching:
+    """What is not matched yet of both sides, by key in sorted order, and what is."""
+
+    earlier: dict[CaseKey, CaseIdentity]
+    current: dict[CaseKey, CaseIdentity]
+    found: dict[CaseKey, CaseKey] = field(default_factory=dict)
+
+    def pair(self, earlier_value: _Value, current_value: _Value | None = None) -> None:
+        """Match cases with equal values, those with the lowest keys first; a case whose value is None stays."""
+        waiting: dict[Hashable, list[CaseKey]] = defaultdict(list)
+        for case in reversed(self.current.values()):
+            waiting[(current_value or earlier_value)(case)].append(case.key)
+        for case in list(self.earlier.values()):
+            value = earlier_value(case)
+            if value is not None and (same := waiting.get(value)):
+                self._match(case.key, same.pop())
+
+    def pair_within_agents(self, renamed: Mapping[str, str]) -> None:
+        """Match by digest within each agent: what shares most with a case is the likeliest to be it."""
+        for shared in _SHARED:
+            if self.earlier and self.current:
+                self.pair(_within_agent(shared, renamed), _within_agent(shared, {}))
+
+    def renamed_agents(self) -> dict[str, str]:
+        """Agents that share the most cases with one another, and with nobody else as many; earlier to current."""
+        shared = self._shared_cases()
+        found: dict[str, str] = {}
+        while shared:
+            rows: dict[str, list[int]] = defaultdict(list)
+            columns: dict[str, list[int]] = defaultdict(list)
+            for (then, now), cases in shared.items():
+                rows[then].append(cases)
+                columns[now].append(cases)
+            best = {
+                then: now
+                for (then, now), cases in shared.items()
+                if _is_most(cases, rows[then]) and _is_most(cases, columns[now])
+            }
+            if not best:
+                break
+            found |= best
+            taken = set(best.values())
+            shared = {pair: n for pair, n in shared.items() if pair[0] not in best and pair[1] not in taken}
+        return found
+
+    def pair_across_agents(self) -> dict[CaseKey, tuple[str, ...]]:
+        """Match by digest where one agent on either side has it; returns the cases of which several have."""
+        then, now = _agents_by_digest(self.earlier.values()), _agents_by_digest(self.current.values())
+        plain = {digest for digest in then.keys() & now.keys() if len(then[digest]) == len(now[digest]) == 1}
+        ambiguous = {
+            key: tuple(sorted(then[case.digest]))
+            for key, case in self.current.items()
+            if case.digest in then and case.digest not in plain
+        }
+        self.pair(lambda case: (case.digest, case.criteria) if case.digest in plain else None)
+        self.pair(lambda case: case.digest if case.digest in plain else None)
+        return ambiguous
+
+    def pair_edited(self, agents: Mapping[str, str], left_out: set[CaseKey]) -> None:
+        """Match what has another digest by its name, in its file, or in what its file or agent is called now."""
+        sets: dict[tuple[str, str], Counter[tuple[str, str]]] = defaultdict(Counter)
+        for then, now in self.found.items():
+            sets[then[:2]][now[:2]] += 1
+        for then in list(self.earlier):
+            most = min(sets[then[:2]].items(), key=lambda item: (-item[1], item[0]), default=(then[:2], 0))[0]
+            renamed = agents.get(then.agent, then.agent)
+            names = (then, CaseKey(*most, then.case), CaseKey(renamed, then.eval_set, then.case))
+            if same := [name for name in names if name in self.current and name not in left_out]:
+                self._match(then, same[0])
+
+    def _match(self, then: CaseKey, now: CaseKey) -> None:
+        self.found[then] = now
+        del self.earlier[then], self.current[now]
+
+    def _shared_cases(self) -> dict[tuple[str, str], int]:
+        then, now = _agents_by_digest(self.earlier.values()), _agents_by_digest(self.current.values())
+        return Counter(
+            (before, after) for digest in then.keys() & now.keys() for before in then[digest] for after in now[digest]
+        )
+
+
+def _within_agent(shared: _Value, renamed: Mapping[str, str]) -> _Value:
+    return lambda case: (renamed.get(case.key.agent, case.key.agent), case.digest, shared(case))
+
+
+def _is_most(cases: int, others: Sequence[int]) -> bool:
+    return cases == max(others) and others.count(cases) == 1
+
+
+def _agents_by_digest(cases: Iterable[CaseIdentity]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for case in cases:
+        found[case.digest].add(case.key.agent)
+    return found

@@ -1,0 +1,186 @@
+"""Turns and calls as reports show them: excerpts, never megabytes."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Literal
+
+from pydantic import Field
+
+from agent_eval_action.results.base import Frozen, StoreKind
+
+
+class CallBrief(Frozen):
+    """A tool call as reports show it; ``args`` is shortened where it is huge."""
+
+    name: str
+    args: dict[str, Any] = Field(default_factory=dict)
+
+
+class TurnBrief(Frozen):
+    """A turn as reports show it: excerpts, never megabytes."""
+
+    user: str = ""
+    calls: tuple[CallBrief, ...] = ()
+    response: str = ""
+
+
+Unit = Literal["score", "tokens", "calls", "seconds", "usd"]
+"""What a criterion's numbers count: a property of the criterion, never guessed from its name."""
+
+
+class Outcome(enum.StrEnum):
+    """The verdict; its exit code is in ``errors.ExitCode``."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, no password
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    COLLECTING = "collecting"
+
+
+class ChangeKind(enum.StrEnum):
+    """What became of a pair."""
+
+    SAME = "same"
+    BETTER = "better"
+    WORSE = "worse"
+    NEWLY_FAILING = "newly_failing"  # met its threshold in the baseline, does not now
+    FIXED = "fixed"  # the other way round
+    STILL_FAILING = "still_failing"
+    FAILING = "failing"  # below its threshold, and nothing to compare with
+    PASSING = "passing"  # there is no baseline at all, and nothing to object to
+    NEW = "new"  # the baseline does not have the case or the criterion
+    REMOVED = "removed"  # the baseline has it, this run does not
+    CHANGED = "changed"  # case or criterion definition differs: not comparable
+    ERROR = "error"  # no score
+    NOT_APPLICABLE = "not_applicable"
+    FLAKY = "flaky"  # worse in the first pass, and cleared by the runs after it
+    ON_MAIN = "on_main"  # worse than its history, and as bad on the base commit's agent
+
+
+class Stat(Frozen):
+    """Scored attempts of a pair: how many, their mean, how many met the threshold, extremes."""
+
+    n: int
+    mean: float
+    passed: int | None = None
+    low: float
+    high: float
+
+
+class PairChange(Frozen):
+    """A pair, then and now. ``reason`` is one line for a person.
+
+    ``interval``: the change with 95 % confidence. ``fresh`` are the runs made to confirm a suspect or clear
+    it, ``control`` those of the base commit's agent; None where there were none. ``confirmed``: worse than
+    main beyond chance, whatever the policy makes of it. ``misses_threshold``: it blocks by its threshold
+    alone, also if it is no worse than main. ``accepted``: accept.yaml has an entry for its change.
+    """
+
+    agent: str
+    eval_set: str
+    case: str
+    criterion: str
+    goal: Literal["maximize", "minimize"] = "maximize"
+    unit: Unit = "score"
+    threshold: float | None = None
+    kind: ChangeKind
+    baseline: Stat | None = None
+    current: Stat | None = None
+    errors: int = 0
+    change: float | None = None
+    interval: tuple[float, float] | None = None
+    fresh: Stat | None = None
+    control: Stat | None = None
+    blocking: bool = False
+    confirmed: bool = False
+    misses_threshold: bool = False
+    accepted: bool = False
+    reason: str = ""
+
+
+class CriterionChange(Frozen):
+    """A criterion over all cases: the row of the report's table.
+
+    ``baseline``, ``paired`` and ``change`` are means over the pairs both runs have comparable;
+    ``current`` is the mean over all scored pairs of this run. ``interval``: the change with 95 %
+    confidence, clustered by case. ``detectable``: the smallest drop of the mean this run would have found
+    four times out of five. ``flaky``: pairs that were worse at first and cleared by more runs.
+    """
+
+    criterion: str
+    goal: Literal["maximize", "minimize"] = "maximize"
+    unit: Unit = "score"
+    threshold: float | None = None
+    current: float | None = None
+    baseline: float | None = None
+    paired: float | None = None
+    change: float | None = None
+    interval: tuple[float, float] | None = None
+    detectable: float | None = None
+    flaky: int = 0
+    pairs: int = 0
+    compared: int = 0
+    passing: int = 0
+    failing: int = 0
+    errors: int = 0
+    misses_suite_threshold: bool = False
+    limit: str = ""  # the allowed change in words: "max drop 0.05"
+    status: Literal["pass", "fail", "error", "advisory", "not_applicable"] = "pass"
+    reason: str = ""
+
+
+class Finding(Frozen):
+    """One sentence about one thing, and what it does to the verdict."""
+
+    effect: Literal["blocks", "inconclusive", "advisory"]
+    reason: str
+    agent: str | None = None
+    eval_set: str | None = None
+    case: str | None = None
+    criterion: str | None = None
+
+
+class BaselineInfo(Frozen):
+    """Where the comparison's other side came from."""
+
+    path: str
+    commit: str | None = None
+    created_at: str | None = None
+    repeats: int | None = None
+
+
+class BaselineTrajectory(Frozen):
+    """What the baseline's agent did in a case (its modal attempt), for the reports to set beside this run's.
+
+    Kept for the cases that a report goes into: regressed, failing, errored, changed, removed.
+    """
+
+    agent: str
+    eval_set: str
+    case: str
+    turns: tuple[TurnBrief, ...] = ()
+
+
+class Decision(Frozen):
+    """The whole conclusion; reports render this and nothing else decides.
+
+    ``weakenings`` are what the change does to the gate itself; those that block are in ``findings`` too.
+    ``store``: what keeps, or would keep, the baseline. ``accept`` and
+    ``on_weakened`` are the rules in force. ``excused``: inconclusive for no other reason than
+    that GitHub gave the run no secrets; no step is made red by that alone.
+    """
+
+    outcome: Outcome
+    reason: str
+    excused: bool = False
+    findings: tuple[Finding, ...] = ()
+    criteria: tuple[CriterionChange, ...] = ()
+    pairs: tuple[PairChange, ...] = ()
+    baseline: BaselineInfo | None = None
+    baseline_trajectories: tuple[BaselineTrajectory, ...] = ()
+    notes: tuple[str, ...] = ()
+    weakenings: tuple[Finding, ...] = ()
+    store: StoreKind = "file"
+    accept: Literal["honour", "ignore"] = "honour"
+    on_weakened: Literal["warn", "fail"] = "warn"

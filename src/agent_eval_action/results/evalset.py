@@ -1,0 +1,335 @@
+"""Personas of simulated users, as ADK's files write them (snake_case only, as in ADK)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Discriminator, Field, PrivateAttr, Tag
+
+from agent_eval_action.results.base import AdkModel, Frozen
+
+BUILT_IN_PERSONAS = ("EXPERT", "NOVICE", "EVALUATOR")
+
+
+class PersonaBehavior(Frozen):
+    """One behaviour of a persona, with the rubrics that tell when it is violated."""
+
+    model_config = ConfigDict(extra="ignore")  # as in ADK
+
+    name: str
+    description: str
+    behavior_instructions: tuple[str, ...]
+    violation_rubrics: tuple[str, ...]
+
+
+class Persona(Frozen):
+    """A custom persona; the ids EXPERT, NOVICE and EVALUATOR name built-in ones."""
+
+    model_config = ConfigDict(extra="ignore")  # as in ADK
+
+    id: str
+    description: str
+    behaviors: tuple[PersonaBehavior, ...]
+
+
+def _kind(value: Any) -> str:
+    return "<persona id>" if isinstance(value, str) else "<persona>"
+
+
+PersonaRef = Annotated[
+    Annotated[str, Tag("<persona id>")] | Annotated[Persona, Tag("<persona>")],
+    Discriminator(_kind),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionReply:
+    """What a metric function gave back, as JSON, or why it gave nothing (one sentence, and its traceback)."""
+
+    value: Any = None
+    error: str = ""
+    traceback: str = ""
+
+
+AnnotationLevel = Literal["error", "warning", "notice"]
+
+
+class Annotation(Frozen):
+    """``path`` is relative to the workspace, "" for what concerns no file; ``line`` counts from 1."""
+
+    level: AnnotationLevel
+    message: str
+    title: str = ""
+    path: str = ""
+    line: int | None = None
+
+
+JsonObject = dict[str, Any]
+
+
+class FunctionCall(AdkModel):
+    """A call the model asked for. ``args`` None and {} are equal for us (ADK tells them apart).
+
+    google-genai's rarer fields are kept as extras, in snake_case; eval files are held to its names by ``formats``.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str | None = None
+    name: str | None = None
+    args: JsonObject | None = None
+
+
+class FunctionResponse(AdkModel):
+    """What a tool answered."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str | None = None
+    name: str | None = None
+    response: JsonObject | None = None
+
+
+_CODE = ("executable_code", "code_execution_result")
+
+
+class Part(AdkModel):
+    """One part of a content. Media and the rarer kinds stay in their wire form (dicts, snake_case extras)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    text: str | None = None
+    thought: bool | None = None
+    function_call: FunctionCall | None = None
+    function_response: FunctionResponse | None = None
+    inline_data: JsonObject | None = None
+    file_data: JsonObject | None = None
+
+    @property
+    def is_other_than_text(self) -> bool:
+        """Whether it holds a call, a result, media or code. Signatures of thoughts are none of these."""
+        known = (self.function_call, self.function_response, self.inline_data, self.file_data)
+        extra = self.model_extra or {}
+        return any(value is not None for value in (*known, *(extra.get(name) for name in _CODE)))
+
+
+class Content(AdkModel):
+    """A message: role and parts."""
+
+    parts: tuple[Part, ...] | None = None
+    role: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The non-empty text parts joined by newlines, thoughts left out (a difference from ADK)."""
+        return "\n".join(p.text for p in self.parts or () if p.text and not p.thought)
+
+
+class IntermediateData(AdkModel):
+    """Tool use and intermediate answers as hand-written eval files give them."""
+
+    tool_uses: tuple[FunctionCall, ...] = ()
+    tool_responses: tuple[FunctionResponse, ...] = ()
+    intermediate_responses: tuple[tuple[str, tuple[Part, ...]], ...] = ()
+
+
+class InvocationEvent(AdkModel):
+    """One event of a turn as recorded. ADK ignores extra keys here; so do we."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    author: str
+    content: Content | None = None
+    grounding_metadata: JsonObject | None = None
+    usage_metadata: JsonObject | None = None
+    model_version: str | None = None
+
+
+class InvocationEvents(AdkModel):
+    """The events of a recorded turn, in order."""
+
+    invocation_events: tuple[InvocationEvent, ...] = ()
+
+
+def _intermediate_kind(value: Any) -> str:
+    """Which shape is meant, so that errors speak of that one alone. ``{}`` is IntermediateData, as in ADK."""
+    if isinstance(value, dict):
+        return "<events>" if {"invocation_events", "invocationEvents"} & value.keys() else "<data>"
+    return "<events>" if isinstance(value, InvocationEvents) else "<data>"
+
+
+IntermediateDataRef = Annotated[
+    Annotated[InvocationEvents, Tag("<events>")] | Annotated[IntermediateData, Tag("<data>")],
+    Discriminator(_intermediate_kind),
+]
+
+
+class AgentDetails(AdkModel):
+    """Instruction and tool declarations of one agent as its model first got them in a turn."""
+
+    name: str
+    instructions: str = ""
+    tool_declarations: tuple[Any, ...] = ()
+
+
+class AppDetails(AdkModel):
+    """Agents that took part in a turn, by name."""
+
+    agent_details: dict[str, AgentDetails] = Field(default_factory=dict)
+
+
+class RubricContent(AdkModel):
+    """The text of a rubric."""
+
+    text_property: str | None = None
+
+
+class Rubric(AdkModel):
+    """A yes/no statement a judge decides on. ``type`` says which criterion it belongs to."""
+
+    rubric_id: str
+    rubric_content: RubricContent
+    description: str | None = None
+    type: str | None = None
+
+
+class Invocation(AdkModel):
+    """One turn: expected when it comes from an eval file, actual when an agent made it.
+
+    Durations are seconds; None means not measured, never zero.
+    """
+
+    invocation_id: str = ""
+    user_content: Content
+    final_response: Content | None = None
+    intermediate_data: IntermediateDataRef | None = None
+    rubrics: tuple[Rubric, ...] | None = None
+    app_details: AppDetails | None = None
+    creation_timestamp: float = 0.0
+    duration: float | None = None
+    model_duration: float | None = None
+    tool_duration: float | None = None
+
+    def tool_calls(self) -> tuple[FunctionCall, ...]:
+        """Every function call of the turn in order, ``transfer_to_agent`` and the like included."""
+        data = self.intermediate_data
+        if isinstance(data, IntermediateData):
+            return data.tool_uses
+        return tuple(p.function_call for p in _event_parts(data) if p.function_call)
+
+    def tool_responses(self) -> tuple[FunctionResponse, ...]:
+        """Every function response of the turn in order."""
+        data = self.intermediate_data
+        if isinstance(data, IntermediateData):
+            return data.tool_responses
+        return tuple(p.function_response for p in _event_parts(data) if p.function_response)
+
+    @property
+    def response_text(self) -> str:
+        """Text of the final response; "" when there is none."""
+        return self.final_response.text if self.final_response else ""
+
+    @property
+    def answers_without_text(self) -> bool:
+        """Whether the final response has no text because a tool, code or media answered in its place."""
+        if self.response_text.strip():
+            return False
+        final = self.final_response.parts or () if self.final_response else ()
+        return bool(self.tool_calls()) or any(part.is_other_than_text for part in final)
+
+
+def _event_parts(data: InvocationEvents | None) -> Iterator[Part]:
+    for event in data.invocation_events if data else ():
+        if event.content:
+            yield from event.content.parts or ()
+
+
+class SessionInput(AdkModel):
+    """How the session of a case begins."""
+
+    model_config = ConfigDict(extra="allow")
+
+    app_name: str
+    user_id: str
+    session_id: str | None = None
+    state: JsonObject = Field(default_factory=dict)
+
+
+class ConversationScenario(AdkModel):
+    """A case whose user is simulated."""
+
+    starting_prompt: str
+    conversation_plan: str
+    user_persona: PersonaRef | None = None
+
+
+class EvalCase(AdkModel):
+    """One case: a fixed conversation or a scenario. Unknown keys are kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+    eval_id: str
+    conversation: tuple[Invocation, ...] | None = None
+    conversation_scenario: ConversationScenario | None = None
+    session_input: SessionInput | None = None
+    creation_timestamp: float = 0.0
+    rubrics: tuple[Rubric, ...] | None = None
+    final_session_state: JsonObject | None = Field(default_factory=dict)
+
+    _line: int | None = PrivateAttr(default=None)
+
+    @property
+    def line(self) -> int | None:
+        """1-based line of the case in its file, where the loader knew it."""
+        return self._line
+
+    def at_line(self, line: int | None) -> Self:
+        """This case, told where it is written down."""
+        self._line = line
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        """Equal by what it says; where it is written does not count."""
+        if not isinstance(other, EvalCase):
+            return NotImplemented
+        return self.__dict__ == other.__dict__ and self.__pydantic_extra__ == other.__pydantic_extra__
+
+    __hash__ = None  # type: ignore[assignment]  # holds dicts
+
+    @property
+    def turns(self) -> tuple[Invocation, ...]:
+        """The expected turns; none for a scenario."""
+        return self.conversation or ()
+
+
+class EvalSet(AdkModel):
+    """The cases of one file."""
+
+    model_config = ConfigDict(extra="ignore", alias_generator=None)
+
+    eval_set_id: str
+    name: str | None = None
+    description: str | None = None
+    eval_cases: tuple[EvalCase, ...]
+    creation_timestamp: float = 0.0
+
+    _path: Path | None = PrivateAttr(default=None)
+
+    @property
+    def path(self) -> Path | None:
+        """The file the set came from."""
+        return self._path
+
+    def from_path(self, path: Path | None) -> Self:
+        """This set, told which file it came from."""
+        self._path = path
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        """Equal by what it says; the file does not count."""
+        return self.__dict__ == other.__dict__ if isinstance(other, EvalSet) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # holds dicts

@@ -1,0 +1,365 @@
+"""What a baseline keeps: per case counts, scores and the usual tool calls. ``baseline`` makes and stores it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, model_validator
+
+from agent_eval_action.results.base import Frozen, StoreKind
+from agent_eval_action.results.decision import CallBrief
+from agent_eval_action.results.run_result import CaseKey, Goal
+
+BASELINE_VERSION: Final = 1
+DIGEST_LENGTH: Final = 16
+DECIMALS: Final = 10
+NAME_LIMIT: Final = 240
+_HEAD: Final = 60
+_ESCAPED: Final = "u007f"
+_LONGEST_ESCAPE: Final = len("\\ud83d\\ude00")
+
+Calls = tuple[CallBrief, ...]
+Trajectory = tuple[Calls, ...]
+"""Tool calls of a conversation: one tuple of calls per turn."""
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+ScoreCount = tuple[Finite, Count]
+
+
+def weighted_mean(scores: Sequence[ScoreCount]) -> float:
+    """Mean of scores by their counts: exact, rounded once, the same in any order; a count costs nothing.
+
+    The quotient of two integers is the float nearest to it: five times 0.8 is 0.8, not just below.
+    """
+    if len(scores) == 1:
+        return scores[0][0]
+    ratios = [(*score.as_integer_ratio(), count) for score, count in scores]
+    # denominators of floats are powers of two, so the largest is a common one
+    common = max(denominator for _, denominator, _ in ratios)
+    total = sum(numerator * (common // denominator) * count for numerator, denominator, count in ratios)
+    return total / (common * sum(count for _, count in scores))
+
+
+def rounded(score: float) -> float:
+    """A score as a baseline keeps it: noise of the last binary digits is no change in a diff."""
+    return round(score, DECIMALS) + 0.0
+
+
+class CriterionRecord(Frozen):
+    """Scores of one case on one criterion: ``n`` attempts, the distinct scores with how often each was seen.
+
+    ``passed`` counts the attempts that met ``threshold``, the threshold of that time. ``mean`` is given
+    only where the scores were made coarser to keep the record small.
+    """
+
+    digest: str
+    threshold: Finite | None = None
+    n: Count
+    passed: Annotated[int, Field(ge=0)] | None = None
+    mean: Finite | None = None
+    scores: tuple[ScoreCount, ...]
+
+    @property
+    def average(self) -> float:
+        """The mean of what was measured, also where the scores are kept coarsely."""
+        return weighted_mean(self.scores) if self.mean is None else self.mean
+
+    @model_validator(mode="after")
+    def _counts_agree(self) -> CriterionRecord:
+        counted = sum(count for _, count in self.scores)
+        if counted != self.n:
+            raise ValueError(f"scores count {counted} attempts, n says {self.n}")
+        return self
+
+
+class TrajectoryRecord(Frozen):
+    """The tool calls most attempts made: ``seen`` of ``attempts``.
+
+    ``digest`` is of all calls with all arguments results.json had; ``turns`` may be shortened, and the
+    last ``cut`` turns left out.
+    """
+
+    digest: str
+    seen: Count
+    attempts: Count
+    cut: Annotated[int, Field(ge=0)] = 0
+    turns: Trajectory = ()
+
+
+class CaseRecord(Frozen):
+    """One case. ``omitted`` criteria did not fit into the space a case has."""
+
+    agent: str
+    eval_set: str
+    case: str
+    digest: str
+    criteria: dict[str, CriterionRecord] = Field(default_factory=dict)
+    omitted: Annotated[int, Field(ge=0)] = 0
+    trajectory: TrajectoryRecord | None = None
+
+    @property
+    def key(self) -> CaseKey:
+        return CaseKey(self.agent, self.eval_set, self.case)
+
+
+class BaselineAgent(Frozen):
+    """An agent as it was: shown beside a comparison, never a reason not to compare."""
+
+    agent: str
+    adk_version: str = ""
+    models: tuple[str, ...] = ()
+    packages_digest: str = ""
+
+
+class Definition(Frozen):
+    """What a criterion was: enough to say in words how two of them differ.
+
+    ``judge`` is the model that judges, "" where none does. Long ``options`` are shortened to their beginning
+    and a digest of all of it.
+    """
+
+    name: str
+    goal: Goal = "maximize"
+    scoring_version: str = "1"
+    judge: str = ""
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Accepted(Frozen):
+    """An entry of ``.agent-eval/accept.yaml`` that was in force. ``id`` names its words; None stands for every one."""
+
+    id: str
+    case: str
+    criterion: str | None = None
+    agent: str | None = None
+    eval_set: str | None = None
+    reason: str = ""
+
+    def covers(self, key: CaseKey, criterion: str) -> bool:
+        """Whether it is about this pair (by the names a record keeps)."""
+        return (
+            kept_name(self.case) == key.case
+            and (self.criterion is None or kept_name(self.criterion) == criterion)
+            and (self.agent is None or kept_name(self.agent) == key.agent)
+            and (self.eval_set is None or kept_name(self.eval_set) == key.eval_set)
+        )
+
+
+class Baseline(Frozen):
+    """baseline.json. ``created_at`` and ``commit`` are those of the newest run in it.
+
+    ``criteria`` are definitions by the digest that ``records`` name. ``accepted``: entries of accept.yaml
+    whose pairs were measured anew since, so that they are spent.
+    """
+
+    schema_version: int = BASELINE_VERSION
+    tool_version: str
+    created_at: str
+    commit: str | None = None
+    repeats: Annotated[int, Field(ge=1)] = 1
+    agents: tuple[BaselineAgent, ...] = ()
+    criteria: dict[str, Definition] = Field(default_factory=dict)
+    accepted: tuple[Accepted, ...] = ()
+    records: tuple[CaseRecord, ...] = ()
+
+    @model_validator(mode="after")
+    def _cases_once(self) -> Baseline:
+        seen: set[CaseKey] = set()
+        for record in self.records:
+            if record.key in seen:
+                raise ValueError(f"the case {record.key} is in it twice")
+            seen.add(record.key)
+        return self
+
+
+def kept_name(name: str) -> str:
+    """A name as a baseline keeps it: itself, or its beginning and a digest when it is huge."""
+    if len(name) * _LONGEST_ESCAPE <= NAME_LIMIT - len('""'):
+        return name
+    if len(json.dumps(name)) + len(_ESCAPED * name.count("\x7f")) <= NAME_LIMIT:
+        return name
+    return f"{name[: _HEAD // 2]}… sha256:{_sha256(name)}"
+
+
+def kept_key(key: CaseKey) -> CaseKey:
+    """The key a case has in a baseline."""
+    return CaseKey(kept_name(key.agent), kept_name(key.eval_set), kept_name(key.case))
+
+
+def kept_digest(digest: str) -> str:
+    """A digest as a baseline keeps it: 64 bits of it tell definitions apart."""
+    return digest.removeprefix("sha256:")[:DIGEST_LENGTH]
+
+
+def short_call(call: CallBrief) -> CallBrief:
+    """A call with every long argument cut to its beginning and a digest of all of it."""
+    return CallBrief(name=kept_name(call.name), args={_short(key): _short(value) for key, value in call.args.items()})
+
+
+def trajectory_digest(turns: Sequence[Calls]) -> str:
+    """One digest of every call in order; the order of a call's arguments does not matter."""
+    plain = [[[call.name, call.args] for call in calls] for calls in turns]
+    return _sha256(json.dumps(plain, sort_keys=True, default=str))
+
+
+def _short(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        text = json.dumps(value, default=str)
+        return value if len(text) <= _HEAD else f"{text[: _HEAD // 2]}… sha256:{_sha256(text)}"
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    if len(json.dumps(text)) <= _HEAD:
+        return value
+    return f"{text[: _HEAD // 4]}… sha256:{_sha256(text)}"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_LENGTH]
+
+
+__all__ = [
+    "RECORD_VERSION",
+    "Accepted",
+    "Definition",
+    "History",
+    "PairHistory",
+    "PairName",
+    "Record",
+    "RecordCase",
+    "Withheld",
+]
+
+RECORD_VERSION: Final = 1
+
+PairName = tuple[CaseKey, str]
+"""A case and a criterion, by the names a record keeps."""
+
+
+class RecordCase(CaseRecord):
+    """One case of one run. ``simulator`` names the simulated user and its version, "" where there is none."""
+
+    simulator: str = ""
+
+
+class Withheld(Frozen):
+    """A pair this run has no scores of in the record, and why."""
+
+    agent: str
+    eval_set: str
+    case: str
+    criterion: str
+    why: Literal["regressed", "unmeasured"]
+
+    @property
+    def pair(self) -> PairName:
+        return CaseKey(self.agent, self.eval_set, self.case), self.criterion
+
+
+class Record(Frozen):
+    """One run of main. ``committed_at``: of the commit, seconds since 1970; ``whole``: nothing narrowed the run.
+
+    ``criteria`` are definitions by the digest that ``cases`` name.
+    """
+
+    schema_version: Literal[1] = RECORD_VERSION
+    tool_version: str
+    created_at: str
+    commit: str | None = None
+    parents: tuple[str, ...] = ()
+    committed_at: int | None = None
+    repeats: Annotated[int, Field(ge=1)] = 1
+    whole: bool = True
+    agents: tuple[BaselineAgent, ...] = ()
+    criteria: dict[str, Definition] = Field(default_factory=dict)
+    cases: tuple[RecordCase, ...] = ()
+    withheld: tuple[Withheld, ...] = ()
+    accepted: tuple[Accepted, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PairHistory:
+    """The comparable scores of one pair, pooled, with how often each was seen.
+
+    ``by_run``: the same, run by run, newest first. ``incomparable``: why there are none, in words ("" when
+    there are some). ``anew``: the reason given where an accepted change let the history begin anew.
+    ``accepted``: there are none because that change was accepted, and main has not measured it since.
+    ``record`` is the newest one as it was written, comparable or not; None for a pair never measured.
+    """
+
+    scores: tuple[ScoreCount, ...] = ()
+    by_run: tuple[tuple[ScoreCount, ...], ...] = ()
+    incomparable: str = ""
+    anew: str = ""
+    accepted: bool = False
+    record: CriterionRecord | None = None
+
+    @property
+    def runs(self) -> int:
+        """How many runs of main the scores come from."""
+        return len(self.by_run)
+
+    @property
+    def n(self) -> int:
+        """How many attempts."""
+        return sum(count for _, count in self.scores)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a run is compared with. ``commit`` and ``created_at`` are those of the newest record used.
+
+    ``pairs`` holds every pair of the current suite that main knows, those that only main has, and those
+    whose history does not count, each with its reason. ``pending``: accepted changes that no record carries yet.
+    ``notes`` are for people.
+    """
+
+    pairs: Mapping[PairName, PairHistory] = field(default_factory=dict)
+    cases: Mapping[CaseKey, CaseRecord] = field(default_factory=dict)
+    records: int = 0
+    commit: str | None = None
+    created_at: str | None = None
+    tool_version: str = ""
+    repeats: int = 1
+    agents: tuple[BaselineAgent, ...] = ()
+    criteria: Mapping[str, Definition] = field(default_factory=dict)
+    accepted: tuple[Accepted, ...] = ()
+    pending: tuple[Accepted, ...] = ()
+    source: str = ""
+    store: StoreKind = "file"
+    notes: tuple[str, ...] = ()
+
+    def acceptance(self, key: CaseKey, criterion: str) -> str | None:
+        """Why the pair's change was accepted, where main has no scores of it since; None where it was not."""
+        pair = kept_key(key), kept_name(criterion)
+        if entry := next((entry for entry in self.pending if entry.covers(*pair)), None):
+            return entry.reason
+        known = self.pairs.get(pair)
+        return known.anew if known and known.accepted else None
+
+    def pair(self, key: CaseKey, criterion: str) -> PairHistory:
+        """The history of a pair of a run; empty when main does not know it."""
+        found = self.pairs.get((kept_key(key), kept_name(criterion)))
+        return found or PairHistory(incomparable="main has no scores of it")
+
+    def without_cases(self) -> History:
+        """What it says of main's newest run, without any score."""
+        return replace(self, pairs={}, cases={})
+
+    def as_baseline(self) -> Baseline | None:
+        """The pooled counts in the form of a stored baseline; None when there is no record."""
+        if not self.records or self.created_at is None:
+            return None
+        return Baseline(
+            tool_version=self.tool_version,
+            created_at=self.created_at,
+            commit=self.commit,
+            repeats=self.repeats,
+            agents=self.agents,
+            criteria=dict(self.criteria),
+            accepted=self.accepted,
+            records=tuple(self.cases[key] for key in sorted(self.cases)),
+        )

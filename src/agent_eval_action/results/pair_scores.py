@@ -1,0 +1,169 @@
+"""A run result seen pair by pair: plain scores and counts, for whoever compares, decides or keeps them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from agent_eval_action.results.history import Calls, Trajectory, trajectory_digest, weighted_mean
+from agent_eval_action.results.run_result import (
+    AttemptSummary,
+    CaseKey,
+    CaseResult,
+    CriterionInfo,
+    CriterionScore,
+    Goal,
+    RunResult,
+    ScoreStatus,
+    SetResult,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One pair. ``scores`` are sorted; ``errors`` are attempts that should have a score and have none.
+
+    ``reason`` is what the criterion said of the worst attempt (or why it does not apply), ``error`` why
+    attempts have no score, ``answered`` whether the agent answered in every attempt (then an error is the
+    criterion's own). ``worst`` are the attempts with the worst score. ``unmeasured`` says why it was left
+    out of this run, "" where it was not: then there is neither a score nor an error.
+    """
+
+    key: CaseKey
+    info: CriterionInfo
+    case: CaseResult
+    scores: tuple[float, ...]
+    errors: int
+    not_applicable: int
+    reason: str = ""
+    error: str = ""
+    answered: bool = True
+    worst: tuple[AttemptSummary, ...] = ()
+    unmeasured: str = ""
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over the attempts; None without a score."""
+        return exact_mean(self.scores) if self.scores else None
+
+    @property
+    def passed(self) -> int | None:
+        """Attempts that met the threshold; None without one."""
+        if self.info.threshold is None:
+            return None
+        return sum(meets(score, self.info.threshold, self.info.goal) for score in self.scores)
+
+
+def measured_pairs(result: RunResult) -> Iterator[Measured]:
+    """Every case with every criterion of its set, in the result's order."""
+    for one_set in result.sets:
+        for case in one_set.cases:
+            yield from _of_case(one_set, case)
+
+
+def meets(score: float, threshold: float, goal: Goal) -> bool:
+    """Whether a score meets a threshold, exactly as ADK compares them."""
+    return score <= threshold if goal == "minimize" else score >= threshold
+
+
+def exact_mean(scores: Sequence[float]) -> float:
+    """The mean, rounded once: the same in any order."""
+    return weighted_mean([(score, 1) for score in scores])
+
+
+def modal_trajectory(attempts: Iterable[AttemptSummary]) -> tuple[Trajectory, int, int] | None:
+    """The tool calls most of the answered attempts made, how many made them, of how many.
+
+    Ties go to the smaller digest: whatever the order of the attempts, the same one is taken.
+    """
+    answered = [attempt for attempt in attempts if attempt.error is None]
+    if len(answered) == 1:
+        return tuple(turn.calls for turn in answered[0].turns), 1, 1
+    found: Counter[str] = Counter()
+    turns: dict[str, Trajectory] = {}
+    for attempt in answered:
+        calls: tuple[Calls, ...] = tuple(turn.calls for turn in attempt.turns)
+        digest = trajectory_digest(calls)
+        found[digest] += 1
+        turns[digest] = calls
+    if not found:
+        return None
+    digest, seen = min(found.items(), key=lambda item: (-item[1], item[0]))
+    return turns[digest], seen, found.total()
+
+
+def unbilled(attempt: AttemptSummary) -> bool:
+    """Whether nothing came back at all: no call, no text, and no token billed. That is no answer of the agent's."""
+    usage = attempt.usage
+    billed = usage.total_tokens or usage.input_tokens or usage.output_tokens
+    silent = all(not turn.calls and not turn.response for turn in attempt.turns)
+    return bool(attempt.turns) and silent and usage.model_calls > 0 and not billed
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What the attempts of one case have on one criterion."""
+
+    scored: list[tuple[float, str, AttemptSummary]] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+    def add(self, attempt: AttemptSummary, score: CriterionScore | None) -> None:
+        if attempt.error is not None:
+            self.errors.append(f"{attempt.error.kind.value}: {attempt.error.message}")
+        elif unbilled(attempt):
+            self.errors.append("the agent answered nothing and called no tool, and no token was billed")
+        elif score is None:
+            self.errors.append("the criterion gave no score")
+        elif score.status is ScoreStatus.NOT_APPLICABLE:
+            self.skipped.append(score.reason)
+        elif score.status is ScoreStatus.SCORED and score.score is not None and math.isfinite(score.score):
+            self.scored.append((score.score, score.reason, attempt))
+        else:
+            self.errors.append(score.reason or "the criterion gave no score")
+
+
+def _of_case(one_set: SetResult, case: CaseResult) -> Iterator[Measured]:
+    key = CaseKey(one_set.agent, one_set.eval_set, case.case)
+    by_name = [{score.criterion: score for score in attempt.scores} for attempt in case.attempts]
+    answered = bool(case.attempts) and all(attempt.error is None for attempt in case.attempts)
+    for info in one_set.criteria:
+        unmeasured = case.unmeasured or info.unmeasured
+        tally = _Tally(skipped=[unmeasured]) if unmeasured else _Tally()
+        if not unmeasured and not case.attempts:
+            tally.errors.append("no attempt was made")
+        for attempt, names in () if unmeasured else zip(case.attempts, by_name, strict=True):
+            tally.add(attempt, names.get(info.name))
+        worst = _worst(tally, info.goal)
+        yield Measured(
+            key=key,
+            info=info,
+            case=case,
+            scores=tuple(sorted(score for score, _, _ in tally.scored)),
+            errors=len(tally.errors),
+            not_applicable=len(tally.skipped),
+            reason=_most_common([reason for _, reason, _ in worst] or tally.skipped),
+            error=_most_common(tally.errors),
+            answered=answered,
+            worst=tuple(attempt for _, _, attempt in worst),
+            unmeasured=unmeasured,
+        )
+
+
+def _worst(tally: _Tally, goal: Goal) -> list[tuple[float, str, AttemptSummary]]:
+    if not tally.scored:
+        return []
+    scores = [score for score, _, _ in tally.scored]
+    worst = max(scores) if goal == "minimize" else min(scores)
+    return [item for item in tally.scored if item[0] == worst]
+
+
+def _most_common(texts: Iterable[str]) -> str:
+    """The commonest text, ties alphabetically: the order of the attempts must not show."""
+    all_texts = list(texts)
+    if len(all_texts) == 1:
+        return all_texts[0]
+    counted = Counter(all_texts)
+    return min(counted, key=lambda text: (-counted[text], text)) if counted else ""

@@ -1,0 +1,454 @@
+"""The models that judge and play users in a run: what they lack is said before anything is spent."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
+from agent_eval_action.agents.base import AgentDriver, AgentSession
+from agent_eval_action.agents.recorded import RecordedAgent
+from agent_eval_action.agents.simulator import SimulatedUser, identity
+from agent_eval_action.agents.user import FixedUser, HeldBefore, User
+from agent_eval_action.config.assignment import AgentSettings
+from agent_eval_action.config.criteria import UserSimulatorConfig
+from agent_eval_action.config.settings import Settings
+from agent_eval_action.criteria.base import Functions, Instruments
+from agent_eval_action.criteria.custom import CustomCriterion
+from agent_eval_action.criteria.judge.base import JudgedCriterion
+from agent_eval_action.environments.install import given_for_install
+from agent_eval_action.environments.resolve import Place, Say, configured_interpreter, not_shared
+from agent_eval_action.errors import ConfigError, CredentialsError, Problem
+from agent_eval_action.folders import file_name
+from agent_eval_action.formats import case_digest
+from agent_eval_action.llm.budget import SIMULATED_USER, Meter
+from agent_eval_action.llm.client import Llm, LlmError, LlmReply
+from agent_eval_action.llm.credentials import EXTRA, dotenv_of, judge_environ, missing
+from agent_eval_action.llm.providers import check_options, refusal
+from agent_eval_action.llm.router import LlmSettings, LlmStack, open_llm
+from agent_eval_action.processes.metric_functions import FunctionOptions, MetricFunctions, open_functions
+from agent_eval_action.results.decision import Finding
+from agent_eval_action.results.evalset import EvalCase, FunctionReply
+from agent_eval_action.run.base_agents import Arm, BaseCommit, BaseTree
+from agent_eval_action.run.cost_estimate import foreseen
+from agent_eval_action.run.events import Notice
+from agent_eval_action.run.missing_credentials import Lacking, without
+from agent_eval_action.run.plan import Plan, PlannedAttempt, PlannedSet
+from agent_eval_action.run.secrets import LOGS
+from agent_eval_action.sandbox.cell import Isolation, Level, open_isolation
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A model that something of the plan will ask. ``purpose``: a criterion, or the simulated user."""
+
+    purpose: str
+    model: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+
+
+def wanted_of(plan: Plan, recorded: Collection[str] = ()) -> tuple[Wanted, ...]:
+    """Every model the plan will ask, once for each purpose and place that asks it.
+
+    ``recorded``: names of agents that are recordings, whose users are asked nothing.
+    """
+    found: list[Wanted] = []
+    for one in plan.sets:
+        found += [wanted for wanted in _of_set(one, played=one.agent not in recorded) if wanted not in found]
+    return tuple(found)
+
+
+def _of_set(one: PlannedSet, *, played: bool) -> Iterator[Wanted]:
+    for criterion, info in zip(one.criteria, one.infos, strict=True):
+        if info.unmeasured:
+            continue
+        own = isinstance(criterion, JudgedCriterion) and criterion.judge_model_options.judge_model_config
+        for model in criterion.models():
+            yield Wanted(criterion.name, model, own or {}, info.source)
+    if played and any(item.has_scenario for item in one.run):
+        yield Wanted(SIMULATED_USER, one.simulator.model, one.simulator.model_configuration or {}, one.path)
+
+
+def refuse_unusable(wanted: Iterable[Wanted], environ: Mapping[str, str], *, openai_base_url: str = "") -> None:
+    """Say of every model why it cannot be asked, before anything is spent.
+
+    Raises ConfigError for a name or an option that is wrong, CredentialsError for what is not set.
+    """
+    asked = tuple(wanted)
+    refuse_wrong(asked)
+    if lacking := _problems((one, missing(one.model, environ, openai_base_url=openai_base_url)) for one in asked):
+        raise CredentialsError("a model that is needed cannot be asked here, so nothing was run", problems=lacking)
+
+
+def refuse_wrong(wanted: Iterable[Wanted]) -> None:
+    """Say of every model why it can be asked nowhere. Raises ConfigError for a name or an option that is wrong."""
+    if wrong := _problems((one, refusal(one.model) or check_options(one.model, one.options)) for one in wanted):
+        raise ConfigError("a model is configured that cannot be asked", problems=wrong)
+
+
+def lacking_of(wanted: Iterable[Wanted], environ: Mapping[str, str], *, openai_base_url: str = "") -> dict[str, str]:
+    """The models that cannot be asked here, and what each wants: one sentence a model."""
+    models = sorted({one.model for one in wanted})
+    said = {model: missing(model, environ, openai_base_url=openai_base_url) for model in models}
+    return {model: sentence for model, sentence in said.items() if sentence and EXTRA not in sentence}
+
+
+def _problems(found: Iterable[tuple[Wanted, str]]) -> tuple[Problem, ...]:
+    return tuple(Problem(Path(one.source or "criteria"), f"{one.purpose}: {why}") for one, why in found if why)
+
+
+def user_of(planned: PlannedAttempt, session: AgentSession, llm: Llm | None) -> User:
+    """The case's own user, or the one who spoke in a recording of it."""
+    scenario = planned.case.conversation_scenario
+    if scenario is None:
+        return FixedUser(tuple(turn.user_content for turn in planned.case.turns))
+    if isinstance(session, HeldBefore):
+        return session.speaker(scenario)
+    return SimulatedUser(llm, scenario, planned.planned_set.simulator, planned.key.repeat)
+
+
+def played_digest(case: EvalCase, simulator: UserSimulatorConfig) -> str:
+    """The case's digest; with a simulated user it names that user too, for another leads another conversation."""
+    digest = case_digest(case)
+    if case.conversation_scenario is None:
+        return digest
+    user = identity(case.conversation_scenario, simulator)
+    return hashlib.sha256(f"{digest} {user}".encode()).hexdigest()[: len(digest)]
+
+
+async def isolated(
+    settings: Settings,
+    environ: Mapping[str, str],
+    agents: Sequence[AgentSettings],
+    emit: Callable[[Notice], None],
+    hidden: Collection[Path] = (),
+) -> Isolation | None:
+    """What agents run in, where they can be given a uid of their own; what they run as is said once.
+
+    ``hidden``: what no copy of the checkout that an agent works on has in it, relative to the workspace.
+    """
+    said: list[Notice] = []
+
+    def say(text: str, level: Level) -> None:
+        said.append(Notice(text, level=level))
+
+    ours = (settings.out, settings.cache_dir)
+    found = await asyncio.to_thread(open_isolation, environ, settings.workspace, ours, say)
+    if found is not None:
+        found.hidden = hidden
+    for notice in said if any(agent.driver != "recorded" for agent in agents) else ():
+        emit(notice)
+    return found
+
+
+def driver_for(
+    agent: AgentSettings,
+    settings: Settings,
+    environ: Mapping[str, str],
+    isolation: Isolation | None = None,
+    say: Say = lambda _text, _level: None,
+) -> AgentDriver:
+    """The driver an agent asks for. ``isolation``: what it runs in, where it can be given a uid of its own.
+
+    ``say`` is called from another thread with what takes long, before it begins.
+    """
+    if agent.driver == "recorded" and agent.recording is not None:
+        return RecordedAgent(agent.name, agent.recording, settings.workspace)
+    options = _options(agent, settings, environ)
+    return AdkAgent(replace(options, isolation=isolation, say=lambda text, level: say(f"{agent.name}: {text}", level)))
+
+
+def refuse_missing_interpreters(agents: Sequence[AgentSettings], workspace: Path, environ: Mapping[str, str]) -> None:
+    """Raise ConfigError where ``python`` names nothing: a wrong option is no agent that does not start."""
+    for agent in agents:
+        if agent.driver == "recorded" or agent.python is None:
+            continue
+        if not os.path.lexists(python := configured_interpreter(agent.python, workspace, environ)):
+            raise ConfigError(
+                f"python of the agent {agent.name}: there is no interpreter at {python}",
+                hint="name an interpreter, or a virtual environment, that has google-adk 1.10 or newer",
+            )
+
+
+async def interpreters_chosen(head: Arm, names: Collection[str]) -> None:
+    """Wait for what ``driver_on_base`` may share of these agents, where all run as one user."""
+    drivers = [driver for name, driver in head.drivers.items() if name in names]
+    waited = [one for one in drivers if isinstance(one, AdkAgent) and one.isolation is None]
+    await asyncio.gather(*(one.interpreter_chosen() for one in waited))
+
+
+def driver_on_base(
+    head: Arm, base: BaseCommit, environ: Mapping[str, str], agent: AgentSettings, workspace: Path
+) -> AgentDriver:
+    """The driver of an agent as the base commit has it, in the tree ``workspace``.
+
+    It has a uid of its own where uids can be given: the change's agent must not be able to make the base's look as bad.
+    """
+    settings = base.settings
+    active = environ.get("VIRTUAL_ENV", "")
+    if active and _outside(Path(active) / "bin" / "python", settings.workspace, workspace) is None:
+        environ = {name: value for name, value in environ.items() if name != "VIRTUAL_ENV"}
+    options = _options(agent, settings, environ)
+    mine = head.drivers.get(agent.name)
+    isolation = mine.isolation if isinstance(mine, AdkAgent) else None
+    python = python_on_base(mine, base, environ, agent, workspace)
+    return AdkAgent(replace(options, python=python, workspace=workspace, isolation=isolation, role="base"))
+
+
+def python_on_base(
+    mine: AgentDriver | None, base: BaseCommit, environ: Mapping[str, str], agent: AgentSettings, workspace: Path
+) -> Path | None:
+    """The interpreter that code of the base commit runs in, ``agent`` being in its tree; None: one of its own is built.
+
+    ``mine``: the driver of the change's agent.
+    """
+    if isinstance(mine, AdkAgent) and mine.isolation is not None:
+        return _outside(agent.python, base.settings.workspace, workspace)
+    if not isinstance(mine, AdkAgent) or mine.python is None:
+        return None
+    here = Place(mine.path.resolve(), base.settings.workspace.resolve())
+    there = Place(agent.path.resolve(), workspace.resolve())
+    return mine.python if _may_share(mine.python, base, here, there, environ) else None
+
+
+def _outside(python: Path | None, *trees: Path) -> Path | None:
+    """A configured interpreter, unless it lies in a tree: what a change brings along runs no other agent.
+
+    An environment of the base's own is built from its lock. It is the change's where both have the same lock and
+    nothing of either tree is installed, see ``environment_digest``.
+    """
+    if python is None or any(python.is_relative_to(tree) or _resolves_into(python, tree) for tree in trees):
+        return None
+    return python
+
+
+def _resolves_into(python: Path, tree: Path) -> bool:
+    return python.parent.resolve().is_relative_to(tree.resolve())
+
+
+def _may_share(python: Path, base: BaseCommit, here: Place, there: Place, environ: Mapping[str, str]) -> bool:
+    """Whether the base commit's agent may run in the environment of the change's, where all run as one user."""
+    made, root = python.parent.parent / "pyvenv.cfg", here.workspace
+    if made.is_relative_to(root) and base.brought_along(base.settings.workspace / made.relative_to(root)):
+        return False
+    return not not_shared(python, here, there, environ)
+
+
+def _options(agent: AgentSettings, settings: Settings, environ: Mapping[str, str]) -> AdkAgentOptions:
+    return AdkAgentOptions(
+        name=agent.name,
+        path=agent.path,
+        python=agent.python,
+        workers=agent.workers,
+        timeout_s=agent.timeout_s,
+        concurrency=settings.concurrency,
+        environ={**environ, **{name: value for name, value in agent.env.items() if value is not None}},
+        env_allow=tuple(agent.env),
+        install_env=given_for_install(agent.install_env, environ),
+        logs=settings.output_folder(settings.out / LOGS),
+        cache=settings.output_folder(settings.cache_dir / "environments"),
+        workspace=settings.workspace,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionsOfBase:
+    """Where metric functions come from on an event of a change: the base commit's files.
+
+    ``agents``: the base's agent of each of the change's by its name, with its folder in ``tree``. ``changed``: what
+    the change does to the functions, with the merge.
+    """
+
+    commit: BaseCommit
+    tree: BaseTree
+    agents: Mapping[str, AgentSettings]
+    changed: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRouter:
+    """A ``criteria.base.Functions``: the base commit's functions, and beside them those the change adds."""
+
+    base: MetricFunctions
+    added: MetricFunctions | None
+    of_base: frozenset[str]
+
+    async def call(self, function: str, arguments: Mapping[str, Any]) -> FunctionReply:
+        """Call a function where it is from."""
+        source = self.base if function in self.of_base or self.added is None else self.added
+        return await source.call(function, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Opened instruments by agent. ``lacking``: models that cannot be asked here, where a run may do without."""
+
+    by_agent: Mapping[str, Instruments]
+    stack: LlmStack | None = None
+    lacking: Lacking = field(default_factory=dict)
+    functions: tuple[MetricFunctions, ...] = ()
+    base: FunctionsOfBase | None = None
+
+    async def close(self) -> None:
+        """End what was opened; never raises for what a function or a server did."""
+        if self.stack is not None:
+            await self.stack.close()
+        await asyncio.gather(*(functions.stop() for functions in self.functions), return_exceptions=True)
+        if self.base is not None:
+            await asyncio.to_thread(self.base.tree.release)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a run opens its instruments with.
+
+    ``read_cache`` False: votes are made anew. ``say`` is told what is worth knowing before anything is spent.
+    ``may_lack``: models without credentials are left out and named in the workshop, and nothing is raised.
+    ``base``: where metric functions come from, if not from the checkout. ``brought_along``: whether a file of the
+    workspace is the change's, so that it says nothing about judges. ``observe`` is told what every try to ask a
+    model came to.
+    """
+
+    settings: Settings
+    environ: Mapping[str, str]
+    agents: Sequence[AgentSettings]
+    meter: Meter
+    read_cache: bool
+    say: Callable[[str], None]
+    isolation: Isolation | None = None
+    may_lack: bool = False
+    base: FunctionsOfBase | None = None
+    brought_along: Callable[[Path], bool] = lambda _: False
+    observe: Callable[[LlmReply | LlmError], None] = lambda _: None
+
+    @property
+    def recorded(self) -> frozenset[str]:
+        """Names of agents that are recordings."""
+        return frozenset(agent.name for agent in self.agents if agent.driver == "recorded")
+
+
+async def open_workshop(plan: Plan, opening: Opening, head: Arm) -> Workshop:
+    """Open what this plan needs. Raises ConfigError or CredentialsError for what cannot be asked."""
+    stack, lacking = await _models(plan, opening)
+    callers, functions = _functions(plan, opening, head)
+    prices = opening.meter.prices
+    made = {one.agent: Instruments(stack, callers.get(one.agent), prices) for one in plan.sets}
+    return Workshop(made, stack, lacking, functions, opening.base)
+
+
+async def _models(plan: Plan, opening: Opening) -> tuple[LlmStack | None, Lacking]:
+    wanted = wanted_of(plan, opening.recorded)
+    if not wanted:
+        return None, {}
+    settings = opening.settings
+    workspace = settings.workspace.resolve()
+    folders = [agent.path.resolve() for agent in opening.agents]
+    environ = judge_environ(opening.environ, dotenv_of(folders, workspace, opening.brought_along))
+    llm = LlmSettings.of(settings)
+    lacking: dict[str, str] = {}
+    if opening.may_lack:
+        refuse_wrong(wanted)
+        lacking = lacking_of(wanted, environ, openai_base_url=llm.openai_base_url)
+        plan = without(plan, lacking, opening.recorded)
+        wanted = tuple(one for one in wanted if one.model not in lacking)
+    else:
+        refuse_unusable(wanted, environ, openai_base_url=llm.openai_base_url)
+    if not wanted:
+        return None, lacking
+    llm.prices.require((one.model for one in wanted), settings.max_cost)
+    if told := foreseen(plan, llm.prices, recorded=opening.recorded).sentence:
+        opening.say(told)
+    stack = open_llm(
+        llm,
+        environ,
+        cache=settings.output_folder(settings.cache_dir),
+        read_cache=opening.read_cache,
+        meter=opening.meter,
+        say=opening.say,
+        observe=opening.observe,
+    )
+    return stack, {**lacking, **await _warm(stack, wanted, may_lack=opening.may_lack)}
+
+
+async def _warm(stack: LlmStack, wanted: Sequence[Wanted], *, may_lack: bool) -> Lacking:
+    """Load the clients while the agents start; what fails (an extra, an identity) fails before anything is spent."""
+    failed = await stack.warm_up(one.model for one in wanted)
+    if failed and (not may_lack or any(EXTRA in sentence for sentence in failed.values())):
+        await stack.close()
+        said = "; ".join(dict.fromkeys(failed.values()))
+        raise CredentialsError(f"a model that is needed cannot be asked here, so nothing was run: {said}")
+    return failed
+
+
+def custom_metrics(plan: Plan) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
+    """The functions that criteria name, by agent: those in force, and those that the change under test adds."""
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for planned in plan.sets:
+        for criterion, info in zip(planned.criteria, planned.infos, strict=True):
+            if isinstance(criterion, CustomCriterion):
+                found.setdefault(planned.agent, (set(), set()))[info.added].add(criterion.function)
+    return {agent: (frozenset(own), frozenset(added - own)) for agent, (own, added) in found.items()}
+
+
+def _functions(plan: Plan, opening: Opening, head: Arm) -> tuple[dict[str, Functions], tuple[MetricFunctions, ...]]:
+    """Of the agents whose criteria name a function of the user's; no process is started before its first call."""
+    callers: dict[str, Functions] = {}
+    opened: list[MetricFunctions] = []
+    named = custom_metrics(plan)
+    for agent in opening.agents:
+        in_force, added = named.get(agent.name, (frozenset(), frozenset()))
+        then = opening.base.agents.get(agent.name) if opening.base else None
+        own = [_options_instruments(agent, opening, head)] if added or (in_force and opening.base is None) else []
+        if opening.base and then and in_force:
+            base = open_functions(_options_on_base(then, opening, opening.base, head.drivers.get(agent.name)))
+            # what the change adds decides nothing: it runs as the change's agent, far from what does
+            more = [open_functions(replace(options, role="head")) for options in own]
+            callers[agent.name] = FunctionRouter(base, more[0] if more else None, in_force)
+            opened += [base, *more]
+        elif own:
+            opened.append(open_functions(own[0]))
+            callers[agent.name] = opened[-1]
+    return callers, tuple(opened)
+
+
+def _options_on_base(
+    then: AgentSettings, opening: Opening, base: FunctionsOfBase, mine: AgentDriver | None
+) -> FunctionOptions:
+    workspace, environ = base.tree.workspace, opening.environ
+    return FunctionOptions(
+        path=then.path,
+        workspace=workspace,
+        logs=opening.settings.output_folder(opening.settings.out / LOGS),
+        log_name=f"{file_name(then.name)}.metrics.log",
+        cache=opening.settings.output_folder(opening.settings.cache_dir / "environments"),
+        timeout_s=then.timeout_s,
+        environ={**environ, **{name: value for name, value in then.env.items() if value is not None}},
+        env_allow=tuple(then.env),
+        install_env=given_for_install(then.install_env, environ),
+        known=lambda: python_on_base(mine, base.commit, environ, then, workspace),
+        isolation=opening.isolation,
+    )
+
+
+def _options_instruments(agent: AgentSettings, opening: Opening, head: Arm) -> FunctionOptions:
+    settings, driver = opening.settings, head.drivers.get(agent.name)
+    return FunctionOptions(
+        path=agent.path,
+        workspace=settings.workspace,
+        logs=settings.output_folder(settings.out / LOGS),
+        log_name=f"{file_name(agent.name)}.metrics.log",
+        cache=settings.output_folder(settings.cache_dir / "environments"),
+        python=agent.python,
+        timeout_s=agent.timeout_s,
+        environ={**opening.environ, **{name: value for name, value in agent.env.items() if value is not None}},
+        env_allow=tuple(agent.env),
+        install_env=given_for_install(agent.install_env, opening.environ),
+        known=lambda: driver.python if isinstance(driver, AdkAgent) else None,
+        isolation=opening.isolation,
+    )

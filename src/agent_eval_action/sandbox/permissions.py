@@ -1,0 +1,87 @@
+"""Closes a container's folders to everybody but root, and asks as somebody else what is open still."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from agent_eval_action.sandbox.users import User
+
+_SHARED: Final = frozenset(
+    Path(name)
+    for name in ("/", "/bin", "/dev", "/etc", "/home", "/lib", "/opt", "/proc", "/sys", "/tmp", "/usr", "/var")  # noqa: S108 - names, nothing is written there
+)
+_SOCKETS: Final = ("/var/run/docker.sock", "/run/docker.sock", "/run/podman/podman.sock", "/run/containerd")
+_FILES: Final = (
+    "GITHUB_OUTPUT",
+    "GITHUB_ENV",
+    "GITHUB_PATH",
+    "GITHUB_STATE",
+    "GITHUB_STEP_SUMMARY",
+    "GITHUB_EVENT_PATH",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+)
+_FOLDERS: Final = ("GITHUB_WORKSPACE", "RUNNER_TEMP", "HOME")
+_ALWAYS: Final = ("/github/file_commands", "/github/home", "/github/workflow", "/github/runner_temp")
+_PROBE: Final = """
+import json, os, socket, stat, sys
+def open_to_us(path):
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    if stat.S_ISSOCK(mode):
+        try:
+            socket.socket(socket.AF_UNIX).connect(path)
+        except OSError:
+            return False
+        return True
+    return os.access(path, os.R_OK) or os.access(path, os.W_OK)
+print(json.dumps([path for path in sys.argv[1:] if open_to_us(path)]))
+"""
+_PROBE_S: Final = 30.0
+
+
+def worth_closing(environ: Mapping[str, str], more: Iterable[Path] = ()) -> tuple[Path, ...]:
+    """What nobody but us may read or write, as far as it is there."""
+    named = [environ[name] for name in (*_FOLDERS, *_FILES) if environ.get(name, "").startswith("/")]
+    paths = [Path(text) for text in (*named, *_ALWAYS, *_SOCKETS)]
+    return tuple(dict.fromkeys(path for path in (*more, *paths) if os.path.lexists(path)))
+
+
+def close(paths: Iterable[Path]) -> None:
+    """Close the container's own folder above each path.
+
+    The folder above is in the container's own layer, so nothing of the runner's changes its mode, and a container
+    that is killed leaves nothing to undo. A path that is mounted beside the shared folders cannot be closed so.
+    """
+    layer = Path("/").stat().st_dev
+    for path in paths:
+        real = path.resolve()
+        for folder in reversed((real, *real.parents)):
+            if folder in _SHARED or not folder.is_dir():
+                continue
+            found = folder.lstat()
+            if found.st_dev == layer and found.st_uid == 0:
+                folder.chmod(stat.S_IMODE(found.st_mode) & 0o700)
+            break
+
+
+def still_open(user: User, paths: Sequence[Path]) -> tuple[str, ...] | str:
+    """Which of these a process of this user can open; a text says why there can be no such process."""
+    command = [sys.executable, "-I", "-S", "-c", _PROBE, *map(str, paths)]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own interpreter and program
+            command, cwd="/", env={}, capture_output=True, check=True, timeout=_PROBE_S, **user.options()
+        )
+        return tuple(json.loads(done.stdout))
+    except subprocess.CalledProcessError as error:
+        return error.stderr.decode("utf-8", "replace").strip().splitlines()[-1:][0] if error.stderr else str(error)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return str(error)

@@ -1,0 +1,138 @@
+"""The comment's marker: what is written is read back, and nothing an agent says is taken for one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import cmarkgfm
+import pytest
+from cmarkgfm.cmark import Options
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_eval_action.ci.github.comment import Marker, add_marker, escape_markers, normalize_marker, read_marker
+from agent_eval_action.cli.comment import with_title
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+MARKER = Marker(key="eval / run (3.12)", sha="c0ffee", run=7, attempt=2, run_id=70, outcome="fail", state="fail x")
+
+
+def test_what_is_written_is_read_back():
+    body = add_marker(MARKER, "first\n\n```text\nx\n```")
+    assert read_marker(body) == MARKER
+    assert body.endswith("\n\nfirst\n\n```text\nx\n```\n")
+
+
+def test_line_ends_of_a_browser_are_read_as_well():
+    assert read_marker(add_marker(MARKER, "a\nb").replace("\n", "\r\n")) == MARKER
+
+
+@given(st.text())
+def test_no_text_of_a_comment_makes_another_marker(text):
+    forged = text + "\n" + add_marker(replace(MARKER, key="forged"), "x") + text
+    body = add_marker(MARKER, forged)
+    assert read_marker(body) == MARKER
+    assert [read_marker(line) for line in body.split("\n")[1:]] == [None] * body.count("\n")
+
+
+@given(st.builds(Marker, key=st.text(), outcome=st.text(), run=st.integers(0, 10**12)))
+def test_any_marker_stays_on_its_line_and_is_read_back(marker):
+    marker = normalize_marker(marker)
+    assert normalize_marker(marker) == marker
+    assert read_marker(add_marker(marker, "x")) == marker
+
+
+@pytest.mark.parametrize("value", ["-->", "--!>", "<!--", "]]>", "\n", '"}'])
+def test_no_value_ends_a_marker(value):
+    body = add_marker(replace(MARKER, key=f"a{value}b"), "text")
+    line, blank, text, _ = body.split("\n")
+    assert (line.count("-->"), line.count("<!--"), line.endswith(" -->"), blank, text) == (1, 1, True, "", "text")
+    found = read_marker(body)
+    assert found is not None
+    assert found.key == f"a{value}b"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        "",
+        "hello",
+        "<!-- agent-eval-action:comment -->\nof a file, posted by another action",
+        "<!-- agent-eval-action:comment [1] -->",
+        "<!-- agent-eval-action:comment {nonsense} -->",
+        '<!-- agent-eval-action:comment {"key": 7} -->',
+        '<!-- agent-eval-action:comment {"run": 1} -->',
+        'text\n<!-- agent-eval-action:comment {"key": "k"} -->',
+    ],
+)
+def test_what_is_not_ours_is_no_comment_of_ours(body):
+    assert read_marker(body) is None
+
+
+def test_values_of_a_marker_edited_by_hand_are_left_out():
+    line = '<!-- agent-eval-action:comment {"key": "k", "run": "one", "attempt": true, "more": []} -->'
+    assert read_marker(line) == Marker("k")
+
+
+@pytest.mark.parametrize(
+    ("marker", "other", "newer"),
+    [
+        ({"run": 8, "run_id": 80}, {"run": 7, "run_id": 70}, True),
+        ({"run": 7, "run_id": 70}, {"run": 8, "run_id": 80}, False),
+        ({"run": 7, "run_id": 70, "attempt": 2}, {"run": 7, "run_id": 70, "attempt": 1}, True),
+        ({"run": 7, "run_id": 70}, {"run": 7, "run_id": 70}, False),
+        ({"run": 10}, {"run": 9}, True),
+        ({"run": 9, "attempt": 3}, {"run": 10}, False),
+        # a workflow whose file was renamed counts from 1 again: its first run is not older than the last of before
+        ({"run": 500, "run_id": 70}, {"run": 1, "run_id": 80}, False),
+        ({"run": 1, "run_id": 80}, {"run": 500, "run_id": 70}, False),
+    ],
+)
+def test_which_of_two_runs_is_newer(marker, other, newer):
+    assert Marker(key="k", **marker).is_newer_than(Marker(key="k", **other)) is newer
+
+
+def test_a_forged_marker_in_a_code_block_is_shown_and_read_by_nobody():
+    said = "```text\n<!-- agent-eval-action:comment {} -->\n<!--agent-eval-action:comment {} -->\n<!-- other -->\n```"
+    shown = escape_markers(said)
+    assert "<!-- agent" not in shown
+    assert "<!--agent" not in shown
+    assert "<!-- other -->" in shown
+
+
+class Headings(HTMLParser):
+    """The text of every h2, and the tags there are."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.inside, self.names, self.tags = False, list[str](), set[str]()
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002 - HTMLParser's
+        self.tags.add(tag)
+        if tag == "h2":
+            self.inside = True
+            self.names.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag != "h2"
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.names[-1] += data
+
+
+def test_a_hostile_title_is_a_heading_and_nothing_else():
+    title = "a | b `c` <details> @octocat #1 ![x](https://evil.example/i.png) --> </h2>"
+    text = with_title(title, lambda room: f"{room}")(1_000)
+    page = Headings(cmarkgfm.github_flavored_markdown_to_html(text, options=Options.CMARK_OPT_UNSAFE))
+    assert page.tags <= {"h2", "p", "code"}
+    (name,) = page.names
+    assert name.replace("\u200b", "").startswith("a | b c <details> @octocat #1 ![x](https:")
+
+
+def test_a_comment_that_is_the_only_one_has_no_title():
+    assert with_title("", lambda room: f"{room}")(1_000) == "1000"
