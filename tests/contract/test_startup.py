@@ -1,12 +1,21 @@
-"""`agent-eval --help` must answer at once, so no command module may import at the top what only a run needs."""
+"""`agent-eval --help` must answer at once, so no command module may import at the top what only a run needs.
+
+The tests' own way to start the command shows what the command shows.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 
 import pytest
+
+from support.command import COMMAND, agent_eval
+from support.recorded_repository import RecordedRepository
 
 HEAVY = {
     "google",
@@ -47,3 +56,25 @@ def test_help_loads_nothing_heavy(argv):
     loaded = set(json.loads(done.stdout.splitlines()[-1]))
     assert "agent_eval_action" in loaded
     assert loaded & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [(("validate",), {}), (("run", "--repeats", "none"), {}), (("run",), {"GITHUB_ACTIONS": "true"})],
+    ids=["ends well", "a wrong flag", "a step of a job"],
+)
+def test_a_forked_command_is_a_started_one(tmp_path, words, more):
+    """Most integration tests fork the command from a process that has imported it, instead of starting it."""
+    RecordedRepository(tmp_path)
+    environ = {"PATH": os.environ["PATH"], "HOME": "/nowhere", "COLUMNS": "70", **more}
+    forked = agent_eval(*words, cwd=tmp_path, env=environ)
+    shutil.rmtree(tmp_path / ".agent-eval", ignore_errors=True)
+    started = subprocess.run(
+        [COMMAND, *words], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=60
+    )
+    shown = [
+        (done.returncode, re.sub(r"\d+(\.\d+)? ?m?s\b|[0-9a-f]{32}", "…", done.stdout + done.stderr))
+        for done in (forked, started)
+    ]
+    assert shown[0] == shown[1]
+    assert shown[0][1]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+from support.command import agent_eval
 from support.repositories import run_git
 
-COMMAND = str(Path(sys.executable).with_name("agent-eval"))
 _TURN = {
     "user_content": {"role": "user", "parts": [{"text": "hello"}]},
     "final_response": {"role": "model", "parts": [{"text": "hello there"}]},
@@ -58,12 +57,4 @@ class RecordedRepository:
 
     def __call__(self, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("INPUT_", "GITHUB_"))}
-        return subprocess.run(
-            [COMMAND, *args],
-            cwd=self.root,
-            env=clean | environ,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return agent_eval(*args, cwd=self.root, env=clean | environ)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from support import command
 from support.repositories import fingerprint, run_git
 
-COMMAND = str(Path(sys.executable).with_name("agent-eval"))
 DATA = "refs/heads/agent-eval-data"
 CASES = {"a": "you rolled 5", "b": "hello there"}
 
@@ -42,9 +41,7 @@ def write_repository(folder: Path, answers: dict[str, str]) -> None:
 
 def agent_eval(work: Path, *args: str, **github: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("INPUT_", "GITHUB_", "GIT_"))}
-    return subprocess.run(
-        [COMMAND, *args], cwd=work, env=clean | github, capture_output=True, text=True, timeout=120, check=False
-    )
+    return command.agent_eval(*args, cwd=work, env=clean | github)
 
 
 def github(tmp_path: Path, work: Path, name: str, payload: dict, **more: str) -> dict[str, str]:
@@ -178,8 +175,8 @@ def test_a_hostile_baseline_writes_nothing_to_the_terminal_but_text(folder):
     value = json.loads(path.read_text())
     value |= {"commit": "\x1b[2J", "created_at": "\x1b[31mnever\n::error::x"}
     path.write_text(json.dumps(value))
-    for command in (["baseline", "show"], ["baseline", "history"], ["compare", str(path), str(path)], ["simulate"]):
-        done = agent_eval(folder, *command, "--runs", "1") if command == ["simulate"] else agent_eval(folder, *command)
+    for words in (["baseline", "show"], ["baseline", "history"], ["compare", str(path), str(path)], ["simulate"]):
+        done = agent_eval(folder, *words, "--runs", "1") if words == ["simulate"] else agent_eval(folder, *words)
         said = done.stdout + done.stderr
         assert done.returncode == 0, said
         assert "\x1b" not in said

@@ -8,16 +8,15 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.command import agent_eval
 from support.repositories import IDENTITY
 
 ROOT = Path(__file__).resolve().parents[3]
-BIN = Path(sys.executable).parent
 MADE_BY_RUNNING = shutil.ignore_patterns("cache", "out", "__pycache__", ".adk", ".venv")
 PATCH = "regression/answer-from-memory.patch"
 WORSE = {"which_are_prime", "roll_then_check", "two_turns_is_it_prime", "roll_three_and_check_them", "smoke"}
@@ -46,15 +45,7 @@ class PullRequest:
 
     def command(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
-        return subprocess.run(
-            [str(BIN / "agent-eval"), *words],
-            cwd=self.root,
-            env={**clean, **environ},
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        return agent_eval(*words, cwd=self.root, env={**clean, **environ})
 
     def run(self, *words: str) -> tuple[int, str]:
         """Run the branch as a pull request; the exit code, and the comment."""

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,8 @@ from typing import Any
 import junitparser
 import pytest
 
+from support.command import COMMAND, agent_eval
 from support.full_disk import files_of_at_most
-
-COMMAND = [str(Path(sys.executable).with_name("agent-eval"))]
 
 
 def eval_set(*cases: tuple[str, str, list[dict[str, Any]]]) -> dict[str, Any]:
@@ -79,15 +77,7 @@ class Repo:
 
     def __call__(self, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("INPUT_", "GITHUB_"))}
-        return subprocess.run(
-            [*COMMAND, *args],
-            cwd=self.root,
-            env=clean | environ,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return agent_eval(*args, cwd=self.root, env=clean | environ)
 
 
 ROLL = {"name": "roll_die", "args": {"sides": 17}}
@@ -245,7 +235,7 @@ def test_a_signal_writes_what_there_is(repo: Repo, number: signal.Signals) -> No
     repo.cases(many)
     repo.answers(*many)
     process = subprocess.Popen(
-        [*COMMAND, "run"], cwd=repo.root, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        [COMMAND, "run"], cwd=repo.root, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
     attempts = repo.root / ".agent-eval/out/attempts.jsonl"
     deadline = time.monotonic() + 30

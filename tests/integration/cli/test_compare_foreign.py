@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,15 @@ import pytest
 
 from agent_eval_action.errors import ResultsError
 from agent_eval_action.formats.adk_results import read_results
+from support.command import agent_eval
 
-COMMAND = str(Path(sys.executable).with_name("agent-eval"))
 ROOT = Path(__file__).resolve().parents[3]
 WRITER = ROOT / "tests" / "support" / "adk_history.py"
 GOOD = dict.fromkeys("abcdefgh", 1.0)
 
 
 def compare(cwd: Path, *words: object) -> tuple[int, str]:
-    done = subprocess.run([COMMAND, "compare", *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False)
+    done = agent_eval("compare", *map(str, words), cwd=cwd)
     return done.returncode, done.stderr
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-COMMAND = str(Path(sys.executable).with_name("agent-eval"))
+from support import command
+
 ADK_CRITERIA = {"criteria": {"response_match_score": 0.4}}
 AGENTS_CLI = {"eval_cases": [{"eval_case_id": "a", "prompt": {"role": "user", "parts": [{"text": "hi"}]}}]}
 
@@ -37,9 +37,7 @@ def write(path: Path, value: Any) -> None:
 
 def agent_eval(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_", "GOOGLE_"))}
-    return subprocess.run(
-        [COMMAND, *words], cwd=folder, env=clean | environ, check=False, capture_output=True, text=True, timeout=120
-    )
+    return command.agent_eval(*words, cwd=folder, env=clean | environ)
 
 
 def test_the_layout_of_googles_templates_is_found_with_its_criteria(project: Path) -> None:

@@ -6,13 +6,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import junitparser
 import lxml.html
 import pytest
 
+from support.command import agent_eval_bytes
 from support.runner_log import commands
 
 HOSTILE = [
@@ -70,7 +70,6 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Comp
     lines.append(json.dumps(done | {"case": "broken", "turns": [], "error": failed}))
     (root / "s.evalset.json").write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases}))
     (root / "recording" / "attempts.jsonl").write_text("\n".join(lines) + "\n")
-    command = [str(Path(sys.executable).with_name("agent-eval")), "run"]
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("INPUT_", "GITHUB_"))}
     environ = clean | {
         "GITHUB_ACTIONS": "true",
@@ -78,7 +77,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Comp
         "GITHUB_STEP_SUMMARY": str(root / "summary"),
         "INPUT_BASELINE-STORE": "file",
     }
-    return root, subprocess.run(command, cwd=root, env=environ, capture_output=True, timeout=120, check=False)
+    return root, agent_eval_bytes("run", cwd=root, env=environ)
 
 
 def test_it_ends_as_it_should(ran: tuple[Path, subprocess.CompletedProcess[bytes]]) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-COMMAND = [str(Path(sys.executable).with_name("agent-eval")), "run"]
+from support.command import agent_eval
+
 KEY = "AIza-not-a-key-0123456789"
 AGENT = """
 import json, os, pathlib
@@ -35,14 +34,7 @@ def workspace(tmp_path: Path) -> Path:
 def run(workspace: Path, adk: Path, **environ: str) -> tuple[dict[str, str], str, str]:
     """What the agent saw, what was printed, and everything that was written."""
     outer = {name: os.environ[name] for name in ("PATH", "HOME")}
-    done = subprocess.run(
-        COMMAND,
-        cwd=workspace,
-        env={**outer, "INPUT_PYTHON": str(adk), "INPUT_RETRIES": "0", **environ},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = agent_eval("run", cwd=workspace, env={**outer, "INPUT_PYTHON": str(adk), "INPUT_RETRIES": "0", **environ})
     assert done.returncode == 3, done.stderr
     files = "".join(path.read_text() for path in (workspace / ".agent-eval").rglob("*") if path.is_file())
     return json.loads((workspace / "bot" / "seen.json").read_text()), done.stdout + done.stderr, files

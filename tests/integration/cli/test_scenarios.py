@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.command import agent_eval
 from support.gemini_server.client import RunningGemini, running
 
-COMMAND = str(Path(sys.executable).with_name("agent-eval"))
 CLERK = Path(__file__).parents[1] / "scenarios" / "folders" / "clerk"
 SCENARIO = {"starting_prompt": "Hello", "conversation_plan": "Ask how hot Rome is."}
 RULES = [
@@ -50,15 +49,7 @@ class Repo:
 
     def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("INPUT_", "GITHUB_"))}
-        return subprocess.run(
-            [COMMAND, *words],
-            cwd=self.root,
-            env={**clean, **self.server.environ},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return agent_eval(*words, cwd=self.root, env={**clean, **self.server.environ})
 
     def attempts(self) -> list[dict[str, Any]]:
         path = self.root / ".agent-eval" / "out" / "attempts.jsonl"

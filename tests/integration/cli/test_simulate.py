@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
-COMMAND = [str(Path(sys.executable).with_name("agent-eval")), "simulate"]
+from support.command import agent_eval
+
 DICE = Path(__file__).resolve().parents[3] / "examples" / "dice"
 
 
 def simulate(*words: str, cwd: Path = DICE) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *words], cwd=cwd, capture_output=True, text=True, check=False)
+    return agent_eval("simulate", *words, cwd=cwd)
 
 
 def test_json_says_what_the_table_says_and_nothing_is_written():

@@ -6,15 +6,14 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.command import COMMAND, agent_eval_bytes
 from support.runner_log import Command, commands
 
-COMMAND = [str(Path(sys.executable).with_name("agent-eval"))]
 ROLL = {"name": "roll_die", "args": {"sides": 17}}
 KEY = "sk-live-4f9a1c77d20e"
 FROM_DOTENV = "xoxb-9931-dotenv-value"
@@ -66,14 +65,7 @@ class Step:
             **self.environ,
             **environ,
         }
-        return subprocess.run(
-            [*COMMAND, *(args or ("run",))],
-            cwd=self.root,
-            env=clean | given,
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
+        return agent_eval_bytes(*(args or ("run",)), cwd=self.root, env=clean | given)
 
     def outputs(self) -> dict[str, str]:
         found = re.findall(r"(?ms)^([a-z-]+)<<(agent-eval-[0-9a-f]{32})\n(.*?)\n\2$", self.output.read_text())
@@ -232,5 +224,5 @@ def test_nothing_is_masked_where_a_file_takes_the_output(step: Step) -> None:
     step._write()
     with (step.root / "log.txt").open("wb") as log:
         environ = {**os.environ, "GITHUB_ACTIONS": "true", "INPUT_ENV": f"SERVICE_KEY={KEY}"}
-        subprocess.run([*COMMAND, "run"], cwd=step.root, env=environ, stderr=log, timeout=60, check=False)
+        subprocess.run([COMMAND, "run"], cwd=step.root, env=environ, stderr=log, timeout=60, check=False)
     assert KEY not in (step.root / "log.txt").read_text()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-COMMAND = str(Path(sys.executable).with_name("agent-eval"))
+from support.command import agent_eval
+
+UPDATE = ("baseline", "update", "--from", ".agent-eval/out")
 CONFIG = "agent:\n  path: bot\n  name: bot\n  recording: recording\n  evals: evals\n"
 RULES = "gate:\n  threshold_on: case\n  on_weakened: {}\n"
 
@@ -67,10 +68,7 @@ class Repo:
 
     def run(self, *words: str, **environ: str) -> tuple[int, dict[str, Any], str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
-        argv = [COMMAND, "run", *words]
-        done = subprocess.run(
-            argv, cwd=self.root, env={**clean, **environ}, check=False, capture_output=True, text=True
-        )
+        done = agent_eval("run", *words, cwd=self.root, env={**clean, **environ})
         results = self.root / ".agent-eval" / "out" / "results.json"
         assert results.exists(), done.stderr
         return done.returncode, json.loads(results.read_text())["decision"], done.stderr
@@ -168,9 +166,9 @@ class Kept(Repo):
         """Write the file as `baseline update` made it, then with these scores."""
         path = self.root / ".agent-eval" / "baseline.json"
         if not path.exists():
-            argv = [COMMAND, "baseline", "update", "--from", ".agent-eval/out"]
             clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_"))}
-            subprocess.run(argv, cwd=self.root, env=clean, check=True, capture_output=True)
+            done = agent_eval(*UPDATE, cwd=self.root, env=clean)
+            assert done.returncode == 0, done.stderr
         value = json.loads(path.read_text())
         for record in value["records"]:
             score = scores.get(record["case"])
@@ -310,8 +308,7 @@ def test_an_accepted_change_is_spent_once_the_baseline_was_made_with_it(kept: Ke
     path = kept.root / ".agent-eval" / "accept.yaml"
     path.write_text(ACCEPT)
     kept.run()
-    argv = [COMMAND, "baseline", "update", "--from", ".agent-eval/out"]
-    subprocess.run(argv, cwd=kept.root, check=True, capture_output=True)
+    assert agent_eval(*UPDATE, cwd=kept.root).returncode == 0
     stored = json.loads((kept.root / ".agent-eval" / "baseline.json").read_text())
     assert [one["case"] for one in stored["accepted"]] == ["b"]
     _, decision, _ = kept.run()

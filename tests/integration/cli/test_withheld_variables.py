@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from support.command import agent_eval
 from support.gemini_server import client
 
-COMMAND = str(Path(sys.executable).with_name("agent-eval"))
 AGENT = """\
 import os
 from google.adk.agents import LlmAgent
@@ -40,15 +38,7 @@ class Project:
         (self.root / "agent-eval.yaml").write_text(f"agent:\n  path: shop\n{config}")
         skipped = ("GITHUB_", "INPUT_", "GOOGLE_", "GEMINI_")
         clean = {name: value for name, value in os.environ.items() if not name.startswith(skipped)}
-        done = subprocess.run(
-            [COMMAND, "run", "--python", str(self.python)],
-            cwd=self.root,
-            env=clean | environ,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = agent_eval("run", "--python", str(self.python), cwd=self.root, env=clean | environ)
         results = json.loads((self.root / ".agent-eval" / "out" / "results.json").read_text())
         error = results["sets"][0]["cases"][0]["attempts"][0].get("error") or {}
         return " ".join(done.stderr.split()), f"{error.get('kind')}: {error.get('message')}"

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.command import agent_eval
 from support.repositories import commit_all, run_git
 
-COMMAND = str(Path(sys.executable).with_name("agent-eval"))
 EVENTS = Path(__file__).parents[2] / "support" / "github_events"
 SENTENCE = "not measured: no credentials on this pull request"
 JUDGED = "final_response_match_v2"
@@ -107,15 +105,7 @@ class Repo:
             "INPUT_BASELINE-STORE": "file",
             "INPUT_COMMENT": "off",
         }
-        done = subprocess.run(
-            [COMMAND, *command.split()],
-            cwd=self.root,
-            env={**clean, **job, **more},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = agent_eval(*command.split(), cwd=self.root, env={**clean, **job, **more})
         out = self.root / ".agent-eval" / "out" / "results.json"
         return done.returncode, json.loads(out.read_text()) if out.is_file() else {}, done.stdout + done.stderr
 

@@ -6,13 +6,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-COMMAND = str(Path(sys.executable).with_name("agent-eval"))
+from support.command import agent_eval
+
 NOTHING = "nothing relevant changed"
 
 
@@ -111,15 +111,7 @@ class Monorepo:
             "INPUT_BASELINE-STORE": "file",
         }
         clean = {name: value for name, value in os.environ.items() if name in kept}
-        done = subprocess.run(
-            [COMMAND, "run"],
-            cwd=self.root,
-            env={**clean, **job, **more},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = agent_eval("run", cwd=self.root, env={**clean, **job, **more})
         out = self.root / ".agent-eval" / "out" / "results.json"
         return done.returncode, json.loads(out.read_text()) if out.is_file() else {}, done.stdout + done.stderr
 

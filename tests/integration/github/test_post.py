@@ -5,15 +5,14 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-COMMAND = str(Path(sys.executable).with_name("agent-eval"))
+from support.command import agent_eval
+
 TESTS = Path(__file__).parents[2]
 EVENTS = TESTS / "support" / "github_events"
 REPO = "octo-org/Hello-World"
@@ -65,16 +64,8 @@ class Trusted:
             "GITHUB_WORKSPACE": str(self.root),
             "GITHUB_TOKEN": self.server.token,
         }
-        argv = [COMMAND, "post", *(words or [str(self.file)])]
-        done = subprocess.run(
-            argv,
-            cwd=self.root,
-            env={**clean, **self.server.environ, **job, **more},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        environ = {**clean, **self.server.environ, **job, **more}
+        done = agent_eval("post", *(words or [str(self.file)]), cwd=self.root, env=environ)
         return done.returncode, done.stdout + done.stderr
 
     def comments(self, number: int = 2) -> list[str]:

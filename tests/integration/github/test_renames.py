@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.command import agent_eval
 from support.repositories import run_git
 
 pytestmark = pytest.mark.timeout(300)
 
-COMMAND = str(Path(sys.executable).with_name("agent-eval"))
 AGENT = """
 from google.adk.agents import Agent
 from google.adk.models import BaseLlm, LlmResponse
@@ -85,9 +84,7 @@ class Repo:
 
     def command(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        return subprocess.run(
-            [COMMAND, *words], cwd=self.root, env={**kept, **environ}, capture_output=True, text=True, check=False
-        )
+        return agent_eval(*words, cwd=self.root, env={**kept, **environ})
 
     def merged(self, change: Callable[[], None], **more: str) -> tuple[int, dict[str, Any], str]:
         """The exit code, the decision and the log of the pull request with this change."""

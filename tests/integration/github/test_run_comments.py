@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from agent_eval_action.ci.github.comment import read_marker
+from support.command import agent_eval
 from support.repositories import commit_all
 
 CARD = "4111 1111 1111 1111"
@@ -84,8 +84,7 @@ def step(server, project: Path, *, fork: bool = False, **inputs: str) -> subproc
         }
     )
     environ |= {f"INPUT_{name.upper().replace('_', '-')}": value for name, value in inputs.items()}
-    command = [str(Path(sys.executable).with_name("agent-eval")), "run"]
-    return subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True, check=False)
+    return agent_eval("run", cwd=project, env=environ)
 
 
 def comment(server) -> tuple[str, str]:

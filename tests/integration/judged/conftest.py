@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from support.command import COMMAND, agent_eval
 from support.gemini_server.faults import Fault
 from support.gemini_server.messages import ModelRequest, Reply
 from support.gemini_server.server import GeminiServer
 from support.judge_model import JudgeModel
 from support.serving import listening
 
-COMMAND = str(Path(sys.executable).with_name("agent-eval"))
 CLERK = Path(__file__).parents[1] / "scenarios" / "folders" / "clerk"
 OURS = ("INPUT_", "GITHUB_", "GOOGLE_", "GEMINI_", "OPENAI_")
 MATCH = {"final_response_match_v2": {"threshold": 0.8}}
@@ -112,20 +111,22 @@ class Judged:
         return subprocess.Popen(
             [COMMAND, *(words or ("run",))],
             cwd=self.root,
-            env={**{k: v for k, v in os.environ.items() if not k.startswith(OURS)}, **self.environ},
+            env=self.process_environ(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def process_environ(self) -> dict[str, str]:
+        return {**{k: v for k, v in os.environ.items() if not k.startswith(OURS)}, **self.environ}
 
     def run(self, *words: str) -> Ended:
         """``agent-eval run WORDS``."""
         return self.command("run", *words)
 
     def command(self, *words: str) -> Ended:
-        with self.start(*words) as process:
-            said = process.communicate(timeout=180)[1]
-        return Ended(process.returncode, " ".join(said.split()), self.root / ".agent-eval" / "out")
+        done = agent_eval(*words, cwd=self.root, env=self.process_environ())
+        return Ended(done.returncode, " ".join(done.stderr.split()), self.root / ".agent-eval" / "out")
 
     def forget(self) -> None:
         """Forget what was asked so far, and every fault."""

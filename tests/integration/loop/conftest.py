@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from support.command import COMMAND, agent_eval
+
 ROOT = Path(__file__).resolve().parents[3]
 MADE_BY_RUNNING = shutil.ignore_patterns("cache", "out", "__pycache__", ".adk", ".venv")
-BIN = Path(sys.executable).parent
 
 
 @dataclass
@@ -85,12 +85,12 @@ class Dice:
         text = text.replace("def roll_die(", "async def roll_die(")
         tools.write_text(text.replace("    if sides < MIN_SIDES:\n", code + "    if sides < MIN_SIDES:\n"))
 
-    def argv(self, *more: str) -> list[str]:
-        return [str(BIN / "agent-eval"), "run", "--python", str(self.python), "--workers", "1", *more]
+    def words(self, *more: str) -> list[str]:
+        return ["run", "--python", str(self.python), "--workers", "1", *more]
 
     def start(self, *more: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            self.argv(*more),
+            [COMMAND, *self.words(*more)],
             cwd=self.folder,
             env=self._environ(),
             stdout=subprocess.DEVNULL,
@@ -99,15 +99,7 @@ class Dice:
         )
 
     def run(self, *more: str) -> Ended:
-        done = subprocess.run(
-            self.argv(*more),
-            cwd=self.folder,
-            env=self._environ(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        done = agent_eval(*self.words(*more), cwd=self.folder, env=self._environ())
         return Ended(done.returncode, done.stderr, self.out)
 
     @property

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.command import agent_eval
 from support.repositories import run_git
 
 pytestmark = pytest.mark.timeout(300)
 
-COMMAND = str(Path(sys.executable).with_name("agent-eval"))
 AGENT = """
 import os
 from pathlib import Path
@@ -69,9 +67,7 @@ class Repo:
     def run(self, *words: str) -> tuple[list[str], str]:
         """What the agent said in each case, and the log."""
         environ = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        done = subprocess.run(
-            [COMMAND, "run", *words], cwd=self.root, env=environ, capture_output=True, text=True, check=False
-        )
+        done = agent_eval("run", *words, cwd=self.root, env=environ)
         results = json.loads((self.root / ".agent-eval" / "out" / "results.json").read_text())
         (found,) = results["sets"]
         return [case["attempts"][0]["turns"][0]["response"] for case in found["cases"]], done.stdout + done.stderr
