@@ -13,7 +13,7 @@ import pytest
 
 from support.repositories import commit_all, run_git
 
-from .conftest import MATCH, Ended, Judged
+from .conftest import MATCH, Ended, Judged, case
 
 PULL = {
     "GITHUB_ACTIONS": "true",
@@ -115,6 +115,23 @@ def test_a_metric_that_the_change_adds_is_measured_and_blocks_nothing(change: Pu
     ended = change.run()
     assert ended.score("rome", "tone")["score"] == 0.2, ended.said
     assert (ended.code, weakenings(ended)) == (0, []), ended.said
+
+
+def test_a_metric_that_the_change_adds_runs_beside_those_of_main(change: PullRequest) -> None:
+    """What main has is main's under any name; only what it lacks comes from the change."""
+    tone = {"code_config": {"name": "clerk.metrics.tone"}}
+    (change.root / "clerk" / "metrics.py").write_text(METRIC.format(score=0.2))
+    change.judged.criteria({"tone": 0.1}, custom_metrics={"tone": tone})
+    change.main()
+    edited = METRIC.format(score=1.0)
+    (change.root / "clerk" / "metrics.py").write_text(edited + edited.replace("def tone", "def manners"))
+    change.judged.criteria(
+        {"tone": 0.1, "same": 0.1, "manners": 0.1},
+        custom_metrics={"tone": tone, "same": tone, "manners": {"code_config": {"name": "clerk.metrics.manners"}}},
+    )
+    ended = change.run()
+    scores = {name: ended.score("rome", name)["score"] for name in ("tone", "same", "manners")}
+    assert scores == {"tone": 0.2, "same": 0.2, "manners": 1.0}, ended.said
 
 
 def test_another_judge_and_fewer_samples(change: PullRequest) -> None:
@@ -228,3 +245,38 @@ def test_a_broken_configuration_on_main_is_inconclusive(change: PullRequest) -> 
     assert ended.code == 3, ended.said
     assert "cannot be used" in ended.results["decision"]["reason"]
     assert "repair it on the base branch first" in ended.results["decision"]["reason"]
+
+
+def test_what_an_agent_writes_into_eval_files_comes_too_late(change: PullRequest) -> None:
+    """It runs as our user here, and writes as soon as its interpreter is looked at, while a long file is read."""
+    judged = change.judged
+    judged.criteria({"response_match_score": 0.9})
+    wrong = case("last")
+    wrong["conversation"][0]["final_response"]["parts"][0]["text"] = "No."
+    long = case("long")
+    long["conversation"][0]["intermediate_data"] = {"tool_uses": [{"name": "look_up", "args": {}}] * 10_000}
+    last, right = change.root / "evals" / "z.evalset.json", change.root / "right.json"
+    judged.cases(*({**long, "eval_id": f"long {number}"} for number in range(3)))
+    for path, one in ((last, wrong), (right, case("last"))):
+        path.write_text(json.dumps({"eval_set_id": "z", "eval_cases": [one]}))
+    python = change.root / "python"
+    python.write_text(f'#!/bin/sh\ncp "{right}" "{last}"\nexec "{judged.python}" "$@"\n')
+    python.chmod(0o755)
+    judged.configure(python=str(python))
+    change.main()
+    ended = judged.run("--case", "last")
+    assert last.read_text() == right.read_text(), ended.said
+    assert ended.score("last", "response_match_score")["score"] == 0, ended.said
+
+
+def test_kept_answers_of_judges_are_not_read_where_the_change_could_have_written_them(change: PullRequest) -> None:
+    asked = change.judged.model.asked
+    change.main()
+    for name in PULL:
+        del change.judged.environ[name]
+    for times in (3, 3):  # the second run on a laptop asks nothing
+        change.judged.run()
+        assert asked["match"] == times
+    change.judged.environ |= PULL
+    assert change.run().code == 0
+    assert asked["match"] == 6
