@@ -9,7 +9,7 @@ import json
 import subprocess
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,7 @@ class Checkout:
     folder: Path
     pythons: Any
     wheels: Path
+    environ: dict[str, str] = field(default_factory=dict)
 
     def git(self, *args: str) -> str:
         who = ("-c", "user.name=t", "-c", "user.email=t@x.invalid", "-c", "safe.directory=*")
@@ -82,7 +83,7 @@ class Checkout:
         self.git("add", "-A", "-f")
         self.git("commit", "-q", "-m", "x")
 
-    def run(self, **more: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    def run(self) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
         environ = {
             "PATH": "/usr/bin:/bin",
             "HOME": str(self.folder.parent),
@@ -96,7 +97,7 @@ class Checkout:
             "GITHUB_REF": "refs/pull/7/merge",
             "GITHUB_BASE_REF": "main",
             "INPUT_BASELINE-STORE": "rerun",
-            **more,
+            **self.environ,
         }
         program = self.pythons.tool.parents[2] / "agent-eval.py"
         done = subprocess.run(
@@ -114,12 +115,14 @@ class Checkout:
 
 @pytest.fixture
 def checkout(tmp_path: Path, pythons: Any) -> Checkout:
-    wheels = pythons.tool.parents[2] / f"wheels-{tmp_path.name}"
-    wheels.mkdir()
+    # pytest's folders are closed to the base's uid, so that there nothing of the change could reach it in any case
+    place = pythons.tool.parents[2] / tmp_path.name
+    wheels = place / "wheels"
+    wheels.mkdir(parents=True)
     path = {"adk_path.pth": f"{pythons.adk_path}\n"}
     wheel(wheels, "1.0", path)
     wheel(wheels, "2.0", {**path, "spoilt.py": ""})
-    made = Checkout(tmp_path / "ws", pythons, wheels)
+    made = Checkout(place / "ws", pythons, wheels)
     made.folder.mkdir()
     made.git("init", "-q", "--initial-branch=main")
     made.write(
@@ -175,6 +178,20 @@ def an_interpreter_of_the_change(checkout: Checkout) -> None:
     checkout.write(**{"agent-eval.yaml": text})
 
 
+def what_the_workflow_names(checkout: Checkout) -> None:
+    """The input holds for both arms, and the place that it names is the change's to fill."""
+    an_interpreter_of_the_change(checkout)
+    checkout.write(**{"agent-eval.yaml": CONFIG})
+    checkout.environ["INPUT_PYTHON"] = "mine"
+
+
+def what_the_workflow_activates(checkout: Checkout) -> None:
+    """The same of an environment that an earlier step made and activated, away from where agents are looked for."""
+    virtual_environment(checkout)
+    (checkout.folder / ".venv").rename(checkout.folder / "mine")
+    checkout.environ["VIRTUAL_ENV"] = str(checkout.folder / "mine")
+
+
 @pytest.mark.parametrize(
     "attack",
     [
@@ -185,6 +202,8 @@ def an_interpreter_of_the_change(checkout: Checkout) -> None:
         another_lock,
         a_variable_of_the_installer,
         an_interpreter_of_the_change,
+        what_the_workflow_names,
+        what_the_workflow_activates,
     ],
 )
 def test_nothing_of_the_change_reaches_the_control(checkout: Checkout, attack: Callable[[Checkout], None]):
