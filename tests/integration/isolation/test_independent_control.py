@@ -6,6 +6,7 @@ Without an independent control each of these is "already broken on main", and gr
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import zipfile
 from collections.abc import Callable
@@ -214,6 +215,37 @@ def test_nothing_of_the_change_reaches_the_control(checkout: Checkout, attack: C
     assert results["decision"]["outcome"] == "fail"
     (case,) = results["sets"][0]["cases"]
     assert {score["score"] for made in case["control"] for score in made["scores"]} == {1.0}
+
+
+WHO = """
+import os
+from google.adk.evaluation.evaluator import EvalStatus, EvaluationResult
+
+def who(eval_metric, actual_invocations, expected_invocations, conversation_scenario):
+    return EvaluationResult(overall_score=float(os.getuid()), overall_eval_status=EvalStatus.PASSED)
+"""
+
+
+def test_a_metric_that_the_change_adds_runs_as_another_user_than_those_of_main(checkout: Checkout):
+    """It could change their process; it runs as the change's agent does, which can do no more than that."""
+
+    def criteria(*names: str) -> str:
+        functions = {name: {"code_config": {"name": f"greeter.{name}.who"}} for name in names}
+        return json.dumps({"criteria": dict.fromkeys(names, 0.5), "custom_metrics": functions})
+
+    checkout.git("checkout", "-q", "main")
+    checkout.write(**{"evals/test_config.json": criteria("old"), "greeter/old.py": WHO, "greeter/agent.py": AGENT})
+    checkout.commit()
+    checkout.git("checkout", "-q", "-B", "change")
+    checkout.write(**{"evals/test_config.json": criteria("old", "new"), "greeter/new.py": WHO})
+    checkout.commit()
+    checkout.environ |= {"GITHUB_ACTIONS": "true", "INPUT_COMMENT": "off"}  # so that main's metrics are in force
+    done, results = checkout.run()
+    (case,) = results["sets"][0]["cases"]
+    uids = {score["criterion"]: score["score"] for score in case["attempts"][0]["scores"]}
+    agents = re.findall(r"the agent runs as uid (\d+)", done.stdout + done.stderr)
+    assert [uids["new"]] == [float(uid) for uid in agents], done.stdout + done.stderr
+    assert uids["old"] not in {0, uids["new"]}
 
 
 BUILDS = """
