@@ -23,7 +23,7 @@ from agent_eval_action.results.evalset import (
     Persona,
     PersonaBehavior,
 )
-from agent_eval_action.results.personas import DEFAULT_BEHAVIORS, filled, persona_of
+from agent_eval_action.results.personas import default_behaviors, fill_placeholders, find_persona
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
 STOP_SIGNAL = "</finished>"
@@ -48,18 +48,21 @@ def own(scenario: ConversationScenario, history: str) -> Told:
     parts = load(_PROMPT).parts
     stop = {"stop_signal": STOP_SIGNAL}
     fixed = {**stop, "manner": _manner(scenario), "conversation_plan": scenario.conversation_plan}
-    return Told(filled(parts["system"], fixed), filled(parts["message"], {**stop, "conversation_history": history}))
+    return Told(
+        fill_placeholders(parts["system"], fixed),
+        fill_placeholders(parts["message"], {**stop, "conversation_history": history}),
+    )
 
 
 def behaviors_of(scenario: ConversationScenario) -> tuple[PersonaBehavior, ...]:
     """How the user of a scenario behaves: as its persona, else as what users without one are judged by."""
-    return DEFAULT_BEHAVIORS if scenario.user_persona is None else persona_of(scenario.user_persona).behaviors
+    return default_behaviors() if scenario.user_persona is None else find_persona(scenario.user_persona).behaviors
 
 
 def _manner(scenario: ConversationScenario) -> str:
-    persona = None if scenario.user_persona is None else persona_of(scenario.user_persona)
+    persona = None if scenario.user_persona is None else find_persona(scenario.user_persona)
     values = {"stop_signal": STOP_SIGNAL, "conversation_plan": scenario.conversation_plan}
-    return filled(_described(persona.description if persona else "", behaviors_of(scenario)), values)
+    return fill_placeholders(_described(persona.description if persona else "", behaviors_of(scenario)), values)
 
 
 def _described(who: str, behaviors: Sequence[PersonaBehavior | _BehaviorView]) -> str:
@@ -83,7 +86,7 @@ def custom(instructions: str, scenario: ConversationScenario, history: str) -> T
         "conversation_history": _Heard(history),
     }
     if scenario.user_persona is not None:
-        values["persona"] = _PersonaView(persona_of(scenario.user_persona))
+        values["persona"] = _PersonaView(find_persona(scenario.user_persona))
 
     def render_string(text: str) -> str:
         """The filter of ADK's own prompts, for a persona's texts that hold placeholders; never for what was said."""
@@ -139,7 +142,7 @@ class _PersonaView:
         self.behaviors = tuple(_BehaviorView.of(one) for one in persona.behaviors)
 
     def __str__(self) -> str:
-        return filled(_described(self.description, self.behaviors), {"stop_signal": STOP_SIGNAL})
+        return fill_placeholders(_described(self.description, self.behaviors), {"stop_signal": STOP_SIGNAL})
 
 
 def _listed(items: Sequence[str]) -> str:
@@ -252,7 +255,7 @@ def identity(scenario: ConversationScenario, config: UserSimulatorConfig) -> str
 
     The words of behaviours are part of it: a persona may be but an id in the file, and its words are ours.
     """
-    persona = None if scenario.user_persona is None else persona_of(scenario.user_persona)
+    persona = None if scenario.user_persona is None else find_persona(scenario.user_persona)
     said = {
         "config": config.model_dump(mode="json"),
         "persona": persona and persona.model_dump(mode="json"),

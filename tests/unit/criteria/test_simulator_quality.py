@@ -12,8 +12,8 @@ from agent_eval_action.criteria.base import Instruments, Sample
 from agent_eval_action.criteria.judge.simulator_quality import SimulatorQuality
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.client import Llm, LlmError, LlmRequest
-from agent_eval_action.results.evalset import EvalCase, Invocation
-from agent_eval_action.results.personas import DEFAULT_BEHAVIORS, PERSONAS
+from agent_eval_action.results.evalset import BUILT_IN_PERSONAS, EvalCase, Invocation
+from agent_eval_action.results.personas import default_behaviors, find_persona
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, Votes
 from support.fenced_texts import texts_in
 from support.judging import AWAY, said, scored
@@ -196,20 +196,20 @@ def test_without_a_persona_the_behaviour_of_every_user_is_judged():
     texts = asked_of(llm, END)
     assert "persona" not in texts
     rules = json.loads(texts["behaviors"])
-    assert [rule["name"] for rule in rules] == [behavior.name for behavior in DEFAULT_BEHAVIORS]
+    assert [rule["name"] for rule in rules] == [behavior.name for behavior in default_behaviors()]
     assert all(rule["violations"] for rule in rules)
     assert "{{" not in texts["behaviors"]
     assert END in texts["behaviors"]
 
 
-@pytest.mark.parametrize("persona", PERSONAS)
+@pytest.mark.parametrize("persona", BUILT_IN_PERSONAS)
 def test_a_built_in_persona_is_judged_by_its_behaviours(persona):
     llm = judge_of()
     score(llm, case=scenario(user_persona=persona))
     texts = asked_of(llm, END)
-    assert texts["persona"] == PERSONAS[persona].description
+    assert texts["persona"] == find_persona(persona).description
     names = [rule["name"] for rule in json.loads(texts["behaviors"])]
-    assert names == [behavior.name for behavior in PERSONAS[persona].behaviors]
+    assert names == [behavior.name for behavior in find_persona(persona).behaviors]
 
 
 def test_a_custom_persona_may_name_the_stop_signal_and_the_plan():

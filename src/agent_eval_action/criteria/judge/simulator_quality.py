@@ -26,7 +26,7 @@ from agent_eval_action.criteria.judge.base import (
 )
 from agent_eval_action.diagnostics.reader import shorten
 from agent_eval_action.results.evalset import ConversationScenario, Invocation
-from agent_eval_action.results.personas import DEFAULT_BEHAVIORS, PERSONAS_VERSION, filled, persona_of
+from agent_eval_action.results.personas import default_behaviors, fill_placeholders, find_persona, personas_version
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, TurnScore, Votes
 
 _PROMPT = "simulator_turn"
@@ -42,7 +42,7 @@ class SimulatorQuality(JudgedCriterion, TurnwiseCriterion):
     stop_signal: str = Field(default="</finished>", min_length=1)
 
     def version(self) -> str:
-        return f"{super().version()}+personas-{PERSONAS_VERSION}"
+        return f"{super().version()}+personas-{personas_version()}"
 
     def refusal(self, sample: Sample) -> CriterionScore | None:
         if sample.case.conversation_scenario is None:
@@ -98,14 +98,14 @@ class SimulatorQuality(JudgedCriterion, TurnwiseCriterion):
     def _user(self, scenario: ConversationScenario) -> dict[str, str]:
         """Who the user is. A persona's behaviours may name the plan and the stop signal, as in ADK."""
         values = {"stop_signal": self.stop_signal, "conversation_plan": scenario.conversation_plan}
-        persona = persona_of(scenario.user_persona) if scenario.user_persona is not None else None
+        persona = find_persona(scenario.user_persona) if scenario.user_persona is not None else None
         rules = [
             {
-                "name": filled(behavior.name, values),
-                "description": filled(behavior.description, values),
-                "violations": [filled(rubric, values) for rubric in behavior.violation_rubrics],
+                "name": fill_placeholders(behavior.name, values),
+                "description": fill_placeholders(behavior.description, values),
+                "violations": [fill_placeholders(rubric, values) for rubric in behavior.violation_rubrics],
             }
-            for behavior in (persona.behaviors if persona else DEFAULT_BEHAVIORS)
+            for behavior in (persona.behaviors if persona else default_behaviors())
         ]
         return {**({"persona": persona.description} if persona else {}), "behaviors": as_json(rules)}
 
