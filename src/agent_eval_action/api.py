@@ -45,29 +45,64 @@ from agent_eval_action.processes.managed import end_children
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.history import Accepted, History
 from agent_eval_action.results.redaction import Redaction
-from agent_eval_action.results.run_result import AttemptError, Base, CaseKey, Conditions, MadeWith, RunResult, RunStatus
-from agent_eval_action.run.affected import Narrowed, changed_files, files_with_answers, narrowed, wanted
-from agent_eval_action.run.attempt_runner import Bounds, Crew, Progress, Spending, stall_seconds
-from agent_eval_action.run.base_agents import Arm, BaseCommit, Begun, NoBase, find_base, open_base
-from agent_eval_action.run.collector import Collector
+from agent_eval_action.results.run_result import (
+    AttemptError,
+    Base,
+    CaseKey,
+    Conditions,
+    Provenance,
+    RunResult,
+    RunStatus,
+)
+from agent_eval_action.results.transcripts import TranscriptWriter
+from agent_eval_action.run.affected import AffectedAgents, affected_agents, changed_files, declares_paths, hidden_files
+from agent_eval_action.run.attempt_runner import (
+    AttemptBudget,
+    AttemptLimits,
+    AttemptRunner,
+    StallDetector,
+    stall_timeout,
+)
+from agent_eval_action.run.base_agents import (
+    AgentGroup,
+    BaseCommit,
+    BaseUnavailable,
+    StartTask,
+    find_base,
+    open_base_agents,
+)
+from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.events import Event, Notice, PhaseStarted
 from agent_eval_action.run.loader import Loader, relative
-from agent_eval_action.run.missing_credentials import cases_to_ask_on_base, warnings_of, without, without_answers
-from agent_eval_action.run.orchestrator import Pipeline, Stop
+from agent_eval_action.run.missing_credentials import (
+    cases_to_ask_on_base,
+    credential_warnings,
+    mark_unanswered,
+    mark_unmeasured,
+)
+from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resources import (
-    Opening,
-    Workshop,
-    driver_for,
-    driver_on_base,
-    interpreters_chosen,
-    isolated,
-    open_workshop,
+    LOGS,
+    ResourceOptions,
+    RunResources,
+    add_redaction_patterns,
+    agent_secrets,
+    make_base_driver,
+    make_driver,
+    open_resources,
+    open_sandbox,
+    redact_logs,
     refuse_missing_interpreters,
+    wait_for_interpreters,
 )
-from agent_eval_action.run.resume import Earlier, arguments, earlier, forget, made_with
-from agent_eval_action.run.secrets import LOGS, redact_by, redact_logs, secrets_of
-from agent_eval_action.run.transcripts import TranscriptWriter
+from agent_eval_action.run.resume import (
+    PreviousAttempts,
+    attempt_provenance,
+    cli_arguments,
+    discard_previous_attempts,
+    load_previous_attempts,
+)
 from agent_eval_action.sandbox.cell import Isolation, Level
 
 _TAIL_LINES = 8
@@ -83,7 +118,7 @@ class Context:
 
     environ: Mapping[str, str]
     emit: Callable[[Event], None]
-    stop: Stop
+    stop: StopRequest
     notes: tuple[str, ...] = ()
     warnings: tuple[Problem, ...] = ()
     selectors: tuple[str, ...] = ()
@@ -169,12 +204,12 @@ async def _evaluate(evaluation: Evaluation) -> RunResult:
         return change.undecided(started_at, conditions_of(settings, context))
     settings = change.settings
     found = discovered(settings, context.selectors)
-    redact_by(settings.redact, context.redaction)
+    add_redaction_patterns(settings.redact, context.redaction)
     hide = context.hide or context.redaction.hide
-    hide(secrets_of((one.agent for one in found.sets), context.environ, settings.workspace))
+    hide(agent_secrets((one.agent for one in found.sets), context.environ, settings.workspace))
     for note in (*context.notes, *found.notes, *change.notes):
         context.emit(Notice(note))
-    hidden = files_with_answers(settings, found, change.base_eval_files)
+    hidden = hidden_files(settings, found, change.base_eval_files)
     left = await asyncio.to_thread(narrow, settings, found, context, upon)
     settings, found = left.settings, left.found
     for note in left.notes:
@@ -224,13 +259,13 @@ def _decision(run: _Run, result: RunResult, history: History) -> Decision | None
     return judged(held, against, settings, Path(history.source), history, broken=broken).decision
 
 
-def narrow(settings: Settings, found: Discovery, context: Context, upon: Upon) -> Narrowed:
+def narrow(settings: Settings, found: Discovery, context: Context, upon: Upon) -> AffectedAgents:
     """What is left to run where agents say what they are made of, and the event is one of a change."""
-    if context.repeats is not None or not context.job.may_skip or not wanted(found):  # a baseline is whole
-        return Narrowed(found, settings)
+    if context.repeats is not None or not context.job.may_skip or not declares_paths(found):  # a baseline is whole
+        return AffectedAgents(found, settings)
     repository = git.Repository(settings.workspace, context.environ)
     changed = changed_files(repository, upon.exactly, upon.head.sha if upon.head else None)
-    return narrowed(settings, found, changed, context.job.workflow_file)
+    return affected_agents(settings, found, changed, context.job.workflow_file)
 
 
 def conditions_of(settings: Settings, context: Context) -> Conditions:
@@ -327,25 +362,27 @@ class _Run:
     change: GateChanges
     recording: bool = False
     commit: str | None = None
-    head: Arm = field(init=False)
+    head: AgentGroup = field(init=False)
     own_plan: Plan = field(init=False)
-    base: BaseCommit | NoBase = field(init=False)
+    base: BaseCommit | BaseUnavailable = field(init=False)
     warm: asyncio.Task[None] = field(init=False)
-    spending: Spending = field(init=False)
-    workshop: Workshop = field(default_factory=lambda: Workshop({}))
-    pipeline: Pipeline = field(init=False)
+    spending: AttemptBudget = field(init=False)
+    workshop: RunResources = field(default_factory=lambda: RunResources({}))
+    pipeline: Orchestrator = field(init=False)
     isolation: Isolation | None = None
-    made_with: dict[str, MadeWith] = field(default_factory=dict)
+    made_with: dict[str, Provenance] = field(default_factory=dict)
     plan: Plan | None = None
-    progress: Progress = field(default_factory=Progress)
+    progress: StallDetector = field(default_factory=StallDetector)
     accepted: tuple[Accepted, ...] = ()  # changes that are accepted and that main does not know yet
     measuring: bool = False
 
     async def isolate(self, hidden: Collection[Path]) -> None:
         """Make ready what agents run in, where they can be given a uid of their own. ``hidden``: what it lacks."""
         agents = self.agents()
-        self.made_with = await asyncio.to_thread(made_with, self.settings, agents, self.context.environ, hidden)
-        self.isolation = await isolated(self.settings, self.context.environ, agents, self.context.emit, hidden)
+        self.made_with = await asyncio.to_thread(
+            attempt_provenance, self.settings, agents, self.context.environ, hidden
+        )
+        self.isolation = await open_sandbox(self.settings, self.context.environ, agents, self.context.emit, hidden)
         if self.exposed:  # an agent could rewrite the eval files before they are read
             await self.read()
 
@@ -364,10 +401,10 @@ class _Run:
         def say(text: str, level: Level) -> None:  # in the thread in which an agent starts
             loop.call_soon_threadsafe(self.context.emit, Notice(text, level))
 
-        drivers = {agent.name: driver_for(agent, settings, environ, self.isolation, say) for agent in agents}
+        drivers = {agent.name: make_driver(agent, settings, environ, self.isolation, say) for agent in agents}
         recorded = frozenset(agent.name for agent in agents if agent.driver == "recorded")
         git.agents_begin()
-        self.head = Arm.begin("head", drivers, fixed=recorded)
+        self.head = AgentGroup.begin("head", drivers, fixed=recorded)
         for name, begun in self.head.starts.items():
             begun.add_done_callback(partial(self._started, name))
         self.warm = asyncio.create_task(asyncio.to_thread(self._meanwhile))
@@ -379,7 +416,7 @@ class _Run:
             stats.warm_up()
         self.context.meanwhile()
 
-    def _started(self, name: str, begun: Begun) -> None:
+    def _started(self, name: str, begun: StartTask) -> None:
         """Say which environment an agent runs in; why it does not start is said once, with the end of its traceback."""
         if begun.cancelled() or begun.exception() is not None:
             return
@@ -418,14 +455,14 @@ class _Run:
                 context.emit(Notice(note))
         return self.plan
 
-    async def prepare(self) -> tuple[Plan, Earlier]:
+    async def prepare(self) -> tuple[Plan, PreviousAttempts]:
         """Read the eval files while the agents start."""
         settings, context = self.settings, self.context
         plan = await self.read()
         functions = await asyncio.to_thread(self.change.open_functions, plan, self.agents())
-        self.workshop = Workshop({}, base=functions)  # released however opening ends
-        self.spending = Spending(LlmSettings.of(settings).meter())
-        opening = Opening(
+        self.workshop = RunResources({}, base=functions)  # released however opening ends
+        self.spending = AttemptBudget(LlmSettings.of(settings).meter())
+        opening = ResourceOptions(
             settings,
             context.environ,
             self.agents(),
@@ -440,28 +477,28 @@ class _Run:
             brought_along=self.change.brought_along,
             observe=self.progress.observe_reply,
         )
-        self.workshop = await open_workshop(plan, opening, self.head)
-        plan = without(plan, self.workshop.lacking, opening.recorded)
-        for warning in warnings_of(self.workshop.lacking):
+        self.workshop = await open_resources(plan, opening, self.head)
+        plan = mark_unmeasured(plan, self.workshop.lacking, opening.recorded)
+        for warning in credential_warnings(self.workshop.lacking):
             context.emit(Notice(warning, level="warning"))
-        kept = Earlier(self.made_with)
+        kept = PreviousAttempts(self.made_with)
         if settings.resume:
             out = settings.output_folder(settings.out)
-            kept = earlier(settings.resume, out, plan, self.made_with, workspace=settings.workspace)
+            kept = load_previous_attempts(settings.resume, out, plan, self.made_with, workspace=settings.workspace)
         for warning in kept.warnings():
             context.emit(Notice(warning, level="warning"))
         return plan, kept
 
-    async def measure(self, plan: Plan, kept: Earlier) -> None:
+    async def measure(self, plan: Plan, kept: PreviousAttempts) -> None:
         """Make and score the attempts, and those the gate asks for."""
         settings, context = self.settings, self.context
-        bounds = Bounds(settings.concurrency, settings.retries)
+        bounds = AttemptLimits(settings.concurrency, settings.retries)
         with TranscriptWriter(settings.output_folder(settings.out)) as writer:
-            crew = Crew(
+            crew = AttemptRunner(
                 bounds,
                 self.warm,
                 writer,
-                Collector(plan),
+                ResultCollector(plan),
                 self.spending,
                 context.emit,
                 kept,
@@ -470,8 +507,8 @@ class _Run:
                 self.progress,
             )
             longest = max(settings.llm_timeout_s, *(agent.timeout_s for agent in self.agents()))
-            stall = stall_seconds(settings.stall_timeout, longest)
-            self.pipeline = Pipeline(plan, self.head, crew, context.stop, settings.max_time, stall)
+            stall = stall_timeout(settings.stall_timeout, longest)
+            self.pipeline = Orchestrator(plan, self.head, crew, context.stop, settings.max_time, stall)
             if self.adaptive or (context.repeats is None and self._asks_base_for_withheld):
                 self.pipeline.gate = self._gate
                 self.pipeline.open_base = self._open_base
@@ -483,7 +520,7 @@ class _Run:
             self.measuring = True
             await self.pipeline.run()
         if context.stop.status is RunStatus.COMPLETE:
-            forget(settings.output_folder(settings.out))
+            discard_previous_attempts(settings.output_folder(settings.out))
 
     @property
     def _asks_base_for_withheld(self) -> bool:
@@ -506,14 +543,14 @@ class _Run:
             return replace(step, why=told(step, state))
         return next_check(whole, policy, control=control, limits=rules.limits) or step
 
-    async def _open_base(self, names: frozenset[str]) -> Arm | NoBase:
-        if isinstance(self.base, NoBase):
+    async def _open_base(self, names: frozenset[str]) -> AgentGroup | BaseUnavailable:
+        if isinstance(self.base, BaseUnavailable):
             return self.base
         agents = [agent for agent in self.agents() if agent.name in names]
-        make = partial(driver_on_base, self.head, self.base, self.context.environ)
+        make = partial(make_base_driver, self.head, self.base, self.context.environ)
         earlier = await asyncio.to_thread(self.change.agents_on_base, self.own_plan, agents)
-        await interpreters_chosen(self.head, names)
-        return await open_base(self.base, agents, make, earlier)
+        await wait_for_interpreters(self.head, names)
+        return await open_base_agents(self.base, agents, make, earlier)
 
     async def stop(self) -> None:
         """End what was started."""
@@ -531,7 +568,7 @@ class _Run:
         """The run as far as it came, not decided yet."""
         found = self._measured(started_at, seconds)
         if self.context.may_lack:
-            found = without_answers(found, self.context.job.withheld, self.workshop.lacking)
+            found = mark_unanswered(found, self.context.job.withheld, self.workshop.lacking)
         return found
 
     def _measured(self, started_at: str, seconds: float) -> RunResult:
@@ -558,6 +595,6 @@ class _Run:
             fail_on=settings.fail_on,
             selection=(*self.context.selectors, *settings.case),
             only_agents=settings.only_agents,
-            arguments=arguments(settings, self.context.selectors),
+            arguments=cli_arguments(settings, self.context.selectors),
             agents=self.head.conditions(),
         )

@@ -12,7 +12,7 @@ import pytest
 
 from agent_eval_action.config.criteria import load_criteria_file
 from agent_eval_action.criteria import build
-from agent_eval_action.criteria.base import Instruments, Sample
+from agent_eval_action.criteria.base import Sample, ScoringContext
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.processes.metric_functions import FunctionOptions, open_functions
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase, Invocation
@@ -75,7 +75,7 @@ async def test_the_function_is_called_as_google_adk_calls_it(adk213_python, tmp_
         )
     )
     try:
-        said = await mine.score(Sample(case, tuple(actual), instruments=Instruments(functions=functions)))
+        said = await mine.score(Sample(case, tuple(actual), instruments=ScoringContext(functions=functions)))
     finally:
         await functions.stop()
     assert said.score == json.loads(done.stdout)["score"], said.reason

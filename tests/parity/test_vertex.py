@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.criteria.base import Instruments, Sample
+from agent_eval_action.criteria.base import Sample, ScoringContext
 from agent_eval_action.llm.client import Setup
 from agent_eval_action.llm.providers.vertex import VertexEval
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase, Invocation
@@ -71,7 +71,7 @@ async def ours(name: str, actual: Sequence[Invocation], expected: Any, environ: 
         case = EvalCase(eval_id="case", conversation_scenario=scenario)
     try:
         made = criterion(name, threshold=1)
-        return await made.score(Sample(case, tuple(actual), instruments=Instruments(llm=provider)))
+        return await made.score(Sample(case, tuple(actual), instruments=ScoringContext(llm=provider)))
     finally:
         await provider.close()
 

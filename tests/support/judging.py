@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_eval_action.criteria.base import Criterion, Instruments, Sample
+from agent_eval_action.criteria.base import Criterion, Sample, ScoringContext
 from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest
 from agent_eval_action.results.evalset import EvalCase, Invocation
 from agent_eval_action.results.run_result import CriterionScore
@@ -59,7 +59,7 @@ def scored(
 ) -> CriterionScore:
     """The score of an attempt; without ``case`` the turns are their own references."""
     of = case or EvalCase(eval_id="case", conversation=tuple(actual))
-    return asyncio.run(criterion.score(Sample(of, tuple(actual), None, repeat, Instruments(llm))))
+    return asyncio.run(criterion.score(Sample(of, tuple(actual), None, repeat, ScoringContext(llm))))
 
 
 def rubric(rubric_id: str, text: str = "", **fields: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from agent_eval_action.baseline.records import record_of
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.git import Commit, Repository, remote_of
 from agent_eval_action.results.base import StoreKind
-from agent_eval_action.results.decision import Decision, Outcome
+from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.history import Accepted, Baseline, History, Record
 from agent_eval_action.results.run_result import CaseKey, RunResult, RunStatus
 
@@ -45,7 +45,7 @@ def why_not_written(event: Event, result: RunResult, head: str | None) -> str | 
     reasons = (
         (never is not None, never),
         (result.status is not RunStatus.COMPLETE, "the run is not complete"),
-        (decision is None or decision.outcome is Outcome.INCONCLUSIVE, "the run is inconclusive"),
+        (decision is None or decision.outcome is Verdict.INCONCLUSIVE, "the run is inconclusive"),
     )
     return next((why for holds, why in reasons if holds), None)
 

@@ -16,7 +16,7 @@ from agent_eval_action.formats.adk_results import SUFFIX, read_results
 from agent_eval_action.reports import results_json
 from agent_eval_action.results.history import Baseline
 from agent_eval_action.results.run_result import RunResult
-from agent_eval_action.run.adk_results_import import TOOL, named_like, run_of
+from agent_eval_action.run.adk_results_import import TOOL, align_names, import_results
 
 _HISTORY: Final = Path(".adk") / "eval_history"
 _BASELINE: Final = "baseline.json"
@@ -47,7 +47,7 @@ class Side:
         if not self.foreign or other.foreign:
             return self
         note = f"cases of {TOOL}'s results are known by their names alone: it does not keep their whole definition"
-        return Side(named_like(self.result, other.result.sets), notes=(*self.notes, note))
+        return Side(align_names(self.result, other.result.sets), notes=(*self.notes, note))
 
 
 def read_side(path: Path) -> Side:
@@ -56,7 +56,7 @@ def read_side(path: Path) -> Side:
     if not foreign and not path.exists():
         raise ResultsError(f"there is nothing at {path}", hint=_TAKEN)
     if foreign:
-        result, notes = run_of([read_results(file) for file in foreign])
+        result, notes = import_results([read_results(file) for file in foreign])
         return Side(result, notes=notes)
     if path.is_dir():
         found = next((path / name for name in (output.RESULTS, _BASELINE) if (path / name).is_file()), None)

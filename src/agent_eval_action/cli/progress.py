@@ -17,9 +17,9 @@ from agent_eval_action.run.events import (
     AttemptRetried,
     AttemptStarted,
     Event,
-    MorePlanned,
     Notice,
     PhaseStarted,
+    RerunsPlanned,
     RunPlanned,
 )
 
@@ -64,7 +64,7 @@ class Counts:
         """Count one event."""
         if isinstance(event, RunPlanned):
             self.planned, self.kept = event.attempts, event.kept
-        elif isinstance(event, MorePlanned):
+        elif isinstance(event, RerunsPlanned):
             self.planned += event.attempts
             self.phase = _DOING[event.purpose]
         elif isinstance(event, AttemptStarted):

@@ -18,18 +18,18 @@ from agent_eval_action.cli.progress import Display, LiveDisplay, PlainDisplay
 from agent_eval_action.config.settings import Resolved, resolve
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ExitCode
-from agent_eval_action.results.decision import Outcome
+from agent_eval_action.results.decision import Verdict
 from agent_eval_action.results.run_result import RunResult, RunStatus
-from agent_eval_action.run.orchestrator import Stop
+from agent_eval_action.run.orchestrator import StopRequest
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 EXIT = {
-    Outcome.PASS: ExitCode.PASS,
-    Outcome.COLLECTING: ExitCode.PASS,
-    Outcome.FAIL: ExitCode.FAIL,
-    Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+    Verdict.PASS: ExitCode.PASS,
+    Verdict.COLLECTING: ExitCode.PASS,
+    Verdict.FAIL: ExitCode.FAIL,
+    Verdict.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
 }
 
 
@@ -62,7 +62,7 @@ class Session:
 
     def evaluate(self) -> RunResult:
         """The run's result, also when a signal cut it short. ``end`` must follow once it is written."""
-        stop = Stop()
+        stop = StopRequest()
         with self._display() as display:
             evaluation = api.Evaluation(self.resolved.settings, self._context(stop, display))
             try:
@@ -84,7 +84,7 @@ class Session:
         if self._interrupted is not None:
             self._runner.run(self._interrupted.end())
 
-    def _context(self, stop: Stop, display: Display) -> api.Context:
+    def _context(self, stop: StopRequest, display: Display) -> api.Context:
         return api.Context(
             environ=os.environ,
             emit=display,
@@ -111,14 +111,14 @@ class Session:
         )
 
 
-async def _result(evaluation: api.Evaluation, stop: Stop) -> RunResult:
+async def _result(evaluation: api.Evaluation, stop: StopRequest) -> RunResult:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _interrupt, stop)
     return await evaluation.result()
 
 
-def _interrupt(stop: Stop) -> None:
+def _interrupt(stop: StopRequest) -> None:
     if stop.interrupted.is_set():
         _leave_at_once()
     stop.request(RunStatus.INTERRUPTED)
@@ -145,8 +145,8 @@ def exit_code(result: RunResult, fail_on: str) -> ExitCode:
         return ExitCode.INTERRUPTED
     if fail_on == "never":
         return ExitCode.PASS
-    outcome = result.decision.outcome if result.decision else Outcome.INCONCLUSIVE
+    outcome = result.decision.outcome if result.decision else Verdict.INCONCLUSIVE
     excused = result.decision is not None and result.decision.excused
-    if outcome is Outcome.INCONCLUSIVE and (fail_on == "fail" or excused):
+    if outcome is Verdict.INCONCLUSIVE and (fail_on == "fail" or excused):
         return ExitCode.PASS
     return EXIT[outcome]

@@ -9,7 +9,7 @@ from agent_eval_action.cli.text import terminal
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.next_steps import ALL_WORSE, next_steps
 from agent_eval_action.reports.view import agent_tokens, cost_text, judge_calls
-from agent_eval_action.results.decision import CriterionChange, Decision, Finding, Outcome
+from agent_eval_action.results.decision import CriterionChange, Decision, Finding, Verdict
 from agent_eval_action.results.run_result import RunResult
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 _FINDINGS_SHOWN = 12
 _STYLE = {
-    Outcome.PASS: "bold green",
-    Outcome.FAIL: "bold red",
-    Outcome.INCONCLUSIVE: "bold yellow",
-    Outcome.COLLECTING: "bold cyan",
+    Verdict.PASS: "bold green",
+    Verdict.FAIL: "bold red",
+    Verdict.INCONCLUSIVE: "bold yellow",
+    Verdict.COLLECTING: "bold cyan",
 }
 _STATUS = {
     "pass": ("pass", "green"),
@@ -69,7 +69,7 @@ def _next_steps(console: Console, result: RunResult) -> None:
     from rich.text import Text
 
     decision = result.decision
-    if decision is None or decision.outcome not in {Outcome.FAIL, Outcome.INCONCLUSIVE}:
+    if decision is None or decision.outcome not in {Verdict.FAIL, Verdict.INCONCLUSIVE}:
         return
     for step in next_steps(result):
         rest = tuple(line for line in step.commands if not line.startswith("agent-eval accept "))

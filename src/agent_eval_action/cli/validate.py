@@ -10,7 +10,7 @@ from agent_eval_action.cli.session import console, settings_for
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.errors import AgentEvalError, ExitCode, Problem
-from agent_eval_action.run.loader import Loader, load_loose
+from agent_eval_action.run.loader import Loader, validate_paths
 
 _SHOWN = 200
 
@@ -26,7 +26,7 @@ def validate_command(paths: Sequence[Path], config: str | None) -> ExitCode:
         settings = resolved.settings
         problems += resolved.warnings
         if paths:
-            checked, found = load_loose(paths, settings.workspace)
+            checked, found = validate_paths(paths, settings.workspace)
             problems += found
         else:
             discovery = api.discovered(settings, ())

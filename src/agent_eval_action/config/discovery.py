@@ -397,7 +397,7 @@ _SCAFFOLDED: Final = "eval_config.json"  # what Google's project templates call 
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedSet:
+class DiscoveredSet:
     """One eval file against one agent. ``case_ids`` () is every case.
 
     ``key`` names the set in every result. ``criteria_file`` is None when the agent's criteria are
@@ -416,7 +416,7 @@ class PlannedSet:
 class Discovery:
     """What is to be run, sorted by agent and set, and what to say about it."""
 
-    sets: tuple[PlannedSet, ...]
+    sets: tuple[DiscoveredSet, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -441,13 +441,13 @@ def discover(
     return Discovery(sets, tuple(_notes(search, sets, idle)))
 
 
-def _sets(search: Search) -> Iterator[PlannedSet]:
+def _sets(search: Search) -> Iterator[DiscoveredSet]:
     workspace = search.settings.workspace
     for agent in sorted(search.agents, key=lambda agent: agent.name):
         files = {file: ids for (name, file), ids in search.chosen.items() if name == agent.name}
         keys = set_keys(list(files), agent.path, workspace)
         for file in sorted(files, key=keys.__getitem__):
-            yield PlannedSet(
+            yield DiscoveredSet(
                 agent=agent,
                 path=file,
                 key=keys[file],
@@ -492,7 +492,7 @@ def set_keys(files: Sequence[Path], agent: Path, workspace: Path) -> dict[Path, 
     return {file: short(file) if counts[short(file)] == 1 else relative_name(file, workspace) for file in files}
 
 
-def _notes(search: Search, sets: Sequence[PlannedSet], idle: Sequence[str]) -> Iterator[str]:
+def _notes(search: Search, sets: Sequence[DiscoveredSet], idle: Sequence[str]) -> Iterator[str]:
     workspace = search.settings.workspace
     how = "" if search.settings.agents else " (discovered)"
     for agent in sorted(search.agents, key=lambda agent: agent.name):

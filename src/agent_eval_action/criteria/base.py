@@ -121,7 +121,7 @@ class Functions(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Instruments:
+class ScoringContext:
     """What a criterion may use beside what it looks at; None: the run has none."""
 
     llm: Llm | None = None
@@ -141,7 +141,7 @@ class Sample:
     actual: tuple[Invocation, ...]
     final_session_state: dict[str, Any] | None = None
     repeat: int = 0
-    instruments: Instruments = field(default_factory=Instruments)
+    instruments: ScoringContext = field(default_factory=ScoringContext)
 
     def unmeasurable(self) -> str:
         """Why no criterion can score this attempt: its turns are not those of the case. Empty when it can."""

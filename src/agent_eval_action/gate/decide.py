@@ -31,10 +31,10 @@ from agent_eval_action.results.decision import (
     ChangeKind,
     Decision,
     Finding,
-    Outcome,
     PairChange,
     Stat,
     TurnBrief,
+    Verdict,
 )
 from agent_eval_action.results.pair_scores import exact_mean, meets
 from agent_eval_action.results.run_result import RunResult, collector_paused
@@ -82,7 +82,7 @@ def decide(comparison: Comparison, result: RunResult, policy: Policy, broken: Br
     findings.sort(key=_order)
     outcome = _outcome(findings, any(rule.collecting for rule in judged))
     doubts = [finding for finding in findings if finding.effect == "inconclusive"]
-    excused = outcome is Outcome.INCONCLUSIVE and bool(result.conditions.withheld) and doubts == list(withheld)
+    excused = outcome is Verdict.INCONCLUSIVE and bool(result.conditions.withheld) and doubts == list(withheld)
     return Decision(
         outcome=outcome,
         reason=headline(outcome, comparison, judged, findings, writer, left_out=withheld),
@@ -122,13 +122,13 @@ def _rules(comparison: Comparison, policy: Policy, weighed: Weighed) -> list[Rul
     return [Rule(one, rule, collecting, weighed, policy.sets, policy.new_cases) for one, rule in rules]
 
 
-def _outcome(findings: Iterable[Finding], collecting: bool) -> Outcome:
+def _outcome(findings: Iterable[Finding], collecting: bool) -> Verdict:
     effects = {finding.effect for finding in findings}
     if "blocks" in effects:
-        return Outcome.FAIL
+        return Verdict.FAIL
     if "inconclusive" in effects:
-        return Outcome.INCONCLUSIVE
-    return Outcome.COLLECTING if collecting else Outcome.PASS
+        return Verdict.INCONCLUSIVE
+    return Verdict.COLLECTING if collecting else Verdict.PASS
 
 
 def _order(finding: Finding) -> tuple[int, bool, str, str, str, str]:

@@ -10,14 +10,14 @@ from agent_eval_action.gate.compare import NO_CASE, ComparedPair, Comparison
 from agent_eval_action.gate.rules import MOST, Rule
 from agent_eval_action.gate.sentences import Writer
 from agent_eval_action.gate.wording import BEGIN, SENTENCE, clip, count, listed
-from agent_eval_action.results.decision import ChangeKind, Finding, Outcome
+from agent_eval_action.results.decision import ChangeKind, Finding, Verdict
 from agent_eval_action.results.run_result import CaseKey
 
 _NAMED: Final = 3
 
 
 def headline(
-    outcome: Outcome,
+    outcome: Verdict,
     comparison: Comparison,
     rules: Sequence[Rule],
     findings: Sequence[Finding],
@@ -26,11 +26,11 @@ def headline(
     left_out: Sequence[Finding] = (),
 ) -> str:
     """Why the outcome is what it is. ``left_out``: the findings about what lacked credentials, said of a pass too."""
-    if outcome is Outcome.FAIL:
+    if outcome is Verdict.FAIL:
         text = "; ".join([*_failures(rules, findings, writer), *_unmeasured(findings)])
-    elif outcome is Outcome.INCONCLUSIVE:
+    elif outcome is Verdict.INCONCLUSIVE:
         text = f"could not tell: {'; '.join([*_unmeasured(findings), *_of_the_rest(comparison, rules, findings)])}"
-    elif outcome is Outcome.COLLECTING:
+    elif outcome is Verdict.COLLECTING:
         text = _collecting(comparison, rules, findings)
     else:
         text = "; ".join([_passed(comparison, rules, findings), *(finding.reason for finding in left_out)])

@@ -28,7 +28,7 @@ from agent_eval_action.git import Git, Scratch
 from agent_eval_action.git.export import export_tree
 from agent_eval_action.results.history import Accepted, Baseline
 from agent_eval_action.results.run_result import CriterionInfo
-from agent_eval_action.run.base_agents import BaseCommit, NoBase, find_base
+from agent_eval_action.run.base_agents import BaseCommit, BaseUnavailable, find_base
 from agent_eval_action.run.loader import Loader, relative
 from agent_eval_action.run.plan import Plan
 
@@ -140,10 +140,10 @@ def _baseline(settings: Settings) -> Baseline | None:
         return None
 
 
-def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | NoBase:
+def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | BaseUnavailable:
     """The base commit's side of the comparison, or why it cannot be read."""
     found = find_base(settings, context.base, context.environ)
-    if isinstance(found, NoBase):
+    if isinstance(found, BaseUnavailable):
         return found
     short = found.commit[:10]
     try:
@@ -154,7 +154,7 @@ def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | NoB
             folder.mkdir(parents=True, exist_ok=True)  # a commit without this folder has no rules but the defaults
             return _read(found, folder, context)
     except (OSError, ValueError) as error:
-        return NoBase(f"the files of the base commit {short} cannot be had: {error}", found.commit)
+        return BaseUnavailable(f"the files of the base commit {short} cannot be had: {error}", found.commit)
 
 
 @contextlib.contextmanager
@@ -174,7 +174,7 @@ def _is_read(path: str, size: int) -> bool:
     return size <= _MAX_BYTES and (name.suffix.lower() in _TEXTS or name.name in _AGENTS)
 
 
-def _read(base: BaseCommit, root: Path, context: CommandContext) -> BaseSnapshot | NoBase:
+def _read(base: BaseCommit, root: Path, context: CommandContext) -> BaseSnapshot | BaseUnavailable:
     here = base.settings.workspace
     try:
         there, lack = _settings(here, root, context)
@@ -184,7 +184,7 @@ def _read(base: BaseCommit, root: Path, context: CommandContext) -> BaseSnapshot
     except AgentEvalError as error:
         short = base.commit[:10]
         why = f"{error.message}{_first_problem(error)}".replace(f"{root}/", "")
-        return NoBase(
+        return BaseUnavailable(
             f"the configuration of the base commit {short} cannot be used: {why} (repair it on the base branch first)",
             base.commit,
         )

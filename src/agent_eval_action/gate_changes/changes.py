@@ -19,12 +19,12 @@ from agent_eval_action.gate_changes.rules import WITH_THE_MERGE, setting_changes
 from agent_eval_action.gate_changes.snapshot import case_identities
 from agent_eval_action.git import Repository
 from agent_eval_action.results.case_matching import CaseMatches, match_cases
-from agent_eval_action.results.decision import Decision, Finding, Outcome
+from agent_eval_action.results.decision import Decision, Finding, Verdict
 from agent_eval_action.results.history import Accepted
 from agent_eval_action.results.run_result import Conditions, RunResult
-from agent_eval_action.run.base_agents import NoBase, write_tree
+from agent_eval_action.run.base_agents import BaseUnavailable, write_tree
 from agent_eval_action.run.plan import Plan
-from agent_eval_action.run.resources import FunctionsOfBase, custom_metrics
+from agent_eval_action.run.resources import BaseMetricFunctions, custom_metrics
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class GateChanges:
 
     own: Settings
     settings: Settings
-    base: BaseSnapshot | NoBase
+    base: BaseSnapshot | BaseUnavailable
     context: CommandContext
     notes: tuple[str, ...] = ()
 
@@ -88,7 +88,7 @@ class GateChanges:
     def agents_on_base(self, plan: Plan, agents: Sequence[AgentSettings]) -> dict[str, AgentSettings]:
         """The base's agents by what they are called now: a renamed one is known by its cases."""
         base = self.base
-        if isinstance(base, NoBase):
+        if isinstance(base, BaseUnavailable):
             return {}
         renamed = renamed_agents(plan, base, self._matches(base, plan))
         found = {agent.name: agent_on_base(agent, base, renamed) for agent in agents}
@@ -98,7 +98,7 @@ class GateChanges:
     def _matches(base: BaseSnapshot, plan: Plan) -> CaseMatches:
         return match_cases(case_identities(base.snapshot.sets), identities_of_plan(plan))
 
-    def open_functions(self, plan: Plan, agents: Sequence[AgentSettings]) -> FunctionsOfBase | None:
+    def open_functions(self, plan: Plan, agents: Sequence[AgentSettings]) -> BaseMetricFunctions | None:
         """The base's files, where criteria in force name functions of the user's: their bodies are the base's too.
 
         The answer's ``tree`` must be released. Raises AgentEnvironmentError where they cannot be had. Blocks.
@@ -118,14 +118,14 @@ class GateChanges:
             for name, then in self.agents_on_base(plan, agents).items()
         }
         changed = tuple(function_changes(plan, {agent.name: agent.path for agent in agents}, agents_there, here, there))
-        return FunctionsOfBase(commit, tree, agents_there, changed)
+        return BaseMetricFunctions(commit, tree, agents_there, changed)
 
     def weakened(
         self, plan: Plan | None, agents: Sequence[AgentSettings]
     ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
         """Every weakening, and notes. ``plan``: of the whole suite as the change has it, None for a narrowed run."""
         base = self.base
-        if isinstance(base, NoBase):
+        if isinstance(base, BaseUnavailable):
             return (), ()
         try:
             head = take_snapshot(self.own, self.context, plan)
@@ -145,7 +145,7 @@ class GateChanges:
         result: RunResult,
         plan: Plan | None,
         agents: Sequence[AgentSettings],
-        functions: FunctionsOfBase | None = None,
+        functions: BaseMetricFunctions | None = None,
     ) -> RunResult:
         """The decided result with what the change does to the gate. ``plan`` as ``weakened`` takes it.
 
@@ -161,7 +161,7 @@ class GateChanges:
 
     def undecided(self, started_at: str, conditions: Conditions) -> RunResult:
         """The result of a change whose base cannot be read: nothing was run, and it is no pass."""
-        decision = Decision(outcome=Outcome.INCONCLUSIVE, reason=self.unreadable)
+        decision = Decision(outcome=Verdict.INCONCLUSIVE, reason=self.unreadable)
         under = conditions.model_copy(update={"fail_on": self.context.fail_on})
         return RunResult(started_at=started_at, conditions=under, decision=decision)
 
@@ -181,7 +181,7 @@ def detect_changes(
     """
     context = CommandContext(flags, environ, cwd, discover, base)
     found = read_base(settings, context)
-    if isinstance(found, NoBase):
+    if isinstance(found, BaseUnavailable):
         broken = found.commit is not None and not context.is_change
         return GateChanges(settings, settings, found, context, (found.reason,) if broken else ())
     if not context.is_change:

@@ -12,9 +12,9 @@ from agent_eval_action.errors import EvalFileError, Problem
 from agent_eval_action.gate_changes.base import BaseSet, BaseSnapshot
 from agent_eval_action.results.case_matching import CaseIdentity, CaseMatches
 from agent_eval_action.results.run_result import CaseKey, CriterionInfo
-from agent_eval_action.run.loader import unscorable
+from agent_eval_action.run.loader import unscorable_cases
 from agent_eval_action.run.plan import Plan, PlannedSet
-from agent_eval_action.run.resources import played_digest
+from agent_eval_action.run.resources import planned_digest
 
 
 def plan_in_force(plan: Plan, base: BaseSnapshot, matches: CaseMatches, policy: Policy, workspace: Path) -> Plan:
@@ -33,7 +33,7 @@ def plan_in_force(plan: Plan, base: BaseSnapshot, matches: CaseMatches, policy: 
             sets.append(planned if _new_cases_block(policy) else replace(planned, infos=_added(planned.infos)))
             continue
         cases = (item.case for item in planned.cases)
-        problems += unscorable(cases, then.criteria, workspace / planned.path)
+        problems += unscorable_cases(cases, then.criteria, workspace / planned.path)
         sets.append(_as_on_base(planned, then))
     if problems:
         text = f"the eval files do not fit the criteria of the base commit {base.commit[:10]}, which hold here"
@@ -58,7 +58,7 @@ def _as_on_base(planned: PlannedSet, then: BaseSet) -> PlannedSet:
     ]
     cases = planned.cases
     if planned.simulator != then.simulator:
-        cases = tuple(replace(item, digest=played_digest(item.case, then.simulator)) for item in cases)
+        cases = tuple(replace(item, digest=planned_digest(item.case, then.simulator)) for item in cases)
     return replace(
         planned,
         cases=cases,

@@ -16,7 +16,7 @@ from agent_eval_action.gate_changes.rules import weaker_rules
 from agent_eval_action.gate_changes.snapshot import CaseSnapshot, SetSnapshot, Snapshot, case_identities
 from agent_eval_action.gate_changes.stored_scores import weaker_baseline
 from agent_eval_action.results.case_matching import CaseMatches, match_cases
-from agent_eval_action.results.decision import Decision, Finding, Outcome
+from agent_eval_action.results.decision import Decision, Finding, Verdict
 from agent_eval_action.results.run_result import CriterionInfo
 
 _SINGLY: Final = 5
@@ -52,14 +52,14 @@ def apply_weakenings(decision: Decision, found: Sequence[Finding], on_weakened: 
     if on_weakened != "fail":
         return decision.model_copy(update={"weakenings": tuple(found)})
     blocking = tuple(one.model_copy(update={"effect": "blocks"}) for one in found)
-    failed = decision.outcome is Outcome.FAIL
+    failed = decision.outcome is Verdict.FAIL
     more = f" (and {count(len(found) - 1, 'more change')} to what the agent is measured by)" if found[1:] else ""
     why = f"this change weakens the gate, which on_weakened: fail forbids: {found[0].reason}{more}"
     return decision.model_copy(
         update={
             "weakenings": blocking,
             "findings": (*blocking, *decision.findings),
-            "outcome": Outcome.FAIL,
+            "outcome": Verdict.FAIL,
             "reason": decision.reason if failed else clip(why, SENTENCE),
         }
     )

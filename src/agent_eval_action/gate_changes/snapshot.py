@@ -15,7 +15,7 @@ from agent_eval_action.results.decision import CallBrief
 from agent_eval_action.results.evalset import EvalCase, Invocation, Rubric
 from agent_eval_action.results.history import Accepted, Baseline
 from agent_eval_action.results.run_result import CaseKey, CriterionInfo, RunResult
-from agent_eval_action.run.collector import call_brief
+from agent_eval_action.run.collector import excerpt_call
 from agent_eval_action.run.plan import Plan, PlannedSet
 
 
@@ -131,7 +131,7 @@ def _turn(turn: Invocation) -> ExpectedTurn:
     asked = turn.user_content.model_dump(exclude_none=True, exclude={"role"})
     return ExpectedTurn(
         asked=_named(repr(asked)),
-        calls=tuple(map(call_brief, turn.tool_calls())),
+        calls=tuple(map(excerpt_call, turn.tool_calls())),
         response=turn.response_text,
         rubrics=_rubrics(turn.rubrics or ()),
     )

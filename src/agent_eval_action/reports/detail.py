@@ -10,7 +10,7 @@ from typing import Final
 
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
-from agent_eval_action.results.decision import Decision, Finding, Outcome
+from agent_eval_action.results.decision import Decision, Finding, Verdict
 from agent_eval_action.results.run_result import AttemptSummary, CaseResult
 
 _ELSEWHERE = "said in results.json"
@@ -93,8 +93,8 @@ def _reason(decision: Decision) -> str:
     if missing:
         return f"{fmt.plural(len(missing), 'thing')} could not be measured"
     return {
-        Outcome.PASS: "nothing blocks",
-        Outcome.COLLECTING: "there is nothing to compare with yet",
+        Verdict.PASS: "nothing blocks",
+        Verdict.COLLECTING: "there is nothing to compare with yet",
     }.get(decision.outcome, _ELSEWHERE)
 
 

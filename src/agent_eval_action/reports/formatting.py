@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from agent_eval_action.results.decision import ChangeKind, CriterionChange, Outcome, PairChange, Unit
+from agent_eval_action.results.decision import ChangeKind, CriterionChange, PairChange, Unit, Verdict
 from agent_eval_action.results.run_result import Totals
 
 MINUS = "\N{MINUS SIGN}"
@@ -30,11 +30,11 @@ KIND_LABELS: dict[ChangeKind, str] = {
     ChangeKind.ON_MAIN: "already broken on main",
 }
 
-OUTCOME_LABELS: dict[Outcome, str] = {
-    Outcome.PASS: "Passed",
-    Outcome.FAIL: "Blocked",
-    Outcome.INCONCLUSIVE: "Inconclusive",
-    Outcome.COLLECTING: "Collecting",
+OUTCOME_LABELS: dict[Verdict, str] = {
+    Verdict.PASS: "Passed",
+    Verdict.FAIL: "Blocked",
+    Verdict.INCONCLUSIVE: "Inconclusive",
+    Verdict.COLLECTING: "Collecting",
 }
 
 

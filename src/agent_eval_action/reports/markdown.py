@@ -41,9 +41,9 @@ from agent_eval_action.results.decision import (
     ChangeKind,
     CriterionChange,
     Decision,
-    Outcome,
     PairChange,
     TurnBrief,
+    Verdict,
 )
 from agent_eval_action.results.run_result import AttemptSummary, Conditions, ErrorKind, RunResult, ScoreStatus, Totals
 from agent_eval_action.results.trajectory import format_call
@@ -71,10 +71,10 @@ LABELS: Final = {
     Group.BETTER: "better",
 }
 _ALERTS: Final = {
-    Outcome.FAIL: "CAUTION",
-    Outcome.INCONCLUSIVE: "WARNING",
-    Outcome.COLLECTING: "NOTE",
-    Outcome.PASS: "TIP",
+    Verdict.FAIL: "CAUTION",
+    Verdict.INCONCLUSIVE: "WARNING",
+    Verdict.COLLECTING: "NOTE",
+    Verdict.PASS: "TIP",
 }
 _VERDICTS: Final = {
     "fail": "❌ fail",

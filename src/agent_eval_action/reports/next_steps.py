@@ -10,7 +10,7 @@ from typing import Final
 from agent_eval_action.gate.acceptable import worse_pairs
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.formatting import clean
-from agent_eval_action.results.decision import CriterionChange, Decision, Outcome, PairChange
+from agent_eval_action.results.decision import CriterionChange, Decision, PairChange, Verdict
 from agent_eval_action.results.run_result import CriterionInfo, RunResult, SetResult
 
 REASON: Final = '--reason "why this is intended"'
@@ -41,10 +41,10 @@ def next_steps(result: RunResult) -> tuple[Step, ...]:
     if decision is None:
         return ()
     update = " ".join(["agent-eval baseline update", *map(shlex.quote, result.conditions.arguments)])
-    if decision.outcome is Outcome.COLLECTING:
+    if decision.outcome is Verdict.COLLECTING:
         return (Step("Begin a baseline:", commands=(update,)),) if decision.store == "file" else ()
     steps = [*_accepting(decision, update), *_thresholds(result, decision)]
-    if not steps and decision.outcome is Outcome.PASS and decision.store == "file":
+    if not steps and decision.outcome is Verdict.PASS and decision.store == "file":
         steps.append(Step("Store what this run scored as the new baseline:", commands=(update,)))
     return tuple(steps)
 

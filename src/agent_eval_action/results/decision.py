@@ -29,7 +29,7 @@ Unit = Literal["score", "tokens", "calls", "seconds", "usd"]
 """What a criterion's numbers count: a property of the criterion, never guessed from its name."""
 
 
-class Outcome(enum.StrEnum):
+class Verdict(enum.StrEnum):
     """The verdict; its exit code is in ``errors.ExitCode``."""
 
     PASS = "pass"  # noqa: S105 - a verdict, no password
@@ -171,7 +171,7 @@ class Decision(Frozen):
     that GitHub gave the run no secrets; no step is made red by that alone.
     """
 
-    outcome: Outcome
+    outcome: Verdict
     reason: str
     excused: bool = False
     findings: tuple[Finding, ...] = ()

@@ -239,7 +239,7 @@ class AttemptKey(NamedTuple):
         return CaseKey(self.agent, self.eval_set, self.case)
 
 
-class MadeWith(Frozen):
+class Provenance(Frozen):
     """Digests of what an attempt was made with, so that a resumed run knows which attempts still hold.
 
     ``code`` is of the checkout, ``environment`` of the agent's interpreter and packages, ``settings`` of what
@@ -266,7 +266,7 @@ class Attempt(Frozen):
     purpose: Purpose = "first"
     commit: str = ""
     case_digest: str
-    made_with: MadeWith = MadeWith()
+    made_with: Provenance = Provenance()
     turns: tuple[Invocation, ...] = ()
     final_session_state: dict[str, Any] | None = None
     ended: EndReason = ""

@@ -1,14 +1,19 @@
-"""attempts.jsonl as a file: its name, its lines, and one line as an Attempt."""
+"""attempts.jsonl and blobs/: attempts are appended as they finish and read back line by line."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
 
 import pydantic
 
-from agent_eval_action.errors import ResultsError
+from agent_eval_action.errors import OutputError, ResultsError
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.run_result import Attempt
 
@@ -46,3 +51,90 @@ def parse(path: Path, number: int, line: bytes) -> Attempt:
     except (ValueError, RecursionError, pydantic.ValidationError) as error:
         reason = str(error).splitlines()[0]
         raise ResultsError(f"{path}:{number}: not an attempt of this version: {reason}") from error
+
+
+BLOBS = "blobs"
+BLOB_BYTES = 64 * 1024
+_BLOB_PREFIX = "blob:sha256:"
+
+
+@dataclass
+class TranscriptWriter:
+    """Appends attempts, one line each, flushed: a crash loses nothing that was finished."""
+
+    folder: OutputFolder
+    _file: IO[bytes] | None = None
+    _kept: set[str] = field(default_factory=set)
+
+    def __enter__(self) -> Self:
+        """Open ``attempts.jsonl`` empty; what is kept of an earlier run is appended like the rest."""
+        try:
+            self._file = self.folder.create(ATTEMPTS)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.close()
+        except OSError as error:
+            if value is None:  # else what is being raised already says it
+                raise self._unwritable(error) from error
+
+    def append(self, attempt: Attempt) -> None:
+        """Write one attempt. Raises OutputError when the disk is full."""
+        if self._file is None:
+            raise ValueError("the writer is not open")
+        try:
+            record = attempt.model_dump(mode="json", exclude_defaults=True)
+            line = _dumped(record)
+            if '"inline_data":{' in line:
+                self._store_media(record)
+                line = _dumped(record)
+            self._file.write(line.encode("ascii") + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _store_media(self, value: Any) -> None:
+        for blob in _blobs_in(value):
+            data = blob["data"]
+            if not isinstance(data, str) or len(data) * 3 // 4 <= BLOB_BYTES or data.startswith(_BLOB_PREFIX):
+                continue
+            raw = _decode(data)
+            digest = hashlib.sha256(raw).hexdigest()
+            if digest not in self._kept:
+                # also where there is one: what an earlier run left may be half a file, or somebody else's
+                self.folder.replace(f"{BLOBS}/{digest}", [raw], sync=False)
+                self._kept.add(digest)
+            blob["data"] = _BLOB_PREFIX + digest
+
+    def _unwritable(self, error: OSError) -> OutputError:
+        said = f"{self.folder.path / ATTEMPTS} cannot be written: {error.strerror or error}"
+        return OutputError(said, hint="free disk space or choose --out")
+
+
+def _dumped(record: dict[str, Any]) -> str:
+    """One line. ASCII escapes carry lone surrogates, which UTF-8 cannot."""
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=True)
+
+
+def _blobs_in(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        inline = value.get("inline_data")
+        if isinstance(inline, dict) and "data" in inline:
+            yield inline
+        for item in value.values():
+            yield from _blobs_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _blobs_in(item)
+
+
+def _decode(data: str) -> bytes:
+    try:
+        return base64.b64decode(data + "=" * (-len(data) % 4), altchars=b"-_" if {"-", "_"} & set(data) else None)
+    except ValueError:
+        return data.encode("utf-8", "surrogatepass")

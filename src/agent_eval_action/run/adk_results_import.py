@@ -33,8 +33,8 @@ from agent_eval_action.results.run_result import (
     TurnScore,
     Usage,
 )
-from agent_eval_action.run.attempt_runner import usage_of
-from agent_eval_action.run.collector import summarise, turn_brief
+from agent_eval_action.run.attempt_runner import sum_usage
+from agent_eval_action.run.collector import excerpt_turn, summarise
 
 TOOL: Final = "google-adk"
 
@@ -59,7 +59,7 @@ class _Set:
     left_out: int = 0
 
 
-def run_of(files: Sequence[AdkResults]) -> tuple[RunResult, tuple[str, ...]]:
+def import_results(files: Sequence[AdkResults]) -> tuple[RunResult, tuple[str, ...]]:
     """One result of all files, and notes. Of a case or metric that changed between files the newest form counts."""
     sets: dict[Key, _Set] = defaultdict(_Set)
     newest_first = sorted(files, key=lambda file: (-file.creation_timestamp, file.eval_set_result_id))
@@ -87,7 +87,7 @@ def run_of(files: Sequence[AdkResults]) -> tuple[RunResult, tuple[str, ...]]:
     return result, tuple(_notes(sets))
 
 
-def named_like(result: RunResult, sets: Iterable[SetResult]) -> RunResult:
+def align_names(result: RunResult, sets: Iterable[SetResult]) -> RunResult:
     """The result under the names another tool gave the same sets and cases.
 
     google-adk knows an eval set by its id, a run of ours by its file: where exactly one set of the other
@@ -112,7 +112,7 @@ def _add(one: _Set, file: AdkResults, case: AdkCase) -> None:
     held = one.cases.get(case.eval_id)
     # a case that could not be run has no turns, so nothing to tell its definition by
     if held is None or not held.result.digest:
-        brief = tuple(turn_brief(turn) for turn in known)
+        brief = tuple(excerpt_turn(turn) for turn in known)
         result = CaseResult(case=case.eval_id, digest=digest if turns else "", expected=brief)
         one.cases[case.eval_id] = held = _Case(result, held.attempts if held else [])
     elif turns and held.result.digest != digest:
@@ -146,7 +146,7 @@ def _attempt(one: _Set, file: AdkResults, case: AdkCase, repeat: int, infos: Map
         turns=turns,
         error=error,
         scores=tuple(scores),
-        usage=usage_of(turns),
+        usage=sum_usage(turns),
     )
 
 

@@ -12,14 +12,14 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from agent_eval_action.config.assignment import AgentSettings
-from agent_eval_action.config.discovery import CRITERIA_FILE, Discovery, PlannedSet, glob_regex, is_eval_file
+from agent_eval_action.config.discovery import CRITERIA_FILE, DiscoveredSet, Discovery, glob_regex, is_eval_file
 from agent_eval_action.config.loader import CONFIG_NAMES
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.environments.digest import included, table_at
 from agent_eval_action.environments.launch import upwards
 from agent_eval_action.folders import real_path
 from agent_eval_action.git import Repository
-from agent_eval_action.results.decision import Decision, Outcome
+from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.run_result import Conditions, RunResult
 
 _NAMES: Final = frozenset(
@@ -135,7 +135,7 @@ def _toml(path: Path) -> dict[str, Any]:
         return {}
 
 
-def files_with_answers(settings: Settings, found: Discovery, base_eval_files: Iterable[str] = ()) -> frozenset[Path]:
+def hidden_files(settings: Settings, found: Discovery, base_eval_files: Iterable[str] = ()) -> frozenset[Path]:
     """Files and folders, relative to the workspace, that no agent gets to see.
 
     Only what this run uses: eval files, the criteria files beside them, recordings, the configuration, the stored
@@ -167,7 +167,7 @@ _MAX_CONFIG: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
+class AffectedAgents:
     """What is left to run. ``skipped`` are the names of agents the change does not touch; ``notes`` say so."""
 
     found: Discovery
@@ -183,16 +183,18 @@ class Narrowed:
     def result(self, started_at: str, conditions: Conditions) -> RunResult:
         """The result of a run that had nothing to measure: it passes, and says why."""
         under = conditions.model_copy(update={"fail_on": self.settings.fail_on, "only_agents": self.skipped})
-        decision = Decision(outcome=Outcome.PASS, reason="; ".join(self.notes))
+        decision = Decision(outcome=Verdict.PASS, reason="; ".join(self.notes))
         return RunResult(started_at=started_at, conditions=under, decision=decision)
 
 
-def wanted(found: Discovery) -> bool:
+def declares_paths(found: Discovery) -> bool:
     """Whether any agent says what it is made of."""
     return any(one.agent.paths is not None for one in found.sets)
 
 
-def narrowed(settings: Settings, found: Discovery, changed: Sequence[Path] | str, workflow: str = "") -> Narrowed:
+def affected_agents(
+    settings: Settings, found: Discovery, changed: Sequence[Path] | str, workflow: str = ""
+) -> AffectedAgents:
     """What a change of these files (absolute paths) leaves to run, or a sentence: why they are not known. Pure.
 
     ``workflow``: the file of the workflow this run is of, from the workspace. Where the files are not known
@@ -200,18 +202,18 @@ def narrowed(settings: Settings, found: Discovery, changed: Sequence[Path] | str
     """
     if isinstance(changed, str):
         note = f"everything is run, for what this change touches is not known: {changed}"
-        return Narrowed(found, settings, notes=(note,))
+        return AffectedAgents(found, settings, notes=(note,))
     agents = {one.agent.name: one.agent for one in found.sets}
-    every = Everyone.of(settings, found, workflow)
+    every = SharedFiles.of(settings, found, workflow)
     if any(every.counts(path) for path in changed):
-        return Narrowed(found, settings)
+        return AffectedAgents(found, settings)
     skipped = tuple(
         name
         for name, agent in agents.items()
         if agent.paths is not None and not _touched(agent, found.sets, changed, settings.workspace)
     )
     if not skipped:
-        return Narrowed(found, settings)
+        return AffectedAgents(found, settings)
     left = [name for name in agents if name not in skipped]
     files = f"{len(changed):,} changed file" + ("" if len(changed) == 1 else "s")
     note = f"nothing relevant changed for {', '.join(skipped)}: none of {files} is the agent's (paths)"
@@ -222,11 +224,11 @@ def narrowed(settings: Settings, found: Discovery, changed: Sequence[Path] | str
         }
     )
     sets = tuple(one for one in found.sets if one.agent.name in left)
-    return Narrowed(replace(found, sets=sets), narrow, skipped, (note,))
+    return AffectedAgents(replace(found, sets=sets), narrow, skipped, (note,))
 
 
 @dataclass(frozen=True, slots=True)
-class Everyone:
+class SharedFiles:
     """What counts for every agent: the configuration, what is stored, eval files of nobody's, the workflow."""
 
     folder: Path
@@ -235,7 +237,7 @@ class Everyone:
     assigned: frozenset[Path]
 
     @classmethod
-    def of(cls, settings: Settings, found: Discovery, workflow: str) -> Everyone:
+    def of(cls, settings: Settings, found: Discovery, workflow: str) -> SharedFiles:
         """As these settings have it."""
         files = {file for file in (settings.baseline, settings.config, settings.workspace / workflow) if file}
         try:
@@ -255,13 +257,13 @@ class Everyone:
         )
 
 
-def _touched(agent: AgentSettings, sets: Iterable[PlannedSet], changed: Iterable[Path], workspace: Path) -> bool:
+def _touched(agent: AgentSettings, sets: Iterable[DiscoveredSet], changed: Iterable[Path], workspace: Path) -> bool:
     """Whether a changed file is this agent's: by its folder, its eval files' folders, its build, its ``paths``."""
     build, own = BuildFiles.of(agent.path, workspace), [one for one in sets if one.agent.name == agent.name]
     return any(build.has(path) or _is_of(agent, own, path, workspace) for path in changed)
 
 
-def _is_of(agent: AgentSettings, sets: Iterable[PlannedSet], path: Path, workspace: Path) -> bool:
+def _is_of(agent: AgentSettings, sets: Iterable[DiscoveredSet], path: Path, workspace: Path) -> bool:
     homes = {agent.path, agent.path.resolve()}
     evals = {one.path.parent for one in sets}
     named = {agent.criteria, agent.initial_session_file, agent.python}

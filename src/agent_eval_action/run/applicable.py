@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent_eval_action.agents.simulator import refusal
 from agent_eval_action.config.criteria import UserSimulatorConfig
-from agent_eval_action.config.discovery import PlannedSet as FoundSet
+from agent_eval_action.config.discovery import DiscoveredSet as FoundSet
 from agent_eval_action.criteria.base import Criterion, Sample, TurnwiseCriterion
 from agent_eval_action.errors import Problem
 from agent_eval_action.results.evalset import EvalCase, EvalSet

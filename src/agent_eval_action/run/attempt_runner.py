@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from agent_eval_action.agents.base import AgentDriver, AgentSession, SessionRequest
 from agent_eval_action.agents.user import Ended, User
-from agent_eval_action.criteria.base import Instruments
+from agent_eval_action.criteria.base import ScoringContext
 from agent_eval_action.llm.budget import Amount, Meter, agent_calls
 from agent_eval_action.llm.client import Llm, LlmError, LlmReply
 from agent_eval_action.llm.rate_limit import Place, Slots
@@ -24,18 +24,18 @@ from agent_eval_action.results.run_result import (
     Durations,
     EndReason,
     ErrorKind,
-    MadeWith,
+    Provenance,
     ScoreStatus,
     Usage,
 )
-from agent_eval_action.run.base_agents import Arm
-from agent_eval_action.run.collector import Collector
+from agent_eval_action.results.transcripts import TranscriptWriter
+from agent_eval_action.run.base_agents import AgentGroup
+from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.events import AttemptFinished, AttemptRetried, AttemptStarted, Event, Notice
 from agent_eval_action.run.plan import PlannedAttempt
-from agent_eval_action.run.resources import user_of
-from agent_eval_action.run.resume import Earlier, environment_of
-from agent_eval_action.run.scoring import Scoring
-from agent_eval_action.run.transcripts import TranscriptWriter
+from agent_eval_action.run.resources import make_user
+from agent_eval_action.run.resume import PreviousAttempts, environment_digest
+from agent_eval_action.run.scoring import AttemptScorer
 
 STALL_SECONDS: Final = 300.0
 _SLACK_SECONDS: Final = 60.0
@@ -43,7 +43,7 @@ _WAITED_FOR: Final = frozenset({ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE})
 """Attempts that end so were not answered: their number bounds nothing, since each may take minutes."""
 
 
-def stall_seconds(configured: float | None, longest_answer: float) -> float:
+def stall_timeout(configured: float | None, longest_answer: float) -> float:
     """The bound of a run. ``longest_answer``: seconds that one turn or one call may take."""
     return configured if configured is not None else max(STALL_SECONDS, longest_answer + _SLACK_SECONDS)
 
@@ -53,7 +53,7 @@ def _loop_time() -> float:
 
 
 @dataclass
-class Progress:
+class StallDetector:
     """When something was last answered: a turn, a call of a model, an attempt with all of its scores.
 
     ``problem`` is what was said last instead of an answer, "" when nothing was.
@@ -104,7 +104,7 @@ def _reason(seconds: float, problem: str) -> str:
 
 
 @dataclass
-class Spending:
+class AttemptBudget:
     """The attempts' side of the run's meter, which judges count on as well.
 
     An attempt is expected to come to what the attempts before it came to; the first ones to a call a turn.
@@ -143,7 +143,7 @@ _BACKOFF_S = {ErrorKind.RATE_LIMITED: 2.0, ErrorKind.UNAVAILABLE: 1.0}
 _LONGEST_BACKOFF_S = 30.0
 
 
-class Listener(Protocol):
+class TurnObserver(Protocol):
     """Who wants turns as they arrive, before the conversation is over."""
 
     def heard(self, turns: Sequence[Invocation]) -> None:
@@ -172,7 +172,7 @@ class Executor:
     llm: Llm | None = None
 
     async def make(
-        self, planned: PlannedAttempt, listener: Listener, tried: Callable[[Attempt], None] = lambda _: None
+        self, planned: PlannedAttempt, listener: TurnObserver, tried: Callable[[Attempt], None] = lambda _: None
     ) -> Attempt:
         """The attempt with its turns, or with the error that is left after the retries; not scored yet.
 
@@ -195,9 +195,9 @@ class Executor:
             await listener.forget()
             await asyncio.sleep(_backoff(error.kind, tries))
 
-    async def _once(self, planned: PlannedAttempt, listener: Listener, *, alone: bool, tries: int) -> Attempt:
+    async def _once(self, planned: PlannedAttempt, listener: TurnObserver, *, alone: bool, tries: int) -> Attempt:
         async with self.lonely if alone else contextlib.nullcontext(), self.slots.place() as place:
-            talk = _Talk()
+            talk = _Conversation()
             attempt = await self._converse(planned, listener, talk, alone=alone, tries=tries)
             self._tell(place, attempt, talk.throttled)
             return attempt
@@ -212,7 +212,7 @@ class Executor:
             self.slots.went_well()
 
     async def _converse(
-        self, planned: PlannedAttempt, listener: Listener, talk: _Talk, *, alone: bool, tries: int
+        self, planned: PlannedAttempt, listener: TurnObserver, talk: _Conversation, *, alone: bool, tries: int
     ) -> Attempt:
         self.emit(AttemptStarted(planned.key))
         opened = await self.driver.open(_request(planned, alone=alone))
@@ -221,7 +221,7 @@ class Executor:
             return _attempt(planned, talk, None, tries)
         state = None
         try:
-            await _hold(opened, user_of(planned, opened, self.llm), talk, listener)
+            await _converse(opened, make_user(planned, opened, self.llm), talk, listener)
         finally:
             end = await opened.close()
         if isinstance(end, AttemptError):
@@ -232,7 +232,7 @@ class Executor:
 
 
 @dataclass
-class _Talk:
+class _Conversation:
     """A conversation as far as it came."""
 
     turns: list[Invocation] = field(default_factory=list)
@@ -241,7 +241,7 @@ class _Talk:
     throttled: int = 0  # calls of models that were refused for asking too much, and made again
 
 
-async def _hold(session: AgentSession, user: User, talk: _Talk, listener: Listener) -> None:
+async def _converse(session: AgentSession, user: User, talk: _Conversation, listener: TurnObserver) -> None:
     """User and agent in turns, until the user has no more to say or there is an error."""
     while talk.error is None:
         said = await user.next(talk.turns)
@@ -270,7 +270,7 @@ def _request(planned: PlannedAttempt, *, alone: bool) -> SessionRequest:
     )
 
 
-def _attempt(planned: PlannedAttempt, talk: _Talk, state: dict[str, object] | None, tries: int) -> Attempt:
+def _attempt(planned: PlannedAttempt, talk: _Conversation, state: dict[str, object] | None, tries: int) -> Attempt:
     key, turns = planned.key, tuple(talk.turns)
     return Attempt(
         agent=key.agent,
@@ -283,13 +283,13 @@ def _attempt(planned: PlannedAttempt, talk: _Talk, state: dict[str, object] | No
         final_session_state=state,
         ended=talk.ended,
         error=talk.error,
-        usage=usage_of(turns),
-        durations=durations_of(turns),
+        usage=sum_usage(turns),
+        durations=sum_durations(turns),
         tries=tries,
     )
 
 
-def usage_of(turns: tuple[Invocation, ...]) -> Usage:
+def sum_usage(turns: tuple[Invocation, ...]) -> Usage:
     """Tokens and calls summed over the events of all turns; a model event without a report is counted as such."""
     total = Usage()
     for turn in turns:
@@ -315,7 +315,7 @@ def _count(report: dict[str, object], name: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def durations_of(turns: tuple[Invocation, ...]) -> Durations:
+def sum_durations(turns: tuple[Invocation, ...]) -> Durations:
     """Seconds summed over the turns that were measured."""
     return Durations(
         total=_sum([turn.duration for turn in turns]),
@@ -340,7 +340,7 @@ _JUDGED_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class AttemptLimits:
     """How attempts are made: sessions at once over all arms, and tries after infrastructure errors."""
 
     concurrency: int = 32
@@ -348,36 +348,36 @@ class Bounds:
 
 
 @dataclass
-class Crew:
+class AttemptRunner:
     """Makes attempts of any arm. ``scoring_ready`` is done when the criteria's slow imports are.
 
     ``instruments``: what the criteria of each agent may use, by the agent's name. ``redact``: takes secrets out of
     what is kept, once it is scored.
     """
 
-    bounds: Bounds
+    bounds: AttemptLimits
     scoring_ready: asyncio.Task[None]
     writer: TranscriptWriter
-    collector: Collector
-    spending: Spending
+    collector: ResultCollector
+    spending: AttemptBudget
     emit: Callable[[Event], None]
-    kept: Earlier = field(default_factory=Earlier)
-    instruments: Mapping[str, Instruments] = field(default_factory=dict)
+    kept: PreviousAttempts = field(default_factory=PreviousAttempts)
+    instruments: Mapping[str, ScoringContext] = field(default_factory=dict)
     redact: Callable[[Attempt], Attempt] = field(default=lambda attempt: attempt)
-    progress: Progress = field(default_factory=Progress)
+    progress: StallDetector = field(default_factory=StallDetector)
 
     def __post_init__(self) -> None:
         self._other_environments: set[str] = set()
         self._slots = Slots(self.bounds.concurrency)
 
-    async def make(self, attempts: Iterable[PlannedAttempt], *arms: Arm) -> None:
+    async def make(self, attempts: Iterable[PlannedAttempt], *arms: AgentGroup) -> None:
         """Make these attempts in this order, each on the arm its key names, or as many as may be paid for.
 
         A fixed number of workers over one iterator: memory does not grow with the size of the suite.
         """
         concurrency, queue = self.bounds.concurrency, iter(attempts)
         crews = {arm.name: _Crewed(arm, self._executors(arm)) for arm in arms}
-        begun: set[Scoring] = set()
+        begun: set[AttemptScorer] = set()
         try:
             async with asyncio.TaskGroup() as group:
                 shift = _Shift(crews, group, asyncio.Semaphore(concurrency * _JUDGED_AT_ONCE), begun)
@@ -388,22 +388,22 @@ class Crew:
             # Cut off, turns that were heard are still with their judges, who would be asked, and paid, for nothing.
             await asyncio.gather(*(scoring.forget() for scoring in begun))
 
-    def _executors(self, arm: Arm) -> dict[str, Executor]:
+    def _executors(self, arm: AgentGroup) -> dict[str, Executor]:
         retries = self.bounds.retries
         return {
             name: Executor(driver, self._slots, retries, self.emit, llm=self._instruments(name).llm)
             for name, driver in arm.drivers.items()
         }
 
-    def _instruments(self, agent: str) -> Instruments:
-        return self.instruments.get(agent, Instruments())
+    def _instruments(self, agent: str) -> ScoringContext:
+        return self.instruments.get(agent, ScoringContext())
 
     async def _worker(self, queue: Iterator[PlannedAttempt], shift: _Shift) -> None:
         for planned in queue:
             crewed = shift.crews[planned.key.arm]
             made_with = await self._made_with(planned, crewed.arm)
             attempt = self._kept(planned, crewed.arm, made_with)
-            scoring = Scoring(planned, self._instruments(planned.key.agent), self.progress.made)
+            scoring = AttemptScorer(planned, self._instruments(planned.key.agent), self.progress.made)
             shift.begun.add(scoring)
             if attempt is None:
                 attempt = await self._paid(planned, crewed, scoring)
@@ -421,16 +421,16 @@ class Crew:
                 self._keep(await scoring.finish(mine), planned)
                 shift.begun.discard(scoring)
 
-    async def _made_with(self, planned: PlannedAttempt, arm: Arm) -> MadeWith:
+    async def _made_with(self, planned: PlannedAttempt, arm: AgentGroup) -> Provenance:
         """What an attempt is made with now, as soon as its agent has started; without an environment if it does not."""
         known = self.kept.expected.get(planned.key.agent)
         if known is None:
-            return MadeWith()
+            return Provenance()
         started = await asyncio.shield(arm.starts[planned.key.agent])
-        environment = "" if isinstance(started, AttemptError) else environment_of(started)
+        environment = "" if isinstance(started, AttemptError) else environment_digest(started)
         return known.model_copy(update={"environment": environment, **({"code": ""} if arm.commit else {})})
 
-    def _kept(self, planned: PlannedAttempt, arm: Arm, made_with: MadeWith) -> Attempt | None:
+    def _kept(self, planned: PlannedAttempt, arm: AgentGroup, made_with: Provenance) -> Attempt | None:
         """The attempt as an earlier run has it, unless that agent ran in another environment."""
         attempt = self.kept.get(planned.key, arm.commit)
         if attempt is None or attempt.made_with.environment == made_with.environment:
@@ -442,7 +442,7 @@ class Crew:
             self.emit(Notice(text, level="warning"))
         return None
 
-    async def _judged(self, scoring: Scoring, attempt: Attempt, shift: _Shift) -> None:
+    async def _judged(self, scoring: AttemptScorer, attempt: Attempt, shift: _Shift) -> None:
         """Wait for judges beside the workers: the next attempt is made meanwhile."""
         try:
             self._keep(await scoring.finish(attempt), scoring.planned)
@@ -460,7 +460,7 @@ class Crew:
         self.progress.observe_attempt(scored)
         self.emit(AttemptFinished(scored))
 
-    async def _paid(self, planned: PlannedAttempt, crewed: _Crewed, scoring: Scoring) -> Attempt | None:
+    async def _paid(self, planned: PlannedAttempt, crewed: _Crewed, scoring: AttemptScorer) -> Attempt | None:
         """The attempt, with every try of it counted; None: a limit is met. Answers of a recording cost nothing."""
         started = await asyncio.shield(crewed.arm.starts[planned.key.agent])
         if isinstance(started, AttemptError):
@@ -486,7 +486,7 @@ class Crew:
 
 @dataclass(frozen=True, slots=True)
 class _Crewed:
-    arm: Arm
+    arm: AgentGroup
     executors: dict[str, Executor]
 
 
@@ -497,10 +497,10 @@ class _Shift:
     crews: Mapping[ArmName, _Crewed]
     group: asyncio.TaskGroup
     judging: asyncio.Semaphore
-    begun: set[Scoring]
+    begun: set[AttemptScorer]
 
 
-def in_turn(one: Sequence[PlannedAttempt], other: Sequence[PlannedAttempt]) -> list[PlannedAttempt]:
+def interleave(one: Sequence[PlannedAttempt], other: Sequence[PlannedAttempt]) -> list[PlannedAttempt]:
     """Both in one queue, each spread evenly over all of it; of equally many those of ``one`` come first."""
     placed = [((n + 0.5) / len(one), 0, planned) for n, planned in enumerate(one)]
     placed += [((n + 0.5) / len(other), 1, planned) for n, planned in enumerate(other)]

@@ -21,11 +21,11 @@ from agent_eval_action.git import Git, Remote, Repository, Scratch, remote_of
 from agent_eval_action.git.export import export_tree, folder_in_repository
 from agent_eval_action.results.run_result import AgentConditions, ArmName, AttemptError
 
-Begun = asyncio.Task[AgentConditions | AttemptError]
+StartTask = asyncio.Task[AgentConditions | AttemptError]
 
 
 @dataclass(frozen=True)
-class Arm:
+class AgentGroup:
     """Agents that are being started: ``drivers`` and what their ``start`` will say, by agent name.
 
     ``commit`` is what the agents are of, "" for the checkout itself. ``fixed`` agents can make nothing
@@ -36,7 +36,7 @@ class Arm:
 
     name: ArmName
     drivers: Mapping[str, AgentDriver]
-    starts: Mapping[str, Begun]
+    starts: Mapping[str, StartTask]
     commit: str = ""
     fixed: frozenset[str] = frozenset()
     release: Callable[[], None] = field(default=lambda: None)
@@ -54,7 +54,7 @@ class Arm:
         release: Callable[[], None] = lambda: None,
         missing: Mapping[str, str] | None = None,
         absent: frozenset[str] = frozenset(),
-    ) -> Arm:
+    ) -> AgentGroup:
         """Start every agent; none is waited for."""
         starts = {agent: asyncio.create_task(driver.start()) for agent, driver in drivers.items()}
         return cls(name, drivers, starts, commit, fixed, release, missing or {}, absent)
@@ -77,7 +77,7 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True)
-class NoBase:
+class BaseUnavailable:
     """Why the base commit's agents cannot be run, in one sentence. ``absent``: those that it does not have."""
 
     reason: str
@@ -89,7 +89,7 @@ _FOLDERS = 8  # runs of one workspace at the same time that each control against
 _DOTENV = ".env"
 _OF_THE_FILE = ("env", "install_env", "python")
 
-MakeDriver = Callable[[AgentSettings, Path], AgentDriver]
+DriverFactory = Callable[[AgentSettings, Path], AgentDriver]
 """A driver of an agent whose workspace is the given folder."""
 
 
@@ -115,17 +115,17 @@ class BaseCommit:
         return self.tracked is None or path.relative_to(here).as_posix() in self.tracked
 
 
-def find_base(settings: Settings, commit: str | None, environ: Mapping[str, str]) -> BaseCommit | NoBase:
+def find_base(settings: Settings, commit: str | None, environ: Mapping[str, str]) -> BaseCommit | BaseUnavailable:
     """Where the files of a commit can be had. ``commit``: the one the change is put upon, None if nothing says it."""
     repository = Repository(settings.workspace, environ)
     if commit is None:
         inside = repository.resolve("HEAD") is not None
-        return NoBase("git names no commit this one is merged onto" if inside else "this is no git repository")
+        return BaseUnavailable("git names no commit this one is merged onto" if inside else "this is no git repository")
     remote = None
     if repository.commit(commit) is None:
         remote = remote_of(repository, "origin", environ)
         if remote is None:
-            return NoBase(_absent(commit), commit)
+            return BaseUnavailable(_absent(commit), commit)
     inner, tracked = folder_in_repository(repository), repository.tracked(_DOTENV, "pyvenv.cfg")
     return BaseCommit(commit, inner, repository.git, settings, remote, tracked)
 
@@ -134,9 +134,12 @@ def _absent(commit: str) -> str:
     return f"the base commit {commit[:10]} is not in this clone (actions/checkout: fetch-depth: 2)"
 
 
-async def open_base(
-    base: BaseCommit, agents: list[AgentSettings], make: MakeDriver, earlier: Mapping[str, AgentSettings] | None = None
-) -> Arm | NoBase:
+async def open_base_agents(
+    base: BaseCommit,
+    agents: list[AgentSettings],
+    make: DriverFactory,
+    earlier: Mapping[str, AgentSettings] | None = None,
+) -> AgentGroup | BaseUnavailable:
     """Write the commit's files and begin to start these agents of it. The arm's ``release`` removes the files.
 
     ``earlier``: what the base commit's configuration says of agents that it has, by the names this change gives
@@ -151,22 +154,24 @@ async def open_base(
         writing.add_done_callback(_release)
         raise
     except (OSError, ValueError) as error:
-        return NoBase(f"the files of the base commit {base.commit[:10]} cannot be had: {error}", base.commit)
+        return BaseUnavailable(f"the files of the base commit {base.commit[:10]} cannot be had: {error}", base.commit)
     try:
         found = {
             agent.name: _as_on_base(agent, (earlier or {}).get(agent.name, agent), base, tree.workspace)
             for agent in agents
         }
-        lost = {name: one for name, one in found.items() if isinstance(one, NoBase)}
+        lost = {name: one for name, one in found.items() if isinstance(one, BaseUnavailable)}
         missing = {name: one.reason for name, one in lost.items()}
         absent = frozenset(name for name, one in lost.items() if one.absent)
         there = [one for one in found.values() if isinstance(one, AgentSettings)]
         if not there:
             tree.release()
-            return NoBase("; ".join(missing.values()), base.commit, absent)
+            return BaseUnavailable("; ".join(missing.values()), base.commit, absent)
         made = await asyncio.gather(*(asyncio.to_thread(make, one, tree.workspace) for one in there))
         drivers = {one.name: driver for one, driver in zip(there, made, strict=True)}
-        return Arm.begin("base", drivers, commit=base.commit, release=tree.release, missing=missing, absent=absent)
+        return AgentGroup.begin(
+            "base", drivers, commit=base.commit, release=tree.release, missing=missing, absent=absent
+        )
     except BaseException:
         tree.release()
         raise
@@ -236,27 +241,33 @@ def _claimed(base: BaseCommit) -> BaseTree:
     raise OSError(f"{_FOLDERS} other runs use its files in {place}")
 
 
-def _as_on_base(agent: AgentSettings, earlier: AgentSettings, base: BaseCommit, there: Path) -> AgentSettings | NoBase:
+def _as_on_base(
+    agent: AgentSettings, earlier: AgentSettings, base: BaseCommit, there: Path
+) -> AgentSettings | BaseUnavailable:
     """The agent in the base's tree, with what the base's own configuration lets it see.
 
     ``earlier``: the agent before the change, which may have renamed it and moved its folder.
     """
     here, short = base.settings.workspace, base.commit[:10]
     if agent.driver != "adk":
-        return NoBase(f"the agent {agent.name} is a recording, of which there is none on the base", base.commit)
+        return BaseUnavailable(
+            f"the agent {agent.name} is a recording, of which there is none on the base", base.commit
+        )
     if not agent.path.is_relative_to(here):
-        return NoBase(f"the agent {agent.name} lies outside the workspace", base.commit)
+        return BaseUnavailable(f"the agent {agent.name} lies outside the workspace", base.commit)
     place = agent.path.relative_to(here)
     places = [one.path.relative_to(here) for one in (earlier, agent) if one.path.is_relative_to(here)]
     old_place = next((one for one in places if _holds_agent(there / one, there)), None)
     if old_place is None:
         names = " or ".join(dict.fromkeys(one.as_posix() for one in places))
-        return NoBase(f"the base commit {short} has no agent in {names}", base.commit, frozenset({agent.name}))
+        return BaseUnavailable(f"the base commit {short} has no agent in {names}", base.commit, frozenset({agent.name}))
     try:
         before = _configured(base.settings, there, old_place, earlier.name)
         now = _configured(base.settings, here, place, agent.name)
     except AgentEvalError as error:
-        return NoBase(f"the configuration of the base commit {short} cannot be used: {error.message}", base.commit)
+        return BaseUnavailable(
+            f"the configuration of the base commit {short} cannot be used: {error.message}", base.commit
+        )
     _carry_dotenv(base, place, there, old_place)
     # what a flag or an input says holds for both; what the file says is part of the change
     own = {name: getattr(before, name) for name in _OF_THE_FILE if getattr(agent, name) == getattr(now, name)}
@@ -295,16 +306,16 @@ def _carry_dotenv(base: BaseCommit, place: Path, there: Path, old_place: Path) -
                 shutil.copyfile(source, target)
 
 
-OpenBase = Callable[[frozenset[str]], Awaitable[Arm | NoBase]]
+OpenBaseAgents = Callable[[frozenset[str]], Awaitable[AgentGroup | BaseUnavailable]]
 """Makes the base commit's agents of these names run; says why, where one or all of them cannot."""
 
 
 @dataclass
-class BaseArms:
+class LazyBaseAgents:
     """Opens each agent at most once. Agents asked for together share their files."""
 
-    open_base: OpenBase
-    _opening: dict[str, asyncio.Task[Arm | NoBase]] = field(default_factory=dict)
+    open_base: OpenBaseAgents
+    _opening: dict[str, asyncio.Task[AgentGroup | BaseUnavailable]] = field(default_factory=dict)
 
     def begin(self, agents: frozenset[str]) -> bool:
         """Begin to open these; whether any of them is new. Nothing is waited for, and nothing said."""
@@ -320,7 +331,7 @@ class BaseArms:
             if not task.done() or task.exception() is not None:
                 return False
             arm = task.result()
-            if isinstance(arm, Arm) and not all(start.done() for start in arm.starts.values()):
+            if isinstance(arm, AgentGroup) and not all(start.done() for start in arm.starts.values()):
                 return False
         return True
 
@@ -329,12 +340,12 @@ class BaseArms:
         """Whether an agent of the base commit is being made ready or started."""
         return not self.ready(frozenset(self._opening))
 
-    async def opened(self, agents: frozenset[str]) -> Arm:
+    async def opened(self, agents: frozenset[str]) -> AgentGroup:
         """These agents, those that can be run being started. The answer is not to be stopped itself."""
         self.begin(agents)
         return _joined({name: await asyncio.shield(self._opening[name]) for name in sorted(agents)})
 
-    def known(self) -> Arm:
+    def known(self) -> AgentGroup:
         """The same of every agent that was begun, as far as it is open."""
         done = {name: task for name, task in self._opening.items() if task.done() and not task.cancelled()}
         return _joined({name: task.result() for name, task in done.items() if task.exception() is None})
@@ -346,20 +357,20 @@ class BaseArms:
             if not task.done():
                 task.cancel()
         for one in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(one, Arm):
+            if isinstance(one, AgentGroup):
                 await one.stop()
 
 
-def _joined(opened: Mapping[str, Arm | NoBase]) -> Arm:
+def _joined(opened: Mapping[str, AgentGroup | BaseUnavailable]) -> AgentGroup:
     """Each agent out of the arm it was opened with."""
-    arms = {name: arm for name, arm in opened.items() if isinstance(arm, Arm) and name in arm.drivers}
-    return Arm(
+    arms = {name: arm for name, arm in opened.items() if isinstance(arm, AgentGroup) and name in arm.drivers}
+    return AgentGroup(
         "base",
         {name: arm.drivers[name] for name, arm in arms.items()},
         {name: arm.starts[name] for name, arm in arms.items()},
         next((one.commit for one in opened.values() if one.commit), ""),
         missing={
-            name: one.reason if isinstance(one, NoBase) else one.missing.get(name, "it was not opened")
+            name: one.reason if isinstance(one, BaseUnavailable) else one.missing.get(name, "it was not opened")
             for name, one in opened.items()
             if name not in arms
         },

@@ -42,21 +42,21 @@ _ARGS_LIMIT = 2_000
 _DEPTH_LIMIT = 5
 
 
-def turn_brief(turn: Invocation) -> TurnBrief:
+def excerpt_turn(turn: Invocation) -> TurnBrief:
     """The excerpt of one turn, expected or actual."""
     calls = turn.tool_calls()
-    briefs = [call_brief(call) for call in calls[:CALLS_LIMIT]]
+    briefs = [excerpt_call(call) for call in calls[:CALLS_LIMIT]]
     if len(calls) > CALLS_LIMIT:
         rest = [call.model_dump(mode="json") for call in calls[CALLS_LIMIT:]]
         briefs.append(CallBrief(name="…", args={"more": len(rest), "sha256": _digest(rest)}))
     return TurnBrief(
-        user=excerpt(turn.user_content.text, TEXT_LIMIT),
+        user=excerpt_text(turn.user_content.text, TEXT_LIMIT),
         calls=tuple(briefs),
-        response=excerpt(turn.response_text, TEXT_LIMIT),
+        response=excerpt_text(turn.response_text, TEXT_LIMIT),
     )
 
 
-def call_brief(call: FunctionCall) -> CallBrief:
+def excerpt_call(call: FunctionCall) -> CallBrief:
     """The excerpt of one call."""
     args = {str(key): _shorten(value, _DEPTH_LIMIT) for key, value in list((call.args or {}).items())[:_ITEMS_LIMIT]}
     if len(call.args or {}) > _ITEMS_LIMIT or len(json.dumps(args, default=str)) > _ARGS_LIMIT:
@@ -64,7 +64,7 @@ def call_brief(call: FunctionCall) -> CallBrief:
     return CallBrief(name=call.name or "", args=args)
 
 
-def excerpt(text: str, limit: int) -> str:
+def excerpt_text(text: str, limit: int) -> str:
     """``text`` itself, or its beginning and how much there was."""
     if len(text) <= limit:
         return text
@@ -74,7 +74,7 @@ def excerpt(text: str, limit: int) -> str:
 
 def _shorten(value: Any, depth: int) -> Any:
     if isinstance(value, str):
-        return excerpt(value, _VALUE_LIMIT)
+        return excerpt_text(value, _VALUE_LIMIT)
     if not isinstance(value, dict | list):
         return value
     if depth == 0 or len(value) > _ITEMS_LIMIT:
@@ -99,7 +99,7 @@ def summarise(attempt: Attempt) -> AttemptSummary:
     if error is not None:
         error = error.model_copy(
             update={
-                "message": excerpt(error.message, _REASON_LIMIT),
+                "message": excerpt_text(error.message, _REASON_LIMIT),
                 "traceback": error.traceback[-_TRACEBACK_LIMIT:],
             }
         )
@@ -110,7 +110,7 @@ def summarise(attempt: Attempt) -> AttemptSummary:
         ended=attempt.ended,
         error=error,
         scores=tuple(_bounded(score) for score in attempt.scores),
-        turns=tuple(turn_brief(turn) for turn in attempt.turns),
+        turns=tuple(excerpt_turn(turn) for turn in attempt.turns),
         usage=attempt.usage,
         durations=attempt.durations,
         tries=attempt.tries,
@@ -134,11 +134,11 @@ def _written(turn: TurnBrief) -> list[tuple[str, str]]:
 def _bounded(score: CriterionScore) -> CriterionScore:
     if len(score.reason) <= _REASON_LIMIT:
         return score
-    return score.model_copy(update={"reason": excerpt(score.reason, _REASON_LIMIT)})
+    return score.model_copy(update={"reason": excerpt_text(score.reason, _REASON_LIMIT)})
 
 
 @dataclass
-class Collector:
+class ResultCollector:
     """Holds the summaries of what has finished.
 
     ``extra`` counts what was made beyond the first pass, the control's included.
@@ -224,7 +224,7 @@ class Collector:
         if known is None:
             made = next(iter(self._summaries.get((key, "head"), {}).values()), None)
             actual = made.turns if made else ()
-            briefs = [turn_brief(turn) for turn in item.case.turns]
+            briefs = [excerpt_turn(turn) for turn in item.case.turns]
             alike = [_in_objects_of(turn, brief) for turn, brief in zip(actual, briefs, strict=False)]
             known = self._expected[key] = (*alike, *briefs[len(alike) :])
         return known

@@ -19,14 +19,14 @@ Means = Mapping[tuple[str, str], tuple[float, float]]
 """Mean input and output tokens of a call, by purpose and model."""
 
 
-def foreseen(
+def estimate_plan(
     plan: Plan, prices: Prices, earlier: Iterable[ModelUse] = (), *, recorded: Collection[str] = ()
 ) -> Estimate:
     """The first pass's calls. ``earlier``: what a run before used, whose calls were as long as these will be.
 
     ``recorded``: names of agents that are recordings, whose users are asked nothing.
     """
-    means = means_of(earlier)
+    means = mean_tokens(earlier)
     asked = [one for planned in plan.sets for one in _of_criteria(planned, plan.repeats, means)]
     asked += [
         one for planned in plan.sets if planned.agent not in recorded for one in _of_user(planned, plan.repeats, means)
@@ -34,7 +34,7 @@ def foreseen(
     return estimate(asked, prices)
 
 
-def means_of(uses: Iterable[ModelUse]) -> Means:
+def mean_tokens(uses: Iterable[ModelUse]) -> Means:
     """What a call took on average, where every call reported it."""
     return {
         (use.purpose, use.model): (use.input_tokens / use.calls, use.output_tokens / use.calls)

@@ -26,7 +26,7 @@ class RunPlanned:
 
 
 @dataclass(frozen=True, slots=True)
-class MorePlanned:
+class RerunsPlanned:
     """Attempts beyond the first pass are about to be made; ``why`` is one sentence."""
 
     attempts: int
@@ -65,4 +65,4 @@ class Notice:
     level: Literal["info", "warning"] = "info"
 
 
-Event = PhaseStarted | RunPlanned | MorePlanned | AttemptStarted | AttemptRetried | AttemptFinished | Notice
+Event = PhaseStarted | RunPlanned | RerunsPlanned | AttemptStarted | AttemptRetried | AttemptFinished | Notice

@@ -11,8 +11,8 @@ from typing import Final
 
 from agent_eval_action import criteria
 from agent_eval_action.config.criteria import DEFAULT_CRITERIA, CriterionSpec, UserSimulatorConfig, load_criteria_file
+from agent_eval_action.config.discovery import DiscoveredSet as FoundSet
 from agent_eval_action.config.discovery import Discovery
-from agent_eval_action.config.discovery import PlannedSet as FoundSet
 from agent_eval_action.config.settings import resolve
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.diagnostics.reader import JsonPath, Source
@@ -23,7 +23,7 @@ from agent_eval_action.results.evalset import EvalCase, EvalSet
 from agent_eval_action.results.run_result import CriterionInfo, collector_paused
 from agent_eval_action.run.applicable import nothing_to_measure, refused_users, skipped
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
-from agent_eval_action.run.resources import played_digest
+from agent_eval_action.run.resources import planned_digest
 
 _PACKED_ABOVE: Final = 10_000
 """Cases of a plan. Fewer fit into memory as they are, and are scored a little faster."""
@@ -95,10 +95,10 @@ class Loader:
         path = relative(found.path, self.workspace)
         simulator = found.agent.user_simulator or built.simulator or UserSimulatorConfig()
         self.config_problems += refused_users(eval_set, simulator, found)
-        self.eval_problems += unscorable(eval_set.eval_cases, built.criteria, found.path)
+        self.eval_problems += unscorable_cases(eval_set.eval_cases, built.criteria, found.path)
         if self.config_problems or self.eval_problems:
             return None
-        cases = tuple(PlannedCase.of(case, played_digest(case, simulator)) for case in eval_set.eval_cases)
+        cases = tuple(PlannedCase.of(case, planned_digest(case, simulator)) for case in eval_set.eval_cases)
         return PlannedSet(found.agent.name, found.key, path, cases, built.criteria, built.infos, simulator)
 
     def set_without_cases(self, found: FoundSet) -> PlannedSet:
@@ -173,7 +173,7 @@ def _packed(sets: list[PlannedSet], kept: list[PlannedSet]) -> tuple[PlannedSet,
     return tuple(found)
 
 
-def unscorable(cases: Iterable[EvalCase], criteria: Sequence[Criterion], path: Path) -> list[Problem]:
+def unscorable_cases(cases: Iterable[EvalCase], criteria: Sequence[Criterion], path: Path) -> list[Problem]:
     """Cases that a criterion could never score, whatever the agent does: better known before it is asked."""
     return [
         Problem(path, f"{case.eval_id}: {criterion.name}: {why}", line=case.line)
@@ -199,7 +199,7 @@ _CRITERIA = ("test_config.json", "eval_config.json")
 _SKIPPED = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", ".agent-eval"})
 
 
-def load_loose(paths: Sequence[Path], workspace: Path) -> tuple[int, list[Problem]]:
+def validate_paths(paths: Sequence[Path], workspace: Path) -> tuple[int, list[Problem]]:
     """How many files were looked at, and every problem and warning in them.
 
     In a folder these are found by name; a file named itself is checked whatever its name. Raises

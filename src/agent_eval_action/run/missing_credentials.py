@@ -14,11 +14,11 @@ from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
 
 NOT_MEASURED: Final = "not measured: no credentials on this pull request"
 
-Lacking = Mapping[str, str]
+MissingCredentials = Mapping[str, str]
 """Models that cannot be asked, and the sentence that says what each wants."""
 
 
-def without(plan: Plan, lacking: Lacking, recorded: Collection[str] = ()) -> Plan:
+def mark_unmeasured(plan: Plan, lacking: MissingCredentials, recorded: Collection[str] = ()) -> Plan:
     """The plan with what would ask these models marked as not measured. Pure.
 
     ``recorded``: names of agents that are recordings, whose simulated users are asked nothing.
@@ -28,7 +28,7 @@ def without(plan: Plan, lacking: Lacking, recorded: Collection[str] = ()) -> Pla
     return replace(plan, sets=tuple(_set(one, lacking, played=one.agent not in recorded) for one in plan.sets))
 
 
-def _set(planned: PlannedSet, lacking: Lacking, *, played: bool) -> PlannedSet:
+def _set(planned: PlannedSet, lacking: MissingCredentials, *, played: bool) -> PlannedSet:
     infos = tuple(
         info.model_copy(update={"unmeasured": NOT_MEASURED}) if any(m in lacking for m in criterion.models()) else info
         for criterion, info in zip(planned.criteria, planned.infos, strict=True)
@@ -42,7 +42,7 @@ def _case(item: PlannedCase, *, silent: bool) -> PlannedCase:
     return replace(item, unmeasured=NOT_MEASURED) if silent and item.has_scenario else item
 
 
-def warnings_of(lacking: Lacking) -> tuple[str, ...]:
+def credential_warnings(lacking: MissingCredentials) -> tuple[str, ...]:
     """What to say before the run, each sentence once."""
     return tuple(dict.fromkeys(f"{NOT_MEASURED}: {sentence}" for sentence in lacking.values()))
 
@@ -62,7 +62,7 @@ def cases_to_ask_on_base(result: RunResult) -> tuple[CaseKey, ...]:
     )
 
 
-def without_answers(result: RunResult, withheld: str, lacking: Lacking) -> RunResult:
+def mark_unanswered(result: RunResult, withheld: str, lacking: MissingCredentials) -> RunResult:
     """The result with cases that could not be asked at all, for want of the agent's own credentials, not measured.
 
     A case some attempt of which was answered stays as it is: there the credentials were not what was missing.

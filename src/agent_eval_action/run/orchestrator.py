@@ -12,9 +12,9 @@ from typing import Any, Final, Protocol
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.gate.evidence import Enough, RerunSuite, RerunSuspects, RunControl, Step
 from agent_eval_action.results.run_result import AttemptError, Base, CaseKey, ErrorKind, Purpose, RunStatus
-from agent_eval_action.run.attempt_runner import Crew, in_turn
-from agent_eval_action.run.base_agents import Arm, BaseArms, OpenBase
-from agent_eval_action.run.events import MorePlanned, Notice, PhaseStarted, RunPlanned
+from agent_eval_action.run.attempt_runner import AttemptRunner, interleave
+from agent_eval_action.run.base_agents import AgentGroup, LazyBaseAgents, OpenBaseAgents
+from agent_eval_action.run.events import Notice, PhaseStarted, RerunsPlanned, RunPlanned
 from agent_eval_action.run.plan import Plan, PlannedAttempt
 
 _STOP_GRACE_S = 2.0
@@ -22,7 +22,7 @@ _PHASES: Final[dict[Purpose, str]] = {"rerun": "re-running", "suite": "the suite
 
 
 @dataclass
-class Stop:
+class StopRequest:
     """Why and whether the run is to end early. ``request`` may be called from a signal handler of the loop."""
 
     status: RunStatus = RunStatus.COMPLETE
@@ -56,7 +56,7 @@ class Gate(Protocol):
 
 
 @dataclass
-class Pipeline:
+class Orchestrator:
     """One run over a plan. ``max_time`` is in seconds from its start; None: no bound.
 
     ``stall_timeout``: the seconds without any answer after which the run ends; None: no bound.
@@ -70,24 +70,24 @@ class Pipeline:
     """
 
     plan: Plan
-    head: Arm
-    crew: Crew
-    stop: Stop
+    head: AgentGroup
+    crew: AttemptRunner
+    stop: StopRequest
     max_time: float | None = None
     stall_timeout: float | None = None
     gate: Gate = field(default=lambda *, control: Enough("nothing was asked for"))  # noqa: ARG005 - a Gate
-    open_base: OpenBase | None = None
+    open_base: OpenBaseAgents | None = None
     controllable: Base | None = None
     base_passes: int = 0
     base: Base | None = None
     cut_short: str = ""
-    _bases: BaseArms | None = None
+    _bases: LazyBaseAgents | None = None
     _passed: bool = False
 
     async def run(self) -> float:
         """Make and score everything. Returns the seconds it took."""
         began = time.monotonic()
-        self._bases = BaseArms(self.open_base) if self.open_base is not None else None
+        self._bases = LazyBaseAgents(self.open_base) if self.open_base is not None else None
         for start in self.head.starts.values():
             start.add_done_callback(lambda _: self.crew.progress.made())
         try:
@@ -227,7 +227,7 @@ class Pipeline:
             unable = failed.keys() | arm.missing.keys() | self.head.fixed
             again = self._planned([item for item in beside if item[0].agent not in unable], "control", self.head)
             self._announce("control", len(planned) + len(again), why)
-            await self.crew.make(in_turn(planned, again), arm, self.head)
+            await self.crew.make(interleave(planned, again), arm, self.head)
         self._record_run(arm, failed)
         here = await _started(self.head)
         lacking = {name for name, error in failed.items() if error.kind is ErrorKind.CREDENTIALS}
@@ -238,13 +238,13 @@ class Pipeline:
         self._say_unavailable(self._record_unavailable({**arm.missing, **said}))
         return self.base is None or not self.base.unavailable
 
-    async def _opened(self, bases: BaseArms, agents: frozenset[str]) -> Arm:
+    async def _opened(self, bases: LazyBaseAgents, agents: frozenset[str]) -> AgentGroup:
         bases.begin(agents)
         if not bases.ready(agents):
             self.crew.emit(PhaseStarted("control", "starting the base commit's agent"))
         return await bases.opened(agents)
 
-    def _record_run(self, arm: Arm, failed: Mapping[str, AttemptError]) -> None:
+    def _record_run(self, arm: AgentGroup, failed: Mapping[str, AttemptError]) -> None:
         """Record the agents of the base commit that were run now, beside those of earlier controls."""
         base = self.base or Base()
         agents = {said.agent: said for said in (*base.agents, *arm.conditions())}
@@ -273,7 +273,9 @@ class Pipeline:
         for name, why in agents.items():
             self.crew.emit(Notice(f"no control of {name}: {why}; {rest}", level="warning"))
 
-    def _planned(self, wanted: Iterable[tuple[CaseKey, int]], purpose: Purpose, arm: Arm) -> list[PlannedAttempt]:
+    def _planned(
+        self, wanted: Iterable[tuple[CaseKey, int]], purpose: Purpose, arm: AgentGroup
+    ) -> list[PlannedAttempt]:
         """The attempts asked for, one of every case before the second of any."""
         counts = dict(wanted)
         starts = {case: self.crew.collector.made(case, arm.name) for case in counts}
@@ -286,7 +288,7 @@ class Pipeline:
 
     def _announce(self, purpose: Purpose, attempts: int, why: str) -> None:
         self.crew.emit(PhaseStarted(_PHASES[purpose], why))
-        self.crew.emit(MorePlanned(attempts, purpose, why))
+        self.crew.emit(RerunsPlanned(attempts, purpose, why))
 
     def _may_go_on(self, step: Step, before: int) -> bool:
         """Whether asking again can lead anywhere: a step that brought no score would be asked for for ever."""
@@ -304,7 +306,7 @@ def _by_case(step: RerunSuspects | RerunSuite | RunControl) -> list[tuple[CaseKe
     return [(case, count) for case, count in step.attempts if isinstance(case, CaseKey)]
 
 
-async def _started(arm: Arm) -> dict[str, AttemptError | None]:
+async def _started(arm: AgentGroup) -> dict[str, AttemptError | None]:
     said = {name: await asyncio.shield(task) for name, task in arm.starts.items()}
     return {name: one if isinstance(one, AttemptError) else None for name, one in said.items()}
 

@@ -1,8 +1,9 @@
-"""The models that judge and play users in a run: what they lack is said before anything is spent."""
+"""What a run opens before its first attempt: sandbox, drivers, models, metric functions, and the secrets to redact."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,14 +18,15 @@ from agent_eval_action.agents.simulator import SimulatedUser, identity
 from agent_eval_action.agents.user import FixedUser, HeldBefore, User
 from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.criteria import UserSimulatorConfig
+from agent_eval_action.config.secrets import rewriting, secrets_in
 from agent_eval_action.config.settings import Settings
-from agent_eval_action.criteria.base import Functions, Instruments
+from agent_eval_action.criteria.base import Functions, ScoringContext
 from agent_eval_action.criteria.custom import CustomCriterion
 from agent_eval_action.criteria.judge.base import JudgedCriterion
-from agent_eval_action.environments.install import given_for_install
+from agent_eval_action.environments.install import given_for_install, install_secrets
 from agent_eval_action.environments.resolve import Place, Say, configured_interpreter, not_shared
 from agent_eval_action.errors import ConfigError, CredentialsError, Problem
-from agent_eval_action.folders import file_name
+from agent_eval_action.folders import OutputFolder, file_name, real_path
 from agent_eval_action.formats import case_digest
 from agent_eval_action.llm.budget import SIMULATED_USER, Meter
 from agent_eval_action.llm.client import Llm, LlmError, LlmReply
@@ -34,17 +36,17 @@ from agent_eval_action.llm.router import LlmSettings, LlmStack, open_llm
 from agent_eval_action.processes.metric_functions import FunctionOptions, MetricFunctions, open_functions
 from agent_eval_action.results.decision import Finding
 from agent_eval_action.results.evalset import EvalCase, FunctionReply
-from agent_eval_action.run.base_agents import Arm, BaseCommit, BaseTree
-from agent_eval_action.run.cost_estimate import foreseen
+from agent_eval_action.results.redaction import Redaction
+from agent_eval_action.run.base_agents import AgentGroup, BaseCommit, BaseTree
+from agent_eval_action.run.cost_estimate import estimate_plan
 from agent_eval_action.run.events import Notice
-from agent_eval_action.run.missing_credentials import Lacking, without
+from agent_eval_action.run.missing_credentials import MissingCredentials, mark_unmeasured
 from agent_eval_action.run.plan import Plan, PlannedAttempt, PlannedSet
-from agent_eval_action.run.secrets import LOGS
 from agent_eval_action.sandbox.cell import Isolation, Level, open_isolation
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ModelRequirement:
     """A model that something of the plan will ask. ``purpose``: a criterion, or the simulated user."""
 
     purpose: str
@@ -53,57 +55,61 @@ class Wanted:
     source: str = ""
 
 
-def wanted_of(plan: Plan, recorded: Collection[str] = ()) -> tuple[Wanted, ...]:
+def model_requirements(plan: Plan, recorded: Collection[str] = ()) -> tuple[ModelRequirement, ...]:
     """Every model the plan will ask, once for each purpose and place that asks it.
 
     ``recorded``: names of agents that are recordings, whose users are asked nothing.
     """
-    found: list[Wanted] = []
+    found: list[ModelRequirement] = []
     for one in plan.sets:
         found += [wanted for wanted in _of_set(one, played=one.agent not in recorded) if wanted not in found]
     return tuple(found)
 
 
-def _of_set(one: PlannedSet, *, played: bool) -> Iterator[Wanted]:
+def _of_set(one: PlannedSet, *, played: bool) -> Iterator[ModelRequirement]:
     for criterion, info in zip(one.criteria, one.infos, strict=True):
         if info.unmeasured:
             continue
         own = isinstance(criterion, JudgedCriterion) and criterion.judge_model_options.judge_model_config
         for model in criterion.models():
-            yield Wanted(criterion.name, model, own or {}, info.source)
+            yield ModelRequirement(criterion.name, model, own or {}, info.source)
     if played and any(item.has_scenario for item in one.run):
-        yield Wanted(SIMULATED_USER, one.simulator.model, one.simulator.model_configuration or {}, one.path)
+        yield ModelRequirement(SIMULATED_USER, one.simulator.model, one.simulator.model_configuration or {}, one.path)
 
 
-def refuse_unusable(wanted: Iterable[Wanted], environ: Mapping[str, str], *, openai_base_url: str = "") -> None:
+def require_usable_models(
+    wanted: Iterable[ModelRequirement], environ: Mapping[str, str], *, openai_base_url: str = ""
+) -> None:
     """Say of every model why it cannot be asked, before anything is spent.
 
     Raises ConfigError for a name or an option that is wrong, CredentialsError for what is not set.
     """
     asked = tuple(wanted)
-    refuse_wrong(asked)
+    validate_models(asked)
     if lacking := _problems((one, missing(one.model, environ, openai_base_url=openai_base_url)) for one in asked):
         raise CredentialsError("a model that is needed cannot be asked here, so nothing was run", problems=lacking)
 
 
-def refuse_wrong(wanted: Iterable[Wanted]) -> None:
+def validate_models(wanted: Iterable[ModelRequirement]) -> None:
     """Say of every model why it can be asked nowhere. Raises ConfigError for a name or an option that is wrong."""
     if wrong := _problems((one, refusal(one.model) or check_options(one.model, one.options)) for one in wanted):
         raise ConfigError("a model is configured that cannot be asked", problems=wrong)
 
 
-def lacking_of(wanted: Iterable[Wanted], environ: Mapping[str, str], *, openai_base_url: str = "") -> dict[str, str]:
+def missing_credentials(
+    wanted: Iterable[ModelRequirement], environ: Mapping[str, str], *, openai_base_url: str = ""
+) -> dict[str, str]:
     """The models that cannot be asked here, and what each wants: one sentence a model."""
     models = sorted({one.model for one in wanted})
     said = {model: missing(model, environ, openai_base_url=openai_base_url) for model in models}
     return {model: sentence for model, sentence in said.items() if sentence and EXTRA not in sentence}
 
 
-def _problems(found: Iterable[tuple[Wanted, str]]) -> tuple[Problem, ...]:
+def _problems(found: Iterable[tuple[ModelRequirement, str]]) -> tuple[Problem, ...]:
     return tuple(Problem(Path(one.source or "criteria"), f"{one.purpose}: {why}") for one, why in found if why)
 
 
-def user_of(planned: PlannedAttempt, session: AgentSession, llm: Llm | None) -> User:
+def make_user(planned: PlannedAttempt, session: AgentSession, llm: Llm | None) -> User:
     """The case's own user, or the one who spoke in a recording of it."""
     scenario = planned.case.conversation_scenario
     if scenario is None:
@@ -113,7 +119,7 @@ def user_of(planned: PlannedAttempt, session: AgentSession, llm: Llm | None) -> 
     return SimulatedUser(llm, scenario, planned.planned_set.simulator, planned.key.repeat)
 
 
-def played_digest(case: EvalCase, simulator: UserSimulatorConfig) -> str:
+def planned_digest(case: EvalCase, simulator: UserSimulatorConfig) -> str:
     """The case's digest; with a simulated user it names that user too, for another leads another conversation."""
     digest = case_digest(case)
     if case.conversation_scenario is None:
@@ -122,7 +128,7 @@ def played_digest(case: EvalCase, simulator: UserSimulatorConfig) -> str:
     return hashlib.sha256(f"{digest} {user}".encode()).hexdigest()[: len(digest)]
 
 
-async def isolated(
+async def open_sandbox(
     settings: Settings,
     environ: Mapping[str, str],
     agents: Sequence[AgentSettings],
@@ -147,7 +153,7 @@ async def isolated(
     return found
 
 
-def driver_for(
+def make_driver(
     agent: AgentSettings,
     settings: Settings,
     environ: Mapping[str, str],
@@ -176,15 +182,15 @@ def refuse_missing_interpreters(agents: Sequence[AgentSettings], workspace: Path
             )
 
 
-async def interpreters_chosen(head: Arm, names: Collection[str]) -> None:
+async def wait_for_interpreters(head: AgentGroup, names: Collection[str]) -> None:
     """Wait for what ``driver_on_base`` may share of these agents, where all run as one user."""
     drivers = [driver for name, driver in head.drivers.items() if name in names]
     waited = [one for one in drivers if isinstance(one, AdkAgent) and one.isolation is None]
     await asyncio.gather(*(one.interpreter_chosen() for one in waited))
 
 
-def driver_on_base(
-    head: Arm, base: BaseCommit, environ: Mapping[str, str], agent: AgentSettings, workspace: Path
+def make_base_driver(
+    head: AgentGroup, base: BaseCommit, environ: Mapping[str, str], agent: AgentSettings, workspace: Path
 ) -> AgentDriver:
     """The driver of an agent as the base commit has it, in the tree ``workspace``.
 
@@ -197,11 +203,11 @@ def driver_on_base(
     options = _options(agent, settings, environ)
     mine = head.drivers.get(agent.name)
     isolation = mine.isolation if isinstance(mine, AdkAgent) else None
-    python = python_on_base(mine, base, environ, agent, workspace)
+    python = base_interpreter(mine, base, environ, agent, workspace)
     return AdkAgent(replace(options, python=python, workspace=workspace, isolation=isolation, role="base"))
 
 
-def python_on_base(
+def base_interpreter(
     mine: AgentDriver | None, base: BaseCommit, environ: Mapping[str, str], agent: AgentSettings, workspace: Path
 ) -> Path | None:
     """The interpreter that code of the base commit runs in, ``agent`` being in its tree; None: one of its own is built.
@@ -258,7 +264,7 @@ def _options(agent: AgentSettings, settings: Settings, environ: Mapping[str, str
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionsOfBase:
+class BaseMetricFunctions:
     """Where metric functions come from on an event of a change: the base commit's files.
 
     ``agents``: the base's agent of each of the change's by its name, with its folder in ``tree``. ``changed``: what
@@ -286,14 +292,14 @@ class FunctionRouter:
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class RunResources:
     """Opened instruments by agent. ``lacking``: models that cannot be asked here, where a run may do without."""
 
-    by_agent: Mapping[str, Instruments]
+    by_agent: Mapping[str, ScoringContext]
     stack: LlmStack | None = None
-    lacking: Lacking = field(default_factory=dict)
+    lacking: MissingCredentials = field(default_factory=dict)
     functions: tuple[MetricFunctions, ...] = ()
-    base: FunctionsOfBase | None = None
+    base: BaseMetricFunctions | None = None
 
     async def close(self) -> None:
         """End what was opened; never raises for what a function or a server did."""
@@ -305,7 +311,7 @@ class Workshop:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class ResourceOptions:
     """What a run opens its instruments with.
 
     ``read_cache`` False: votes are made anew. ``say`` is told what is worth knowing before anything is spent.
@@ -323,7 +329,7 @@ class Opening:
     say: Callable[[str], None]
     isolation: Isolation | None = None
     may_lack: bool = False
-    base: FunctionsOfBase | None = None
+    base: BaseMetricFunctions | None = None
     brought_along: Callable[[Path], bool] = lambda _: False
     observe: Callable[[LlmReply | LlmError], None] = lambda _: None
 
@@ -333,17 +339,17 @@ class Opening:
         return frozenset(agent.name for agent in self.agents if agent.driver == "recorded")
 
 
-async def open_workshop(plan: Plan, opening: Opening, head: Arm) -> Workshop:
+async def open_resources(plan: Plan, opening: ResourceOptions, head: AgentGroup) -> RunResources:
     """Open what this plan needs. Raises ConfigError or CredentialsError for what cannot be asked."""
     stack, lacking = await _models(plan, opening)
     callers, functions = _functions(plan, opening, head)
     prices = opening.meter.prices
-    made = {one.agent: Instruments(stack, callers.get(one.agent), prices) for one in plan.sets}
-    return Workshop(made, stack, lacking, functions, opening.base)
+    made = {one.agent: ScoringContext(stack, callers.get(one.agent), prices) for one in plan.sets}
+    return RunResources(made, stack, lacking, functions, opening.base)
 
 
-async def _models(plan: Plan, opening: Opening) -> tuple[LlmStack | None, Lacking]:
-    wanted = wanted_of(plan, opening.recorded)
+async def _models(plan: Plan, opening: ResourceOptions) -> tuple[LlmStack | None, MissingCredentials]:
+    wanted = model_requirements(plan, opening.recorded)
     if not wanted:
         return None, {}
     settings = opening.settings
@@ -353,16 +359,16 @@ async def _models(plan: Plan, opening: Opening) -> tuple[LlmStack | None, Lackin
     llm = LlmSettings.of(settings)
     lacking: dict[str, str] = {}
     if opening.may_lack:
-        refuse_wrong(wanted)
-        lacking = lacking_of(wanted, environ, openai_base_url=llm.openai_base_url)
-        plan = without(plan, lacking, opening.recorded)
+        validate_models(wanted)
+        lacking = missing_credentials(wanted, environ, openai_base_url=llm.openai_base_url)
+        plan = mark_unmeasured(plan, lacking, opening.recorded)
         wanted = tuple(one for one in wanted if one.model not in lacking)
     else:
-        refuse_unusable(wanted, environ, openai_base_url=llm.openai_base_url)
+        require_usable_models(wanted, environ, openai_base_url=llm.openai_base_url)
     if not wanted:
         return None, lacking
     llm.prices.require((one.model for one in wanted), settings.max_cost)
-    if told := foreseen(plan, llm.prices, recorded=opening.recorded).sentence:
+    if told := estimate_plan(plan, llm.prices, recorded=opening.recorded).sentence:
         opening.say(told)
     stack = open_llm(
         llm,
@@ -376,7 +382,7 @@ async def _models(plan: Plan, opening: Opening) -> tuple[LlmStack | None, Lackin
     return stack, {**lacking, **await _warm(stack, wanted, may_lack=opening.may_lack)}
 
 
-async def _warm(stack: LlmStack, wanted: Sequence[Wanted], *, may_lack: bool) -> Lacking:
+async def _warm(stack: LlmStack, wanted: Sequence[ModelRequirement], *, may_lack: bool) -> MissingCredentials:
     """Load the clients while the agents start; what fails (an extra, an identity) fails before anything is spent."""
     failed = await stack.warm_up(one.model for one in wanted)
     if failed and (not may_lack or any(EXTRA in sentence for sentence in failed.values())):
@@ -396,7 +402,9 @@ def custom_metrics(plan: Plan) -> dict[str, tuple[frozenset[str], frozenset[str]
     return {agent: (frozenset(own), frozenset(added - own)) for agent, (own, added) in found.items()}
 
 
-def _functions(plan: Plan, opening: Opening, head: Arm) -> tuple[dict[str, Functions], tuple[MetricFunctions, ...]]:
+def _functions(
+    plan: Plan, opening: ResourceOptions, head: AgentGroup
+) -> tuple[dict[str, Functions], tuple[MetricFunctions, ...]]:
     """Of the agents whose criteria name a function of the user's; no process is started before its first call."""
     callers: dict[str, Functions] = {}
     opened: list[MetricFunctions] = []
@@ -418,7 +426,7 @@ def _functions(plan: Plan, opening: Opening, head: Arm) -> tuple[dict[str, Funct
 
 
 def _options_on_base(
-    then: AgentSettings, opening: Opening, base: FunctionsOfBase, mine: AgentDriver | None
+    then: AgentSettings, opening: ResourceOptions, base: BaseMetricFunctions, mine: AgentDriver | None
 ) -> FunctionOptions:
     workspace, environ = base.tree.workspace, opening.environ
     return FunctionOptions(
@@ -431,12 +439,12 @@ def _options_on_base(
         environ={**environ, **{name: value for name, value in then.env.items() if value is not None}},
         env_allow=tuple(then.env),
         install_env=given_for_install(then.install_env, environ),
-        known=lambda: python_on_base(mine, base.commit, environ, then, workspace),
+        known=lambda: base_interpreter(mine, base.commit, environ, then, workspace),
         isolation=opening.isolation,
     )
 
 
-def _options_instruments(agent: AgentSettings, opening: Opening, head: Arm) -> FunctionOptions:
+def _options_instruments(agent: AgentSettings, opening: ResourceOptions, head: AgentGroup) -> FunctionOptions:
     settings, driver = opening.settings, head.drivers.get(agent.name)
     return FunctionOptions(
         path=agent.path,
@@ -452,3 +460,44 @@ def _options_instruments(agent: AgentSettings, opening: Opening, head: Arm) -> F
         known=lambda: driver.python if isinstance(driver, AdkAgent) else None,
         isolation=opening.isolation,
     )
+
+
+LOGS = "logs"
+
+
+def agent_secrets(agents: Iterable[AgentSettings], environ: Mapping[str, str], workspace: Path) -> Iterator[str]:
+    """What these agents see and nobody else should: their variables, and those of their `.env`."""
+    inside = workspace.resolve()
+    for agent in agents:
+        given = {name: environ.get(name, "") if value is None else value for name, value in agent.env.items()}
+        yield from secrets_in(given)
+        yield from install_secrets(given_for_install(agent.install_env, environ))
+        yield from secrets_in(_dotenv(real_path(agent.path), inside))
+
+
+def add_redaction_patterns(patterns: Sequence[str], redaction: Redaction) -> None:
+    """Take out what fits a pattern of the user's as well."""
+    if patterns:
+        redaction.add(rewriting(patterns, redaction.meet))
+
+
+def redact_logs(logs: OutputFolder, redaction: Redaction) -> None:
+    """Take secrets out of what agents printed, when they no longer run. What cannot be rewritten is removed."""
+    with contextlib.suppress(OSError):  # no folder of ours any more: then nothing of ours is shown
+        for name, _ in logs.files():
+            try:
+                with logs.read(name) as file:
+                    data = file.read()
+                shown = redaction.data(data)
+                if shown != data:
+                    logs.replace(name, [shown])
+            except OSError:
+                with contextlib.suppress(OSError):
+                    logs.remove(name)
+
+
+def _dotenv(folder: Path, workspace: Path) -> dict[str, str]:
+    try:
+        return dotenv_of([folder], workspace)
+    except (OSError, ValueError):  # unreadable or no text: then it gives the agent nothing either
+        return {}

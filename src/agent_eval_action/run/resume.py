@@ -20,7 +20,7 @@ from agent_eval_action.config.settings import Settings
 from agent_eval_action.errors import OutputError, ResultsError
 from agent_eval_action.folders import OutputFolder, real_path
 from agent_eval_action.llm.credentials import OPENAI_URLS, VERTEX_SWITCHES
-from agent_eval_action.results.run_result import AgentConditions, Attempt, AttemptKey, CaseKey, MadeWith
+from agent_eval_action.results.run_result import AgentConditions, Attempt, AttemptKey, CaseKey, Provenance
 from agent_eval_action.results.transcripts import ATTEMPTS, line_at, lines, parse
 from agent_eval_action.run.loader import relative
 from agent_eval_action.run.plan import Plan
@@ -33,9 +33,9 @@ _SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 _WIRES: Final = (*OPENAI_URLS, *VERTEX_SWITCHES, "GOOGLE_GEMINI_BASE_URL", "GOOGLE_VERTEX_BASE_URL")
 
 
-def made_with(
+def attempt_provenance(
     settings: Settings, agents: Collection[AgentSettings], environ: Mapping[str, str], hidden: Collection[Path]
-) -> dict[str, MadeWith]:
+) -> dict[str, Provenance]:
     """Of each agent by its name, its environment apart, which is known when it has started. Blocks.
 
     ``hidden``: files that no agent sees, relative to the workspace; cases and criteria have digests of their own.
@@ -45,12 +45,12 @@ def made_with(
     code = _code_digest(settings.workspace, environ, ours)
     judges = _digest([settings.llm_openai_base_url, {name: environ.get(name, "") for name in _WIRES}])
     return {
-        agent.name: MadeWith(code=code, settings=_settings_digest(agent, settings, environ), judges=judges)
+        agent.name: Provenance(code=code, settings=_settings_digest(agent, settings, environ), judges=judges)
         for agent in agents
     }
 
 
-def environment_of(conditions: AgentConditions) -> str:
+def environment_digest(conditions: AgentConditions) -> str:
     """The digest of the environment an agent has started in."""
     return _digest([conditions.python, conditions.adk_version, conditions.packages_digest])
 
@@ -111,7 +111,7 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def arguments(settings: Settings, selectors: Sequence[str]) -> tuple[str, ...]:
+def cli_arguments(settings: Settings, selectors: Sequence[str]) -> tuple[str, ...]:
     """What repeats a run from the workspace: a configuration that would not be found there, and what narrowed it."""
     words = list(selectors)
     config = settings.config
@@ -128,14 +128,14 @@ _ASIDE = "attempts.previous.jsonl"
 
 
 @dataclass
-class Earlier:
+class PreviousAttempts:
     """Attempts of an earlier run that still count: same case definition, and the agent did answer.
 
     Re-runs and the control's attempts are among them; those of the base are asked for with its commit.
     ``expected``: what attempts of each agent are made with now. ``outdated`` counts those made with something else.
     """
 
-    expected: Mapping[str, MadeWith] = field(default_factory=dict)
+    expected: Mapping[str, Provenance] = field(default_factory=dict)
     outdated: Counter[tuple[str, str]] = field(default_factory=Counter)
     workspace: Path | None = None
     _at: dict[tuple[AttemptKey, str], tuple[Path, int, int]] = field(default_factory=dict)
@@ -198,14 +198,14 @@ def _is(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def earlier(
+def load_previous_attempts(
     folder: Path,
     out: OutputFolder,
     plan: Plan,
-    expected: Mapping[str, MadeWith] | None = None,
+    expected: Mapping[str, Provenance] | None = None,
     *,
     workspace: Path | None = None,
-) -> Earlier:
+) -> PreviousAttempts:
     """Index the run in ``folder``. ``expected``: what attempts of each agent are made with now.
 
     Raises ResultsError when there is no run, OutputError when its transcript cannot be moved aside.
@@ -215,7 +215,7 @@ def earlier(
     """
     wanted = dict(plan.digests())
     before = OutputFolder.at(folder, workspace)
-    found = Earlier(expected or {}, workspace=workspace)
+    found = PreviousAttempts(expected or {}, workspace=workspace)
     if not before.holds(ATTEMPTS) and not before.holds(_ASIDE):
         raise ResultsError(
             f"there is no run to resume in {folder}", hint=f"--resume takes a folder with {ATTEMPTS} in it"
@@ -243,7 +243,7 @@ def _move_aside(out: OutputFolder) -> None:
     out.remove(ATTEMPTS)
 
 
-def forget(out: OutputFolder) -> None:
+def discard_previous_attempts(out: OutputFolder) -> None:
     """Remove the transcript that was moved aside."""
     with contextlib.suppress(OSError):  # what stays is read again by the next --resume, and is of no harm
         out.remove(_ASIDE)

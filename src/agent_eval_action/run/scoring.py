@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from agent_eval_action.criteria.base import Criterion, Instruments, Sample, TurnwiseCriterion
+from agent_eval_action.criteria.base import Criterion, Sample, ScoringContext, TurnwiseCriterion
 from agent_eval_action.results.evalset import Invocation
 from agent_eval_action.results.run_result import Attempt, CriterionScore, ScoreStatus, TurnScore
 from agent_eval_action.run.plan import PlannedAttempt
@@ -54,7 +54,7 @@ _Turns = list[asyncio.Task[TurnScore]]
 
 
 @dataclass(eq=False)
-class Scoring:
+class AttemptScorer:
     """The scores of one attempt in the making.
 
     ``heard`` is told of every turn as it arrives, ``forget`` when the attempt is made again from its start;
@@ -64,7 +64,7 @@ class Scoring:
     """
 
     planned: PlannedAttempt
-    instruments: Instruments = field(default_factory=Instruments)
+    instruments: ScoringContext = field(default_factory=ScoringContext)
     answered: Callable[[], None] = lambda: None
     _judging: dict[str, _Turns] = field(default_factory=dict, init=False)
 

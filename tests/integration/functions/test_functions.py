@@ -13,7 +13,7 @@ import pytest
 
 from agent_eval_action.config.criteria import CustomMetric
 from agent_eval_action.criteria import custom as metrics
-from agent_eval_action.criteria.base import Instruments, Sample
+from agent_eval_action.criteria.base import Sample, ScoringContext
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase
 from agent_eval_action.results.run_result import ScoreStatus
 from support.turns import recorded, turn
@@ -171,7 +171,7 @@ async def test_a_function_sees_what_an_agent_sees_of_our_environment(opened, tmp
 async def test_nan_and_flags_are_no_scores(opened):
     functions = opened()
     for name in ("not_a_number", "a_flag", "nothing_measured"):
-        instruments = Instruments(functions=functions)
+        instruments = ScoringContext(functions=functions)
         case = EvalCase(eval_id="case", conversation=tuple(HELLO))
         made = custom(f"shop.metrics.{name}")
         said = await made.score(Sample(case, tuple(HELLO), instruments=instruments))
@@ -181,7 +181,7 @@ async def test_nan_and_flags_are_no_scores(opened):
 async def test_a_case_is_scored_through_the_criterion(opened):
     case = EvalCase(eval_id="case", conversation=tuple(HELLO))
     made = custom("shop.metrics.asynchronous")
-    said = await made.score(Sample(case, tuple(HELLO), instruments=Instruments(functions=opened())))
+    said = await made.score(Sample(case, tuple(HELLO), instruments=ScoringContext(functions=opened())))
     assert (said.score, said.passed, [one.score for one in said.turns]) == (0.25, False, [0.25, 0.25])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.criteria.base import Criterion, Instruments, Sample
+from agent_eval_action.criteria.base import Criterion, Sample, ScoringContext
 from agent_eval_action.llm.client import Setup
 from agent_eval_action.llm.providers.google import GoogleProvider
 from agent_eval_action.results.evalset import EvalCase
@@ -74,7 +74,7 @@ async def hallucinations(google: GoogleProvider, **options: Any) -> CriterionSco
 
 
 async def scored(made: Criterion, google: GoogleProvider, case: EvalCase, said: EvalCase) -> CriterionScore:
-    return await made.score(Sample(case, said.turns, instruments=Instruments(google)))
+    return await made.score(Sample(case, said.turns, instruments=ScoringContext(google)))
 
 
 async def test_sentences_are_cut_and_labelled(google: GoogleProvider, gemini: GeminiServer) -> None:

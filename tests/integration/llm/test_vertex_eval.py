@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.criteria.base import Instruments, Sample
+from agent_eval_action.criteria.base import Sample, ScoringContext
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, Setup
 from agent_eval_action.llm.providers.vertex import VertexEval
@@ -164,7 +164,7 @@ async def test_nothing_is_printed_and_nothing_else_is_asked(server, capfd):
 async def scored(environ: dict[str, str], name: str, *answers: str, **options: Any) -> Any:
     provider = VertexEval(Setup(environ, 20))
     case = EvalCase(eval_id="case", conversation=tuple(turn("the reference") for _ in answers))
-    sample = Sample(case, tuple(turn(answer) for answer in answers), instruments=Instruments(llm=provider))
+    sample = Sample(case, tuple(turn(answer) for answer in answers), instruments=ScoringContext(llm=provider))
     try:
         return await criterion(name, **options).score(sample)
     finally:

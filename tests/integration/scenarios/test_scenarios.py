@@ -15,18 +15,17 @@ import pytest
 from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
 from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.criteria import CriterionSpec, UserSimulatorConfig
-from agent_eval_action.config.discovery import Discovery, PlannedSet
-from agent_eval_action.criteria.base import Instruments
+from agent_eval_action.config.discovery import DiscoveredSet, Discovery
+from agent_eval_action.criteria.base import ScoringContext
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.router import LlmSettings, open_llm
 from agent_eval_action.results.run_result import Attempt, ErrorKind
-from agent_eval_action.results.transcripts import ATTEMPTS, lines, parse
-from agent_eval_action.run.attempt_runner import Bounds, Crew, Spending
-from agent_eval_action.run.base_agents import Arm
-from agent_eval_action.run.collector import Collector
+from agent_eval_action.results.transcripts import ATTEMPTS, TranscriptWriter, lines, parse
+from agent_eval_action.run.attempt_runner import AttemptBudget, AttemptLimits, AttemptRunner
+from agent_eval_action.run.base_agents import AgentGroup
+from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.loader import Loader
-from agent_eval_action.run.orchestrator import Pipeline, Stop
-from agent_eval_action.run.transcripts import TranscriptWriter
+from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
 from support.gemini_server.faults import Fault
 from support.gemini_server.messages import ModelRequest, Reply
 from support.gemini_server.server import GeminiServer
@@ -94,7 +93,7 @@ class Bench:
         file.write_text(json.dumps({"eval_set_id": "s", "eval_cases": [case]}))
         config = UserSimulatorConfig.model_validate(self.user)
         agent = AgentSettings(path=FOLDER, name="clerk", criteria=CRITERIA, user_simulator=config)
-        placed = PlannedSet(agent=agent, path=file, key="s")
+        placed = DiscoveredSet(agent=agent, path=file, key="s")
         plan = Loader(self.folder).plan(Discovery((placed,)), self.repeats)
         settings = LlmSettings(retry_deadline=1.5)
         llm = open_llm(
@@ -114,13 +113,15 @@ class Bench:
             workers=1,
             environ=self.environ,
         )
-        head = Arm.begin("head", {"clerk": AdkAgent(options)})
+        head = AgentGroup.begin("head", {"clerk": AdkAgent(options)})
         try:
             with TranscriptWriter(OutputFolder.at(self.folder / out)) as writer:
                 ready = asyncio.create_task(asyncio.sleep(0))
-                crew = Crew(Bounds(4), ready, writer, Collector(plan), Spending(), lambda _: None)
-                crew.instruments = {"clerk": Instruments(llm=llm)}
-                await Pipeline(plan, head, crew, Stop(), None).run()
+                crew = AttemptRunner(
+                    AttemptLimits(4), ready, writer, ResultCollector(plan), AttemptBudget(), lambda _: None
+                )
+                crew.instruments = {"clerk": ScoringContext(llm=llm)}
+                await Orchestrator(plan, head, crew, StopRequest(), None).run()
         finally:
             await head.stop()
             await llm.close()

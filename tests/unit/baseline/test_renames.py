@@ -13,7 +13,7 @@ from agent_eval_action.baseline.records import from_result, record_of, update
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.git import Commit
-from agent_eval_action.results.decision import ChangeKind, Decision, Outcome
+from agent_eval_action.results.decision import ChangeKind, Decision, Verdict
 from agent_eval_action.results.history import Accepted, History, Record
 from agent_eval_action.results.run_result import AgentConditions, CaseKey, CaseResult, RunResult
 from support.results import QUALITY, attempt, case, eval_set, run, run_of, simple
@@ -172,7 +172,7 @@ def test_a_case_that_takes_the_name_of_a_removed_one_leaves_it_removed() -> None
     history = history_of([main], now)
     assert history.pair(CaseKey("bot", "set", "b"), QUALITY).scores == ((1.0, 1),)
     decision = verdict(history, now)
-    assert decision.outcome is Outcome.FAIL
+    assert decision.outcome is Verdict.FAIL
     assert {(pair.case, pair.kind) for pair in decision.pairs} == {
         ("b", ChangeKind.NEWLY_FAILING),
         ("b (removed)", ChangeKind.REMOVED),
@@ -196,7 +196,7 @@ def test_two_renamed_agents_of_one_suite_are_not_guessed_and_hold_to_their_thres
         "main has scores of this case from `good` and `poor`, and nothing says which of these agents it was"
     )
     decision = decide(compare(history.as_baseline(), now, history=history), now, Policy())
-    assert decision.outcome is Outcome.FAIL
+    assert decision.outcome is Verdict.FAIL
     assert [(pair.agent, pair.blocking) for pair in decision.pairs if pair.kind is not ChangeKind.REMOVED] == [
         ("x", True),
         ("y", False),

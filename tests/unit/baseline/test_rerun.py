@@ -7,7 +7,7 @@ import pytest
 from agent_eval_action.baseline.pooling import baseline_of, unmeasured_on_base, without_control
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.results.decision import Decision, Outcome
+from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.run_result import Base, CaseKey, ErrorKind, RunResult, Totals
 from support.results import QUALITY, attempt, broken, case, run
 
@@ -34,7 +34,7 @@ def verdict(result: RunResult) -> Decision:
 @pytest.mark.parametrize("base", [ONE_AGENT, OF_SEVERAL])
 def test_a_base_agent_that_does_not_start_decides_nothing_and_is_named_with_its_reason(base: Base) -> None:
     decision = verdict(measured(base))
-    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert decision.outcome is Verdict.INCONCLUSIVE
     (finding,) = [one for one in decision.findings if one.effect == "inconclusive"]
     assert "the base commit's agent did not answer `a`" in finding.reason
     assert "SyntaxError: invalid syntax (agent.py, line 3)" in decision.reason
@@ -43,7 +43,7 @@ def test_a_base_agent_that_does_not_start_decides_nothing_and_is_named_with_its_
 def test_an_agent_that_the_base_commit_does_not_have_is_new_and_nothing_is_missing() -> None:
     new = Base(commit="b", unavailable="the base commit has no agent in bot", absent=("bot",))
     assert unmeasured_on_base(measured(new)) == {}
-    assert verdict(measured(new)).outcome is not Outcome.INCONCLUSIVE
+    assert verdict(measured(new)).outcome is not Verdict.INCONCLUSIVE
 
 
 def test_an_agent_that_lacks_credentials_on_both_sides_has_words_of_its_own() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from agent_eval_action.baseline.history_session import regressed, why_not_written
 from agent_eval_action.baseline.lookup import Event, event_of
-from agent_eval_action.results.decision import ChangeKind, Decision, Outcome, PairChange
+from agent_eval_action.results.decision import ChangeKind, Decision, PairChange, Verdict
 from agent_eval_action.results.run_result import CaseKey, RunStatus
 from support.results import run, simple
 
@@ -17,13 +17,13 @@ HEAD, OTHER = "a" * 40, "b" * 40
 PUSH = Event("push", "refs/heads/main", "main", sha=HEAD)
 
 
-def result(outcome=Outcome.PASS, status=RunStatus.COMPLETE):
+def result(outcome=Verdict.PASS, status=RunStatus.COMPLETE):
     made = run(simple("a", 1.0))
     decision = Decision(outcome=outcome, reason="") if outcome else None
     return made.model_copy(update={"decision": decision, "status": status})
 
 
-@pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.FAIL, Outcome.COLLECTING])
+@pytest.mark.parametrize("outcome", [Verdict.PASS, Verdict.FAIL, Verdict.COLLECTING])
 def test_a_run_of_main_is_recorded_whatever_it_found(outcome):
     assert why_not_written(PUSH, result(outcome), HEAD) is None
 
@@ -54,7 +54,7 @@ def test_other_runs_are_not(event, why):
 
 
 def test_an_inconclusive_unfinished_or_undecided_run_is_not():
-    assert "inconclusive" in why_not_written(PUSH, result(Outcome.INCONCLUSIVE), HEAD)
+    assert "inconclusive" in why_not_written(PUSH, result(Verdict.INCONCLUSIVE), HEAD)
     assert "inconclusive" in why_not_written(PUSH, result(None), HEAD)
     assert "not complete" in why_not_written(PUSH, result(status=RunStatus.TIMED_OUT), HEAD)
     assert why_not_written(PUSH, result(), None)
@@ -74,7 +74,7 @@ def test_only_pairs_confirmed_worse_are_withheld_whatever_blocks():
         pair("always", ChangeKind.STILL_FAILING, True, False),
         pair("new", ChangeKind.FAILING, True, False),
     )
-    decision = Decision(outcome=Outcome.FAIL, reason="", pairs=pairs)
+    decision = Decision(outcome=Verdict.FAIL, reason="", pairs=pairs)
     assert regressed(decision) == ((CaseKey("bot", "set", "worse"), "q"), (CaseKey("bot", "set", "newly"), "q"))
 
 

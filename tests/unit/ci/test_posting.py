@@ -9,7 +9,7 @@ import pytest
 from agent_eval_action.ci.github.post import RunBefore, contradiction
 from agent_eval_action.errors import UsageError
 from agent_eval_action.reports import results_json
-from agent_eval_action.results.decision import Outcome
+from agent_eval_action.results.decision import Verdict
 from agent_eval_action.results.run_result import RunStatus
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -30,8 +30,8 @@ def test_what_we_write_ourselves_holds(name):
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_another_verdict_does_not_follow(name):
     result, decision = golden(name)
-    same = {Outcome.PASS, Outcome.COLLECTING}
-    for outcome in Outcome:
+    same = {Verdict.PASS, Verdict.COLLECTING}
+    for outcome in Verdict:
         forged = contradiction(result, decision.model_copy(update={"outcome": outcome}))
         fits = outcome is decision.outcome or {outcome, decision.outcome} == same
         assert (forged == "") == fits
@@ -45,7 +45,7 @@ def test_a_pass_of_a_run_that_did_not_end_does_not_follow():
 
 def test_findings_that_are_taken_away_are_missed():
     result, decision = golden("regressed")
-    forged = decision.model_copy(update={"outcome": Outcome.PASS, "findings": ()})
+    forged = decision.model_copy(update={"outcome": Verdict.PASS, "findings": ()})
     assert "no finding says so" in contradiction(result, forged)
 
 

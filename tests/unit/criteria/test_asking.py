@@ -14,10 +14,10 @@ from agent_eval_action.criteria.judge.base import (
     VERDICT_SCHEMA,
     Judge,
     JudgeModelOptions,
+    JudgeVerdict,
     NoAnswer,
     Partial,
     Question,
-    Verdict,
     read_verdict,
 )
 from agent_eval_action.errors import ConfigError
@@ -38,7 +38,7 @@ def asked(*replies: str | LlmError, question: Question[Any] = YES_NO, **options:
 def test_the_request_says_all_that_tells_this_asking_from_another():
     config = {"temperature": 0.2, "thinkingConfig": {"thinking_budget": 0}}
     found, requests = asked(said("yes", " it is "), judge_model="openai/gpt-4.1", judge_model_config=config)
-    assert found == Verdict(yes=True, rationale="it is")
+    assert found == JudgeVerdict(yes=True, rationale="it is")
     assert requests == [
         LlmRequest(
             model="openai/gpt-4.1",
@@ -56,7 +56,7 @@ def test_the_request_says_all_that_tells_this_asking_from_another():
 
 def test_an_unusable_answer_is_asked_for_again_with_what_was_wrong():
     found, (first, second) = asked(said("perhaps"), said("no"))
-    assert found == Verdict(yes=False, rationale="because")
+    assert found == JudgeVerdict(yes=False, rationale="because")
     question, answer, note = second.messages
     assert (question,) == first.messages
     assert answer == Message("model", said("perhaps"))

@@ -13,7 +13,7 @@ import pytest
 
 from agent_eval_action.config.criteria import load_criteria_file
 from agent_eval_action.criteria import build, criterion_digest, criterion_info
-from agent_eval_action.criteria.base import Criterion, Instruments, Sample
+from agent_eval_action.criteria.base import Criterion, Sample, ScoringContext
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase, FunctionReply
 from agent_eval_action.results.run_result import ScoreStatus
@@ -49,7 +49,7 @@ def made(folder: Path, options: Any = 0.5, **custom: Any) -> Criterion:
 def scored(criterion: Criterion, reply: FunctionReply, looked_at: Sample | None = None) -> Any:
     functions = ScriptedFunctions(reply)
     looked_at = looked_at or sample([turn("hello"), turn("good bye")], TURNS)
-    with_functions = Sample(looked_at.case, looked_at.actual, instruments=Instruments(functions=functions))
+    with_functions = Sample(looked_at.case, looked_at.actual, instruments=ScoringContext(functions=functions))
     return asyncio.run(criterion.score(with_functions)), functions.called
 
 

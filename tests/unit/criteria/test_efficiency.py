@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agent_eval_action.criteria.base import Instruments, Sample
+from agent_eval_action.criteria.base import Sample, ScoringContext
 from agent_eval_action.llm.pricing import Price, Prices
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase, Invocation
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus
@@ -138,6 +138,6 @@ def test_the_price_table_is_part_of_what_cost_means():
 
 def test_cost_uses_the_runs_own_prices():
     made = (recorded(model(1_000_000, 0) | {"model_version": "house"}),)
-    given = Instruments(prices=Prices({"house": Price(7.0, 1.0)}))
+    given = ScoringContext(prices=Prices({"house": Price(7.0, 1.0)}))
     case = EvalCase(eval_id="c", conversation=made)
     assert asyncio.run(criterion("cost_usd_v1").score(Sample(case, made, instruments=given))).score == 7.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_eval_action.criteria import criterion_info
-from agent_eval_action.criteria.base import Instruments, Sample, TurnwiseCriterion
+from agent_eval_action.criteria.base import Sample, ScoringContext, TurnwiseCriterion
 from agent_eval_action.llm.client import LlmError, LlmErrorKind
 from agent_eval_action.results.evalset import EvalCase, Invocation
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, Votes
@@ -168,7 +168,7 @@ def test_turns_judged_as_they_arrive_give_the_same_score():
     async def one_by_one() -> CriterionScore:
         turns = (turn("x"), turn("y"))
         case = EvalCase(eval_id="case", conversation=turns)
-        given = [Sample(case, turns[: number + 1], instruments=Instruments(llm)) for number in range(2)]
+        given = [Sample(case, turns[: number + 1], instruments=ScoringContext(llm)) for number in range(2)]
         judged = [await made.score_turn(sample, number) for number, sample in enumerate(given)]
         return await made.over_turns(given[-1], judged)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.criteria.base import Instruments, Sample
+from agent_eval_action.criteria.base import Sample, ScoringContext
 from agent_eval_action.criteria.judge.hallucinations import Hallucinations
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest
@@ -74,7 +74,7 @@ def said(*texts: str, **fields: Any) -> dict[str, Any]:
 def score(llm: ScriptedLlm | None, *turns: Invocation, **options: Any) -> CriterionScore:
     criterion = Hallucinations.model_validate({"threshold": 0.5, **options})
     case = EvalCase(eval_id="case", conversation=turns)
-    return asyncio.run(criterion.score(Sample(case, turns, instruments=Instruments(llm))))
+    return asyncio.run(criterion.score(Sample(case, turns, instruments=ScoringContext(llm))))
 
 
 def contexts(llm: ScriptedLlm) -> list[dict[str, str]]:
@@ -385,7 +385,7 @@ def test_it_is_configured_as_in_adk():
 
 
 async def test_judged_as_turns_arrive_it_has_the_same_score():
-    instruments = Instruments(judge_of(by_word))
+    instruments = ScoringContext(judge_of(by_word))
     made = Hallucinations(threshold=0.5)
     spoken = (turn("supported\nunsupported"), turn("supported", said("unsupported")), turn(""))
     case = EvalCase(eval_id="case", conversation=spoken)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.criteria.base import Instruments, Sample
+from agent_eval_action.criteria.base import Sample, ScoringContext
 from agent_eval_action.criteria.judge.simulator_quality import SimulatorQuality
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.client import Llm, LlmError, LlmRequest
@@ -289,7 +289,7 @@ def test_it_is_configured_as_in_adk():
 async def test_judged_as_turns_arrive_it_has_the_same_score():
     llm = judge_of(END="no", **{"A large one.": "no"})
     made = SimulatorQuality(threshold=0.5)
-    case, instruments = scenario(), Instruments(llm)
+    case, instruments = scenario(), ScoringContext(llm)
     turns = [
         await made.score_turn(Sample(case, tuple(TURNS[: number + 1]), instruments=instruments), number)
         for number in range(len(TURNS))

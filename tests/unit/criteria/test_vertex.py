@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.criteria.base import Criterion, Instruments, Sample
+from agent_eval_action.criteria.base import Criterion, Sample, ScoringContext
 from agent_eval_action.criteria.vertex import agent_data
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase
@@ -24,7 +24,7 @@ SIMULATED = EvalCase(
 
 def scored(made: Criterion, looked_at: Sample, answer: Any) -> tuple[CriterionScore, list[LlmRequest]]:
     llm = ScriptedLlm(answer)
-    instruments = Instruments(llm=llm)
+    instruments = ScoringContext(llm=llm)
     looked_at = Sample(looked_at.case, looked_at.actual, repeat=looked_at.repeat, instruments=instruments)
     return asyncio.run(made.score(looked_at)), llm.asked
 

@@ -16,8 +16,8 @@ from agent_eval_action.criteria.judge.base import (
     Ballot,
     Judge,
     JudgeModelOptions,
+    JudgeVerdict,
     Question,
-    Verdict,
     read_verdict,
     vote,
     vote_each,
@@ -131,9 +131,9 @@ def test_per_rubric_on_random_sequences_of_many_samples_and_rubrics():
 async def check(table: Sequence[Sequence[str]], keys: Sequence[str]) -> None:
     """``table`` has a row of outcomes per sample. A row that leaves all out is a call that failed."""
 
-    def read(answer: object) -> dict[str, Verdict]:
+    def read(answer: object) -> dict[str, JudgeVerdict]:
         row = table[int(str(answer))]
-        return {key: Verdict(cell == "yes") for key, cell in zip(keys, row, strict=True) if cell != "left out"}
+        return {key: JudgeVerdict(cell == "yes") for key, cell in zip(keys, row, strict=True) if cell != "left out"}
 
     def reply(request: LlmRequest) -> str | LlmError:
         return AWAY if set(table[request.sample]) == {"left out"} else f'"{request.sample}"'
@@ -209,8 +209,8 @@ def test_when_asking_is_over_for_one_rubric_the_decided_ones_stand():
     over = LlmError(LlmErrorKind.BUDGET, "spent")
     llm = ScriptedLlm(lambda request: over if request.sample == 2 else f'"{request.sample}"')
 
-    def read(answer: str) -> dict[str, Verdict]:
-        return {"a": Verdict(False), "b": Verdict(answer == "1")}
+    def read(answer: str) -> dict[str, JudgeVerdict]:
+        return {"a": JudgeVerdict(False), "b": JudgeVerdict(answer == "1")}
 
     question = Question("Decide.", "Which?", {"type": "string"}, "1", read)
     judge = Judge(llm, JudgeModelOptions(num_samples=4), "test")

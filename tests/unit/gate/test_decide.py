@@ -7,7 +7,7 @@ import pytest
 from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.policy import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.results.decision import ChangeKind, Outcome
+from agent_eval_action.results.decision import ChangeKind, Verdict
 from agent_eval_action.results.run_result import AgentConditions, ErrorKind, RunStatus
 from support.results import QUALITY, attempt, broken, calls, case, eval_set, info, run, run_of, simple
 
@@ -36,7 +36,7 @@ def effects(decision):
 
 def test_every_case_at_its_threshold_passes():
     decision = verdict(run(simple("a", 0.5), simple("b", 1.0)), run(simple("a", 0.5), simple("b", 1.0)))
-    assert decision.outcome is Outcome.PASS
+    assert decision.outcome is Verdict.PASS
     assert decision.findings == ()
     assert (
         decision.reason
@@ -53,7 +53,7 @@ def test_one_case_below_its_threshold_blocks_and_is_named_with_the_call_that_cha
         return run(case("roll_die_twice", made, expected=expected), simple("b", 1.0))
 
     decision = verdict(roll(16, 0.0, "the wrong die"), roll(17, 1.0), rule())
-    assert decision.outcome is Outcome.FAIL
+    assert decision.outcome is Verdict.FAIL
     assert decision.reason == "1 of 2 cases got worse: `roll_die_twice`"
     (finding,) = decision.findings
     assert (finding.agent, finding.eval_set, finding.case) == ("bot", "set", "roll_die_twice")
@@ -78,25 +78,25 @@ def test_a_missing_reason_of_the_trajectory_criterion_is_made_from_the_calls():
 
 def test_a_case_failing_as_before_blocks_as_in_adk_and_says_so():
     decision = verdict(run(simple("a", 0.0)), run(simple("a", 0.0)))
-    assert decision.outcome is Outcome.FAIL
+    assert decision.outcome is Verdict.FAIL
     assert decision.reason == "1 of 1 case misses a threshold as in the baseline: `a`"
 
 
 def test_repeats_are_said_and_judged_by_their_mean():
     decision = verdict(run(simple("a", 0.0, 1.0, 0.25)), run(simple("a", 1.0)), rule())
     assert "is 0.42 (mean of 3 attempts, 1 met it), below" in decision.findings[0].reason
-    assert verdict(run(simple("a", 0.0, 1.0)), run(simple("a", 1.0)), rule()).outcome is Outcome.PASS
+    assert verdict(run(simple("a", 0.0, 1.0)), run(simple("a", 1.0)), rule()).outcome is Verdict.PASS
 
 
 # --- suite thresholds and allowed changes ---------------------------------------------------------
 
 
-@pytest.mark.parametrize(("threshold", "outcome"), [(0.5, Outcome.PASS), (0.51, Outcome.FAIL)])
+@pytest.mark.parametrize(("threshold", "outcome"), [(0.5, Verdict.PASS), (0.51, Verdict.FAIL)])
 def test_a_suite_threshold_is_held_by_the_mean_over_cases(threshold, outcome):
     result = run(simple("a", 0.0), simple("b", 1.0), criteria=[info(threshold=threshold)])
     decision = verdict(result, policy=rule(threshold_on="suite"))
     assert decision.outcome is outcome
-    if outcome is Outcome.FAIL:
+    if outcome is Verdict.FAIL:
         assert decision.reason == "`quality` is 0.50 on average over 2 cases, below its suite threshold 0.51"
         assert effects(decision) == [("blocks", None, QUALITY)]
         assert not any(pair.blocking for pair in decision.pairs)
@@ -105,21 +105,21 @@ def test_a_suite_threshold_is_held_by_the_mean_over_cases(threshold, outcome):
 def test_a_suite_mean_is_not_failed_by_its_last_binary_digit():
     scores = [0.1, 0.2, 0.3]  # their mean in floating point is 0.19999999999999998
     result = run(*(simple(f"c{n}", s) for n, s in enumerate(scores)), criteria=[info(threshold=0.2)])
-    assert verdict(result, policy=rule(threshold_on="suite")).outcome is Outcome.PASS
+    assert verdict(result, policy=rule(threshold_on="suite")).outcome is Verdict.PASS
 
 
 def test_sets_with_thresholds_of_their_own_are_suites_of_their_own():
     strict = eval_set(simple("a", 0.8), criteria=[info(threshold=0.9)], name="strict")
     loose = eval_set(*(simple(f"b{n}", 1.0) for n in range(9)), criteria=[info(threshold=0.1)], name="loose")
     decision = verdict(run_of(strict, loose), policy=rule(threshold_on="suite"))
-    assert decision.outcome is Outcome.FAIL
+    assert decision.outcome is Verdict.FAIL
     assert "0.80 on average over 1 case, below its suite threshold 0.90" in decision.reason
     assert decision.criteria[0].threshold is None
 
 
 def test_with_thresholds_off_a_case_that_newly_fails_is_only_shown():
     decision = verdict(run(simple("a", 0.0)), run(simple("a", 1.0)), rule(threshold_on="off"))
-    assert decision.outcome is Outcome.PASS
+    assert decision.outcome is Verdict.PASS
     assert effects(decision) == [("advisory", "a", QUALITY)]
     alone = verdict(run(simple("a", 0.0)), policy=rule(threshold_on="off"))
     assert any("nothing can block on `quality`" in note for note in alone.notes)
@@ -133,7 +133,7 @@ def everywhere(*scores, criterion=QUALITY):
     return [simple(name, *scores, criterion=criterion) for name in DOZEN]
 
 
-@pytest.mark.parametrize(("now", "outcome"), [(0.95, Outcome.PASS), (0.93, Outcome.FAIL)])
+@pytest.mark.parametrize(("now", "outcome"), [(0.95, Verdict.PASS), (0.93, Verdict.FAIL)])
 def test_max_drop_holds_the_paired_suite_mean(now, outcome):
     before = run(*everywhere(*[1.0] * 10), simple("gone", 0.0))
     after = run(*everywhere(now), simple("new", 0.6))
@@ -141,7 +141,7 @@ def test_max_drop_holds_the_paired_suite_mean(now, outcome):
     assert decision.outcome is outcome
     row = decision.criteria[0]
     assert row.limit == "max drop 0.05"
-    if outcome is Outcome.FAIL:
+    if outcome is Verdict.FAIL:
         assert decision.findings[0].reason == (
             "`quality` fell by 0.07 over the 12 cases both runs have (1.00 → 0.93), more than the allowed 0.05; "
             "most of it: `c00` (1.00 → 0.93), `c01` (1.00 → 0.93), `c02` (1.00 → 0.93) and 9 more"
@@ -152,14 +152,14 @@ def test_max_drop_holds_the_paired_suite_mean(now, outcome):
 
 def test_a_drop_of_exactly_what_is_allowed_is_allowed():
     before, after = run(*everywhere(*[0.8] * 10)), run(*everywhere(0.7))  # 0.8 - 0.7 > 0.1 in floating point
-    assert verdict(after, before, rule(max_drop=0.1, min_effect=0.5)).outcome is Outcome.PASS
-    assert verdict(after, before, rule(max_drop=0.0999, min_effect=0.5)).outcome is Outcome.FAIL
+    assert verdict(after, before, rule(max_drop=0.1, min_effect=0.5)).outcome is Verdict.PASS
+    assert verdict(after, before, rule(max_drop=0.0999, min_effect=0.5)).outcome is Verdict.FAIL
 
 
 def test_a_drop_that_may_be_chance_is_shown_and_does_not_block():
     before, after = run(simple("a", 1.0), simple("b", 1.0)), run(simple("a", 1.0), simple("b", 0.8))
     decision = verdict(after, before, rule(max_drop=0.05))
-    assert decision.outcome is Outcome.PASS
+    assert decision.outcome is Verdict.PASS
     about_the_suite = next(finding for finding in decision.findings if finding.case is None)
     assert about_the_suite.effect == "advisory"
     assert about_the_suite.reason.endswith(
@@ -167,13 +167,13 @@ def test_a_drop_that_may_be_chance_is_shown_and_does_not_block():
     )
 
 
-@pytest.mark.parametrize(("now", "outcome"), [(110.0, Outcome.PASS), (111.0, Outcome.FAIL), (50.0, Outcome.PASS)])
+@pytest.mark.parametrize(("now", "outcome"), [(110.0, Verdict.PASS), (111.0, Verdict.FAIL), (50.0, Verdict.PASS)])
 def test_max_rise_is_relative_and_only_a_rise_counts(now, outcome):
     before = run(*everywhere(*[100.0] * 10, criterion="tokens"), criteria=[TOKENS])
     after = run(*everywhere(now, criterion="tokens"), criteria=[TOKENS])
     decision = verdict(after, before, rule(max_rise=0.1))
     assert decision.outcome is outcome
-    if outcome is Outcome.FAIL:
+    if outcome is Verdict.FAIL:
         assert "`tokens` rose by 11 % over the 12 cases both runs have (100 → 111), more than the allowed 10 %" in (
             decision.reason
         )
@@ -184,19 +184,19 @@ def test_any_rise_from_nothing_is_a_rise():
     before = run(*everywhere(*[0.0] * 10, criterion="tokens"), criteria=[TOKENS])
     after = run(*everywhere(1.0, criterion="tokens"), criteria=[TOKENS])
     decision = verdict(after, before, rule(max_rise=0.5))
-    assert decision.outcome is Outcome.FAIL
+    assert decision.outcome is Verdict.FAIL
     assert "rose from nothing" in decision.reason
 
 
 def test_more_tokens_are_no_drop():
     before, after = (run(simple("a", score, criterion="tokens"), criteria=[TOKENS]) for score in (9.0, 1.0))
-    assert verdict(after, before, Policy(max_drop=0.05, max_rise=0.1)).outcome is Outcome.PASS
+    assert verdict(after, before, Policy(max_drop=0.05, max_rise=0.1)).outcome is Verdict.PASS
 
 
 def test_a_threshold_of_a_lower_is_better_criterion_is_an_upper_bound():
     tokens = info("tokens", 100.0, goal="minimize")
     decision = verdict(run(simple("a", 101.0, criterion="tokens"), criteria=[tokens]))
-    assert decision.outcome is Outcome.FAIL
+    assert decision.outcome is Verdict.FAIL
     assert "is 101, above its threshold 100" in decision.findings[0].reason
 
 
@@ -206,7 +206,7 @@ def test_lower_is_better_without_a_limit_is_a_row_that_decides_nothing():
         run(case("a", attempt({QUALITY: 1.0, "tokens": tokens})), criteria=criteria) for tokens in (9.0, 9e6)
     )
     decision = verdict(after, before)
-    assert decision.outcome is Outcome.PASS
+    assert decision.outcome is Verdict.PASS
     row = decision.criteria[1]
     assert (row.criterion, row.status, row.reason) == ("tokens", "advisory", "no limit is set")
     assert decision.pairs[1].kind is ChangeKind.WORSE
@@ -219,7 +219,7 @@ def test_an_advisory_criterion_shows_and_does_not_block():
     policy = Policy(criteria={QUALITY: CriterionPolicy(mode="advisory")})
     result = run(case("a", attempt({QUALITY: 0.0, "words": 1.0})), criteria=[info(), info("words")])
     decision = verdict(result, policy=policy)
-    assert decision.outcome is Outcome.PASS
+    assert decision.outcome is Verdict.PASS
     assert effects(decision) == [("advisory", "a", QUALITY)]
     assert decision.criteria[0].status == "advisory"
     assert decision.reason.endswith("; 1 advisory finding")
@@ -229,7 +229,7 @@ def test_an_error_of_an_advisory_criterion_leaves_the_verdict_alone():
     policy = Policy(criteria={QUALITY: CriterionPolicy(mode="advisory")})
     result = run(case("a", attempt({QUALITY: "no credentials", "words": 1.0})), criteria=[info(), info("words")])
     decision = verdict(result, policy=policy)
-    assert decision.outcome is Outcome.PASS
+    assert decision.outcome is Verdict.PASS
     assert effects(decision) == [("advisory", "a", QUALITY)]
 
 
@@ -237,7 +237,7 @@ def test_a_criterion_that_is_off_is_named_once_and_not_judged():
     policy = Policy(criteria={QUALITY: CriterionPolicy(mode="off")})
     result = run(case("a", attempt({QUALITY: 0.0, "words": 1.0})), criteria=[info(), info("words")])
     decision = verdict(result, policy=policy)
-    assert decision.outcome is Outcome.PASS
+    assert decision.outcome is Verdict.PASS
     assert {row.criterion for row in decision.criteria} == {pair.criterion for pair in decision.pairs} == {"words"}
     assert "not judged, its mode is off: `quality`" in decision.notes
 
@@ -248,7 +248,7 @@ def test_a_criterion_that_is_off_is_named_once_and_not_judged():
 @pytest.mark.parametrize("bad", [broken(), attempt({QUALITY: "the judge is down"}), attempt({})])
 def test_what_could_not_be_measured_is_neither_fail_nor_pass(bad):
     decision = verdict(run(case("a", bad), simple("b", 1.0)), run(simple("a", 1.0), simple("b", 1.0)))
-    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert decision.outcome is Verdict.INCONCLUSIVE
     assert effects(decision)[0][:2] == ("inconclusive", "a")
     assert decision.reason.startswith("could not tell: `a")
     assert decision.criteria[0].status == "error"
@@ -256,13 +256,13 @@ def test_what_could_not_be_measured_is_neither_fail_nor_pass(bad):
 
 def test_one_bad_attempt_of_several_leaves_it_open_too():
     decision = verdict(run(case("a", *[attempt({QUALITY: 1.0})] * 4, broken())), run(simple("a", 1.0)))
-    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert decision.outcome is Verdict.INCONCLUSIVE
     assert "`a` could not be measured in 1 of 5 attempts: timeout: no answer in 60 s" in decision.reason
 
 
 def test_a_measured_failure_outweighs_an_error_and_both_are_said():
     decision = verdict(run(simple("a", 0.0), case("b", broken())), run(simple("a", 1.0), simple("b", 1.0)))
-    assert decision.outcome is Outcome.FAIL
+    assert decision.outcome is Verdict.FAIL
     assert "1 of 2 cases got worse: `a`" in decision.reason
     assert "`b` could not be measured" in decision.reason
     assert [finding.effect for finding in decision.findings] == ["blocks", "inconclusive", "advisory"]
@@ -278,19 +278,19 @@ def test_a_case_without_an_answer_is_one_finding_whatever_it_would_be_scored_by(
 def test_a_run_cut_short_is_open_and_does_not_list_every_case_it_did_not_reach(status):
     stopped = [case(f"c{n:03}", broken(ErrorKind.STOPPED, "the run ended")) for n in range(50)]
     decision = verdict(run_of(eval_set(simple("a", 1.0), *stopped), status=status))
-    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert decision.outcome is Verdict.INCONCLUSIVE
     assert len(decision.findings) == 1
     assert "50 cases of 51 not complete" in decision.reason
 
 
 def test_a_complete_looking_run_that_was_interrupted_is_open():
-    assert verdict(run_of(eval_set(simple("a", 1.0)), status=RunStatus.INTERRUPTED)).outcome is Outcome.INCONCLUSIVE
+    assert verdict(run_of(eval_set(simple("a", 1.0)), status=RunStatus.INTERRUPTED)).outcome is Verdict.INCONCLUSIVE
 
 
 def test_a_failure_seen_before_the_time_was_up_is_a_failure():
     stopped = case("b", broken(ErrorKind.STOPPED, "the run ended"))
     decision = verdict(run_of(eval_set(simple("a", 0.0), stopped), status=RunStatus.TIMED_OUT))
-    assert decision.outcome is Outcome.FAIL
+    assert decision.outcome is Verdict.FAIL
     assert "max_time" in decision.reason
 
 
@@ -305,7 +305,7 @@ def test_a_failure_seen_before_the_time_was_up_is_a_failure():
 )
 def test_nothing_measured_that_could_block_is_no_pass(result):
     decision = verdict(result)
-    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert decision.outcome is Verdict.INCONCLUSIVE
     assert "nothing was measured" in decision.reason
 
 
@@ -313,7 +313,7 @@ def test_a_criterion_that_applies_nowhere_is_said_once():
     criteria = [info(), info("words")]
     cases = [case(n, attempt({QUALITY: 1.0, "words": None})) for n in "abcde"]
     decision = verdict(run(*cases, criteria=criteria))
-    assert decision.outcome is Outcome.PASS
+    assert decision.outcome is Verdict.PASS
     assert decision.criteria[1].status == "not_applicable"
     assert [note for note in decision.notes if "words" in note] == [
         "`words` applies to no case of this run: no reference"
@@ -324,9 +324,9 @@ def test_a_criterion_that_applies_nowhere_is_said_once():
 
 
 def test_without_a_baseline_own_thresholds_decide_and_it_is_said():
-    assert verdict(run(simple("a", 0.0))).outcome is Outcome.FAIL
+    assert verdict(run(simple("a", 0.0))).outcome is Verdict.FAIL
     passed = verdict(run(simple("a", 1.0)))
-    assert passed.outcome is Outcome.PASS
+    assert passed.outcome is Verdict.PASS
     assert passed.reason == "every threshold that counts is met by 1 case on 1 criterion; no baseline to compare with"
     assert any("there is no baseline" in note for note in passed.notes)
 
@@ -334,7 +334,7 @@ def test_without_a_baseline_own_thresholds_decide_and_it_is_said():
 @pytest.mark.parametrize("score", [0.0, 1.0])
 def test_neither_baseline_nor_own_thresholds_is_collecting_and_says_how_to_begin(score):
     decision = verdict(run(simple("a", score), criteria=[info(source="default"), TOKENS][:1]), policy=Policy())
-    assert decision.outcome is Outcome.COLLECTING
+    assert decision.outcome is Verdict.COLLECTING
     assert "agent-eval baseline update" in decision.reason
     assert decision.notes == ()
     assert "test_config.json" in decision.reason
@@ -345,7 +345,7 @@ def test_neither_baseline_nor_own_thresholds_is_collecting_and_says_how_to_begin
 @pytest.mark.parametrize("threshold_on", ["case", "suite"])
 def test_whoever_asks_for_every_case_or_the_suite_is_held_to_the_default_thresholds(threshold_on):
     policy = Policy(threshold_on=threshold_on)
-    for score, outcome in ((0.0, Outcome.FAIL), (1.0, Outcome.PASS)):
+    for score, outcome in ((0.0, Verdict.FAIL), (1.0, Verdict.PASS)):
         decision = verdict(run(simple("a", score), criteria=[info(source="default")]), policy=policy)
         assert decision.outcome is outcome
 
@@ -353,16 +353,16 @@ def test_whoever_asks_for_every_case_or_the_suite_is_held_to_the_default_thresho
 def test_with_a_baseline_the_default_thresholds_count():
     default = [info(source="default")]
     result = run(simple("a", 0.0), criteria=default)
-    assert verdict(result, run(simple("a", 0.0), criteria=default)).outcome is Outcome.FAIL
+    assert verdict(result, run(simple("a", 0.0), criteria=default)).outcome is Verdict.FAIL
 
 
 def test_collecting_does_not_hide_that_nothing_could_be_measured():
     result = run(case("a", broken()), simple("b", 1.0), criteria=[info(source="default")])
-    assert verdict(result).outcome is Outcome.INCONCLUSIVE
+    assert verdict(result).outcome is Verdict.INCONCLUSIVE
 
 
 def test_an_own_threshold_that_is_switched_off_is_none():
-    assert verdict(run(simple("a", 0.0)), policy=rule(threshold_on="off")).outcome is Outcome.COLLECTING
+    assert verdict(run(simple("a", 0.0)), policy=rule(threshold_on="off")).outcome is Verdict.COLLECTING
 
 
 # --- what else is said ------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ def test_an_own_threshold_that_is_switched_off_is_none():
 
 def test_a_removed_failing_case_is_noticed():
     decision = verdict(run(simple("b", 1.0)), run(simple("a", 0.0), simple("b", 1.0)))
-    assert decision.outcome is Outcome.PASS
+    assert decision.outcome is Verdict.PASS
     assert decision.reason.endswith("; 1 case of the baseline gone")
     assert said(decision) == (
         "1 case of the baseline is gone from this run: `a`; below a threshold in the baseline: `a`",
@@ -404,7 +404,7 @@ def test_pairs_without_history_are_listed_by_reason():
     before = run(simple("a", 1.0), simple("b", 1.0))
     edited = simple("a", 1.0).model_copy(update={"digest": "edited"})
     decision = verdict(run(edited, simple("b", 1.0), simple("c", 1.0)), before)
-    assert decision.outcome is Outcome.PASS
+    assert decision.outcome is Verdict.PASS
     assert said(decision) == (
         "not compared, judged by thresholds alone: 1 case (the case is new): `c`",
         "not compared, judged by thresholds alone: 1 case (the case was edited since the baseline): `a`",

@@ -9,7 +9,7 @@ from agent_eval_action.config.options import OPTIONS
 from agent_eval_action.config.policy import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate_changes.diff import apply_weakenings
-from agent_eval_action.results.decision import Decision, Finding, Outcome
+from agent_eval_action.results.decision import Decision, Finding, Verdict
 from support.results import QUALITY, info, run, simple
 
 REPEATS = 6
@@ -55,7 +55,7 @@ FLAKY = simple("z", 1.0, 0.0, 1.0, 0.0, 1.0, 1.0)
 NOISY = [FLAKY, simple("a", *[1.0] * 14), *ALL], [FLAKY, simple("a", *[0.0] * REPEATS), *ALL]
 """Not a stable suite, in which no level counts; Fisher's p of ``a`` is 1 in 38,760."""
 LOOSE = (info(threshold=None),)
-PASS, FAIL = Outcome.PASS, Outcome.FAIL
+PASS, FAIL = Verdict.PASS, Verdict.FAIL
 
 CASES = {
     "gate.threshold_on": [
@@ -126,9 +126,9 @@ def test_a_weakened_gate_blocks_where_the_rule_says_so(rule, expected):
     ("rule", "measured", "expected", "excused"),
     [
         ("pass", True, PASS, False),
-        ("neutral", True, Outcome.INCONCLUSIVE, True),
+        ("neutral", True, Verdict.INCONCLUSIVE, True),
         ("fail", True, FAIL, False),
-        ("pass", False, Outcome.INCONCLUSIVE, True),
+        ("pass", False, Verdict.INCONCLUSIVE, True),
         ("fail", False, FAIL, False),
     ],
 )

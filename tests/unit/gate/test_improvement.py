@@ -12,7 +12,7 @@ from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.policy import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.reports import REPORTS, ReportInput
-from agent_eval_action.results.decision import ChangeKind, Outcome
+from agent_eval_action.results.decision import ChangeKind, Verdict
 from agent_eval_action.results.run_result import Base, Totals
 from support.results import QUALITY, attempt, case, info, run, simple
 
@@ -40,7 +40,7 @@ def test_what_is_really_fixed_is_called_so():
         *[simple(f"c{n}", *[1.0] * 5) for n in range(12)], *[simple(f"z{n}", *[1.0] * 5) for n in range(4)], repeats=5
     )
     decision = decide(compare(from_result(main), now), now, Policy())
-    assert decision.outcome is Outcome.PASS
+    assert decision.outcome is Verdict.PASS
     assert "12 cases fixed" in decision.reason
     assert "`quality` is better on average" in decision.reason
 
@@ -73,7 +73,7 @@ def test_a_verdict_that_is_no_pass_names_what_it_is_about(suite, policy, cut_sho
         update={"cut_short": cut_short, "totals": Totals(extra=6), "base": Base(commit="b") if controlled else None}
     )
     decision = decide(compare(from_result(main), result), result, policy)
-    if decision.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE}:
+    if decision.outcome in {Verdict.FAIL, Verdict.INCONCLUSIVE}:
         assert any(f"`{name}" in decision.reason for name in (*suite, QUALITY)), decision.reason
 
 
@@ -82,7 +82,7 @@ def test_a_graded_case_that_fell_and_still_meets_its_threshold_blocks_with_a_rea
     main = run(*[simple(name, *[0.9, 0.92] * 10) for name in names])
     now = run(rerun_case("c00", [0.6] * 7, ()), *[simple(name, 0.91) for name in names[1:]])
     decision = decide(compare(from_result(main), now), now, Policy())
-    assert decision.outcome is Outcome.FAIL
+    assert decision.outcome is Verdict.FAIL
     assert decision.reason.startswith("1 of 12 cases got worse: `c00`")
     (pair,) = [pair for pair in decision.pairs if pair.blocking]
     assert pair.kind is ChangeKind.WORSE
@@ -112,4 +112,4 @@ def test_the_verdict_goes_by_the_rules_that_the_loop_recorded(adaptive):
     cases = [simple("c0", *[0.0] * 5), *[simple(f"c{n}", *[1.0] * 5) for n in range(1, 10)]]
     now = run(*cases, repeats=5, adaptive=adaptive)
     decision = decide(compare(from_result(main), now), now, Policy(confidence=0.9))
-    assert (decision.outcome is Outcome.FAIL) is not adaptive
+    assert (decision.outcome is Verdict.FAIL) is not adaptive

@@ -6,7 +6,7 @@ import pytest
 
 from agent_eval_action.config.policy import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.results.decision import ChangeKind, Outcome
+from agent_eval_action.results.decision import ChangeKind, Verdict
 from agent_eval_action.results.run_result import RunStatus
 from support.results import attempt, broken, case, eval_set, info, run_of
 
@@ -26,7 +26,7 @@ def good(name="a"):
 
 def test_it_is_one_finding_however_many_cases_there_are():
     decision = decided(*(good(str(number)) for number in range(40)))
-    assert (decision.outcome, decision.excused) == (Outcome.INCONCLUSIVE, True)
+    assert (decision.outcome, decision.excused) == (Verdict.INCONCLUSIVE, True)
     assert [one.reason for one in decision.findings] == [f"{WHY}: `judge` ({FORK})"]
     assert decision.reason.startswith("could not tell: ")
     assert "of the rest every threshold that counts is met by 40 cases on 1 criterion" in decision.reason
@@ -36,13 +36,13 @@ def test_it_is_one_finding_however_many_cases_there_are():
 
 def test_where_nobody_withheld_them_it_is_not_excused_and_says_what_to_set():
     decision = decided(good(), withheld="", lacking=("no credentials for `m`: set KEY",))
-    assert (decision.outcome, decision.excused) == (Outcome.INCONCLUSIVE, False)
+    assert (decision.outcome, decision.excused) == (Verdict.INCONCLUSIVE, False)
     assert "set KEY" in decision.reason
 
 
 def test_a_failure_beside_it_stays_one():
     decision = decided(good(), case("b", attempt({"quality": 0.0})), policy=Policy(threshold_on="case"))
-    assert (decision.outcome, decision.excused) == (Outcome.FAIL, False)
+    assert (decision.outcome, decision.excused) == (Verdict.FAIL, False)
     assert WHY in decision.reason
 
 
@@ -53,14 +53,14 @@ def test_a_run_that_did_not_end_is_not_excused(status):
 
 def test_an_error_beside_it_is_not_excused():
     decision = decided(good(), case("b", broken()))
-    assert (decision.outcome, decision.excused) == (Outcome.INCONCLUSIVE, False)
+    assert (decision.outcome, decision.excused) == (Verdict.INCONCLUSIVE, False)
     assert "of the rest" not in decision.reason
 
 
 def test_what_only_advises_leaves_the_verdict():
     policy = Policy(criteria={"judge": CriterionPolicy(mode="advisory")})
     decision = decided(good(), policy=policy)
-    assert (decision.outcome, decision.excused) == (Outcome.PASS, False)
+    assert (decision.outcome, decision.excused) == (Verdict.PASS, False)
     assert [one.effect for one in decision.findings] == ["advisory"]
 
 
@@ -73,9 +73,9 @@ def test_cases_that_were_not_run_are_counted_apart():
 
 def test_nothing_at_all_is_said_once_and_is_no_pass():
     decision = decided(case("a", attempt({})), criteria=(JUDGE,))
-    assert (decision.outcome, decision.excused, len(decision.findings)) == (Outcome.INCONCLUSIVE, True, 1)
+    assert (decision.outcome, decision.excused, len(decision.findings)) == (Verdict.INCONCLUSIVE, True, 1)
 
 
 def test_a_run_that_left_nothing_out_is_as_it_was():
     decision = decided(good(), criteria=(QUALITY,))
-    assert (decision.outcome, decision.excused, decision.findings) == (Outcome.PASS, False, ())
+    assert (decision.outcome, decision.excused, decision.findings) == (Verdict.PASS, False, ())

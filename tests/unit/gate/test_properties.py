@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.policy import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.results.decision import ChangeKind, Outcome
+from agent_eval_action.results.decision import ChangeKind, Verdict
 from support.results import attempt, broken, case, info, run
 
 MANY = settings(max_examples=80, deadline=None)
-WORST_FIRST = [Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.COLLECTING, Outcome.PASS]
+WORST_FIRST = [Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.COLLECTING, Verdict.PASS]
 
 HIGH = st.sampled_from([0.0, 0.1, 0.25, 0.3, 0.5, 0.75, 0.8, 1.0]) | st.floats(0, 1)
 LOW = st.floats(0, 1e6, allow_subnormal=False)
@@ -85,7 +85,7 @@ def test_a_worse_score_never_helps(before, suite, criteria, policy, data):
     spoilt = suite | {name: [*suite[name][:n], worse, *suite[name][n + 1 :]]}
     was, now = (verdict(before, one_suite, criteria, policy) for one_suite in (suite, spoilt))
     assert badness(now) <= badness(was), f"{was.outcome} became {now.outcome}"
-    if was.outcome is Outcome.FAIL:
+    if was.outcome is Verdict.FAIL:
         blocked = {(pair.case, pair.criterion) for pair in was.pairs if pair.blocking}
         assert blocked <= {(pair.case, pair.criterion) for pair in now.pairs if pair.blocking}
 
@@ -98,7 +98,7 @@ def test_a_removed_case_never_turns_fail_into_pass_unnoticed(before, suite, crit
         rest = {name: attempts for name, attempts in suite.items() if name != gone}
         now = verdict(before, rest, criteria, policy)
         assert [pair for pair in now.pairs if pair.case == gone and pair.kind is ChangeKind.REMOVED]
-        if (was.outcome, now.outcome) == (Outcome.FAIL, Outcome.PASS):
+        if (was.outcome, now.outcome) == (Verdict.FAIL, Verdict.PASS):
             note = next(note for note in now.notes if "gone from this run" in note)
             assert f"`{gone}`" in note
             assert "of the baseline gone" in now.reason
@@ -112,13 +112,13 @@ def test_an_error_never_passes_where_a_criterion_decides_and_never_fails(before,
     rows = {row.criterion: row for row in decision.criteria}
     gating = [row for row in rows.values() if row.status in {"fail", "error", "pass"}]
     if errored and gating:
-        assert decision.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE}
+        assert decision.outcome in {Verdict.FAIL, Verdict.INCONCLUSIVE}
     for pair in decision.pairs:
         assert not (pair.blocking and pair.current is None)
     measured = {name: [one for one in attempts if one != "broken"] for name, attempts in suite.items()}
     clean = {name: attempts for name, attempts in measured.items() if attempts}
-    if decision.outcome is Outcome.FAIL and clean:
-        assert verdict(before, clean, criteria, policy).outcome is Outcome.FAIL
+    if decision.outcome is Verdict.FAIL and clean:
+        assert verdict(before, clean, criteria, policy).outcome is Verdict.FAIL
 
 
 @MANY
@@ -135,8 +135,8 @@ def test_the_run_that_made_the_baseline_has_changed_nothing(suite, criteria, pol
 def test_the_verdict_follows_from_its_findings_and_a_blocking_pair_from_a_finding(before, suite, criteria, policy):
     decision = verdict(before, suite, criteria, policy)
     effects = {finding.effect for finding in decision.findings}
-    assert (decision.outcome is Outcome.FAIL) == ("blocks" in effects)
-    assert (decision.outcome is Outcome.INCONCLUSIVE) == ("inconclusive" in effects and "blocks" not in effects)
+    assert (decision.outcome is Verdict.FAIL) == ("blocks" in effects)
+    assert (decision.outcome is Verdict.INCONCLUSIVE) == ("inconclusive" in effects and "blocks" not in effects)
     blocking = {(pair.case, pair.criterion) for pair in decision.pairs if pair.blocking}
     assert blocking == {(f.case, f.criterion) for f in decision.findings if f.effect == "blocks" and f.case}
     assert decision.reason

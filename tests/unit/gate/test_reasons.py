@@ -10,7 +10,7 @@ from agent_eval_action.baseline.pooling import pool, record_of_baseline, suite_o
 from agent_eval_action.baseline.records import from_result, record_of
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.results.decision import ChangeKind, Outcome
+from agent_eval_action.results.decision import ChangeKind, Verdict
 from agent_eval_action.results.history import Accepted, History
 from support.results import info, run, simple
 
@@ -32,9 +32,9 @@ def test_another_judge_is_named_and_the_threshold_holds(by_file):
     decision = decided(judged(), judged("gemini-3-flash", "two"), by_file=by_file)
     said = "judge gemini-2.5-flash → gemini-3-flash: `hallucinations_v1` falls back to its threshold in 1 case: `a`"
     assert said in decision.notes
-    assert decision.outcome is Outcome.PASS
+    assert decision.outcome is Verdict.PASS
     assert [pair.kind for pair in decision.pairs] == [ChangeKind.CHANGED]
-    assert decided(judged(), judged("gemini-3-flash", "two", 0.1), by_file=by_file).outcome is Outcome.FAIL
+    assert decided(judged(), judged("gemini-3-flash", "two", 0.1), by_file=by_file).outcome is Verdict.FAIL
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.policy import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.reports import REPORTS, ReportInput
-from agent_eval_action.results.decision import ChangeKind, Outcome, TurnBrief
+from agent_eval_action.results.decision import ChangeKind, TurnBrief, Verdict
 from agent_eval_action.results.run_result import AttemptSummary, Base, CaseKey, CaseResult, RunStatus, Totals, Usage
 from support.results import QUALITY, attempt, case, run, simple
 
@@ -43,7 +43,7 @@ def kinds(decision):
 
 def test_a_confirmed_suspect_blocks_in_plain_words():
     decision = verdict(again("a", 0.0, *[0.0] * 6))
-    assert decision.outcome is Outcome.FAIL
+    assert decision.outcome is Verdict.FAIL
     assert decision.findings[0].reason.startswith("`a › quality` passed 14 of 14 times on main and 0 of 5 here")
     assert decision.findings[0].effect == "blocks"
     (pair,) = [pair for pair in decision.pairs if pair.blocking]
@@ -62,7 +62,7 @@ def test_what_blocks_by_its_threshold_alone_is_not_withheld_from_main_s_history(
 
 def test_a_cleared_suspect_is_flaky_with_its_rate_and_blocks_nothing():
     decision = verdict(again("a", 0.0, *[1.0] * 5))
-    assert decision.outcome is Outcome.PASS
+    assert decision.outcome is Verdict.PASS
     assert kinds(decision) == {"a": ChangeKind.FLAKY, "b": ChangeKind.REMOVED}
     reason = next(pair.reason for pair in decision.pairs if pair.case == "a")
     assert "5 of 5 here" in reason
@@ -72,13 +72,13 @@ def test_a_cleared_suspect_is_flaky_with_its_rate_and_blocks_nothing():
 
 def test_what_is_as_bad_on_the_base_commit_is_said_and_does_not_block():
     decision = verdict(again("a", *[0.0] * 21, control=[0.0] * 10))
-    assert decision.outcome is Outcome.PASS
+    assert decision.outcome is Verdict.PASS
     assert kinds(decision)["a"] is ChangeKind.ON_MAIN
     (reason,) = [finding.reason for finding in decision.findings if finding.case == "a"]
     assert "the base commit's agent passed 0 of 10 just now: already broken on main" in reason
 
 
-@pytest.mark.parametrize(("control", "outcome"), [(0.0, Outcome.INCONCLUSIVE), (1.0, Outcome.FAIL)])
+@pytest.mark.parametrize(("control", "outcome"), [(0.0, Verdict.INCONCLUSIVE), (1.0, Verdict.FAIL)])
 def test_what_main_always_could_and_neither_arm_can_now_is_said_once_for_the_suite(control, outcome):
     def both(name):
         made = again(name, 0.0, 0.0, control=[control])
@@ -91,7 +91,7 @@ def test_what_main_always_could_and_neither_arm_can_now_is_said_once_for_the_sui
     decision = decide(compare(from_result(history), made), made, Policy())
     assert decision.outcome is outcome
     (finding,) = [one for one in decision.findings if one.effect != "advisory"]
-    if outcome is Outcome.INCONCLUSIVE:
+    if outcome is Verdict.INCONCLUSIVE:
         assert finding.reason.startswith(
             "`quality`: main's agent lost it as well: 0.95 in its history, 0.00 just now over 6 cases, and 0.00 here: "
         )
@@ -102,7 +102,7 @@ def test_what_main_always_could_and_neither_arm_can_now_is_said_once_for_the_sui
 @pytest.mark.parametrize("cut_short", ["", "the run reached max_calls"])
 def test_a_suspect_that_was_not_run_again_leaves_it_open(cut_short):
     decision = verdict(again("a", 0.0), cut_short=cut_short)
-    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert decision.outcome is Verdict.INCONCLUSIVE
     assert cut_short in decision.reason
 
 
@@ -118,7 +118,7 @@ LIMITS = [
 @pytest.mark.parametrize("cut_short", LIMITS)
 def test_a_limit_before_the_control_is_no_fail_and_says_which(cut_short, control):
     decision = verdict(again("a", 0.0, *[0.0] * 6, control=control), cut_short=cut_short, controlled=True)
-    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert decision.outcome is Verdict.INCONCLUSIVE
     (finding,) = [finding for finding in decision.findings if finding.effect == "inconclusive"]
     assert finding.reason.endswith(f": not confirmed, the base commit's agent was not run for comparison; {cut_short}")
     assert finding.reason.startswith("`a › quality` passed 14 of 14 times on main and 0 of 5 here")
@@ -130,18 +130,18 @@ def test_an_interrupt_before_the_control_says_that_it_ended_the_decision_not_the
         update={"totals": Totals(extra=6), "base": Base(commit="b"), "status": RunStatus.INTERRUPTED}
     )
     decision = decide(compare(from_result(HISTORY), made), made, Policy())
-    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert decision.outcome is Verdict.INCONCLUSIVE
     assert "the run was interrupted before everything was decided" in decision.reason
 
 
 def test_a_limit_where_no_base_can_be_had_leaves_the_verdict_to_history():
     decision = verdict(again("a", 0.0, *[0.0] * 6), cut_short=LIMITS[0])
-    assert decision.outcome is Outcome.FAIL
+    assert decision.outcome is Verdict.FAIL
     gone = run(again("a", 0.0, *[0.0] * 6), *rest(1.0)).model_copy(
         update={"totals": Totals(extra=6), "base": Base(commit="b", unavailable="it is gone"), "cut_short": LIMITS[0]}
     )
     decision = decide(compare(from_result(HISTORY), gone), gone, Policy())
-    assert decision.outcome is Outcome.FAIL
+    assert decision.outcome is Verdict.FAIL
     assert "no control: it is gone; the verdict stands on history" in decision.notes
 
 
@@ -151,7 +151,7 @@ def test_a_limit_before_the_suites_control_is_no_fail_and_no_pass():
     for base, effect in ((Base(commit="b"), "inconclusive"), (None, "blocks")):
         made = now.model_copy(update={"cut_short": LIMITS[1], "base": base})
         decision = decide(compare(from_result(history), made), made, Policy())
-        assert decision.outcome is (Outcome.FAIL if effect == "blocks" else Outcome.INCONCLUSIVE)
+        assert decision.outcome is (Verdict.FAIL if effect == "blocks" else Verdict.INCONCLUSIVE)
         (finding,) = [one for one in decision.findings if one.case is None and one.effect != "advisory"]
         assert finding.effect == effect
         if effect == "inconclusive":
@@ -162,7 +162,7 @@ def test_a_limit_before_the_suites_control_is_no_fail_and_no_pass():
 def test_an_advisory_set_is_shown_and_never_blocks_and_one_that_is_off_is_not_judged():
     broken = again("a", 0.0, *[0.0] * 6)
     shown = verdict(broken, policy=Policy(sets={"set": "advisory"}))
-    assert shown.outcome is not Outcome.FAIL
+    assert shown.outcome is not Verdict.FAIL
     assert not any(pair.blocking for pair in shown.pairs)
     off = verdict(broken, policy=Policy(sets={"set": "off"}))
     assert not any(finding.case == "a" for finding in off.findings)
@@ -170,7 +170,7 @@ def test_an_advisory_set_is_shown_and_never_blocks_and_one_that_is_off_is_not_ju
 
 def test_a_new_failing_case_is_advisory_until_it_is_merged():
     decision = verdict(again("new", 0.0), again("a", 1.0))
-    assert decision.outcome is Outcome.PASS
+    assert decision.outcome is Verdict.PASS
     assert [(finding.effect, finding.case) for finding in decision.findings] == [("advisory", "new")]
 
 
@@ -182,7 +182,7 @@ def test_a_silent_agent_without_a_token_billed_was_not_measured():
         usage=Usage(model_calls=1, calls_without_usage=1),
     )
     decision = verdict(case("a", silent))
-    assert decision.outcome is Outcome.INCONCLUSIVE
+    assert decision.outcome is Verdict.INCONCLUSIVE
     assert "no token was billed" in decision.reason
 
 

@@ -14,7 +14,7 @@ from agent_eval_action.config.policy import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
 from agent_eval_action.gate_changes.snapshot import CaseSnapshot, ExpectedTurn, SetSnapshot, Snapshot, sets_of_result
-from agent_eval_action.results.decision import CallBrief, Outcome
+from agent_eval_action.results.decision import CallBrief, Verdict
 from agent_eval_action.results.history import Accepted
 from agent_eval_action.results.run_result import CaseKey, CriterionInfo
 from support.results import attempt, case, eval_set, info, run_of
@@ -250,11 +250,11 @@ def suite(*cases):
 def test_on_weakened_fail_blocks_and_says_why():
     base = suite(good_or_bad("a", True), good_or_bad("b", True))
     decision = judged(suite(good_or_bad("a", True)), base, "fail")
-    assert decision.outcome is Outcome.FAIL
+    assert decision.outcome is Verdict.FAIL
     assert "on_weakened: fail" in decision.reason
     assert "`b` was removed" in decision.reason
     assert decision.findings[0].effect == "blocks"
-    assert judged(suite(good_or_bad("a", True)), base, "warn").outcome is Outcome.PASS
+    assert judged(suite(good_or_bad("a", True)), base, "warn").outcome is Verdict.PASS
 
 
 def test_a_failure_keeps_its_own_reason():
@@ -271,15 +271,15 @@ def test_a_removed_failing_case_never_turns_fail_into_pass_unnoticed(data):
     bad = data.draw(st.sets(st.sampled_from(names), min_size=1))
     base = suite(*(good_or_bad(name, True) for name in names))
     head = suite(*(good_or_bad(name, name not in bad) for name in names))
-    assert judged(head, base).outcome is Outcome.FAIL
+    assert judged(head, base).outcome is Verdict.FAIL
     removed = data.draw(st.sets(st.sampled_from(sorted(bad)), min_size=1))
     left = suite(*(good_or_bad(name, name not in bad) for name in names if name not in removed))
     after = judged(left, base)
-    if after.outcome is not Outcome.FAIL:
+    if after.outcome is not Verdict.FAIL:
         reasons = json.dumps([one.reason for one in after.weakenings], ensure_ascii=False)
         assert after.weakenings
         assert all(f"`{name}`" in reasons for name in removed)
-    assert judged(left, base, "fail").outcome is Outcome.FAIL
+    assert judged(left, base, "fail").outcome is Verdict.FAIL
 
 
 @settings(max_examples=60, deadline=None)

@@ -14,10 +14,10 @@ from agent_eval_action.results.decision import (
     ChangeKind,
     CriterionChange,
     Decision,
-    Outcome,
     PairChange,
     Stat,
     TurnBrief,
+    Verdict,
 )
 from agent_eval_action.results.run_result import (
     AttemptSummary,
@@ -85,7 +85,7 @@ class Builder:
     def call(self, name: str, **args: Any) -> CallBrief:
         return CallBrief(name=name, args=args)
 
-    def result(self, outcome: Outcome = Outcome.PASS, **fields: Any) -> RunResult:
+    def result(self, outcome: Verdict = Verdict.PASS, **fields: Any) -> RunResult:
         """``fields`` are the decision's, and ``criteria_infos`` and ``run`` for the rest of the result."""
         infos: Sequence[CriterionInfo] = fields.pop("criteria_infos", (CriterionInfo(name=CRITERION, digest="c"),))
         run = fields.pop("run", {})
@@ -102,7 +102,7 @@ class Builder:
         }
         return RunResult(decision=decision, **base | run)
 
-    def report(self, outcome: Outcome = Outcome.PASS, **fields: Any) -> ReportInput:
+    def report(self, outcome: Verdict = Verdict.PASS, **fields: Any) -> ReportInput:
         return ReportInput(self.result(outcome, **fields))
 
 

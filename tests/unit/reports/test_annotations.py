@@ -9,7 +9,7 @@ import pytest
 
 from agent_eval_action.reports import REPORTS
 from agent_eval_action.reports.annotations import remarks, shown_in_step
-from agent_eval_action.results.decision import ChangeKind, CriterionChange, Finding, Outcome
+from agent_eval_action.results.decision import ChangeKind, CriterionChange, Finding, Verdict
 from agent_eval_action.results.evalset import Annotation
 from agent_eval_action.results.run_result import AttemptError, AttemptSummary, ErrorKind
 
@@ -22,7 +22,7 @@ def test_worst_first_each_at_its_line_with_its_level(build):
     build.case("gone", ChangeKind.ERROR, None, attempt=DIED, line=4)
     build.case("fell", ChangeKind.NEWLY_FAILING, 0.5, change=-0.5, blocking=True, baseline=build.stat(1.0), line=5)
     build.case("fell far", ChangeKind.NEWLY_FAILING, 0.0, change=-1.0, blocking=True, baseline=build.stat(1.0), line=6)
-    found = list(remarks(build.report(Outcome.FAIL)))
+    found = list(remarks(build.report(Verdict.FAIL)))
     assert [(one.level, one.line, one.path) for one in found] == [
         ("error", 6, "evals/b.test.json"),
         ("error", 5, "evals/b.test.json"),
@@ -37,14 +37,14 @@ def test_worst_first_each_at_its_line_with_its_level(build):
 def test_what_weakens_the_gate_comes_before_everything(build):
     build.case("fell", ChangeKind.NEWLY_FAILING, 0.0, blocking=True, baseline=build.stat(1.0))
     told = Finding(effect="blocks", reason="the threshold of `x` was lowered")
-    first, _ = remarks(build.report(Outcome.FAIL, findings=(told,), weakenings=(told,)))
+    first, _ = remarks(build.report(Verdict.FAIL, findings=(told,), weakenings=(told,)))
     assert (first.level, first.path, first.message) == ("error", "", "the threshold of x was lowered")
 
 
 def test_a_case_that_fell_with_its_criterion_says_so(build):
     build.case("fell", ChangeKind.WORSE, 0.8, threshold=None, change=-0.2, baseline=build.stat(1.0))
     row = CriterionChange(criterion=build.criterion, status="fail", pairs=1)
-    (one,) = remarks(build.report(Outcome.FAIL, criteria=(row,)))
+    (one,) = remarks(build.report(Verdict.FAIL, criteria=(row,)))
     assert (one.level, one.message) == ("error", "tool_trajectory_avg_score 1.000 → 0.800, worse")
 
 
@@ -53,7 +53,7 @@ def test_a_message_keeps_within_4096_bytes_and_says_how_many_criteria_are_left(b
     for number in range(40):
         extra = {"criterion": f"c{number}", "threshold": 1.0, "current": build.stat(0.0), "blocking": True}
         build.pair("many", ChangeKind.NEWLY_FAILING, reason="語" * 5_000, **extra)
-    (one,) = remarks(build.report(Outcome.FAIL))
+    (one,) = remarks(build.report(Verdict.FAIL))
     assert 3_000 < len(one.message.encode()) <= 4_096
     assert one.message.endswith("…")
 
@@ -71,7 +71,7 @@ def test_a_message_keeps_within_4096_bytes_and_says_how_many_criteria_are_left(b
 )
 def test_only_a_path_of_the_workspace_is_named(build, path, shown):
     build.case("fell", ChangeKind.NEWLY_FAILING, 0.0, blocking=True)
-    report = build.report(Outcome.FAIL)
+    report = build.report(Verdict.FAIL)
     owner = report.result.sets[0].model_copy(update={"path": path})
     moved = type(report)(report.result.model_copy(update={"sets": (owner,)}))
     (one,) = remarks(moved)
@@ -102,7 +102,7 @@ def test_a_red_step_keeps_a_place_for_its_last_word():
 
 def test_as_json_they_are_what_the_checks_api_takes(build):
     build.case("fell", ChangeKind.NEWLY_FAILING, 0.0, blocking=True, reason="because")
-    (one,) = json.loads(REPORTS["annotations"](build.report(Outcome.FAIL), None))
+    (one,) = json.loads(REPORTS["annotations"](build.report(Verdict.FAIL), None))
     assert one == {
         "path": "evals/b.test.json",
         "start_line": 7,
@@ -111,4 +111,4 @@ def test_as_json_they_are_what_the_checks_api_takes(build):
         "title": "fell: regressed",
         "message": "because",
     }
-    assert json.loads(REPORTS["annotations"](build.report(Outcome.FAIL), 10)) == []
+    assert json.loads(REPORTS["annotations"](build.report(Verdict.FAIL), 10)) == []

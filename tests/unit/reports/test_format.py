@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.reports import formatting as fmt
-from agent_eval_action.results.decision import ChangeKind, CriterionChange, Outcome, PairChange, Stat, Unit
+from agent_eval_action.results.decision import ChangeKind, CriterionChange, PairChange, Stat, Unit, Verdict
 
 
 @pytest.mark.parametrize("name", ["cost_awareness", "tokens_of_empathy", "latency_tolerance", "call_count"])
@@ -160,4 +160,4 @@ def test_a_pair_shows_the_sides_it_has() -> None:
 
 def test_every_kind_and_outcome_has_a_label() -> None:
     assert set(fmt.KIND_LABELS) == set(ChangeKind)
-    assert set(fmt.OUTCOME_LABELS) == set(Outcome)
+    assert set(fmt.OUTCOME_LABELS) == set(Verdict)

@@ -10,7 +10,7 @@ import lxml.html
 import pytest
 
 from agent_eval_action.reports import REPORTS, Link, ReportInput
-from agent_eval_action.results.decision import ChangeKind, Outcome, TurnBrief
+from agent_eval_action.results.decision import ChangeKind, TurnBrief, Verdict
 from agent_eval_action.results.run_result import (
     AttemptSummary,
     CriterionScore,
@@ -59,7 +59,7 @@ def test_no_text_becomes_anything_but_text(build, text):
     attempt = AttemptSummary(repeat=0, scores=(score,), turns=(brief,))
     fields = {"attempt": attempt, "expected": (brief,), "blocking": True, "baseline": build.stat(1.0)}
     build.case(text, ChangeKind.NEWLY_FAILING, 0.0, reason=text, **fields)
-    one = build.report(Outcome.FAIL, reason=text, notes=(text,))
+    one = build.report(Verdict.FAIL, reason=text, notes=(text,))
     hostile = ReportInput(one.result, links=(Link(text, text),), reproduce=text)
     tree = page(hostile)
     assert len(tree.xpath("//script")) == len(tree.xpath("//style")) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent_eval_action.reports import REPORTS
 from agent_eval_action.reports import formatting as fmt
-from agent_eval_action.results.decision import ChangeKind, CriterionChange, Finding, Outcome
+from agent_eval_action.results.decision import ChangeKind, CriterionChange, Finding, Verdict
 
 CRITERION = "tool_trajectory_avg_score"
 
@@ -19,7 +19,7 @@ def row(**fields):
 def rendered(build, *rows, **pair):
     made = build.case("a", ChangeKind.WORSE, 0.5, baseline=build.stat(0.9), change=-0.4, blocking=True, **pair)
     fell = Finding(effect="blocks", reason="it fell", criterion=CRITERION)
-    report = made.report(Outcome.FAIL, criteria=rows, findings=(fell,))
+    report = made.report(Verdict.FAIL, criteria=rows, findings=(fell,))
     return REPORTS["markdown"](report, None), REPORTS["junit"](report, None)
 
 

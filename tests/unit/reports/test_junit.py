@@ -17,7 +17,7 @@ from lxml import etree
 
 from agent_eval_action.errors import ResultsError
 from agent_eval_action.reports import REPORTS, ReportInput
-from agent_eval_action.results.decision import ChangeKind, CriterionChange, Decision, Finding, Outcome, PairChange
+from agent_eval_action.results.decision import ChangeKind, CriterionChange, Decision, Finding, PairChange, Verdict
 from agent_eval_action.results.run_result import (
     AttemptError,
     AttemptSummary,
@@ -79,7 +79,7 @@ def test_what_each_conclusion_becomes(build: Any) -> None:
     build.case("same")
     build.case("new", ChangeKind.NEW)
     build.pair("removed", ChangeKind.REMOVED)
-    root, _ = rendered(build.report(Outcome.FAIL))
+    root, _ = rendered(build.report(Verdict.FAIL))
     assert outcomes(root) == {
         "blocks": "failure",
         "advisory": "skipped",
@@ -117,7 +117,7 @@ def test_a_failure_shows_expected_against_actual_per_turn(build: Any) -> None:
         expected=(build.turn(roll, response="17"),),
         attempt=build.attempt(0.0, turns=(build.turn(other, response="4"),)),
     )
-    root, _ = rendered(build.report(Outcome.FAIL))
+    root, _ = rendered(build.report(Verdict.FAIL))
     failure = next(root.iter("failure"))
     assert failure.get("type") == "newly_failing"
     lines = (failure.text or "").splitlines()
@@ -135,7 +135,7 @@ def test_an_error_shows_the_last_lines_of_the_traceback(build: Any) -> None:
     trace = "\n".join(f"line {number}" for number in range(5_000))
     error = AttemptError(kind=ErrorKind.EXCEPTION, message="boom", traceback=trace, turn=1)
     build.case("a", ChangeKind.ERROR, None, errors=1, attempt=build.attempt(None, error=error))
-    root, _ = rendered(build.report(Outcome.INCONCLUSIVE))
+    root, _ = rendered(build.report(Verdict.INCONCLUSIVE))
     found = next(root.iter("error"))
     assert found.get("message") == "exception in turn 2: boom"
     assert found.get("type") == "exception"
@@ -146,7 +146,7 @@ def test_an_error_shows_the_last_lines_of_the_traceback(build: Any) -> None:
 def test_a_score_that_could_not_be_made_says_why(build: Any) -> None:
     score = CriterionScore(criterion=build.criterion, status="error", reason="two turns for one")
     build.case("a", ChangeKind.ERROR, None, errors=1, attempt=build.attempt(None, scores=(score,)))
-    root, _ = rendered(build.report(Outcome.INCONCLUSIVE))
+    root, _ = rendered(build.report(Verdict.INCONCLUSIVE))
     assert next(root.iter("error")).get("message") == "two turns for one"
 
 
@@ -160,7 +160,7 @@ def test_a_score_that_could_not_be_made_says_why(build: Any) -> None:
 )
 def test_what_concerns_the_whole_run_has_a_testcase_of_its_own(build: Any, finding: Finding, tag: str | None) -> None:
     row = CriterionChange(criterion="x", limit="max drop 0.05", baseline=0.9, paired=0.7, change=-0.2)
-    root, _ = rendered(build.case("a").report(Outcome.FAIL, findings=(finding,), criteria=(row,)))
+    root, _ = rendered(build.case("a").report(Verdict.FAIL, findings=(finding,), criteria=(row,)))
     whole = [case for case in root.iter("testcase") if case.get("classname") == "agent-eval.whole run"]
     found = [child for case in whole for child in case]
     assert [child.tag for child in found] == ([tag] if tag else [])
@@ -171,7 +171,7 @@ def test_what_concerns_the_whole_run_has_a_testcase_of_its_own(build: Any, findi
 
 def test_a_reason_of_nothing_visible_is_still_a_failure(build: Any) -> None:
     build.case("a", ChangeKind.FAILING, 0.0, blocking=True, reason="\x00\x1b[0m")
-    root, _ = rendered(build.report(Outcome.FAIL))
+    root, _ = rendered(build.report(Verdict.FAIL))
     assert next(root.iter("failure")).get("message") == "no reason given"
 
 
@@ -244,7 +244,7 @@ def test_no_text_breaks_the_file_or_hides_a_failure(data: st.DataObject) -> None
     other = case.model_copy(update={"case": text + "2"})
     owner = SetResult.model_construct(agent=text, eval_set=text, path=text, criteria=(info,), cases=(case, other))
     decision = Decision.model_construct(
-        outcome=Outcome.FAIL,
+        outcome=Verdict.FAIL,
         reason=text,
         findings=(Finding.model_construct(effect="blocks", reason=text, criterion=None, case=None),),
         criteria=(CriterionChange.model_construct(criterion=text, limit=text),),

@@ -20,7 +20,7 @@ from agent_eval_action.results.decision import (
     ChangeKind,
     CriterionChange,
     Finding,
-    Outcome,
+    Verdict,
 )
 from agent_eval_action.results.run_result import (
     AttemptError,
@@ -44,13 +44,13 @@ def render(report: ReportInput, budget: int | None = None) -> str:
 @pytest.mark.parametrize(
     ("outcome", "alert"),
     [
-        (Outcome.PASS, "> [!TIP]\n> **Passed:** because"),
-        (Outcome.FAIL, "> [!CAUTION]\n> **Blocked:** because"),
-        (Outcome.INCONCLUSIVE, "> [!WARNING]\n> **Inconclusive:** because"),
-        (Outcome.COLLECTING, "> [!NOTE]\n> **Collecting:** because"),
+        (Verdict.PASS, "> [!TIP]\n> **Passed:** because"),
+        (Verdict.FAIL, "> [!CAUTION]\n> **Blocked:** because"),
+        (Verdict.INCONCLUSIVE, "> [!WARNING]\n> **Inconclusive:** because"),
+        (Verdict.COLLECTING, "> [!NOTE]\n> **Collecting:** because"),
     ],
 )
-def test_the_verdict_comes_first(build: Any, outcome: Outcome, alert: str) -> None:
+def test_the_verdict_comes_first(build: Any, outcome: Verdict, alert: str) -> None:
     assert render(build.case("a").report(outcome)).startswith(f"{MARKER}\n\n{alert}\n")
 
 
@@ -59,7 +59,7 @@ def test_the_metrics_line(build: Any) -> None:
     build.case("b", baseline=build.stat(1.0))
     build.case("c", ChangeKind.ERROR, None, errors=1)
     report = build.report(
-        Outcome.FAIL,
+        Verdict.FAIL,
         baseline=BaselineInfo(
             path=".agent-eval/baseline.json", commit="3f9c2ab7d01e", created_at="2026-05-05T10:30:00+00:00"
         ),
@@ -102,7 +102,7 @@ def test_the_criteria_that_fell_are_the_first_rows(build: Any) -> None:
         ),
     )  # fmt: skip
     table = [
-        line for line in render(build.case("a").report(Outcome.FAIL, criteria=rows)).splitlines() if line[:2] == "| "
+        line for line in render(build.case("a").report(Verdict.FAIL, criteria=rows)).splitlines() if line[:2] == "| "
     ]
     assert table[:5] == [
         "| Criterion | Baseline | This run | Change | Threshold, limit | Verdict |",
@@ -125,7 +125,7 @@ def test_cases_are_told_worst_first_and_each_has_its_place(build: Any) -> None:
     build.case("still", ChangeKind.STILL_FAILING, 0.2, baseline=build.stat(0.2))
     build.case("slipped", ChangeKind.WORSE, 0.9, threshold=0.5, baseline=one, change=-0.1)
     build.pair("gone", ChangeKind.REMOVED, baseline=one)
-    text = render(build.report(Outcome.FAIL))
+    text = render(build.report(Verdict.FAIL))
     summaries = re.findall(r"<summary>(.*)</summary>", text)
     assert [re.sub(r"<.*?>", "", line).split(":")[0] for line in summaries] == [
         "❌ fell deep",
@@ -155,8 +155,8 @@ def test_a_criterion_new_for_a_known_case_makes_no_new_case(build: Any) -> None:
 def test_a_fall_under_a_criterion_that_blocks_is_a_regression(build: Any) -> None:
     build.case("a", ChangeKind.WORSE, 0.9, threshold=0.5, baseline=build.stat(1.0), change=-0.1)
     row = CriterionChange(criterion=build.criterion, status="fail")
-    assert "❌ 1 regressed" in render(build.report(Outcome.FAIL, criteria=(row,)))
-    assert "🔻 1 worse, not blocking" in render(build.report(Outcome.PASS))
+    assert "❌ 1 regressed" in render(build.report(Verdict.FAIL, criteria=(row,)))
+    assert "🔻 1 worse, not blocking" in render(build.report(Verdict.PASS))
 
 
 def test_a_regression_shows_the_calls_of_all_three_sides(build: Any) -> None:
@@ -166,7 +166,7 @@ def test_a_regression_shows_the_calls_of_all_three_sides(build: Any) -> None:
         expected=(build.turn(want, user="Roll!"),), attempt=build.attempt(0.0, turns=(build.turn(now),)),
     )  # fmt: skip
     before = BaselineTrajectory(agent="dice", eval_set="basics", case="a", turns=(build.turn(then),))
-    text = render(build.report(Outcome.FAIL, baseline_trajectories=(before,)))
+    text = render(build.report(Verdict.FAIL, baseline_trajectories=(before,)))
     assert "- <code>x</code> is bad\n" in text
     assert (
         "```diff\n@@ turn 1: Roll! @@\n"
@@ -179,7 +179,7 @@ def test_the_worst_of_the_repeats_is_shown(build: Any) -> None:
     turns = [(build.turn(build.call("f", n=n)),) for n in range(3)]
     attempts = tuple(build.attempt(score, repeat=n, turns=turns[n]) for n, score in enumerate((1.0, 0.2, 0.5)))
     build.case("a", ChangeKind.FAILING, 0.5, blocking=True, attempt=attempts, expected=turns[0])
-    text = render(build.report(Outcome.FAIL))
+    text = render(build.report(Verdict.FAIL))
     assert "Repeat 2 of 3:\n\n```diff" in text
     assert "+ f(n=1)" in text
 
@@ -189,7 +189,7 @@ def test_an_error_shows_the_end_of_its_traceback(build: Any) -> None:
         kind=ErrorKind.DIED, message="killed by signal 9", traceback="\n".join(f"l{n}" for n in range(50))
     )
     build.case("a", ChangeKind.ERROR, None, errors=1, attempt=build.attempt(None, error=error))
-    text = render(build.report(Outcome.INCONCLUSIVE))
+    text = render(build.report(Verdict.INCONCLUSIVE))
     assert "```text\ndied: killed by signal 9\nl38\n" in text
     assert "\nl49\n```" in text
 
@@ -208,7 +208,7 @@ def test_findings_about_the_run_and_notes_are_told_once(build: Any) -> None:
         Finding(effect="inconclusive", reason="max_time was reached"),
         Finding(effect="advisory", reason="of a case", case="a"),
     )
-    text = render(build.case("a").report(Outcome.FAIL, findings=findings, notes=("the agent's model changed",)))
+    text = render(build.case("a").report(Verdict.FAIL, findings=findings, notes=("the agent's model changed",)))
     assert text.count("because") == 1
     assert "- ⚠️ max_time was reached\n- the agent's model changed\n" in text
     assert "of a case" not in text
@@ -271,6 +271,6 @@ def test_the_same_result_gives_the_same_text(golden_result: Golden) -> None:
 
 
 def test_nothing_measured_is_said(build: Any) -> None:
-    text = render(build.report(Outcome.INCONCLUSIVE, criteria=(), criteria_infos=()))
+    text = render(build.report(Verdict.INCONCLUSIVE, criteria=(), criteria_infos=()))
     assert "No criterion was measured." in text
     assert "0 cases · no errors" in text

@@ -6,7 +6,7 @@ import junitparser
 
 from agent_eval_action.gate_changes.diff import apply_weakenings
 from agent_eval_action.reports import MARKER, REPORTS, ReportInput
-from agent_eval_action.results.decision import Decision, Finding, Outcome
+from agent_eval_action.results.decision import Decision, Finding, Verdict
 from support.results import run, simple
 
 FOUND = (
@@ -16,7 +16,7 @@ FOUND = (
 
 
 def render(name: str, on_weakened: str, found: tuple[Finding, ...] = FOUND) -> str:
-    decision = apply_weakenings(Decision(outcome=Outcome.PASS, reason="fine"), found, on_weakened)
+    decision = apply_weakenings(Decision(outcome=Verdict.PASS, reason="fine"), found, on_weakened)
     result = run(simple("b", 1.0)).model_copy(update={"decision": decision})
     return REPORTS[name](ReportInput(result=result, reproduce="docker run x"), None)
 

@@ -19,7 +19,7 @@ from agent_eval_action.environments.resolve import Place, not_shared
 from agent_eval_action.git import Repository
 from agent_eval_action.git.export import export_tree
 from agent_eval_action.results.run_result import AgentConditions, AttemptError
-from agent_eval_action.run.base_agents import Arm, BaseCommit, NoBase, find_base, open_base
+from agent_eval_action.run.base_agents import AgentGroup, BaseCommit, BaseUnavailable, find_base, open_base_agents
 
 GIT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"} | {
     f"GIT_{role}_{what}": "a@b.c" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
@@ -147,24 +147,24 @@ def changed(repo: Repo) -> Repo:
     return repo
 
 
-async def opened(repo: Repo, made: list[Any], **environ: str) -> Arm | NoBase:
+async def opened(repo: Repo, made: list[Any], **environ: str) -> AgentGroup | BaseUnavailable:
     settings = settings_of(repo.folder, **environ)
     found = find_base(settings, repo.git("rev-parse", "main"), os.environ)
-    if isinstance(found, NoBase):
+    if isinstance(found, BaseUnavailable):
         return found
 
     def make(agent: AgentSettings, workspace: Path) -> Any:
         made.append((agent, workspace, (agent.path / "agent.py").read_text()))
         return Silent()
 
-    return await open_base(found, list(settings.agents), make)
+    return await open_base_agents(found, list(settings.agents), make)
 
 
 async def test_the_bases_agent_is_its_own_files_with_its_own_variables(changed: Repo) -> None:
     (changed.folder / "bot" / ".env").write_text("KEY=secret\n")
     made: list[Any] = []
     arm = await opened(changed, made)
-    assert isinstance(arm, Arm)
+    assert isinstance(arm, AgentGroup)
     ((agent, workspace, text),) = made
     assert text == "root_agent = 1\n"
     assert agent.env == {"MODEL": "old"}, "what the change lets its agent see is part of the change"
@@ -182,7 +182,7 @@ async def test_a_dotenv_of_the_change_stays_away_from_the_base(changed: Repo, tm
     (changed.folder / "bot" / ".env").symlink_to(tmp_path / "secret")
     made: list[Any] = []
     arm = await opened(changed, made)
-    assert isinstance(arm, Arm)
+    assert isinstance(arm, AgentGroup)
     ((agent, workspace, _),) = made
     assert [path for path in (workspace / ".env", agent.path / ".env") if path.exists()] == []
     await arm.stop()
@@ -195,7 +195,7 @@ async def test_the_base_runs_with_its_own_interpreter_and_install_variables(repo
     repo.commit(**{"bot__agent.py": "root_agent = 2\n", "agent-eval.yaml": text.format("new")})
     made: list[Any] = []
     arm = await opened(repo, made)
-    assert isinstance(arm, Arm)
+    assert isinstance(arm, AgentGroup)
     ((agent, workspace, _),) = made
     assert agent.python == workspace / "old" / "bin" / "python"
     assert agent.install_env == {"UV_DEFAULT_INDEX": "https://old/"}
@@ -205,7 +205,7 @@ async def test_the_base_runs_with_its_own_interpreter_and_install_variables(repo
 async def test_variables_of_a_flag_hold_for_both(changed: Repo) -> None:
     made: list[Any] = []
     arm = await opened(changed, made, INPUT_ENV="MODEL=flag")
-    assert isinstance(arm, Arm)
+    assert isinstance(arm, AgentGroup)
     assert made[0][0].env == {"MODEL": "flag"}
     await arm.stop()
 
@@ -215,7 +215,7 @@ async def test_an_agent_the_base_does_not_have_is_said(repo: Repo) -> None:
     repo.git("checkout", "-q", "-b", "change")
     repo.commit(**{"bot__agent.py": "", "agent-eval.yaml": "agent: bot\n"})
     said = await opened(repo, [])
-    assert isinstance(said, NoBase)
+    assert isinstance(said, BaseUnavailable)
     assert said.reason == f"the base commit {repo.git('rev-parse', 'main')[:10]} has no agent in bot"
     assert [path for path in (repo.folder / ".agent-eval" / "cache" / "base").iterdir() if path.is_dir()] == []
 
@@ -225,7 +225,7 @@ async def test_an_agent_the_base_does_not_have_leaves_the_others(changed: Repo) 
     changed.commit(**{"helper__agent.py": "", "agent-eval.yaml": text})
     made: list[Any] = []
     arm = await opened(changed, made)
-    assert isinstance(arm, Arm)
+    assert isinstance(arm, AgentGroup)
     assert [agent.name for agent, _, _ in made] == ["bot"]
     assert arm.missing == {"helper": f"the base commit {arm.commit[:10]} has no agent in helper"}
     await arm.stop()
@@ -241,7 +241,7 @@ async def test_an_agent_folder_that_is_a_link_out_of_the_tree_is_none(repo: Repo
     (repo.folder / "bot").unlink()
     repo.commit(**{"bot__agent.py": ""})
     said = await opened(repo, [])
-    assert isinstance(said, NoBase)
+    assert isinstance(said, BaseUnavailable)
     assert said.reason.endswith("has no agent in bot")
 
 
@@ -250,7 +250,7 @@ async def test_two_runs_at_once_have_trees_of_their_own(changed: Repo) -> None:
     arms = await asyncio.gather(opened(changed, made), opened(changed, made))
     assert len({workspace for _, workspace, _ in made}) == 2
     for arm in arms:
-        assert isinstance(arm, Arm)
+        assert isinstance(arm, AgentGroup)
         await arm.stop()
 
 
@@ -264,7 +264,7 @@ def test_what_a_killed_run_left_is_used_anew(changed: Repo) -> None:
     async def go() -> None:
         made: list[Any] = []
         arm = await opened(changed, made)
-        assert isinstance(arm, Arm)
+        assert isinstance(arm, AgentGroup)
         assert made[0][1] == left
         assert not (left / "stale.py").exists()
         await arm.stop()
@@ -277,17 +277,17 @@ def test_outside_of_git_there_is_no_base(tmp_path: Path) -> None:
     (tmp_path / "bot" / "agent.py").write_text("")
     (tmp_path / "agent-eval.yaml").write_text("agent: bot\n")
     said = find_base(settings_of(tmp_path), None, os.environ)
-    assert isinstance(said, NoBase)
+    assert isinstance(said, BaseUnavailable)
     assert said.reason == "this is no git repository"
 
 
 def test_what_nothing_names_and_what_cannot_be_had_is_said(repo: Repo) -> None:
     repo.commit(**{"bot__agent.py": "", "agent-eval.yaml": "agent: bot\n"})
     unknown = find_base(settings_of(repo.folder), None, os.environ)
-    assert isinstance(unknown, NoBase)
+    assert isinstance(unknown, BaseUnavailable)
     assert unknown.reason == "git names no commit this one is merged onto"
     absent = find_base(settings_of(repo.folder), "f" * 40, os.environ)
-    assert absent == NoBase(
+    assert absent == BaseUnavailable(
         "the base commit ffffffffff is not in this clone (actions/checkout: fetch-depth: 2)", "f" * 40
     )
 

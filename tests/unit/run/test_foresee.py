@@ -13,7 +13,7 @@ from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.llm.pricing import Prices
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase
 from agent_eval_action.results.run_result import ModelUse
-from agent_eval_action.run.cost_estimate import foreseen, means_of
+from agent_eval_action.run.cost_estimate import estimate_plan, mean_tokens
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
 
 FLASH = "gemini-2.5-flash"
@@ -34,9 +34,9 @@ def kit(scripted: type[Any]) -> Any:
 
 def test_votes_of_every_turn_of_every_repeat_are_foreseen(kit: Any) -> None:
     plan = kit.plan(*(kit.case(f"c{n}") for n in range(40)))
-    assert foreseen(plan, Prices()).sentence == "", "no criterion asks a model"
+    assert estimate_plan(plan, Prices()).sentence == "", "no criterion asks a model"
     judged = Plan((scored_by(plan.sets[0], MATCH),), repeats=2)
-    found = foreseen(judged, Prices())
+    found = estimate_plan(judged, Prices())
     assert (found.calls, found.most_calls) == (40 * 2 * 2 * 3, 40 * 2 * 2 * 5)
 
 
@@ -45,20 +45,20 @@ def test_a_simulated_users_turns_are_foreseen_at_most(kit: Any) -> None:
     scenario = ConversationScenario(starting_prompt="Hello", conversation_plan="Ask.")
     item = PlannedCase.of(EvalCase(eval_id="s", conversation_scenario=scenario), "digest-s")
     played = Plan((replace(plan.sets[0], cases=(item,)),))
-    assert foreseen(played, Prices()).most_calls == plan.sets[0].simulator.max_allowed_invocations
-    assert foreseen(played, Prices(), recorded={"bot"}).most_calls == 0, "a recording's user is asked nothing"
+    assert estimate_plan(played, Prices()).most_calls == plan.sets[0].simulator.max_allowed_invocations
+    assert estimate_plan(played, Prices(), recorded={"bot"}).most_calls == 0, "a recording's user is asked nothing"
 
 
 def test_a_criterion_asks_nothing_of_cases_it_does_not_apply_to(kit: Any) -> None:
     spec = CriterionSpec("per_turn_user_simulator_quality_v1", {"threshold": 0.5})
     plan = Plan((scored_by(kit.plan(kit.case("fixed")).sets[0], spec),))
-    assert foreseen(plan, Prices()).most_calls == 0
+    assert estimate_plan(plan, Prices()).most_calls == 0
 
 
 def test_an_earlier_run_says_how_long_calls_are() -> None:
     use = ModelUse(purpose="p", provider="google", model=FLASH, calls=4, input_tokens=400, output_tokens=40)
     silent = use.model_copy(update={"purpose": "silent", "calls_without_usage": 1})
-    assert means_of([use, silent]) == {("p", FLASH): (100.0, 10.0)}
+    assert mean_tokens([use, silent]) == {("p", FLASH): (100.0, 10.0)}
 
 
 @pytest.mark.parametrize(
@@ -70,5 +70,5 @@ def test_what_a_criterion_asks_by_its_kind(kit: Any, name: str, calls: int, most
     rubric = {"rubricId": "a", "rubricContent": {"textProperty": "It is."}}
     options = {"threshold": 0.5} | ({"rubrics": [rubric]} if name.startswith("rubric") else {})
     judged = Plan((scored_by(kit.plan(kit.case("a")).sets[0], CriterionSpec(name, options)),))
-    found = foreseen(judged, Prices())
+    found = estimate_plan(judged, Prices())
     assert (found.calls, found.most_calls) == (calls, most)

@@ -10,7 +10,7 @@ import pytest
 
 from agent_eval_action.api import discovered
 from agent_eval_action.config.settings import resolve
-from agent_eval_action.run.affected import files_with_answers
+from agent_eval_action.run.affected import hidden_files
 from agent_eval_action.sandbox.tree import TreeCopy
 
 CASE = {"eval_id": "a", "conversation": [{"user_content": {"parts": [{"text": "hi"}]}}]}
@@ -39,7 +39,7 @@ def workspace(tmp_path: Path) -> Path:
 
 def visible(workspace: Path, *, base: tuple[str, ...] = (), **flags: object) -> set[str]:
     settings = resolve(flags=flags, environ={}, cwd=workspace).settings
-    hidden = files_with_answers(settings, discovered(settings, ()), base)
+    hidden = hidden_files(settings, discovered(settings, ()), base)
     target, environments = workspace.parent / "copy", workspace.parent / "environments"
     environments.mkdir()
     closed = {workspace.resolve() / path for path in hidden}

@@ -12,19 +12,19 @@ import pytest
 
 from agent_eval_action import criteria
 from agent_eval_action.config.criteria import CriterionSpec
-from agent_eval_action.criteria.base import Criterion, Instruments, Sample
+from agent_eval_action.criteria.base import Criterion, Sample, ScoringContext
 from agent_eval_action.criteria.judge.response_match import FinalResponseMatch
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Budgeted, Meter, SpendingLimits
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase
 from agent_eval_action.results.run_result import AttemptError, CriterionScore, ErrorKind, RunResult, ScoreStatus
 from agent_eval_action.results.run_result import Conditions as RunConditions
-from agent_eval_action.run.attempt_runner import Bounds, Crew, Spending
-from agent_eval_action.run.base_agents import Arm
-from agent_eval_action.run.collector import Collector
+from agent_eval_action.results.transcripts import TranscriptWriter
+from agent_eval_action.run.attempt_runner import AttemptBudget, AttemptLimits, AttemptRunner
+from agent_eval_action.run.base_agents import AgentGroup
+from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.plan import Plan, PlannedCase
-from agent_eval_action.run.resume import Earlier, earlier
-from agent_eval_action.run.transcripts import TranscriptWriter
+from agent_eval_action.run.resume import PreviousAttempts, load_previous_attempts
 from support.scripted_llm import ScriptedLlm
 
 MATCH = CriterionSpec("final_response_match_v2", {"threshold": 0.5})
@@ -50,7 +50,7 @@ async def make(
     driver: Any,
     llm: Any,
     *,
-    kept: Earlier | None = None,
+    kept: PreviousAttempts | None = None,
     meter: Meter | None = None,
     concurrency: int = 1,
 ) -> RunResult:
@@ -60,17 +60,17 @@ async def make(
         pass
 
     with TranscriptWriter(OutputFolder.at(out)) as writer:
-        crew = Crew(
-            Bounds(concurrency, retries=1),
+        crew = AttemptRunner(
+            AttemptLimits(concurrency, retries=1),
             asyncio.create_task(nothing()),
             writer,
-            Collector(plan),
-            Spending(meter or Meter()),
+            ResultCollector(plan),
+            AttemptBudget(meter or Meter()),
             lambda _: None,
-            kept or Earlier(),
-            {"bot": Instruments(llm=llm)},
+            kept or PreviousAttempts(),
+            {"bot": ScoringContext(llm=llm)},
         )
-        await crew.make(plan.attempts(), Arm.begin("head", {"bot": driver}))
+        await crew.make(plan.attempts(), AgentGroup.begin("head", {"bot": driver}))
     return crew.collector.result(
         started_at="now", seconds=0.0, status="complete", conditions=RunConditions(tool_version="test")
     )
@@ -115,7 +115,10 @@ async def test_answers_that_wait_for_their_judge_are_kept_when_the_run_is_cut_of
     await asked.wait()
     making.cancel()
     await asyncio.gather(making, return_exceptions=True)
-    (kept,) = [earlier(tmp_path, OutputFolder.at(tmp_path), plan).get(planned.key) for planned in plan.attempts()]
+    (kept,) = [
+        load_previous_attempts(tmp_path, OutputFolder.at(tmp_path), plan).get(planned.key)
+        for planned in plan.attempts()
+    ]
     assert kept is not None
     assert (len(kept.turns), kept.scores) == (2, ())
 
@@ -154,7 +157,7 @@ async def test_what_an_earlier_run_has_counts_also_behind_what_a_limit_leaves_ou
     whole, last = kit.plan(*map(kit.case, names)), kit.plan(kit.case(names[-1]))
     llm, driver = ScriptedLlm(lambda _: YES), kit.Script(lambda *_: "yes", tokens=10)
     await make(tmp_path / "first", judged(last), driver, llm)
-    kept = earlier(tmp_path / "first", OutputFolder.at(tmp_path / "second"), whole)
+    kept = load_previous_attempts(tmp_path / "first", OutputFolder.at(tmp_path / "second"), whole)
     result = await make(
         tmp_path / "second", judged(whole), driver, llm, kept=kept, meter=Meter(SpendingLimits(calls=1))
     )

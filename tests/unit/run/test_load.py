@@ -9,7 +9,7 @@ import pytest
 
 from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.criteria import CriterionSpec
-from agent_eval_action.config.discovery import Discovery, PlannedSet
+from agent_eval_action.config.discovery import DiscoveredSet, Discovery
 from agent_eval_action.errors import UsageError
 from agent_eval_action.run import loader as run_loader
 from agent_eval_action.run.loader import Loader
@@ -24,7 +24,7 @@ def found(folder: Path, criteria: tuple[CriterionSpec, ...] | None = None) -> Di
         file = folder / f"{name}.evalset.json"
         cases = [{"eval_id": f"{name}_{case}", "conversation": [TURN]} for case in ("one", "two", "three")]
         file.write_text(json.dumps({"eval_set_id": name, "eval_cases": cases}))
-        sets.append(PlannedSet(agent=agent, path=file, key=name))
+        sets.append(DiscoveredSet(agent=agent, path=file, key=name))
     return Discovery(tuple(sets))
 
 

@@ -25,15 +25,14 @@ from agent_eval_action.results.run_result import (
     RunResult,
     RunStatus,
 )
-from agent_eval_action.results.transcripts import ATTEMPTS, lines, parse
-from agent_eval_action.run.attempt_runner import Bounds, Crew, Spending, in_turn
-from agent_eval_action.run.base_agents import Arm, NoBase
-from agent_eval_action.run.collector import Collector
-from agent_eval_action.run.events import AttemptStarted, Event, MorePlanned, Notice, PhaseStarted
-from agent_eval_action.run.orchestrator import Pipeline, Stop
+from agent_eval_action.results.transcripts import ATTEMPTS, TranscriptWriter, lines, parse
+from agent_eval_action.run.attempt_runner import AttemptBudget, AttemptLimits, AttemptRunner, interleave
+from agent_eval_action.run.base_agents import AgentGroup, BaseUnavailable
+from agent_eval_action.run.collector import ResultCollector
+from agent_eval_action.run.events import AttemptStarted, Event, Notice, PhaseStarted, RerunsPlanned
+from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
 from agent_eval_action.run.plan import Plan
-from agent_eval_action.run.resume import Earlier, earlier
-from agent_eval_action.run.transcripts import TranscriptWriter
+from agent_eval_action.run.resume import PreviousAttempts, load_previous_attempts
 
 BASE = "b" * 40
 BROKEN = AttemptError(kind=ErrorKind.EXCEPTION, message="ValueError: no")
@@ -64,37 +63,37 @@ class Loop:
     def __init__(self, out: Path, gate: Asked) -> None:
         self.out, self.gate = out, gate
         self.events: list[Event] = []
-        self.stop = Stop()
+        self.stop = StopRequest()
         self.limits = SpendingLimits()
         self.max_time: float | None = None
-        self.base: Callable[[frozenset[str]], Arm | NoBase] | None = None
+        self.base: Callable[[frozenset[str]], AgentGroup | BaseUnavailable] | None = None
         self.fixed: frozenset[str] = frozenset()
         self.passes = 0
         self.concurrency = 4
-        self.pipeline: Pipeline | None = None
+        self.pipeline: Orchestrator | None = None
 
-    async def __call__(self, plan: Plan, driver: Any, kept: Earlier | None = None) -> RunResult:
+    async def __call__(self, plan: Plan, driver: Any, kept: PreviousAttempts | None = None) -> RunResult:
         async def nothing() -> None:
             pass
 
-        async def opened(agents: frozenset[str]) -> Arm | NoBase:
+        async def opened(agents: frozenset[str]) -> AgentGroup | BaseUnavailable:
             assert self.base is not None
             return self.base(agents)
 
         names = {planned.agent for planned in plan.sets}
-        head = Arm.begin("head", dict.fromkeys(names, driver), fixed=self.fixed)
+        head = AgentGroup.begin("head", dict.fromkeys(names, driver), fixed=self.fixed)
         with TranscriptWriter(OutputFolder.at(self.out)) as writer:
-            ready, spending = asyncio.create_task(nothing()), Spending(Meter(self.limits))
-            crew = Crew(
-                Bounds(self.concurrency),
+            ready, spending = asyncio.create_task(nothing()), AttemptBudget(Meter(self.limits))
+            crew = AttemptRunner(
+                AttemptLimits(self.concurrency),
                 ready,
                 writer,
-                Collector(plan),
+                ResultCollector(plan),
                 spending,
                 self.events.append,
-                kept or Earlier(),
+                kept or PreviousAttempts(),
             )
-            self.pipeline = Pipeline(plan, head, crew, self.stop, self.max_time)
+            self.pipeline = Orchestrator(plan, head, crew, self.stop, self.max_time)
             self.pipeline.gate = self.gate
             self.pipeline.open_base = opened if self.base else None
             self.pipeline.controllable = Base(commit=BASE) if self.base else None
@@ -137,7 +136,7 @@ async def test_what_the_gate_asks_for_is_made_and_marked_apart_from_the_first_pa
     assert attempts(result, 1) == [(0, "first"), (1, "suite"), (2, "suite")]
     assert (result.totals.attempts, result.totals.extra, result.totals.control) == (7, 5, 0)
     assert len(loop.written()) == len(driver.opened) == 7
-    more = [(event.attempts, event.purpose, event.why) for event in loop.events if isinstance(event, MorePlanned)]
+    more = [(event.attempts, event.purpose, event.why) for event in loop.events if isinstance(event, RerunsPlanned)]
     assert more == [(2, "rerun", "a fell"), (3, "suite", "in doubt")]
     assert all(attempt.scores for case in result.sets[0].cases for attempt in case.attempts)
 
@@ -167,7 +166,7 @@ async def test_the_control_runs_on_drivers_of_its_own_and_is_kept_apart(tmp_path
     head = kit.Script(lambda *_: "yes")
     asked = Asked([RunControl(((key("a"), 2),), "as bad on main?")])
     loop = Loop(tmp_path, asked)
-    loop.base = lambda agents: Arm.begin(
+    loop.base = lambda agents: AgentGroup.begin(
         "base", dict.fromkeys(agents, base), commit=BASE, release=lambda: released.append(True)
     )
     result = await loop(kit.plan(kit.case("a"), kit.case("b")), head)
@@ -190,14 +189,14 @@ async def test_the_control_and_this_change_take_turns(tmp_path: Path, kit: Any) 
     base, head = kit.Script(lambda *_: "yes"), kit.Script(lambda *_: "yes")
     loop = Loop(tmp_path, Asked([RunControl(((key("a"), 3),), "as bad on main?", ((key("a"), 2),))]))
     loop.concurrency = 1
-    loop.base = lambda agents: Arm.begin("base", dict.fromkeys(agents, base), commit=BASE)
+    loop.base = lambda agents: AgentGroup.begin("base", dict.fromkeys(agents, base), commit=BASE)
     result = await loop(kit.plan(kit.case("a"), kit.case("b")), head)
     order = [event.key.arm for event in loop.events if isinstance(event, AttemptStarted)]
     assert order[2:] == ["base", "head", "base", "head", "base"], "the first pass apart"
     assert attempts(result) == [(0, "first"), (1, "control"), (2, "control")]
     assert [one.arm for one in result.sets[0].cases[0].control] == ["base"] * 3
     assert (result.totals.extra, result.totals.control) == (2, 3)
-    more = [(event.attempts, event.purpose) for event in loop.events if isinstance(event, MorePlanned)]
+    more = [(event.attempts, event.purpose) for event in loop.events if isinstance(event, RerunsPlanned)]
     assert more == [(5, "control")]
 
 
@@ -208,7 +207,7 @@ async def test_the_control_and_this_change_take_turns(tmp_path: Path, kit: Any) 
 def test_turns_are_spread_evenly(base: int, head: int, order: str) -> None:
     there: list[Any] = ["b"] * base
     here: list[Any] = ["h"] * head
-    assert in_turn(there, here) == list(order)
+    assert interleave(there, here) == list(order)
 
 
 async def test_the_base_is_started_beside_the_re_runs_and_makes_nothing_nobody_needs(tmp_path: Path, kit: Any) -> None:
@@ -216,9 +215,9 @@ async def test_the_base_is_started_beside_the_re_runs_and_makes_nothing_nobody_n
     base = kit.Script(lambda *_: "yes")
     loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 2),), "fell")]))
 
-    def begin(agents: frozenset[str]) -> Arm:
+    def begin(agents: frozenset[str]) -> AgentGroup:
         opened.append(len(loop.written()))
-        return Arm.begin("base", dict.fromkeys(agents, base), commit=BASE)
+        return AgentGroup.begin("base", dict.fromkeys(agents, base), commit=BASE)
 
     loop.base = begin
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", lambda _: 0.02))
@@ -236,7 +235,7 @@ async def test_waiting_for_the_base_to_start_is_said(tmp_path: Path, kit: Any, s
 
     steps: list[Step] = [RerunSuspects(((key("a"), 1),), "fell"), RunControl(((key("a"), 1),), "on main?")]
     loop = Loop(tmp_path, Asked(steps))
-    loop.base = lambda _: Arm.begin("base", {"bot": Slow(lambda *_: "yes")}, commit=BASE)
+    loop.base = lambda _: AgentGroup.begin("base", {"bot": Slow(lambda *_: "yes")}, commit=BASE)
     await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", lambda _: 0.05))
     said = [event.detail for event in loop.events if isinstance(event, PhaseStarted) and event.name == "control"]
     assert said == [*(["starting the base commit's agent"] if slow else []), "on main?"]
@@ -244,7 +243,7 @@ async def test_waiting_for_the_base_to_start_is_said(tmp_path: Path, kit: Any, s
 
 async def test_a_base_begun_early_that_cannot_be_had_is_said_only_where_it_is_needed(tmp_path: Path, kit: Any) -> None:
     loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 2),), "fell")]))
-    loop.base = lambda _: NoBase("it is gone", BASE)
+    loop.base = lambda _: BaseUnavailable("it is gone", BASE)
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
     assert result.base is None
     assert not any("it is gone" in text for text in loop.notices())
@@ -260,10 +259,10 @@ async def test_each_agent_of_the_base_is_opened_once_and_all_are_given_back(tmp_
     ]
     loop = Loop(tmp_path, Asked(steps))
 
-    def begin(agents: frozenset[str]) -> Arm:
+    def begin(agents: frozenset[str]) -> AgentGroup:
         asked.append(agents)
         drivers = {name: kit.Script(lambda *_: "yes") for name in agents}
-        return Arm.begin("base", drivers, commit=BASE, release=lambda: released.append(agents))
+        return AgentGroup.begin("base", drivers, commit=BASE, release=lambda: released.append(agents))
 
     loop.base = begin
     sets = (kit.planned_set(kit.case("a")), kit.planned_set(kit.case("a"), agent="other"))
@@ -291,7 +290,7 @@ async def test_a_limit_before_the_control_says_that_it_could_have_been_made(
     else:
         loop.max_time = limit
     base = kit.Script(lambda *_: "yes", lambda _: 60.0)
-    loop.base = lambda agents: Arm.begin("base", dict.fromkeys(agents, base), commit=BASE)
+    loop.base = lambda agents: AgentGroup.begin("base", dict.fromkeys(agents, base), commit=BASE)
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", tokens=10))
     assert result.cut_short == said
     assert result.base == Base(commit=BASE)
@@ -302,7 +301,7 @@ async def test_a_limit_leaves_nothing_open_where_the_base_cannot_be_had(tmp_path
     steps: list[Step] = [RerunSuspects(((key("a"), 1),), "fell"), RunControl(((key("a"), 3),), "on main?")]
     loop = Loop(tmp_path, Asked(steps))
     loop.limits = SpendingLimits(calls=4)
-    loop.base = lambda _: NoBase("it is gone", BASE)
+    loop.base = lambda _: BaseUnavailable("it is gone", BASE)
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", tokens=10))
     assert result.base == Base(commit=BASE, unavailable="it is gone")
 
@@ -310,7 +309,7 @@ async def test_a_limit_leaves_nothing_open_where_the_base_cannot_be_had(tmp_path
 async def test_a_limit_met_by_the_base_that_is_the_baseline_makes_the_run_incomplete(tmp_path: Path, kit: Any) -> None:
     loop = Loop(tmp_path, Asked([]))
     loop.limits, loop.passes, loop.concurrency = SpendingLimits(calls=8), 20, 1
-    loop.base = lambda _: Arm.begin(
+    loop.base = lambda _: AgentGroup.begin(
         "base", {"bot": kit.Script(lambda *_: "yes", lambda _: 0.01, tokens=10)}, commit=BASE
     )
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", tokens=10))
@@ -323,7 +322,7 @@ async def test_a_limit_met_by_the_base_that_is_the_baseline_makes_the_run_incomp
 async def test_no_base_is_said_and_the_control_not_asked_for_again(tmp_path: Path, kit: Any) -> None:
     asked = Asked([RunControl(((key("a"), 2),), "as bad on main?")])
     loop = Loop(tmp_path, asked)
-    loop.base = lambda _: NoBase("the base commit is not in this clone", BASE)
+    loop.base = lambda _: BaseUnavailable("the base commit is not in this clone", BASE)
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
     assert asked.control == [True, False]
     assert result.base is not None
@@ -343,7 +342,7 @@ async def test_a_base_agent_that_cannot_be_run_is_said_and_is_no_evidence(
 
     asked = Asked([RunControl(((key("a"), 2),), "as bad on main?")])
     loop = Loop(tmp_path, asked)
-    loop.base = lambda _: Arm.begin("base", {"bot": Broken(lambda *_: BROKEN)}, commit=BASE)
+    loop.base = lambda _: AgentGroup.begin("base", {"bot": Broken(lambda *_: BROKEN)}, commit=BASE)
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
     assert asked.control == [True, False]
     assert result.base is not None
@@ -364,7 +363,7 @@ async def test_an_agent_the_base_cannot_run_leaves_the_control_of_the_others(
     loop = Loop(tmp_path, asked)
     missing = {"other": "it is new"} if lack == "lacks" else {}
     drivers = {"bot": kit.Script(lambda *_: "yes")} | ({} if missing else {"other": Broken(lambda *_: "yes")})
-    loop.base = lambda _: Arm.begin("base", drivers, commit=BASE, missing=missing, absent=frozenset(missing))
+    loop.base = lambda _: AgentGroup.begin("base", drivers, commit=BASE, missing=missing, absent=frozenset(missing))
     sets = (kit.planned_set(kit.case("a")), kit.planned_set(kit.case("a"), agent="other"))
     result = await loop(Plan(sets), kit.Script(lambda *_: "yes"))
     assert asked.control == [True, True, True]
@@ -380,7 +379,7 @@ async def test_there_is_no_control_once_every_agent_of_the_base_is_known_not_to_
     other = CaseKey("other", "set", "a")
     asked = Asked([RunControl(((key("a"), 1),), "on main?"), RunControl(((other, 1),), "on main?")])
     loop = Loop(tmp_path, asked)
-    loop.base = lambda agents: NoBase(f"no {' '.join(agents)}", BASE)
+    loop.base = lambda agents: BaseUnavailable(f"no {' '.join(agents)}", BASE)
     sets = (kit.planned_set(kit.case("a")), kit.planned_set(kit.case("a"), agent="other"))
     result = await loop(Plan(sets), kit.Script(lambda *_: "yes"))
     assert asked.control == [True, True, False]
@@ -470,7 +469,7 @@ async def test_a_stop_in_the_middle_keeps_what_is_finished_and_gives_everything_
     steps: list[Step] = [RerunSuspects(((key("a"), 2),), "fell"), RunControl(((key("a"), 2),), "on main?")]
     loop = Loop(tmp_path, Asked(steps if arm == "head" else steps[1:]))
     base = kit.Script(lambda *_: "yes", delay)
-    loop.base = lambda _: Arm.begin("base", {"bot": base}, commit=BASE, release=lambda: released.append(True))
+    loop.base = lambda _: AgentGroup.begin("base", {"bot": base}, commit=BASE, release=lambda: released.append(True))
     asyncio.get_running_loop().call_later(0.3, loop.stop.request, RunStatus.INTERRUPTED)
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", delay))
     assert result.status is RunStatus.INTERRUPTED
@@ -485,8 +484,8 @@ async def test_resume_keeps_re_runs_and_the_control_of_the_same_base(tmp_path: P
     def steps() -> Asked:
         return Asked([RerunSuspects(((key("a"), 2),), "fell"), RunControl(((key("a"), 1),), "on main?")])
 
-    def base(commit: str, driver: Any) -> Callable[[frozenset[str]], Arm | NoBase]:
-        return lambda _: Arm.begin("base", {"bot": driver}, commit=commit)
+    def base(commit: str, driver: Any) -> Callable[[frozenset[str]], AgentGroup | BaseUnavailable]:
+        return lambda _: AgentGroup.begin("base", {"bot": driver}, commit=commit)
 
     first = Loop(tmp_path, steps())
     first.base = base(BASE, kit.Script(lambda *_: "yes"))
@@ -495,7 +494,7 @@ async def test_resume_keeps_re_runs_and_the_control_of_the_same_base(tmp_path: P
         again = Loop(tmp_path, steps())
         head, other = kit.Script(lambda *_: "yes"), kit.Script(lambda *_: "yes")
         again.base = base(commit, other)
-        result = await again(plan, head, earlier(tmp_path, OutputFolder.at(tmp_path), plan))
+        result = await again(plan, head, load_previous_attempts(tmp_path, OutputFolder.at(tmp_path), plan))
         assert (len(head.opened), len(other.opened)) == (0, made)
         assert (result.totals.extra, result.totals.control) == (2, 1)
         assert attempts(result) == [(0, "first"), (1, "rerun"), (2, "rerun")]

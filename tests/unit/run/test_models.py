@@ -10,7 +10,7 @@ from agent_eval_action.criteria import criterion_info
 from agent_eval_action.errors import ConfigError, CredentialsError
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase
 from agent_eval_action.run.plan import Plan
-from agent_eval_action.run.resources import Wanted, refuse_unusable, wanted_of
+from agent_eval_action.run.resources import ModelRequirement, model_requirements, require_usable_models
 from tests.unit.run.conftest import planned_set
 
 KEY = {"GOOGLE_API_KEY": "k"}
@@ -27,19 +27,21 @@ def judged(*cases: EvalCase, **options: object) -> Plan:
 def test_a_judge_is_wanted_by_its_criterion_with_its_options() -> None:
     case = EvalCase(eval_id="a", conversation=())
     plan = judged(case, judge_model="gemini-3-flash", judge_model_config={"temperature": 0})
-    assert wanted_of(plan) == (Wanted(MATCH, "gemini-3-flash", {"temperature": 0}, "evals/test_config.json"),)
+    assert model_requirements(plan) == (
+        ModelRequirement(MATCH, "gemini-3-flash", {"temperature": 0}, "evals/test_config.json"),
+    )
 
 
 def test_the_simulator_is_wanted_where_a_user_is_simulated() -> None:
     scenario = ConversationScenario(starting_prompt="Hello", conversation_plan="Say it.")
     plan = judged(EvalCase(eval_id="a", conversation_scenario=scenario))
-    assert [one.purpose for one in wanted_of(plan)] == [MATCH, "user_simulator"]
-    assert [one.purpose for one in wanted_of(judged(EvalCase(eval_id="a", conversation=())))] == [MATCH]
+    assert [one.purpose for one in model_requirements(plan)] == [MATCH, "user_simulator"]
+    assert [one.purpose for one in model_requirements(judged(EvalCase(eval_id="a", conversation=())))] == [MATCH]
 
 
 def test_a_missing_credential_names_the_criterion_the_file_and_what_to_set() -> None:
     with pytest.raises(CredentialsError) as raised:
-        refuse_unusable([Wanted(MATCH, "gemini-2.5-flash", {}, "evals/test_config.json")], {})
+        require_usable_models([ModelRequirement(MATCH, "gemini-2.5-flash", {}, "evals/test_config.json")], {})
     assert "evals/test_config.json: final_response_match_v2: no credentials for the model `gemini-2.5-flash`" in str(
         raised.value
     )
@@ -48,13 +50,13 @@ def test_a_missing_credential_names_the_criterion_the_file_and_what_to_set() -> 
 
 @pytest.mark.parametrize(
     "wanted",
-    [Wanted(MATCH, "anthropic/claude"), Wanted(MATCH, "gemini-2.5-flash", {"temprature": 0})],
+    [ModelRequirement(MATCH, "anthropic/claude"), ModelRequirement(MATCH, "gemini-2.5-flash", {"temprature": 0})],
     ids=["model", "option"],
 )
-def test_what_is_configured_wrongly_is_no_matter_of_credentials(wanted: Wanted) -> None:
+def test_what_is_configured_wrongly_is_no_matter_of_credentials(wanted: ModelRequirement) -> None:
     with pytest.raises(ConfigError):
-        refuse_unusable([wanted], {})
+        require_usable_models([wanted], {})
 
 
 def test_what_can_be_asked_is_not_refused() -> None:
-    refuse_unusable([Wanted(MATCH, "gemini-2.5-flash", {"temperature": 0})], KEY)
+    require_usable_models([ModelRequirement(MATCH, "gemini-2.5-flash", {"temperature": 0})], KEY)

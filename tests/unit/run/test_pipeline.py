@@ -18,19 +18,23 @@ from agent_eval_action.results.run_result import (
     AttemptError,
     Conditions,
     ErrorKind,
-    MadeWith,
+    Provenance,
     RunResult,
     RunStatus,
 )
-from agent_eval_action.results.transcripts import ATTEMPTS, lines, parse
-from agent_eval_action.run.attempt_runner import Bounds, Crew, Spending
-from agent_eval_action.run.base_agents import Arm
-from agent_eval_action.run.collector import Collector
+from agent_eval_action.results.transcripts import ATTEMPTS, TranscriptWriter, lines, parse
+from agent_eval_action.run.attempt_runner import AttemptBudget, AttemptLimits, AttemptRunner
+from agent_eval_action.run.base_agents import AgentGroup
+from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.events import AttemptFinished, AttemptRetried, Event, Notice
-from agent_eval_action.run.orchestrator import Pipeline, Stop
+from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
 from agent_eval_action.run.plan import Plan
-from agent_eval_action.run.resume import Earlier, earlier, environment_of, forget
-from agent_eval_action.run.transcripts import TranscriptWriter
+from agent_eval_action.run.resume import (
+    PreviousAttempts,
+    discard_previous_attempts,
+    environment_digest,
+    load_previous_attempts,
+)
 from support.full_disk import files_of_at_most
 
 DIED = AttemptError(kind=ErrorKind.DIED, message="killed")
@@ -48,23 +52,25 @@ def kit(scripted: type[Any]) -> Any:
 class Runner:
     """Runs a plan over one scripted driver and keeps what it said."""
 
-    def __init__(self, out: Path, bounds: Bounds | None = None, max_time: float | None = None) -> None:
+    def __init__(self, out: Path, bounds: AttemptLimits | None = None, max_time: float | None = None) -> None:
         self.out = out
-        self.bounds = bounds or Bounds(concurrency=4)
+        self.bounds = bounds or AttemptLimits(concurrency=4)
         self.max_time = max_time
         self.events: list[Event] = []
-        self.stop = Stop()
+        self.stop = StopRequest()
 
-    async def __call__(self, plan: Plan, driver: Any, kept: Earlier | None = None) -> RunResult:
+    async def __call__(self, plan: Plan, driver: Any, kept: PreviousAttempts | None = None) -> RunResult:
         async def nothing() -> None:
             pass
 
-        head = Arm.begin("head", {"bot": driver})
+        head = AgentGroup.begin("head", {"bot": driver})
         with TranscriptWriter(OutputFolder.at(self.out)) as writer:
             ready = asyncio.create_task(nothing())
-            known = Earlier() if kept is None else kept
-            crew = Crew(self.bounds, ready, writer, Collector(plan), Spending(), self.events.append, known)
-            seconds = await Pipeline(plan, head, crew, self.stop, self.max_time).run()
+            known = PreviousAttempts() if kept is None else kept
+            crew = AttemptRunner(
+                self.bounds, ready, writer, ResultCollector(plan), AttemptBudget(), self.events.append, known
+            )
+            seconds = await Orchestrator(plan, head, crew, self.stop, self.max_time).run()
         return crew.collector.result(started_at="now", seconds=seconds, status=self.stop.status, conditions=CONDITIONS)
 
 
@@ -97,7 +103,7 @@ async def test_every_score_is_there_and_totals_add_up(tmp_path: Path, kit: Any) 
 @pytest.mark.parametrize("concurrency", [1, 3])
 async def test_no_more_sessions_at_once_than_asked_for(tmp_path: Path, kit: Any, concurrency: int) -> None:
     driver = kit.Script(lambda *_: "yes", lambda _: 0.005)
-    await Runner(tmp_path, Bounds(concurrency))(kit.plan(*(kit.case(f"c{n}") for n in range(9))), driver)
+    await Runner(tmp_path, AttemptLimits(concurrency))(kit.plan(*(kit.case(f"c{n}") for n in range(9))), driver)
     assert driver.most == concurrency
 
 
@@ -116,7 +122,7 @@ async def test_infrastructure_errors_are_tried_again_and_bounded(tmp_path: Path,
         return "yes" if request.key.case == "recovers" and before == 1 else BUSY
 
     driver = kit.Script(answer)
-    runner = Runner(tmp_path, Bounds(concurrency=4, retries=1))
+    runner = Runner(tmp_path, AttemptLimits(concurrency=4, retries=1))
     result = await runner(kit.plan(kit.case("recovers"), kit.case("never")), driver)
     recovers, never = (case.attempts[0] for case in result.sets[0].cases)
     assert (recovers.error, recovers.tries) == (None, 2)
@@ -138,7 +144,7 @@ async def test_a_session_whose_worker_died_runs_alone_and_the_culprit_dies_alone
         return DIED if request.key.case == "culprit" or not request.alone else "yes"
 
     driver = kit.Script(answer)
-    result = await Runner(tmp_path, Bounds(retries=5))(kit.plan(kit.case("culprit"), kit.case("victim")), driver)
+    result = await Runner(tmp_path, AttemptLimits(retries=5))(kit.plan(kit.case("culprit"), kit.case("victim")), driver)
     culprit, victim = (case.attempts[0] for case in result.sets[0].cases)
     assert culprit.error is not None
     assert culprit.error.kind is ErrorKind.DIED
@@ -151,7 +157,7 @@ async def test_max_time_ends_the_run_with_everything_finished_written(tmp_path: 
     def delay(request: SessionRequest) -> float:
         return 0.0 if request.key.case == "quick" else 60.0
 
-    runner = Runner(tmp_path, Bounds(concurrency=4), 0.3)
+    runner = Runner(tmp_path, AttemptLimits(concurrency=4), 0.3)
     result = await runner(kit.plan(kit.case("quick"), kit.case("slow")), kit.Script(lambda *_: "yes", delay))
     quick, slow = (case.attempts[0] for case in result.sets[0].cases)
     assert result.status is RunStatus.TIMED_OUT
@@ -208,34 +214,34 @@ async def test_resume_keeps_what_is_there_and_makes_only_what_is_missing(tmp_pat
     with (tmp_path / ATTEMPTS).open("ab") as file:
         file.write(b'{"agent":"bot","eval_set":"set","case":"c","torn')
     driver = kit.Script(lambda *_: "yes")
-    kept = earlier(tmp_path, OutputFolder.at(tmp_path), plan)
+    kept = load_previous_attempts(tmp_path, OutputFolder.at(tmp_path), plan)
     assert len(kept) == 2
     result = await Runner(tmp_path)(plan, driver, kept)
     assert [request.key.case for request in driver.opened] == ["b"]
     assert [case.attempts[0].error for case in result.sets[0].cases] == [None] * 3
-    forget(OutputFolder.at(tmp_path))
+    discard_previous_attempts(OutputFolder.at(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == [ATTEMPTS]
 
 
 async def test_a_resumed_run_that_dies_loses_nothing(tmp_path: Path, kit: Any) -> None:
     plan = kit.plan(kit.case("a"), kit.case("b"))
     await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"))
-    assert len(earlier(tmp_path, OutputFolder.at(tmp_path), plan)) == 2
+    assert len(load_previous_attempts(tmp_path, OutputFolder.at(tmp_path), plan)) == 2
     with TranscriptWriter(OutputFolder.at(tmp_path)):  # the resumed run dies before it wrote anything
         pass
-    assert len(earlier(tmp_path, OutputFolder.at(tmp_path), plan)) == 2
+    assert len(load_previous_attempts(tmp_path, OutputFolder.at(tmp_path), plan)) == 2
 
 
 async def test_resume_makes_again_what_is_defined_otherwise_now(tmp_path: Path, kit: Any) -> None:
     await Runner(tmp_path)(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
     changed = kit.plan(kit.case("a"))
     object.__setattr__(changed.sets[0].cases[0], "digest", "another")
-    assert len(earlier(tmp_path, OutputFolder.at(tmp_path / "out"), changed)) == 0
+    assert len(load_previous_attempts(tmp_path, OutputFolder.at(tmp_path / "out"), changed)) == 0
 
 
 def test_resume_without_a_run_says_so(tmp_path: Path, kit: Any) -> None:
     with pytest.raises(ResultsError, match="no run to resume"):
-        earlier(tmp_path, OutputFolder.at(tmp_path), kit.plan(kit.case("a")))
+        load_previous_attempts(tmp_path, OutputFolder.at(tmp_path), kit.plan(kit.case("a")))
 
 
 async def test_a_full_disk_is_said_and_ends_the_run(kit: Any, tmp_path: Path) -> None:
@@ -258,7 +264,7 @@ async def test_excerpts_stay_small_whatever_was_said(tmp_path: Path, kit: Any) -
     assert len(result.model_dump_json()) < 20_000
 
 
-MADE_WITH = MadeWith(code="c", environment=environment_of(AgentConditions(agent="bot", path="bot")), settings="s")
+MADE_WITH = Provenance(code="c", environment=environment_digest(AgentConditions(agent="bot", path="bot")), settings="s")
 
 
 @pytest.mark.parametrize(
@@ -273,9 +279,9 @@ async def test_resume_keeps_what_was_made_with_the_same(
     tmp_path: Path, kit: Any, now: dict[str, str], made: int, said: str
 ) -> None:
     plan = kit.plan(kit.case("a"), kit.case("b"))
-    await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"), Earlier({"bot": MADE_WITH}))
+    await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"), PreviousAttempts({"bot": MADE_WITH}))
     driver = kit.Script(lambda *_: "no")
-    kept = earlier(tmp_path, OutputFolder.at(tmp_path), plan, {"bot": MADE_WITH.model_copy(update=now)})
+    kept = load_previous_attempts(tmp_path, OutputFolder.at(tmp_path), plan, {"bot": MADE_WITH.model_copy(update=now)})
     result = await Runner(tmp_path)(plan, driver, kept)
     assert len(driver.opened) == made
     assert said in "".join(kept.warnings())
@@ -289,9 +295,9 @@ async def test_resume_makes_again_what_ran_in_another_environment_and_says_so_on
             return AgentConditions(agent="bot", path="bot", adk_version="9.9")
 
     plan = kit.plan(kit.case("a"), kit.case("b"))
-    await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"), Earlier({"bot": MADE_WITH}))
+    await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"), PreviousAttempts({"bot": MADE_WITH}))
     driver, runner = Newer(lambda *_: "no"), Runner(tmp_path)
-    await runner(plan, driver, earlier(tmp_path, OutputFolder.at(tmp_path), plan, {"bot": MADE_WITH}))
+    await runner(plan, driver, load_previous_attempts(tmp_path, OutputFolder.at(tmp_path), plan, {"bot": MADE_WITH}))
     assert len(driver.opened) == 2
     notices = [event.text for event in runner.events if isinstance(event, Notice)]
     assert notices == ["bot: attempts of the earlier run are not kept, for the agent's environment is another one now"]
@@ -299,11 +305,11 @@ async def test_resume_makes_again_what_ran_in_another_environment_and_says_so_on
 
 async def test_resume_keeps_answers_but_not_what_other_judges_said_of_them(tmp_path: Path, kit: Any) -> None:
     plan = kit.plan(kit.case("a"))
-    await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"), Earlier({"bot": MADE_WITH}))
+    await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"), PreviousAttempts({"bot": MADE_WITH}))
     (key,) = (planned.key for planned in plan.attempts())
-    (kept,) = (earlier(tmp_path, OutputFolder.at(tmp_path / "x"), plan, {"bot": MADE_WITH}).get(key),)
+    (kept,) = (load_previous_attempts(tmp_path, OutputFolder.at(tmp_path / "x"), plan, {"bot": MADE_WITH}).get(key),)
     assert len(kept.scores) == 2
-    other = earlier(
+    other = load_previous_attempts(
         tmp_path, OutputFolder.at(tmp_path / "x"), plan, {"bot": MADE_WITH.model_copy(update={"judges": "elsewhere"})}
     )
     assert other.get(key).turns == kept.turns
@@ -313,4 +319,4 @@ async def test_resume_keeps_answers_but_not_what_other_judges_said_of_them(tmp_p
 async def test_a_transcript_that_does_not_say_what_made_it_is_made_again(tmp_path: Path, kit: Any) -> None:
     plan = kit.plan(kit.case("a"))
     await Runner(tmp_path)(plan, kit.Script(lambda *_: "yes"))
-    assert len(earlier(tmp_path, OutputFolder.at(tmp_path / "x"), plan, {"bot": MADE_WITH})) == 0
+    assert len(load_previous_attempts(tmp_path, OutputFolder.at(tmp_path / "x"), plan, {"bot": MADE_WITH})) == 0

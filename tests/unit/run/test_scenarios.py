@@ -13,24 +13,23 @@ import pytest
 from agent_eval_action.agents.recorded import RecordedAgent
 from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.criteria import CriterionSpec, UserSimulatorConfig
-from agent_eval_action.config.discovery import Discovery, PlannedSet
-from agent_eval_action.criteria.base import Instruments
+from agent_eval_action.config.discovery import DiscoveredSet, Discovery
+from agent_eval_action.criteria.base import ScoringContext
 from agent_eval_action.errors import ConfigError, EvalFileError
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.formats import case_digest
 from agent_eval_action.llm.client import LlmError, LlmErrorKind
 from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.results.run_result import Attempt, Conditions, ErrorKind
-from agent_eval_action.results.transcripts import ATTEMPTS, lines, parse
-from agent_eval_action.run.attempt_runner import Bounds, Crew, Spending
-from agent_eval_action.run.base_agents import Arm
-from agent_eval_action.run.collector import Collector
+from agent_eval_action.results.transcripts import ATTEMPTS, TranscriptWriter, lines, parse
+from agent_eval_action.run.attempt_runner import AttemptBudget, AttemptLimits, AttemptRunner
+from agent_eval_action.run.base_agents import AgentGroup
+from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.loader import Loader
-from agent_eval_action.run.orchestrator import Pipeline, Stop
+from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
 from agent_eval_action.run.plan import Plan
-from agent_eval_action.run.resources import played_digest, wanted_of
-from agent_eval_action.run.resume import Earlier, earlier
-from agent_eval_action.run.transcripts import TranscriptWriter
+from agent_eval_action.run.resources import model_requirements, planned_digest
+from agent_eval_action.run.resume import PreviousAttempts, load_previous_attempts
 from support.scripted_llm import ScriptedLlm
 
 SCENARIO = {"starting_prompt": "Hello", "conversation_plan": "Roll twice."}
@@ -58,7 +57,7 @@ def discovery(
     file = folder / "s.evalset.json"
     file.write_text(json.dumps({"eval_set_id": "s", "eval_cases": cases}))
     agent = AgentSettings(path=folder, name="bot", criteria=specs or (CALLS,), user_simulator=user)
-    return Discovery((PlannedSet(agent=agent, path=file, key="s"),))
+    return Discovery((DiscoveredSet(agent=agent, path=file, key="s"),))
 
 
 def scenario(name: str = "talk", **fields: Any) -> dict[str, Any]:
@@ -69,25 +68,25 @@ def plan(folder: Path, *cases: dict[str, Any], repeats: int = 1, user: UserSimul
     return Loader(folder).plan(discovery(folder, list(cases) or [scenario()], user=user), repeats)
 
 
-async def run(out: Path, plan: Plan, driver: Any, llm: Any, kept: Earlier | None = None) -> list[Attempt]:
+async def run(out: Path, plan: Plan, driver: Any, llm: Any, kept: PreviousAttempts | None = None) -> list[Attempt]:
     """The attempts as written down."""
 
     async def nothing() -> None:
         pass
 
-    stop = Stop()
+    stop = StopRequest()
     with TranscriptWriter(OutputFolder.at(out)) as writer:
-        crew = Crew(
-            Bounds(concurrency=4),
+        crew = AttemptRunner(
+            AttemptLimits(concurrency=4),
             asyncio.create_task(nothing()),
             writer,
-            Collector(plan),
-            Spending(),
+            ResultCollector(plan),
+            AttemptBudget(),
             lambda _: None,
-            kept or Earlier(),
-            {"bot": Instruments(llm=llm)},
+            kept or PreviousAttempts(),
+            {"bot": ScoringContext(llm=llm)},
         )
-        await Pipeline(plan, Arm.begin("head", {"bot": driver}), crew, stop, None).run()
+        await Orchestrator(plan, AgentGroup.begin("head", {"bot": driver}), crew, stop, None).run()
     crew.collector.result(started_at="now", seconds=1.0, status=stop.status, conditions=Conditions(tool_version="test"))
     path = out / ATTEMPTS
     return sorted((parse(path, n, line) for n, _, line in lines(path)), key=lambda one: (one.case, one.repeat))
@@ -161,29 +160,39 @@ async def test_resuming_asks_no_user_again_unless_it_is_another(tmp_path: Path, 
     await run(tmp_path / "first", made, kit.Script(lambda *_: "yes"), script)
     asked, out = len(script.asked), tmp_path / "second"
     (again,) = await run(
-        out, made, kit.Script(lambda *_: "no"), script, earlier(tmp_path / "first", OutputFolder.at(out), made)
+        out,
+        made,
+        kit.Script(lambda *_: "no"),
+        script,
+        load_previous_attempts(tmp_path / "first", OutputFolder.at(out), made),
     )
     assert (len(script.asked), said(again)) == (asked, ["Hello", "roll"])
     other = plan(tmp_path, user=UserSimulatorConfig(model="openai/other"))
-    await run(out, other, kit.Script(lambda *_: "no"), script, earlier(tmp_path / "first", OutputFolder.at(out), other))
+    await run(
+        out,
+        other,
+        kit.Script(lambda *_: "no"),
+        script,
+        load_previous_attempts(tmp_path / "first", OutputFolder.at(out), other),
+    )
     assert len(script.asked) == 2 * asked
 
 
 def test_a_scenarios_digest_names_its_user_and_a_fixed_ones_does_not() -> None:
     talk, fixed = EvalCase.model_validate(scenario()), EvalCase.model_validate(FIXED)
     one, other = UserSimulatorConfig(), UserSimulatorConfig(model="another")
-    assert played_digest(fixed, one) == played_digest(fixed, other) == case_digest(fixed)
-    assert len({case_digest(talk), played_digest(talk, one), played_digest(talk, other)}) == 3
+    assert planned_digest(fixed, one) == planned_digest(fixed, other) == case_digest(fixed)
+    assert len({case_digest(talk), planned_digest(talk, one), planned_digest(talk, other)}) == 3
     renamed = EvalCase.model_validate(scenario("another name"))
-    assert played_digest(renamed, one) == played_digest(talk, one)
+    assert planned_digest(renamed, one) == planned_digest(talk, one)
 
 
 def test_the_models_of_users_are_looked_for_unless_the_agent_is_a_recording(tmp_path: Path) -> None:
     user = UserSimulatorConfig(model="openai/x", model_configuration={"temperature": 0})
     made = plan(tmp_path, scenario(), FIXED, user=user)
-    (wanted,) = wanted_of(made)
+    (wanted,) = model_requirements(made)
     assert (wanted.purpose, wanted.model, wanted.options) == ("user_simulator", "openai/x", {"temperature": 0})
-    assert wanted_of(made, recorded={"bot"}) == wanted_of(plan(tmp_path, FIXED, user=user)) == ()
+    assert model_requirements(made, recorded={"bot"}) == model_requirements(plan(tmp_path, FIXED, user=user)) == ()
 
 
 def test_the_user_is_the_one_of_the_criteria_file_unless_the_agent_has_one(tmp_path: Path) -> None:
@@ -193,7 +202,7 @@ def test_the_user_is_the_one_of_the_criteria_file_unless_the_agent_has_one(tmp_p
     for own, model in ((None, "of-file"), (UserSimulatorConfig(model="of-agent"), "of-agent")):
         agent = AgentSettings(path=tmp_path, name="bot", criteria=config, user_simulator=own)
         (one,) = found.sets
-        placed = PlannedSet(agent=agent, path=one.path, key="s", criteria_file=config)
+        placed = DiscoveredSet(agent=agent, path=one.path, key="s", criteria_file=config)
         (planned,) = Loader(tmp_path).plan(Discovery((placed,)), 1).sets
         assert planned.simulator.model == model
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmUsage
 from agent_eval_action.results.run_result import Attempt, AttemptError, CriterionScore, ErrorKind, ScoreStatus
-from agent_eval_action.run.attempt_runner import Progress, stall_seconds
+from agent_eval_action.run.attempt_runner import StallDetector, stall_timeout
 from support import virtual_time
 
 REPLY = LlmReply("yes", LlmUsage(1, 1))
@@ -30,14 +30,14 @@ def attempt(error: ErrorKind | None = None, status: ScoreStatus = ScoreStatus.SC
     )
 
 
-PROGRESS: dict[str, Callable[[Progress], None]] = {
+PROGRESS: dict[str, Callable[[StallDetector], None]] = {
     "a turn": lambda progress: progress.made(),
     "a reply": lambda progress: progress.observe_reply(REPLY),
     "a scored attempt": lambda progress: progress.observe_attempt(attempt()),
     "an agent that raised": lambda progress: progress.observe_attempt(attempt(ErrorKind.EXCEPTION)),
     "an agent that timed out": lambda progress: progress.observe_attempt(attempt(ErrorKind.TIMEOUT)),
 }
-NONE: dict[str, Callable[[Progress], None]] = {
+NONE: dict[str, Callable[[StallDetector], None]] = {
     "a refused call": lambda progress: progress.observe_reply(REFUSED),
     "an attempt refused": lambda progress: progress.observe_attempt(attempt(ErrorKind.RATE_LIMITED)),
     "an attempt without a server": lambda progress: progress.observe_attempt(attempt(ErrorKind.UNAVAILABLE)),
@@ -45,12 +45,14 @@ NONE: dict[str, Callable[[Progress], None]] = {
 }
 
 
-def ended_at(events: list[tuple[float, Callable[[Progress], None]]], starting_until: float = 0.0) -> tuple[float, str]:
+def ended_at(
+    events: list[tuple[float, Callable[[StallDetector], None]]], starting_until: float = 0.0
+) -> tuple[float, str]:
     """When the run is said to have stalled, and why. ``events``: seconds since the one before, and what happens."""
 
     async def main() -> tuple[float, str]:
         loop = asyncio.get_running_loop()
-        progress = Progress()
+        progress = StallDetector()
         for (_, happen), at in zip(events, itertools.accumulate(wait for wait, _ in events), strict=True):
             loop.call_at(at, happen, progress)
         reason = await progress.stalled(BOUND, excused=lambda: loop.time() < starting_until)
@@ -60,12 +62,12 @@ def ended_at(events: list[tuple[float, Callable[[Progress], None]]], starting_un
 
 
 @pytest.mark.parametrize("happen", PROGRESS.values(), ids=PROGRESS)
-def test_what_is_answered_is_progress(happen: Callable[[Progress], None]) -> None:
+def test_what_is_answered_is_progress(happen: Callable[[StallDetector], None]) -> None:
     assert ended_at([(200.0, happen), (200.0, happen)])[0] == pytest.approx(700.0)
 
 
 @pytest.mark.parametrize("happen", NONE.values(), ids=NONE)
-def test_what_is_refused_is_none_and_is_named(happen: Callable[[Progress], None]) -> None:
+def test_what_is_refused_is_none_and_is_named(happen: Callable[[StallDetector], None]) -> None:
     when, reason = ended_at([(100.0, happen)] * 50)
     assert when == pytest.approx(BOUND)
     assert "nothing was answered for 300 s (stall_timeout)" in reason
@@ -93,6 +95,6 @@ def test_agents_that_are_starting_have_a_bound_of_their_own() -> None:
 
 
 def test_the_bound_is_longer_than_any_answer_may_take_unless_it_is_configured() -> None:
-    assert stall_seconds(None, 60.0) == 300.0
-    assert stall_seconds(None, 900.0) == 960.0
-    assert stall_seconds(5.0, 900.0) == 5.0
+    assert stall_timeout(None, 60.0) == 300.0
+    assert stall_timeout(None, 900.0) == 960.0
+    assert stall_timeout(5.0, 900.0) == 5.0

@@ -9,7 +9,7 @@ from agent_eval_action.gate.evidence import Enough, GateState, PairEvidence, Rer
 from agent_eval_action.gate.why import told
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.results.run_result import Attempt, CaseKey, CriterionScore, Purpose, ScoreStatus, Totals
-from agent_eval_action.run.events import AttemptFinished, MorePlanned, PhaseStarted, RunPlanned
+from agent_eval_action.run.events import AttemptFinished, PhaseStarted, RerunsPlanned, RunPlanned
 
 
 def key(name: str) -> CaseKey:
@@ -68,7 +68,7 @@ def test_a_log_says_each_phase_and_does_not_repeat_what_is_below() -> None:
     display(RunPlanned(attempts=1, cases=1))
     display(finished("first"))
     display(PhaseStarted("re-running", "1 suspect"))
-    display(MorePlanned(2, "rerun", "1 suspect"))
+    display(RerunsPlanned(2, "rerun", "1 suspect"))
     display(finished("rerun"))
     display(finished("rerun"))
     kept = [line.rpartition(", ")[0] if "attempts," in line else line for line in lines]

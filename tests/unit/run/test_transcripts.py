@@ -16,10 +16,9 @@ from agent_eval_action.errors import ResultsError
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.evalset import Content, FunctionCall, Invocation, InvocationEvent, InvocationEvents, Part
 from agent_eval_action.results.run_result import Attempt, AttemptError, AttemptKey, ErrorKind, Usage
-from agent_eval_action.results.transcripts import ATTEMPTS, lines, parse
-from agent_eval_action.run.attempt_runner import usage_of
-from agent_eval_action.run.collector import CALLS_LIMIT, call_brief, turn_brief
-from agent_eval_action.run.transcripts import TranscriptWriter
+from agent_eval_action.results.transcripts import ATTEMPTS, TranscriptWriter, lines, parse
+from agent_eval_action.run.attempt_runner import sum_usage
+from agent_eval_action.run.collector import CALLS_LIMIT, excerpt_call, excerpt_turn
 
 HELLO = Content(role="user", parts=(Part(text="hello"),))
 
@@ -111,17 +110,17 @@ def test_usage_counts_what_was_not_reported() -> None:
         InvocationEvent(author="bot", content=Content(parts=(Part(function_call=FunctionCall(name="f")),))),
     )
     turn = Invocation(user_content=HELLO, intermediate_data=InvocationEvents(invocation_events=events))
-    assert usage_of((turn, turn)) == Usage(
+    assert sum_usage((turn, turn)) == Usage(
         model_calls=4, tool_calls=2, input_tokens=20, output_tokens=10, total_tokens=30, calls_without_usage=2
     )
 
 
 def test_huge_arguments_are_cut_and_still_told_apart() -> None:
-    one = call_brief(FunctionCall(name="f", args={"text": "x" * 10_000_000 + "1"}))
-    two = call_brief(FunctionCall(name="f", args={"text": "x" * 10_000_000 + "2"}))
+    one = excerpt_call(FunctionCall(name="f", args={"text": "x" * 10_000_000 + "1"}))
+    two = excerpt_call(FunctionCall(name="f", args={"text": "x" * 10_000_000 + "2"}))
     assert one != two
     assert max(len(one.model_dump_json()), len(two.model_dump_json())) < 1_000
-    many = call_brief(FunctionCall(name="f", args={f"k{n}": n for n in range(1000)}))
+    many = excerpt_call(FunctionCall(name="f", args={f"k{n}": n for n in range(1000)}))
     assert len(many.model_dump_json()) < 1_000
 
 
@@ -132,6 +131,6 @@ def test_thousands_of_calls_are_cut_and_still_told_apart() -> None:
         events = InvocationEvents(invocation_events=(InvocationEvent(author="bot", content=Content(parts=parts)),))
         return Invocation(user_content=HELLO, intermediate_data=events)
 
-    one, two = turn_brief(turn(1)), turn_brief(turn(2))
+    one, two = excerpt_turn(turn(1)), excerpt_turn(turn(2))
     assert one != two
     assert len(one.calls) == CALLS_LIMIT + 1

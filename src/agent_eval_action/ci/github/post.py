@@ -14,7 +14,7 @@ from typing import Any, Final
 from agent_eval_action.baseline.lookup import at, sha_of, text_of
 from agent_eval_action.ci.github.client import GitHub, Pull, PullRequest
 from agent_eval_action.errors import ResultsError, UsageError
-from agent_eval_action.results.decision import ChangeKind, Decision, Outcome, PairChange, Stat
+from agent_eval_action.results.decision import ChangeKind, Decision, PairChange, Stat, Verdict
 from agent_eval_action.results.pair_scores import Measured, measured_pairs
 from agent_eval_action.results.run_result import RunResult, RunStatus
 
@@ -126,11 +126,11 @@ def verified(result: RunResult, run: RunBefore) -> RunResult:
 def contradiction(result: RunResult, decision: Decision) -> str:
     """Why the verdict does not follow from the findings and numbers beside it; "" when it does."""
     effects = {finding.effect for finding in decision.findings}
-    allowed = {Outcome.PASS, Outcome.COLLECTING}
+    allowed = {Verdict.PASS, Verdict.COLLECTING}
     if "blocks" in effects:
-        allowed = {Outcome.FAIL}
+        allowed = {Verdict.FAIL}
     elif "inconclusive" in effects or result.status is not RunStatus.COMPLETE:
-        allowed = {Outcome.INCONCLUSIVE}
+        allowed = {Verdict.INCONCLUSIVE}
     if decision.outcome not in allowed:
         return f"the verdict is {decision.outcome.value}, its findings say {' or '.join(sorted(allowed))}"
     measured = {(*pair.key, pair.info.name): pair for pair in measured_pairs(result)}

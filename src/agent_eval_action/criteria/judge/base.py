@@ -250,7 +250,7 @@ def _again(request: LlmRequest, answered: str, wrong: str) -> LlmRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class JudgeVerdict:
     """One yes or no of one sample, and why."""
 
     yes: bool
@@ -283,23 +283,25 @@ VERDICT_SCHEMA: Final[dict[str, Any]] = {
 """The answer to one yes/no question; the rationale first, so that the verdict follows from it."""
 
 
-def read_verdict(answer: Mapping[str, Any]) -> Verdict:
+def read_verdict(answer: Mapping[str, Any]) -> JudgeVerdict:
     """``Question.read`` of a question with ``VERDICT_SCHEMA``."""
-    return Verdict(answer["verdict"] == "yes", answer["rationale"].strip())
+    return JudgeVerdict(answer["verdict"] == "yes", answer["rationale"].strip())
 
 
-async def vote(judge: Judge, question: Question[Verdict]) -> Ballot:
+async def vote(judge: Judge, question: Question[JudgeVerdict]) -> Ballot:
     """The majority of ``num_samples`` verdicts."""
     counts = _Counts(judge.options.num_samples)
     await _poll(judge, question, [counts], counts.take)
     return counts.ballot()
 
 
-async def vote_each(judge: Judge, question: Question[Mapping[str, Verdict]], keys: Iterable[str]) -> dict[str, Ballot]:
+async def vote_each(
+    judge: Judge, question: Question[Mapping[str, JudgeVerdict]], keys: Iterable[str]
+) -> dict[str, Ballot]:
     """A majority per key; every sample answers all keys. A key that a sample does not answer is left out there."""
     counts = {key: _Counts(judge.options.num_samples) for key in keys}
 
-    def take(sample: int, answer: Mapping[str, Verdict] | NoAnswer) -> None:
+    def take(sample: int, answer: Mapping[str, JudgeVerdict] | NoAnswer) -> None:
         for key, of_key in counts.items():
             of_key.take(sample, answer if isinstance(answer, NoAnswer) else answer.get(key, _NOT_ANSWERED))
 
@@ -315,13 +317,13 @@ class _Counts:
     """The votes on one thing so far, by sample."""
 
     samples: int
-    said: dict[int, Verdict | NoAnswer] = field(default_factory=dict)
+    said: dict[int, JudgeVerdict | NoAnswer] = field(default_factory=dict)
     yes: int = 0
     no: int = 0
 
-    def take(self, sample: int, answer: Verdict | NoAnswer) -> None:
+    def take(self, sample: int, answer: JudgeVerdict | NoAnswer) -> None:
         self.said[sample] = answer
-        if isinstance(answer, Verdict):
+        if isinstance(answer, JudgeVerdict):
             self.yes, self.no = self.yes + answer.yes, self.no + (not answer.yes)
 
     @property
@@ -341,7 +343,7 @@ class _Counts:
             lost = [answer for answer in said if isinstance(answer, NoAnswer)]
             why = next((one for one in lost if one.final), lost[0])
             return Ballot(votes, None, reason=why.reason, kind=why.kind)
-        first = next(one for one in said if isinstance(one, Verdict) and one.yes is verdict)
+        first = next(one for one in said if isinstance(one, JudgeVerdict) and one.yes is verdict)
         return Ballot(votes, verdict, first.rationale)
 
 
@@ -422,10 +424,10 @@ __all__ = [
     "Ballot",
     "Judge",
     "JudgeModelOptions",
+    "JudgeVerdict",
     "NoAnswer",
     "Partial",
     "Question",
-    "Verdict",
     "as_json",
     "fenced",
     "fences",

@@ -13,8 +13,8 @@ from agent_eval_action.criteria.judge.base import (
     VERDICT_SCHEMA,
     Ballot,
     JudgedCriterion,
+    JudgeVerdict,
     Question,
-    Verdict,
     excerpt,
     message,
     read_verdict,
@@ -50,7 +50,7 @@ class FinalResponseMatch(JudgedCriterion, TurnwiseCriterion):
             return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=NO_MODEL)
         return _scored(turn, await vote(judge, self.question(sample, turn)))
 
-    def question(self, sample: Sample, turn: int) -> Question[Verdict]:
+    def question(self, sample: Sample, turn: int) -> Question[JudgeVerdict]:
         """What the judge is asked about one turn."""
         expected, actual = sample.case.turns[turn], sample.actual[turn]
         whole = self.include_intermediate_responses_in_final

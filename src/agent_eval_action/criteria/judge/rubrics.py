@@ -18,9 +18,9 @@ from agent_eval_action.criteria.judge.base import (
     Ballot,
     Judge,
     JudgedCriterion,
+    JudgeVerdict,
     Partial,
     Question,
-    Verdict,
     as_json,
     excerpt,
     message,
@@ -64,7 +64,9 @@ def fault(rubrics: Iterable[Rubric]) -> str:
 Weights = Mapping[str, float]
 
 
-def question(prompt: Prompt, texts: Mapping[str, str], rubrics: Sequence[Rubric]) -> Question[Mapping[str, Verdict]]:
+def question(
+    prompt: Prompt, texts: Mapping[str, str], rubrics: Sequence[Rubric]
+) -> Question[Mapping[str, JudgeVerdict]]:
     """All rubrics of a turn in one question; the answer is by rubric id.
 
     Rubrics go by a key of ours (R1, R2, …): an id of the user's can be anything, and a model has to copy it.
@@ -97,20 +99,20 @@ def _schema(keys: list[str]) -> dict[str, Any]:
     }
 
 
-def _read(answer: Mapping[str, Any], ids: Mapping[str, str]) -> Mapping[str, Verdict]:
-    found: dict[str, Verdict] = {}
+def _read(answer: Mapping[str, Any], ids: Mapping[str, str]) -> Mapping[str, JudgeVerdict]:
+    found: dict[str, JudgeVerdict] = {}
     for entry in answer["verdicts"]:
         rubric = ids[entry["rubric"]]
         if rubric in found:
             raise ValueError(f"{entry['rubric']} has more than one verdict")
-        found[rubric] = Verdict(entry["verdict"] == "yes", entry["rationale"].strip())
+        found[rubric] = JudgeVerdict(entry["verdict"] == "yes", entry["rationale"].strip())
     if missing := [key for key, rubric in ids.items() if rubric not in found]:
         raise Partial(f"there is no verdict for {', '.join(missing)}", found)
     return found
 
 
 async def judged_turn(
-    judge: Judge, asked: Question[Mapping[str, Verdict]], turn: int, rubrics: Sequence[Rubric], weights: Weights
+    judge: Judge, asked: Question[Mapping[str, JudgeVerdict]], turn: int, rubrics: Sequence[Rubric], weights: Weights
 ) -> TurnScore:
     """The score of one turn. A rubric without a verdict voids it: leaving it out of the mean could hide a failure."""
     ballots = await vote_each(judge, asked, [rubric.rubric_id for rubric in rubrics])

@@ -15,8 +15,8 @@ from agent_eval_action.criteria.judge.base import (
     VERDICT_SCHEMA,
     Ballot,
     JudgedCriterion,
+    JudgeVerdict,
     Question,
-    Verdict,
     as_json,
     excerpt,
     message,
@@ -83,7 +83,9 @@ class SimulatorQuality(JudgedCriterion, TurnwiseCriterion):
             return Ballot(Votes(), None, reason=NO_MODEL)
         return await vote(judge, self.question(scenario, said, history))
 
-    def question(self, scenario: ConversationScenario, said: str, history: Iterable[Invocation]) -> Question[Verdict]:
+    def question(
+        self, scenario: ConversationScenario, said: str, history: Iterable[Invocation]
+    ) -> Question[JudgeVerdict]:
         """What the judge is asked about one message; the stop signal alone is the end of the conversation."""
         prompt = prompts.load(_PROMPT)
         texts = {
