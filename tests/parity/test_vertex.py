@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agent_eval_action.criteria.base import Sample, ScoringContext
-from agent_eval_action.llm.client import Setup
+from agent_eval_action.llm.client import ProviderConfig
 from agent_eval_action.llm.providers.vertex import VertexEval
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase, Invocation
 from agent_eval_action.results.run_result import CriterionScore
@@ -64,7 +64,7 @@ def conversation() -> tuple[list[Invocation], list[Invocation]]:
 
 
 async def ours(name: str, actual: Sequence[Invocation], expected: Any, environ: dict[str, str]) -> CriterionScore:
-    provider = VertexEval(Setup(environ))
+    provider = VertexEval(ProviderConfig(environ))
     case = EvalCase(eval_id="case", conversation=None if expected is None else tuple(expected))
     if expected is None:
         scenario = ConversationScenario(starting_prompt="hi", conversation_plan="talk")

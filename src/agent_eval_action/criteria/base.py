@@ -211,7 +211,7 @@ class Criterion(AdkModel, abc.ABC):
         return CriterionScore(criterion=self.name, status=status, reason=reason, **fields)
 
 
-class TurnwiseCriterion(Criterion, abc.ABC):
+class TurnCriterion(Criterion, abc.ABC):
     """Judges each turn on its own, so that judging begins when the turn is there and not when the case is over."""
 
     def refusal(self, sample: Sample) -> CriterionScore | None:

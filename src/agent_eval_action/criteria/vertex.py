@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from agent_eval_action.criteria.base import Criterion, Sample, TurnwiseCriterion
+from agent_eval_action.criteria.base import Criterion, Sample, TurnCriterion
 from agent_eval_action.criteria.deterministic.paired import worst_reasons
 from agent_eval_action.criteria.judge.base import NO_MODEL, excerpt
 from agent_eval_action.llm.client import LlmError, LlmRequest
@@ -89,7 +89,7 @@ def unscored(turn: int, reason: str) -> TurnScore:
 _NO_TEXT = "no text, and Vertex AI judges a text answering a text"
 
 
-class _PerTurn(VertexCriterion, TurnwiseCriterion):
+class _PerTurn(VertexCriterion, TurnCriterion):
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
         actual = sample.actual[turn]
         instance = {"prompt": actual.user_content.text, "response": actual.response_text}

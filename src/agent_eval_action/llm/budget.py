@@ -152,18 +152,18 @@ class SpendingLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class Spend:
     """Calls, tokens and dollars: spent, or set aside for what is under way."""
 
     calls: int = 0
     tokens: int = 0
     usd: float = 0.0
 
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(self.calls + other.calls, self.tokens + other.tokens, self.usd + other.usd)
+    def __add__(self, other: Spend) -> Spend:
+        return Spend(self.calls + other.calls, self.tokens + other.tokens, self.usd + other.usd)
 
-    def __sub__(self, other: Amount) -> Amount:
-        return Amount(self.calls - other.calls, self.tokens - other.tokens, self.usd - other.usd)
+    def __sub__(self, other: Spend) -> Spend:
+        return Spend(self.calls - other.calls, self.tokens - other.tokens, self.usd - other.usd)
 
 
 @dataclass
@@ -175,8 +175,8 @@ class Meter:
 
     limits: SpendingLimits = SpendingLimits()
     prices: Prices = field(default_factory=Prices)
-    spent: Amount = Amount()
-    reserved: Amount = Amount()
+    spent: Spend = Spend()
+    reserved: Spend = Spend()
     _uses: dict[tuple[str, str, str], ModelUse] = field(default_factory=dict)
     _unpriced: str = ""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -195,7 +195,7 @@ class Meter:
             return f"the limit of {limits.usd:,g} USD was reached"
         return ""
 
-    async def reserve(self, estimate: Amount, *, inside: bool = False) -> str:
+    async def reserve(self, estimate: Spend, *, inside: bool = False) -> str:
         """Set something aside for what is about to be asked; waits while what is under way may take all that is left.
 
         ``inside``: something that has set aside itself waits for this; to wait for it in turn would be for good.
@@ -209,7 +209,7 @@ class Meter:
             await self._changed.wait()
         return met
 
-    def settle(self, estimate: Amount, spent: Amount = Amount()) -> None:
+    def settle(self, estimate: Spend, spent: Spend = Spend()) -> None:
         """What was set aside is free again; this is what it came to."""
         self.reserved -= estimate
         self.spent += spent
@@ -226,12 +226,12 @@ class Meter:
             and (limits.usd is None or soon.usd < limits.usd)
         )
 
-    def expected(self, request: LlmRequest) -> Amount:
+    def expected(self, request: LlmRequest) -> Spend:
         """What a request may come to."""
         usage = LlmUsage(estimated_input(request), estimated_output(request))
         return self._amount(request.model, usage)
 
-    def count(self, request: LlmRequest, provider: str, said: LlmReply | LlmError) -> Amount:
+    def count(self, request: LlmRequest, provider: str, said: LlmReply | LlmError) -> Spend:
         """Count an answered or failed call. Returns what it came to."""
         use = ModelUse(purpose=request.purpose, provider=provider, model=request.model, calls=1)
         if isinstance(said, LlmError):
@@ -241,7 +241,7 @@ class Meter:
                 return self._amount(request.model, said.usage)
             costs = said.kind in _MAY_COST
             self._add(use.model_copy(update={"calls_without_usage": int(costs), "unpriced": int(costs)}))
-            return self.expected(request) if costs else Amount(calls=1)
+            return self.expected(request) if costs else Spend(calls=1)
         self._add(self._measured(use, said.usage))
         return self._amount(request.model, filled(said.usage, request, said))
 
@@ -255,9 +255,9 @@ class Meter:
         """An answer came out of the cache: no call."""
         self._add(ModelUse(purpose=request.purpose, provider=provider, model=request.model, cached=1))
 
-    def agent(self, calls: Iterable[AgentCall], fallback: str = "") -> Amount:
+    def agent(self, calls: Iterable[AgentCall], fallback: str = "") -> Spend:
         """Count an agent's calls. ``fallback``: the model of calls that do not say theirs. Returns their sum."""
-        total = Amount()
+        total = Spend()
         for call in calls:
             model = call.model or fallback
             self._add(self._measured(ModelUse(purpose=AGENT, provider=AGENT, model=model, calls=1), call.usage))
@@ -287,12 +287,12 @@ class Meter:
             }
         )
 
-    def _amount(self, model: str, usage: LlmUsage) -> Amount:
+    def _amount(self, model: str, usage: LlmUsage) -> Spend:
         price = self.prices.find(model)
         if price is None and not self._unpriced:
             self._unpriced = model
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        return Amount(1, tokens, price.of(usage) if price is not None else 0.0)
+        return Spend(1, tokens, price.of(usage) if price is not None else 0.0)
 
     def _add(self, use: ModelUse) -> None:
         key = (use.purpose, use.provider, use.model)
@@ -319,7 +319,7 @@ class Budgeted:
         estimate = self.meter.expected(request)
         if met := await self.meter.reserve(estimate, inside=request.purpose == SIMULATED_USER):
             return LlmError(LlmErrorKind.BUDGET, met)
-        spent = Amount()
+        spent = Spend()
         try:
             said = await self.inner.generate(request)
             spent = self.meter.count(request, self.provider_of(request.model), said)
@@ -329,7 +329,7 @@ class Budgeted:
 
 
 @dataclass(frozen=True)
-class Wired:
+class Metered:
     """An ``Llm`` right at the wire: what is given up there was asked and may be billed, what waits its turn was not."""
 
     inner: Llm

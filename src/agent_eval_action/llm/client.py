@@ -56,7 +56,7 @@ TRY_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Setup:
+class ProviderConfig:
     """``environ``: the variables judges may use (``credentials.judge_environ``). ``timeout``: seconds of one try.
 
     ``openai_base_url`` is the configuration's (``llm.openai_base_url``) and wins over the environment's.

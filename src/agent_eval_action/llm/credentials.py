@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.llm.client import Setup
+from agent_eval_action.llm.client import ProviderConfig
 
 GOOGLE_KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 EXTRA: Final = "pip install 'agent-eval-action["
@@ -75,7 +75,7 @@ def dotenv_of(
     return {}
 
 
-def uses_vertex(setup: Setup, model: str = "") -> bool:
+def uses_vertex(setup: ProviderConfig, model: str = "") -> bool:
     """Whether Google's models are asked through Vertex AI; a full resource name exists nowhere else (as in ADK)."""
     if model.startswith("projects/"):
         return True
@@ -88,7 +88,7 @@ def missing(model: str, environ: Mapping[str, str], *, openai_base_url: str = ""
 
     Pure: no network. That a key is valid, or that this machine has an identity of its own, shows the first call.
     """
-    setup = Setup(environ)
+    setup = ProviderConfig(environ)
     if model.startswith("openai/"):
         return _missing_for_openai(setup, model, openai_base_url)
     if model.startswith("vertex_eval/"):
@@ -106,10 +106,10 @@ def missing(model: str, environ: Mapping[str, str], *, openai_base_url: str = ""
 def _has_credential(environ: Mapping[str, str]) -> bool:
     """Any provider's: the variables are one set. Vertex switched on means the machine's own identity."""
     keys = (*GOOGLE_KEYS, OPENAI_KEY, CREDENTIALS_FILE)
-    return any(name in environ for name in keys) or uses_vertex(Setup(environ))
+    return any(name in environ for name in keys) or uses_vertex(ProviderConfig(environ))
 
 
-def _missing_for_openai(setup: Setup, model: str, base_url: str) -> str:
+def _missing_for_openai(setup: ProviderConfig, model: str, base_url: str) -> str:
     if find_spec("openai") is None:
         return EXTRA_MISSING
     if setup.value(OPENAI_KEY) or base_url or setup.value(*OPENAI_URLS):
@@ -117,7 +117,7 @@ def _missing_for_openai(setup: Setup, model: str, base_url: str) -> str:
     return f"no credentials for the model `{model}`: set {OPENAI_KEY} (or OPENAI_BASE_URL for a server of your own)"
 
 
-def _missing_for_vertex(setup: Setup, model: str) -> str:
+def _missing_for_vertex(setup: ProviderConfig, model: str) -> str:
     file = setup.value(CREDENTIALS_FILE)
     if file and not Path(file).is_file():
         return f"no credentials for the model `{model}`: {CREDENTIALS_FILE} names `{file}`, which is no file"
@@ -126,7 +126,7 @@ def _missing_for_vertex(setup: Setup, model: str) -> str:
     return f"no project for the model `{model}` on Vertex AI: set GOOGLE_CLOUD_PROJECT (and GOOGLE_CLOUD_LOCATION)"
 
 
-def _missing_for_evaluation(setup: Setup, model: str) -> str:
+def _missing_for_evaluation(setup: ProviderConfig, model: str) -> str:
     # As google-adk's facade to the evaluation service: the key wins, else both of the others. Not for coherence,
     # whose prompt lies in a bucket that wants an identity.
     key_will_do = model != "vertex_eval/coherence"

@@ -21,7 +21,7 @@ _TIMEOUTS: Final = frozenset({408, 504})
 
 
 @dataclass(frozen=True)
-class Answered:
+class HttpError:
     """A response that is no answer. ``said`` is what may be shown of its body; ``advice`` what to do by status."""
 
     who: str

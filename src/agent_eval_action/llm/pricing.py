@@ -131,7 +131,7 @@ _CENT = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PlannedCalls:
     """What one criterion asks of one model over the run.
 
     ``questions``: its turns (or cases) over all repeats. ``samples``: votes on each at most. ``input_tokens``
@@ -182,7 +182,7 @@ class Estimate:
         return f"{about}at most ${self.most_usd:,.2f}"
 
 
-def estimate(asked: Iterable[Asked], prices: Prices) -> Estimate:
+def estimate(asked: Iterable[PlannedCalls], prices: Prices) -> Estimate:
     """What these come to."""
     total = Estimate()
     for one in asked:

@@ -22,7 +22,7 @@ class Place:
     generation: int
 
 
-class Slots:
+class AdaptiveSemaphore:
     """A semaphore whose size follows what it is told: ``went_well`` grows it, ``refused`` cuts it.
 
     It begins with ``start`` places and has one more for everything that goes well (doubling each round
@@ -255,7 +255,7 @@ class Limiter:
         tokens_per_minute: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.slots = Slots(ceiling, _START)
+        self.slots = AdaptiveSemaphore(ceiling, _START)
         self.pace = Pace(requests_per_minute, tokens_per_minute)
         self.refusals = 0
         self._clock = clock
@@ -312,7 +312,7 @@ class Limiters:
 
 
 @dataclass(frozen=True)
-class Rated:
+class RateLimited:
     """An ``Llm`` whose every call waits for its turn. Retries go around it: a wait between two tries holds no place."""
 
     inner: Llm

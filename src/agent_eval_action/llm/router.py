@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.llm.budget import Budgeted, Meter, SpendingLimits, Wired
+from agent_eval_action.llm.budget import Budgeted, Meter, Metered, SpendingLimits
 from agent_eval_action.llm.cache import AnswerStore, Cached
-from agent_eval_action.llm.client import TRY_SECONDS, Llm, LlmError, LlmReply, LlmRequest, Setup
+from agent_eval_action.llm.client import TRY_SECONDS, Llm, LlmError, LlmReply, LlmRequest, ProviderConfig
 from agent_eval_action.llm.credentials import OPENAI_URLS, uses_vertex
 from agent_eval_action.llm.pricing import Price, Prices
-from agent_eval_action.llm.providers import PROVIDERS, Offered, provider_of
-from agent_eval_action.llm.rate_limit import Limiters, Rated, RateLimits
+from agent_eval_action.llm.providers import PROVIDERS, ProviderFactory, provider_of
+from agent_eval_action.llm.rate_limit import Limiters, RateLimited, RateLimits
 from agent_eval_action.llm.retry import DEADLINE_SECONDS, Retrying
 
 CACHE_FOLDER = "llm"
@@ -62,12 +62,12 @@ class LlmSettings:
 
 
 @dataclass
-class _Wires:
+class ProviderRouter:
     """The providers, each made when a model of it is first asked: their libraries are heavy."""
 
-    setup: Setup
+    setup: ProviderConfig
     observe: Callable[[LlmReply | LlmError], None]
-    made: dict[str, Offered] = field(default_factory=dict)
+    made: dict[str, ProviderFactory] = field(default_factory=dict)
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """Ask whoever has the model."""
@@ -75,7 +75,7 @@ class _Wires:
         self.observe(reply)
         return reply
 
-    def of(self, model: str) -> Offered:
+    def of(self, model: str) -> ProviderFactory:
         """The provider of a model."""
         name, _ = provider_of(model)
         if name not in self.made:
@@ -101,7 +101,7 @@ class LlmStack:
     llm: Llm
     limiters: Limiters
     meter: Meter
-    _wires: _Wires
+    _wires: ProviderRouter
     _store: AnswerStore | None = None
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
@@ -137,13 +137,13 @@ def open_llm(
     ``read_cache`` False (a run that writes history): votes are made anew, or history would understate the
     judges' noise. ``say`` is told once when the cache cannot be used; ``observe`` what every try on the wire came to.
     """
-    wires = _Wires(Setup(environ, settings.timeout, settings.openai_base_url), observe)
+    wires = ProviderRouter(ProviderConfig(environ, settings.timeout, settings.openai_base_url), observe)
     limiters = Limiters(settings.rates)
 
     def named(model: str) -> str:
         return provider_of(model)[0]
 
-    asked = Retrying(Rated(Wired(wires, meter, named), limiters), settings.retry_deadline)
+    asked = Retrying(RateLimited(Metered(wires, meter, named), limiters), settings.retry_deadline)
     llm: Llm = Budgeted(asked, meter, named)
     store = None
     if settings.cache:

@@ -12,9 +12,9 @@ from typing import Final, Protocol
 from agent_eval_action.agents.base import AgentDriver, AgentSession, SessionRequest
 from agent_eval_action.agents.user import Ended, User
 from agent_eval_action.criteria.base import ScoringContext
-from agent_eval_action.llm.budget import Amount, Meter, agent_calls
+from agent_eval_action.llm.budget import Meter, Spend, agent_calls
 from agent_eval_action.llm.client import Llm, LlmError, LlmReply
-from agent_eval_action.llm.rate_limit import Place, Slots
+from agent_eval_action.llm.rate_limit import AdaptiveSemaphore, Place
 from agent_eval_action.results.evalset import Invocation
 from agent_eval_action.results.run_result import (
     INFRASTRUCTURE,
@@ -112,23 +112,23 @@ class AttemptBudget:
 
     meter: Meter = field(default_factory=Meter)
     _made: int = 0
-    _total: Amount = field(default_factory=Amount)
+    _total: Spend = field(default_factory=Spend)
 
-    async def begin(self, turns: int) -> Amount | None:
+    async def begin(self, turns: int) -> Spend | None:
         """Set aside what an attempt may take; None: a limit is met, nothing more is made. ``end`` must follow."""
         made, total = self._made, self._total
-        estimate = Amount(max(1, turns))
+        estimate = Spend(max(1, turns))
         if made:
-            estimate = Amount(max(1, -(-total.calls // made)), total.tokens // made, total.usd / made)
+            estimate = Spend(max(1, -(-total.calls // made)), total.tokens // made, total.usd / made)
         return None if await self.meter.reserve(estimate) else estimate
 
-    def end(self, estimate: Amount, spent: Amount) -> None:
+    def end(self, estimate: Spend, spent: Spend) -> None:
         """The attempt is made."""
         self._made += 1
         self._total += spent
         self.meter.settle(estimate, spent)
 
-    def count(self, attempt: Attempt, model: str = "") -> Amount:
+    def count(self, attempt: Attempt, model: str = "") -> Spend:
         """Count one try of an attempt, also one that failed. ``model``: of calls that do not say theirs."""
         return self.meter.agent(agent_calls(attempt.turns), model)
 
@@ -165,7 +165,7 @@ class Executor:
     """
 
     driver: AgentDriver
-    slots: Slots
+    slots: AdaptiveSemaphore
     retries: int
     emit: Callable[[Event], None]
     lonely: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
@@ -368,7 +368,7 @@ class AttemptRunner:
 
     def __post_init__(self) -> None:
         self._other_environments: set[str] = set()
-        self._slots = Slots(self.bounds.concurrency)
+        self._slots = AdaptiveSemaphore(self.bounds.concurrency)
 
     async def make(self, attempts: Iterable[PlannedAttempt], *arms: AgentGroup) -> None:
         """Make these attempts in this order, each on the arm its key names, or as many as may be paid for.
@@ -472,7 +472,7 @@ class AttemptRunner:
         if estimate is None:
             return None
         model = started.models[0] if len(started.models) == 1 else ""
-        spent = Amount()
+        spent = Spend()
 
         def count(made: Attempt) -> None:
             nonlocal spent

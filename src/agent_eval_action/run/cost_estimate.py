@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from agent_eval_action.criteria.base import Criterion, TurnwiseCriterion
+from agent_eval_action.criteria.base import Criterion, TurnCriterion
 from agent_eval_action.criteria.judge.base import JudgedCriterion
 from agent_eval_action.llm.budget import SIMULATED_USER
-from agent_eval_action.llm.pricing import Asked, Estimate, Prices, estimate
+from agent_eval_action.llm.pricing import Estimate, PlannedCalls, Prices, estimate
 from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.results.run_result import ModelUse
 from agent_eval_action.run.applicable import applies
@@ -43,7 +43,7 @@ def mean_tokens(uses: Iterable[ModelUse]) -> Means:
     }
 
 
-def _of_criteria(planned: PlannedSet, repeats: int, means: Means) -> Iterator[Asked]:
+def _of_criteria(planned: PlannedSet, repeats: int, means: Means) -> Iterator[PlannedCalls]:
     for criterion in planned.scored_by:
         if not (models := criterion.models()):
             continue
@@ -53,19 +53,19 @@ def _of_criteria(planned: PlannedSet, repeats: int, means: Means) -> Iterator[As
             samples = criterion.judge_model_options.num_samples if criterion.sampled else 1
         for model in models if questions else ():
             mean = means.get((criterion.name, model), (None, None))
-            yield Asked(criterion.name, model, questions, samples, *mean)
+            yield PlannedCalls(criterion.name, model, questions, samples, *mean)
 
 
-def _of_user(planned: PlannedSet, repeats: int, means: Means) -> Iterator[Asked]:
+def _of_user(planned: PlannedSet, repeats: int, means: Means) -> Iterator[PlannedCalls]:
     if played := sum(_turns(item.case, planned) for item in planned.run if item.has_scenario):
         model = planned.simulator.model
         mean = means.get((SIMULATED_USER, model), (None, None))
-        yield Asked(SIMULATED_USER, model, repeats * played, 1, *mean)
+        yield PlannedCalls(SIMULATED_USER, model, repeats * played, 1, *mean)
 
 
 def _questions(criterion: Criterion, planned: PlannedSet) -> int:
     """How many turns it judges, or conversations."""
-    by_turn = isinstance(criterion, TurnwiseCriterion)
+    by_turn = isinstance(criterion, TurnCriterion)
     cases = (item.case for item in planned.run if applies(criterion, item.case))
     return sum(_turns(case, planned) if by_turn else 1 for case in cases)
 

@@ -31,7 +31,7 @@ from agent_eval_action.formats import case_digest
 from agent_eval_action.llm.budget import SIMULATED_USER, Meter
 from agent_eval_action.llm.client import Llm, LlmError, LlmReply
 from agent_eval_action.llm.credentials import EXTRA, dotenv_of, judge_environ, missing
-from agent_eval_action.llm.providers import check_options, refusal
+from agent_eval_action.llm.providers import check_options, unknown_model
 from agent_eval_action.llm.router import LlmSettings, LlmStack, open_llm
 from agent_eval_action.processes.metric_functions import FunctionOptions, MetricFunctions, open_functions
 from agent_eval_action.results.decision import Finding
@@ -92,7 +92,7 @@ def require_usable_models(
 
 def validate_models(wanted: Iterable[ModelRequirement]) -> None:
     """Say of every model why it can be asked nowhere. Raises ConfigError for a name or an option that is wrong."""
-    if wrong := _problems((one, refusal(one.model) or check_options(one.model, one.options)) for one in wanted):
+    if wrong := _problems((one, unknown_model(one.model) or check_options(one.model, one.options)) for one in wanted):
         raise ConfigError("a model is configured that cannot be asked", problems=wrong)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from agent_eval_action.criteria.base import Criterion, Sample, ScoringContext, TurnwiseCriterion
+from agent_eval_action.criteria.base import Criterion, Sample, ScoringContext, TurnCriterion
 from agent_eval_action.results.evalset import Invocation
 from agent_eval_action.results.run_result import Attempt, CriterionScore, ScoreStatus, TurnScore
 from agent_eval_action.run.plan import PlannedAttempt
@@ -73,7 +73,7 @@ class AttemptScorer:
         self.answered()
         sample = self._sample(tuple(turns))
         for criterion in self.planned.planned_set.scored_by:
-            if isinstance(criterion, TurnwiseCriterion) and _begins(criterion, sample):
+            if isinstance(criterion, TurnCriterion) and _begins(criterion, sample):
                 judging = self._judging.setdefault(criterion.name, [])
                 judging.append(asyncio.create_task(criterion.score_turn(sample, len(turns) - 1)))
 
@@ -131,12 +131,12 @@ class AttemptScorer:
     def _made(self, criterion: Criterion, sample: Sample) -> Awaitable[CriterionScore]:
         """What was judged while the turns came in is used; what was not (a recording, a kept attempt) is judged now."""
         judging = self._judging.get(criterion.name, [])
-        if isinstance(criterion, TurnwiseCriterion) and judging and len(judging) == len(sample.actual):
+        if isinstance(criterion, TurnCriterion) and judging and len(judging) == len(sample.actual):
             return _joined(criterion, sample, judging)
         return criterion.score(sample)
 
 
-def _begins(criterion: TurnwiseCriterion, sample: Sample) -> bool:
+def _begins(criterion: TurnCriterion, sample: Sample) -> bool:
     """Whether its turns can be judged as they come. One that raises does so again at the end, where that is a score."""
     try:
         return criterion.refusal(sample) is None
@@ -144,7 +144,7 @@ def _begins(criterion: TurnwiseCriterion, sample: Sample) -> bool:
         return False
 
 
-async def _joined(criterion: TurnwiseCriterion, sample: Sample, judging: _Turns) -> CriterionScore:
+async def _joined(criterion: TurnCriterion, sample: Sample, judging: _Turns) -> CriterionScore:
     if reason := sample.unmeasurable():
         return criterion.no_score(ScoreStatus.ERROR, reason)
     return await criterion.over_turns(sample, await asyncio.gather(*judging))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent_eval_action.criteria.base import Sample, ScoringContext
-from agent_eval_action.llm.client import Provider, Setup
+from agent_eval_action.llm.client import Provider, ProviderConfig
 from agent_eval_action.llm.providers.google import GoogleProvider
 from agent_eval_action.llm.providers.openai import OpenAiProvider
 from agent_eval_action.results.evalset import EvalCase
@@ -75,12 +75,12 @@ async def wire(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
             server, model = GeminiServer(lambda _: Reply("")), "gemini-2.5-flash"
             listening, server.url = await server.start()
             environ = {"GOOGLE_API_KEY": "a-key", "GOOGLE_GEMINI_BASE_URL": server.url}
-            provider = GoogleProvider(Setup(environ, timeout=20))
+            provider = GoogleProvider(ProviderConfig(environ, timeout=20))
         else:
             server, model = OpenAiServer(lambda _: ChatReply("")), "openai/gpt-4.1-mini"
             listening, server.url = await server.start()
             environ = {"OPENAI_API_KEY": "a-key", "OPENAI_BASE_URL": f"{server.url}/v1"}
-            provider = OpenAiProvider(Setup(environ, timeout=20))
+            provider = OpenAiProvider(ProviderConfig(environ, timeout=20))
         await stack.enter_async_context(listening)
         stack.push_async_callback(provider.close)
         yield Wire(provider, server, model)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_eval_action.criteria.base import Criterion, Sample, ScoringContext
-from agent_eval_action.llm.client import Setup
+from agent_eval_action.llm.client import ProviderConfig
 from agent_eval_action.llm.providers.google import GoogleProvider
 from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, Votes
@@ -36,7 +36,9 @@ async def gemini(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GeminiServer]
 
 @pytest.fixture
 async def google(gemini: GeminiServer) -> AsyncIterator[GoogleProvider]:
-    provider = GoogleProvider(Setup({"GOOGLE_API_KEY": "a-key", "GOOGLE_GEMINI_BASE_URL": gemini.url}, timeout=20))
+    provider = GoogleProvider(
+        ProviderConfig({"GOOGLE_API_KEY": "a-key", "GOOGLE_GEMINI_BASE_URL": gemini.url}, timeout=20)
+    )
     yield provider
     await provider.close()
 

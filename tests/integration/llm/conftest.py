@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from agent_eval_action.llm.client import LlmRequest, Message, Setup
+from agent_eval_action.llm.client import LlmRequest, Message, ProviderConfig
 from agent_eval_action.llm.providers.google import GoogleProvider
 from agent_eval_action.llm.providers.openai import OpenAiProvider
 from support.gemini_server.messages import Reply
@@ -61,13 +61,17 @@ async def openai() -> AsyncIterator[OpenAiServer]:
 
 @pytest.fixture
 async def google(gemini: GeminiServer) -> AsyncIterator[GoogleProvider]:
-    provider = GoogleProvider(Setup({"GOOGLE_API_KEY": f" {KEY}\n", "GOOGLE_GEMINI_BASE_URL": gemini.url}, timeout=20))
+    provider = GoogleProvider(
+        ProviderConfig({"GOOGLE_API_KEY": f" {KEY}\n", "GOOGLE_GEMINI_BASE_URL": gemini.url}, timeout=20)
+    )
     yield provider
     await provider.close()
 
 
 @pytest.fixture
 async def compat(openai: OpenAiServer) -> AsyncIterator[OpenAiProvider]:
-    provider = OpenAiProvider(Setup({"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{openai.url}/v1"}, timeout=20))
+    provider = OpenAiProvider(
+        ProviderConfig({"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{openai.url}/v1"}, timeout=20)
+    )
     yield provider
     await provider.close()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, Message, Setup
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, Message, ProviderConfig
 from agent_eval_action.llm.providers.google import GoogleProvider
 from support.gemini_server.faults import Fault
 from support.gemini_server.messages import Reply
@@ -141,7 +141,7 @@ async def test_reads_when_to_come_back(
 
 async def test_a_server_that_says_nothing_is_left(gemini: GeminiServer) -> None:
     gemini.faults = [Fault(kind="hang")]
-    provider = GoogleProvider(Setup(environ(gemini), timeout=3))
+    provider = GoogleProvider(ProviderConfig(environ(gemini), timeout=3))
     error = await provider.generate(ask())
     await provider.close()
     assert isinstance(error, LlmError)
@@ -150,7 +150,7 @@ async def test_a_server_that_says_nothing_is_left(gemini: GeminiServer) -> None:
 
 
 async def test_nobody_listens(gemini: GeminiServer) -> None:
-    provider = GoogleProvider(Setup(environ(gemini, GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:1")))
+    provider = GoogleProvider(ProviderConfig(environ(gemini, GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:1")))
     error = await provider.generate(ask())
     await provider.close()
     assert isinstance(error, LlmError)
@@ -159,7 +159,7 @@ async def test_nobody_listens(gemini: GeminiServer) -> None:
 
 @pytest.mark.parametrize("url", ["no url at all", "ftp://127.0.0.1/x", "http://"])
 async def test_an_address_that_is_none_is_refused(gemini: GeminiServer, url: str) -> None:
-    provider = GoogleProvider(Setup(environ(gemini, GOOGLE_GEMINI_BASE_URL=url)))
+    provider = GoogleProvider(ProviderConfig(environ(gemini, GOOGLE_GEMINI_BASE_URL=url)))
     error = await provider.generate(ask())
     await provider.close()
     assert isinstance(error, LlmError)
@@ -246,7 +246,7 @@ async def test_warm_up_makes_the_client_and_asks_nothing(google: GoogleProvider,
 
 
 async def test_closing_is_allowed_at_any_time(gemini: GeminiServer) -> None:
-    provider = GoogleProvider(Setup(environ(gemini)))
+    provider = GoogleProvider(ProviderConfig(environ(gemini)))
     await provider.close()
     assert isinstance(await provider.generate(ask()), LlmReply)
     await provider.close()

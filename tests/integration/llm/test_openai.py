@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, Message, Setup
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, Message, ProviderConfig
 from agent_eval_action.llm.providers.openai import OpenAiProvider
 from support.openai_server.faults import Fault
 from support.openai_server.messages import ChatReply
@@ -140,7 +140,7 @@ async def test_reads_when_to_come_back(
 
 async def test_a_server_that_says_nothing_is_left(openai: OpenAiServer) -> None:
     openai.faults = [Fault(kind="hang")]
-    provider = OpenAiProvider(Setup({}, timeout=3, openai_base_url=f"{openai.url}/v1"))
+    provider = OpenAiProvider(ProviderConfig({}, timeout=3, openai_base_url=f"{openai.url}/v1"))
     error = await provider.generate(ask())
     await provider.close()
     assert isinstance(error, LlmError)
@@ -190,7 +190,7 @@ async def test_what_is_refused_in_every_form_is_an_error(compat: OpenAiProvider,
 
 
 async def test_the_configured_address_wins_and_a_key_is_not_needed(openai: OpenAiServer) -> None:
-    setup = Setup({"OPENAI_BASE_URL": "http://127.0.0.1:9"}, openai_base_url=f"{openai.url}/v1")
+    setup = ProviderConfig({"OPENAI_BASE_URL": "http://127.0.0.1:9"}, openai_base_url=f"{openai.url}/v1")
     provider = OpenAiProvider(setup)
     assert await provider.warm_up(MODEL) == ""
     assert isinstance(await provider.generate(ask()), LlmReply)
@@ -199,7 +199,7 @@ async def test_the_configured_address_wins_and_a_key_is_not_needed(openai: OpenA
 
 
 async def test_nobody_listens() -> None:
-    provider = OpenAiProvider(Setup({"OPENAI_API_KEY": KEY}, openai_base_url="http://127.0.0.1:1/v1"))
+    provider = OpenAiProvider(ProviderConfig({"OPENAI_API_KEY": KEY}, openai_base_url="http://127.0.0.1:1/v1"))
     error = await provider.generate(ask())
     await provider.close()
     assert isinstance(error, LlmError)
@@ -239,7 +239,7 @@ async def test_what_a_hostile_server_says_is_one_clean_line(compat: OpenAiProvid
 
 
 async def test_closing_is_allowed_at_any_time(openai: OpenAiServer) -> None:
-    provider = OpenAiProvider(Setup({}, openai_base_url=f"{openai.url}/v1"))
+    provider = OpenAiProvider(ProviderConfig({}, openai_base_url=f"{openai.url}/v1"))
     await provider.close()
     assert isinstance(await provider.generate(ask()), LlmReply)
     await provider.close()
@@ -248,7 +248,9 @@ async def test_closing_is_allowed_at_any_time(openai: OpenAiServer) -> None:
 
 async def test_a_server_that_takes_no_form_is_named_without_the_rest_of_its_url(openai: OpenAiServer) -> None:
     openai.lacks = frozenset({"json_schema", "json_object", "max_tokens", "max_completion_tokens"})
-    provider = OpenAiProvider(Setup({"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{openai.url}/v1"}, timeout=20))
+    provider = OpenAiProvider(
+        ProviderConfig({"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{openai.url}/v1"}, timeout=20)
+    )
     said = await provider.generate(ask(options={"max_output_tokens": 90}))
     await provider.close()
     assert isinstance(said, LlmError)
@@ -257,7 +259,7 @@ async def test_a_server_that_takes_no_form_is_named_without_the_rest_of_its_url(
 
 async def test_credentials_in_the_url_are_refused_at_once_and_not_shown(openai: OpenAiServer) -> None:
     url = openai.url.replace("http://", "http://me:hidden-word@")
-    provider = OpenAiProvider(Setup({"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{url}/v1"}, timeout=20))
+    provider = OpenAiProvider(ProviderConfig({"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{url}/v1"}, timeout=20))
     said = await provider.generate(ask())
     await provider.close()
     assert isinstance(said, LlmError)

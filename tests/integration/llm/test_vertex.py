@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, Setup
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, ProviderConfig
 from agent_eval_action.llm.providers.google import GoogleProvider
 from support.gemini_server.faults import Fault
 from support.gemini_server.server import GeminiServer
@@ -31,7 +31,7 @@ def vertex(gemini: GeminiServer, tmp_path: Path) -> dict[str, str]:
 
 
 async def said(environ: dict[str, str], model: str = MODEL) -> LlmReply | LlmError:
-    provider = GoogleProvider(Setup(environ, timeout=20))
+    provider = GoogleProvider(ProviderConfig(environ, timeout=20))
     try:
         return await provider.generate(ask(model=model))
     finally:
@@ -56,7 +56,7 @@ async def test_the_project_that_pays_is_said(vertex: dict[str, str], gemini: Gem
 
 
 async def test_hundreds_of_first_calls_fetch_one_token(vertex: dict[str, str], gemini: GeminiServer) -> None:
-    provider = GoogleProvider(Setup(vertex, timeout=60))
+    provider = GoogleProvider(ProviderConfig(vertex, timeout=60))
     replies = await asyncio.gather(*(provider.generate(ask(f"number {n}")) for n in range(200)))
     await provider.close()
     assert all(isinstance(reply, LlmReply) for reply in replies)
@@ -97,7 +97,7 @@ async def test_a_key_alone_is_express_mode(vertex: dict[str, str], gemini: Gemin
 
 async def test_a_refused_identity_says_what_to_do(vertex: dict[str, str], gemini: GeminiServer) -> None:
     gemini.token_status = 400
-    provider = GoogleProvider(Setup(vertex))
+    provider = GoogleProvider(ProviderConfig(vertex))
     error = await provider.generate(ask())
     await provider.close()
     assert isinstance(error, LlmError)
@@ -109,7 +109,7 @@ async def test_a_refused_identity_says_what_to_do(vertex: dict[str, str], gemini
 async def test_a_file_that_is_no_credentials_is_found_by_warming_up(vertex: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "broken.json"
     file.write_text("{}")
-    provider = GoogleProvider(Setup({**vertex, "GOOGLE_APPLICATION_CREDENTIALS": str(file)}))
+    provider = GoogleProvider(ProviderConfig({**vertex, "GOOGLE_APPLICATION_CREDENTIALS": str(file)}))
     sentence = await provider.warm_up(MODEL)
     await provider.close()
     assert "no usable credentials for Vertex AI" in sentence
@@ -123,7 +123,7 @@ async def test_a_machine_without_an_identity(
     monkeypatch.setenv("NO_GCE_CHECK", "true")  # no waiting for a metadata server
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     del vertex["GOOGLE_APPLICATION_CREDENTIALS"]
-    provider = GoogleProvider(Setup(vertex))
+    provider = GoogleProvider(ProviderConfig(vertex))
     sentence = await provider.warm_up(MODEL)
     await provider.close()
     assert "gcloud auth application-default login" in sentence

@@ -13,7 +13,7 @@ import pytest
 
 from agent_eval_action.criteria.base import Sample, ScoringContext
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, Setup
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, ProviderConfig
 from agent_eval_action.llm.providers.vertex import VertexEval
 from agent_eval_action.llm.router import LlmSettings, open_llm
 from agent_eval_action.results.evalset import EvalCase
@@ -48,7 +48,7 @@ def by_identity(server: VertexServer, folder: Path) -> dict[str, str]:
 
 
 async def ask(environ: dict[str, str], *requests: LlmRequest, seconds: float = 20) -> list[LlmReply | LlmError]:
-    provider = VertexEval(Setup(environ, seconds))
+    provider = VertexEval(ProviderConfig(environ, seconds))
     try:
         return list(await asyncio.gather(*(provider.generate(request) for request in requests)))
     finally:
@@ -116,7 +116,7 @@ async def test_what_goes_wrong_is_a_value_after_one_try(server, fault, kind, sta
 
 async def test_a_client_that_failed_once_is_good_again(server):
     server.faults = [Fault("reset", times=1), Fault(code=500, times=1)]
-    provider = VertexEval(Setup(by_key(server)))
+    provider = VertexEval(ProviderConfig(by_key(server)))
     said = [await provider.generate(SAFETY) for _ in range(3)]
     await provider.close()
     assert [type(one) for one in said] == [LlmError, LlmError, LlmReply]
@@ -162,7 +162,7 @@ async def test_nothing_is_printed_and_nothing_else_is_asked(server, capfd):
 
 
 async def scored(environ: dict[str, str], name: str, *answers: str, **options: Any) -> Any:
-    provider = VertexEval(Setup(environ, 20))
+    provider = VertexEval(ProviderConfig(environ, 20))
     case = EvalCase(eval_id="case", conversation=tuple(turn("the reference") for _ in answers))
     sample = Sample(case, tuple(turn(answer) for answer in answers), instruments=ScoringContext(llm=provider))
     try:

@@ -13,10 +13,10 @@ from agent_eval_action.criteria import build, criterion_digest
 from agent_eval_action.criteria.judge.base import (
     VERDICT_SCHEMA,
     Judge,
+    JudgeError,
     JudgeModelOptions,
     JudgeVerdict,
-    NoAnswer,
-    Partial,
+    PartialAnswer,
     Question,
     read_verdict,
 )
@@ -67,7 +67,7 @@ def test_an_unusable_answer_is_asked_for_again_with_what_was_wrong():
 
 def test_after_one_repair_the_sample_is_left_out():
     found, requests = asked("yes", "YES!")
-    assert isinstance(found, NoAnswer)
+    assert isinstance(found, JudgeError)
     assert found.reason.startswith("the judge's answer could not be used: it is not JSON")
     assert (found.kind, len(requests)) == (None, 2)
 
@@ -75,14 +75,14 @@ def test_after_one_repair_the_sample_is_left_out():
 @pytest.mark.parametrize("kind", LlmErrorKind)
 def test_an_error_of_the_model_is_not_asked_about_again(kind):
     found, requests = asked(LlmError(kind, "the model says why"))
-    assert found == NoAnswer("the model says why", kind)
+    assert found == JudgeError("the model says why", kind)
     assert len(requests) == 1
     assert found.final is (kind in {LlmErrorKind.BUDGET, LlmErrorKind.REFUSED})
 
 
 def test_an_error_of_the_model_during_the_repair_is_what_is_told():
     found, _ = asked("nonsense", AWAY)
-    assert found == NoAnswer(AWAY.message, AWAY.kind)
+    assert found == JudgeError(AWAY.message, AWAY.kind)
 
 
 def test_an_empty_or_huge_answer_can_be_shown_again():
@@ -94,7 +94,7 @@ def test_an_empty_or_huge_answer_can_be_shown_again():
 
 def keyed(answer: Mapping[str, str]) -> dict[str, str]:
     if missing := {"a", "b", "c"} - answer.keys():
-        raise Partial(f"there is nothing on {sorted(missing)}", answer)
+        raise PartialAnswer(f"there is nothing on {sorted(missing)}", answer)
     return dict(answer)
 
 
@@ -119,7 +119,7 @@ def test_what_is_missing_is_asked_again_and_what_was_said_is_kept(replies, expec
 
 
 def test_nothing_twice_is_nothing():
-    assert isinstance(asked("{}", "{}", question=KEYED)[0], NoAnswer)
+    assert isinstance(asked("{}", "{}", question=KEYED)[0], JudgeError)
 
 
 def test_lone_surrogates_do_not_reach_the_wire():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_eval_action.criteria import criterion_info
-from agent_eval_action.criteria.base import Sample, ScoringContext, TurnwiseCriterion
+from agent_eval_action.criteria.base import Sample, ScoringContext, TurnCriterion
 from agent_eval_action.llm.client import LlmError, LlmErrorKind
 from agent_eval_action.results.evalset import EvalCase, Invocation
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, Votes
@@ -162,7 +162,7 @@ def test_what_it_was_judged_by_is_recorded():
 
 def test_turns_judged_as_they_arrive_give_the_same_score():
     made, llm = criterion(NAME, threshold=1), ScriptedLlm(lambda _: said("no", "wrong"))
-    assert isinstance(made, TurnwiseCriterion)
+    assert isinstance(made, TurnCriterion)
     whole = scored(made, llm, [turn("x"), turn("y")])
 
     async def one_by_one() -> CriterionScore:

@@ -13,11 +13,11 @@ import pytest
 
 from agent_eval_action.criteria.judge.base import (
     VERDICT_SCHEMA,
-    Ballot,
     Judge,
     JudgeModelOptions,
     JudgeVerdict,
     Question,
+    VoteResult,
     read_verdict,
     vote,
     vote_each,
@@ -75,7 +75,7 @@ class Watched:
         return reply
 
 
-def ballot(sequence: Sequence[str], seed: int = 0) -> tuple[Ballot, int]:
+def ballot(sequence: Sequence[str], seed: int = 0) -> tuple[VoteResult, int]:
     llm = Watched(sequence, seed)
     judge = Judge(llm, JudgeModelOptions(num_samples=len(sequence)), "test")
     found = asyncio.run(vote(judge, YES_NO))

@@ -10,17 +10,17 @@ from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.budget import (
     AGENT,
     SIMULATED_USER,
-    Amount,
     Budgeted,
     Meter,
+    Metered,
+    Spend,
     SpendingLimits,
-    Wired,
     agent_calls,
     usage_of_report,
 )
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
-from agent_eval_action.llm.pricing import Asked, Price, Prices, estimate
-from agent_eval_action.llm.rate_limit import Limiters, Rated, RateLimits
+from agent_eval_action.llm.pricing import PlannedCalls, Price, Prices, estimate
+from agent_eval_action.llm.rate_limit import Limiters, RateLimited, RateLimits
 from agent_eval_action.results.evalset import Content, Invocation, InvocationEvent, InvocationEvents, Part
 from support.scripted_llm import ScriptedLlm
 
@@ -116,8 +116,8 @@ async def test_a_call_given_up_on_the_wire_is_counted_and_one_in_the_queue_is_no
     def named(_: str) -> str:
         return "google"
 
-    wired = Wired(ScriptedLlm(lambda _: "yes", latency=600.0), meter, named)
-    llm = Budgeted(Rated(wired, Limiters(RateLimits(concurrency=1))), meter, named)
+    wired = Metered(ScriptedLlm(lambda _: "yes", latency=600.0), meter, named)
+    llm = Budgeted(RateLimited(wired, Limiters(RateLimits(concurrency=1))), meter, named)
     asking = [asyncio.create_task(llm.generate(request("x" * 4000))) for _ in range(3)]
     await asyncio.sleep(0.01)
     for task in asking:
@@ -131,11 +131,11 @@ async def test_a_call_given_up_on_the_wire_is_counted_and_one_in_the_queue_is_no
 async def test_what_is_asked_inside_something_set_aside_does_not_wait_for_it() -> None:
     asked, _ = budgeted(LlmReply("yes", LlmUsage(1, 1)), calls=2)
     for _ in range(2):
-        assert await asked.meter.reserve(Amount(1)) == ""
+        assert await asked.meter.reserve(Spend(1)) == ""
     judge = asyncio.create_task(asked.generate(request()))
     assert isinstance(await asyncio.wait_for(asked.generate(request(purpose=SIMULATED_USER)), 10), LlmReply)
     assert not judge.done()
-    asked.meter.settle(Amount(1), Amount(1))
+    asked.meter.settle(Spend(1), Spend(1))
     assert isinstance(await judge, LlmError)
 
 
@@ -228,14 +228,14 @@ def test_a_model_without_a_price_is_refused_where_dollars_are_limited() -> None:
 
 
 def test_the_estimate_counts_votes_that_agree_and_all_of_them() -> None:
-    asked = [Asked("match", FLASH, 80, 5, 1000, 100), Asked("facts", FLASH, 80)]
+    asked = [PlannedCalls("match", FLASH, 80, 5, 1000, 100), PlannedCalls("facts", FLASH, 80)]
     found = estimate(asked, Prices())
     assert (found.calls, found.most_calls) == (80 * 3 + 80, 80 * 5 + 80)
     each = (1000 * 0.30 + 100 * 2.50) / 1e6
     assert found.usd == pytest.approx(240 * each + 80 * (1500 * 0.30 + 600 * 2.50) / 1e6)
     assert found.sentence.startswith("judges: about 320 calls and ")
-    assert estimate([Asked("match", "house", 1)], Prices()).most_usd is None
-    assert "llm.prices" in estimate([Asked("match", "house", 1)], Prices()).sentence
+    assert estimate([PlannedCalls("match", "house", 1)], Prices()).most_usd is None
+    assert "llm.prices" in estimate([PlannedCalls("match", "house", 1)], Prices()).sentence
     assert estimate([], Prices()).sentence == ""
 
 
@@ -244,4 +244,4 @@ def test_the_estimate_counts_votes_that_agree_and_all_of_them() -> None:
     [(1, 5, "; less than $0.01"), (1, 9, "; at most $0.02"), (200, 5, "; about $1.17, at most $1.95")],
 )
 def test_the_estimate_says_no_more_of_cents_than_it_knows(questions: int, samples: int, says: str) -> None:
-    assert estimate([Asked("match", FLASH, questions, samples)], Prices()).sentence.endswith(says)
+    assert estimate([PlannedCalls("match", FLASH, questions, samples)], Prices()).sentence.endswith(says)

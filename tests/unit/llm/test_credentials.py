@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.llm.client import Setup
+from agent_eval_action.llm.client import ProviderConfig
 from agent_eval_action.llm.credentials import JUDGE_VARIABLES, dotenv_of, judge_environ, missing
 
 VERTEX = {"GOOGLE_GENAI_USE_VERTEXAI": "true"}
@@ -93,7 +93,7 @@ def test_an_address_of_the_configuration_stands_for_a_key():
 
 
 def test_a_setup_does_not_show_its_keys():
-    assert "secret" not in repr(Setup({"GOOGLE_API_KEY": "secret"}))
+    assert "secret" not in repr(ProviderConfig({"GOOGLE_API_KEY": "secret"}))
 
 
 def test_a_dotenv_is_looked_for_from_the_agent_up_to_the_workspace(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from agent_eval_action.errors import ConfigError
-from agent_eval_action.llm.client import Setup
-from agent_eval_action.llm.providers import PROVIDERS, check_options, provider_of, refusal
+from agent_eval_action.llm.client import ProviderConfig
+from agent_eval_action.llm.providers import PROVIDERS, check_options, provider_of, unknown_model
 from agent_eval_action.llm.providers.openai import OpenAiProvider
 
 KNOWN = [
@@ -31,7 +31,7 @@ KNOWN = [
 @pytest.mark.parametrize(("model", "expected"), KNOWN)
 def test_a_name_means_a_provider(model, expected):
     assert provider_of(model) == expected
-    assert refusal(model) == ""
+    assert unknown_model(model) == ""
     assert expected[0] in {"vertex_eval", *PROVIDERS}
 
 
@@ -51,7 +51,7 @@ UNKNOWN = [
 
 @pytest.mark.parametrize(("model", "hint"), UNKNOWN)
 def test_an_unknown_name_is_refused_with_a_hint(model, hint):
-    assert hint in refusal(model)
+    assert hint in unknown_model(model)
     with pytest.raises(ConfigError) as raised:
         provider_of(model)
     assert hint in str(raised.value)
@@ -65,6 +65,6 @@ def test_options_are_checked_by_the_models_provider():
 
 async def test_without_the_extra_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)  # what an import of something not installed meets
-    provider = OpenAiProvider(Setup({}))
+    provider = OpenAiProvider(ProviderConfig({}))
     assert "pip install 'agent-eval-action[openai]'" in await provider.warm_up("openai/m")
     await provider.close()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
-from agent_eval_action.llm.rate_limit import Limiter, Limiters, Pace, Rated, RateLimits, Slots
+from agent_eval_action.llm.rate_limit import AdaptiveSemaphore, Limiter, Limiters, Pace, RateLimited, RateLimits
 from support import virtual_time
 
 CHANCE = random.Random(7)  # noqa: S311 - jitter, the same in every run
@@ -143,7 +143,7 @@ def test_tokens_in_the_users_minute_are_not_exceeded() -> None:
 
 def test_one_more_place_a_round_after_a_cut_and_one_cut_a_burst() -> None:
     async def main() -> list[float]:
-        slots, seen = Slots(100, 10), []
+        slots, seen = AdaptiveSemaphore(100, 10), []
         async with slots.place() as one, slots.place() as two:
             slots.size, slots._most = 10.0, 10
             for place in (one, two):
@@ -159,7 +159,7 @@ def test_one_more_place_a_round_after_a_cut_and_one_cut_a_burst() -> None:
 
 def test_who_gives_up_waiting_leaves_no_hole() -> None:
     async def main() -> int:
-        slots = Slots(1)
+        slots = AdaptiveSemaphore(1)
 
         async def hold(seconds: float) -> None:
             async with slots.place():
@@ -206,7 +206,7 @@ async def test_only_a_429_is_a_refusal_and_reported_tokens_replace_the_estimate(
         async def generate(self, _: LlmRequest) -> LlmReply | LlmError:
             return next(answers)
 
-    rated = Rated(Provider(), Limiters(RateLimits(tokens_per_minute={"*": 10_000})))
+    rated = RateLimited(Provider(), Limiters(RateLimits(tokens_per_minute={"*": 10_000})))
     for refusals in (0, 0, 1):
         await rated.generate(request())
         assert rated.limiters.refusals() == refusals

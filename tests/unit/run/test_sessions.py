@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.llm.rate_limit import Slots
+from agent_eval_action.llm.rate_limit import AdaptiveSemaphore
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 from agent_eval_action.run.attempt_runner import Executor
 from support import virtual_time
@@ -35,8 +35,8 @@ def test_an_attempt_that_is_refused_shrinks_the_sessions_and_is_made_again(kit: 
     driver = kit.Script(lambda _, before: "yes" if before else refused)
     planned = next(iter(kit.plan(kit.case("a")).attempts()))
 
-    async def main() -> tuple[Any, Slots]:
-        slots, tried = Slots(10), []
+    async def main() -> tuple[Any, AdaptiveSemaphore]:
+        slots, tried = AdaptiveSemaphore(10), []
         slots._most = 10
         executor = Executor(driver, slots, 2, lambda _: None)
         attempt = await executor.make(planned, Deaf(), tried.append)
@@ -56,7 +56,7 @@ def test_a_session_that_was_mostly_refused_counts_as_well(kit: Any, throttled: i
     planned = next(iter(kit.plan(kit.case("a")).attempts()))
 
     async def main() -> float:
-        slots = Slots(10)
+        slots = AdaptiveSemaphore(10)
         slots._most = 10
         await Executor(driver, slots, 2, lambda _: None).make(planned, Deaf())
         return slots.size

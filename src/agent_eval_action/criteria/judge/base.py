@@ -145,7 +145,7 @@ T = TypeVar("T")
 _SHOWN_AGAIN = 20_000
 
 
-class Partial(ValueError):  # noqa: N818 - not an error to those who ask: half an answer
+class PartialAnswer(ValueError):  # noqa: N818 - not an error to those who ask: half an answer
     """What ``Question.read`` raises when some keys of an answer are missing and the rest can be used.
 
     The whole is asked again; if that is not whole either, both together are what there is.
@@ -174,7 +174,7 @@ class Question(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class NoAnswer:
+class JudgeError:
     """Why a sample gave nothing. ``kind`` is None when the model answered and the answer was unusable."""
 
     reason: str
@@ -195,23 +195,23 @@ class Judge:
     purpose: str
     repeat: int = 0
 
-    async def ask(self, question: Question[T], sample: int = 0) -> T | NoAnswer:
+    async def ask(self, question: Question[T], sample: int = 0) -> T | JudgeError:
         """One sample. An unusable answer is asked for again once, with what was wrong; then it is left out."""
         request = self._request(question, sample)
         first = await self.llm.generate(request)
         if isinstance(first, LlmError):
-            return NoAnswer(first.message, first.kind)
+            return JudgeError(first.message, first.kind)
         try:
             return _read(question, first.text)
         except ValueError as error:
             wrong = error
         second = await self.llm.generate(_again(request, first.text, str(wrong)))
         if isinstance(second, LlmError):
-            return _rest(wrong) or NoAnswer(second.message, second.kind)
+            return _rest(wrong) or JudgeError(second.message, second.kind)
         try:
             return _read(question, second.text)
         except ValueError as error:
-            return _rest(wrong, error) or NoAnswer(f"the judge's answer could not be used: {error}")
+            return _rest(wrong, error) or JudgeError(f"the judge's answer could not be used: {error}")
 
     def _request(self, question: Question[Any], sample: int) -> LlmRequest:
         return LlmRequest(
@@ -235,7 +235,7 @@ def _rest(*errors: ValueError) -> Any:
     """What can be used of answers that were not whole; of two verdicts on one key the later."""
     found: dict[str, Any] = {}
     for error in errors:
-        found |= error.value if isinstance(error, Partial) else {}
+        found |= error.value if isinstance(error, PartialAnswer) else {}
     return found
 
 
@@ -258,7 +258,7 @@ class JudgeVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Ballot:
+class VoteResult:
     """How the samples fell. ``verdict`` is None when nothing was decided, and ``reason`` then says why.
 
     ``rationale`` is that of the first sample of the majority. A tie is negative.
@@ -288,7 +288,7 @@ def read_verdict(answer: Mapping[str, Any]) -> JudgeVerdict:
     return JudgeVerdict(answer["verdict"] == "yes", answer["rationale"].strip())
 
 
-async def vote(judge: Judge, question: Question[JudgeVerdict]) -> Ballot:
+async def vote(judge: Judge, question: Question[JudgeVerdict]) -> VoteResult:
     """The majority of ``num_samples`` verdicts."""
     counts = _Counts(judge.options.num_samples)
     await _poll(judge, question, [counts], counts.take)
@@ -297,19 +297,19 @@ async def vote(judge: Judge, question: Question[JudgeVerdict]) -> Ballot:
 
 async def vote_each(
     judge: Judge, question: Question[Mapping[str, JudgeVerdict]], keys: Iterable[str]
-) -> dict[str, Ballot]:
+) -> dict[str, VoteResult]:
     """A majority per key; every sample answers all keys. A key that a sample does not answer is left out there."""
     counts = {key: _Counts(judge.options.num_samples) for key in keys}
 
-    def take(sample: int, answer: Mapping[str, JudgeVerdict] | NoAnswer) -> None:
+    def take(sample: int, answer: Mapping[str, JudgeVerdict] | JudgeError) -> None:
         for key, of_key in counts.items():
-            of_key.take(sample, answer if isinstance(answer, NoAnswer) else answer.get(key, _NOT_ANSWERED))
+            of_key.take(sample, answer if isinstance(answer, JudgeError) else answer.get(key, _NOT_ANSWERED))
 
     await _poll(judge, question, list(counts.values()), take)
     return {key: of_key.ballot() for key, of_key in counts.items()}
 
 
-_NOT_ANSWERED = NoAnswer("the judge left it out of its answer")
+_NOT_ANSWERED = JudgeError("the judge left it out of its answer")
 
 
 @dataclass
@@ -317,11 +317,11 @@ class _Counts:
     """The votes on one thing so far, by sample."""
 
     samples: int
-    said: dict[int, JudgeVerdict | NoAnswer] = field(default_factory=dict)
+    said: dict[int, JudgeVerdict | JudgeError] = field(default_factory=dict)
     yes: int = 0
     no: int = 0
 
-    def take(self, sample: int, answer: JudgeVerdict | NoAnswer) -> None:
+    def take(self, sample: int, answer: JudgeVerdict | JudgeError) -> None:
         self.said[sample] = answer
         if isinstance(answer, JudgeVerdict):
             self.yes, self.no = self.yes + answer.yes, self.no + (not answer.yes)
@@ -335,20 +335,20 @@ class _Counts:
         for_no = (self.yes + left - self.no + 1) // 2
         return min(left, max(0, min(for_yes, for_no)))
 
-    def ballot(self) -> Ballot:
+    def ballot(self) -> VoteResult:
         said = [self.said[sample] for sample in sorted(self.said)]
         votes = Votes(yes=self.yes, no=self.no, left_out=len(said) - self.yes - self.no)
         verdict = votes.verdict if self.needed == 0 else None
         if verdict is None:
-            lost = [answer for answer in said if isinstance(answer, NoAnswer)]
+            lost = [answer for answer in said if isinstance(answer, JudgeError)]
             why = next((one for one in lost if one.final), lost[0])
-            return Ballot(votes, None, reason=why.reason, kind=why.kind)
+            return VoteResult(votes, None, reason=why.reason, kind=why.kind)
         first = next(one for one in said if isinstance(one, JudgeVerdict) and one.yes is verdict)
-        return Ballot(votes, verdict, first.rationale)
+        return VoteResult(votes, verdict, first.rationale)
 
 
 async def _poll(
-    judge: Judge, question: Question[T], counts: Sequence[_Counts], take: Callable[[int, T | NoAnswer], None]
+    judge: Judge, question: Question[T], counts: Sequence[_Counts], take: Callable[[int, T | JudgeError], None]
 ) -> None:
     """Asks samples until all is decided, or until an answer says that asking is over.
 
@@ -356,7 +356,7 @@ async def _poll(
     are the first ones, whatever order they come back in.
     """
     limit = judge.options.parallelism_limit or judge.options.num_samples
-    open_: dict[asyncio.Task[T | NoAnswer], int] = {}
+    open_: dict[asyncio.Task[T | JudgeError], int] = {}
     asked, over = 0, False
     try:
         while True:
@@ -371,7 +371,7 @@ async def _poll(
             for task in done:
                 answer = task.result()
                 take(open_.pop(task), answer)
-                over = over or (isinstance(answer, NoAnswer) and answer.final)
+                over = over or (isinstance(answer, JudgeError) and answer.final)
     finally:
         for task in open_:
             task.cancel()
@@ -419,26 +419,6 @@ class JudgeModelOptions(AdkModel):
     parallelism_limit: int | None = Field(default=None, ge=1, exclude=True)
 
 
-__all__ = [
-    "VERDICT_SCHEMA",
-    "Ballot",
-    "Judge",
-    "JudgeModelOptions",
-    "JudgeVerdict",
-    "NoAnswer",
-    "Partial",
-    "Question",
-    "as_json",
-    "fenced",
-    "fences",
-    "message",
-    "printable",
-    "read_verdict",
-    "vote",
-    "vote_each",
-]
-
-
 _EXCERPT = 200
 
 
@@ -448,7 +428,7 @@ def excerpt(text: str) -> str:
     return flat if len(flat) <= _EXCERPT and len(text) <= 2 * _EXCERPT else flat[: _EXCERPT - 1] + "…"
 
 
-def undecided(ballot: Ballot) -> str:
+def describe_undecided(ballot: VoteResult) -> str:
     """Why there is no verdict."""
     votes = ballot.votes
     cast = votes.yes + votes.no

@@ -17,9 +17,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, get_args
 
 from agent_eval_action.criteria import prompts
-from agent_eval_action.criteria.base import Sample, TurnwiseCriterion
+from agent_eval_action.criteria.base import Sample, TurnCriterion
 from agent_eval_action.criteria.deterministic.paired import worst_reasons
-from agent_eval_action.criteria.judge.base import NO_MODEL, Judge, JudgedCriterion, NoAnswer, Question, as_json, message
+from agent_eval_action.criteria.judge.base import (
+    NO_MODEL,
+    Judge,
+    JudgedCriterion,
+    JudgeError,
+    Question,
+    as_json,
+    message,
+)
 from agent_eval_action.criteria.judge.grounding_context import Passage, passages
 from agent_eval_action.diagnostics.reader import shorten
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, SentenceKind, SentenceLabel, TurnScore
@@ -139,7 +147,7 @@ _LABEL_SCHEMA: Final[dict[str, Any]] = {
 Labels = tuple[SentenceLabel, ...]
 
 
-class Hallucinations(JudgedCriterion, TurnwiseCriterion):
+class Hallucinations(JudgedCriterion, TurnCriterion):
     """ADK's share of sentences that are supported, or that nothing needs to support."""
 
     name: ClassVar[str] = "hallucinations_v1"
@@ -181,17 +189,17 @@ class Hallucinations(JudgedCriterion, TurnwiseCriterion):
         return self.result(mean, reason=worst_reasons(low or scored), turns=tuple(turns))
 
 
-async def _labelled(judge: Judge, passage: Passage) -> Labels | NoAnswer:
+async def _labelled(judge: Judge, passage: Passage) -> Labels | JudgeError:
     """The sentences of one text with their labels; the second question needs the answer to the first."""
-    cut: tuple[str, ...] | NoAnswer = ()
+    cut: tuple[str, ...] | JudgeError = ()
     if has_words(passage.text):
         cut = await judge.ask(_split(passage.text))
-    if isinstance(cut, NoAnswer):
-        return NoAnswer(f"the text could not be cut into its sentences: {cut.reason}", cut.kind)
+    if isinstance(cut, JudgeError):
+        return JudgeError(f"the text could not be cut into its sentences: {cut.reason}", cut.kind)
     sentences = cut or (passage.text.strip(),)  # nothing but layout: one sentence, however it is looked at
     labels = await judge.ask(_label(sentences, passage.context))
-    if isinstance(labels, NoAnswer):
-        return NoAnswer(f"its sentences could not be labelled: {labels.reason}", labels.kind)
+    if isinstance(labels, JudgeError):
+        return JudgeError(f"its sentences could not be labelled: {labels.reason}", labels.kind)
     return labels
 
 
@@ -243,14 +251,14 @@ class _Text:
         return float(statistics.mean(int(label.label in _HARMLESS) for label in self.labels))
 
 
-def _over_texts(turn: int, found: Sequence[Passage], labelled: Sequence[Labels | NoAnswer]) -> TurnScore:
+def _over_texts(turn: int, found: Sequence[Passage], labelled: Sequence[Labels | JudgeError]) -> TurnScore:
     """The mean over the texts of a turn; one text without labels voids it."""
-    if lost := next((one for one in labelled if isinstance(one, NoAnswer)), None):
+    if lost := next((one for one in labelled if isinstance(one, JudgeError)), None):
         return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=lost.reason)
     texts = [
         _Text(passage, labels)
         for passage, labels in zip(found, labelled, strict=True)
-        if not isinstance(labels, NoAnswer)
+        if not isinstance(labels, JudgeError)
     ]
     sentences = tuple(label for text in texts for label in text.labels)
     details = {

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from agent_eval_action.criteria import prompts
-from agent_eval_action.criteria.base import Sample, TurnwiseCriterion
+from agent_eval_action.criteria.base import Sample, TurnCriterion
 from agent_eval_action.criteria.deterministic.paired import worst_reasons
 from agent_eval_action.criteria.judge.base import (
     NO_MODEL,
     VERDICT_SCHEMA,
-    Ballot,
     JudgedCriterion,
     JudgeVerdict,
     Question,
+    VoteResult,
+    describe_undecided,
     excerpt,
     message,
     read_verdict,
-    undecided,
     vote,
 )
 from agent_eval_action.criteria.judge.grounding_context import answer_text
@@ -27,7 +27,7 @@ from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, Tu
 _PROMPT = "final_response_match"
 
 
-class FinalResponseMatch(JudgedCriterion, TurnwiseCriterion):
+class FinalResponseMatch(JudgedCriterion, TurnCriterion):
     """ADK's final_response_match_v2: a turn is 1 when most samples call it valid, else 0; a case the mean."""
 
     name: ClassVar[str] = "final_response_match_v2"
@@ -73,10 +73,10 @@ class FinalResponseMatch(JudgedCriterion, TurnwiseCriterion):
         return self.result(score, reason=worst_reasons(invalid or turns), turns=tuple(turns))
 
 
-def _scored(turn: int, ballot: Ballot) -> TurnScore:
+def _scored(turn: int, ballot: VoteResult) -> TurnScore:
     votes = ballot.votes
     if ballot.verdict is None:
-        return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=undecided(ballot), votes=votes)
+        return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=describe_undecided(ballot), votes=votes)
     word, agreeing = ("valid", votes.yes) if ballot.verdict else ("invalid", votes.no)
     reason = f"{word} {agreeing} of {votes.yes + votes.no}: {excerpt(ballot.rationale) or 'no reason given'}"
     details = {"rationale": ballot.rationale}

@@ -10,21 +10,21 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from agent_eval_action.criteria import prompts
-from agent_eval_action.criteria.base import Sample, TurnwiseCriterion
+from agent_eval_action.criteria.base import Sample, TurnCriterion
 from agent_eval_action.criteria.deterministic.paired import worst_reasons
 from agent_eval_action.criteria.judge import grounding_context
 from agent_eval_action.criteria.judge.base import (
     NO_MODEL,
-    Ballot,
     Judge,
     JudgedCriterion,
     JudgeVerdict,
-    Partial,
+    PartialAnswer,
     Question,
+    VoteResult,
     as_json,
+    describe_undecided,
     excerpt,
     message,
-    undecided,
     vote_each,
 )
 from agent_eval_action.criteria.prompts import Prompt
@@ -33,7 +33,7 @@ from agent_eval_action.results.evalset import EvalCase, Invocation, Rubric
 from agent_eval_action.results.run_result import CriterionScore, RubricScore, ScoreStatus, TurnScore, Votes
 
 
-def effective(own: Sequence[Rubric], case: EvalCase, turn: int, kind: str) -> tuple[Rubric, ...]:
+def select_rubrics(own: Sequence[Rubric], case: EvalCase, turn: int, kind: str) -> tuple[Rubric, ...]:
     """The rubrics of one turn, in order. Those of a case without a type belong to no criterion, as in ADK.
 
     Raises ValueError, in one sentence, when there are none, when an id is there twice, or when one says nothing.
@@ -41,7 +41,7 @@ def effective(own: Sequence[Rubric], case: EvalCase, turn: int, kind: str) -> tu
     of_turn = case.turns[turn].rubrics if turn < len(case.turns) else None
     written = [*(case.rubrics or ()), *(of_turn or ())]
     chosen = (*own, *(rubric for rubric in written if rubric.type == kind))
-    if problem := fault(chosen):
+    if problem := find_rubric_problem(chosen):
         raise ValueError(problem)
     if not chosen:
         others = f" (of type {kind}; there are {len(written)} of other types or of none)" if written else ""
@@ -49,7 +49,7 @@ def effective(own: Sequence[Rubric], case: EvalCase, turn: int, kind: str) -> tu
     return chosen
 
 
-def fault(rubrics: Iterable[Rubric]) -> str:
+def find_rubric_problem(rubrics: Iterable[Rubric]) -> str:
     """What is wrong with a list of rubrics, "" if nothing is."""
     seen: set[str] = set()
     for rubric in rubrics:
@@ -107,7 +107,7 @@ def _read(answer: Mapping[str, Any], ids: Mapping[str, str]) -> Mapping[str, Jud
             raise ValueError(f"{entry['rubric']} has more than one verdict")
         found[rubric] = JudgeVerdict(entry["verdict"] == "yes", entry["rationale"].strip())
     if missing := [key for key, rubric in ids.items() if rubric not in found]:
-        raise Partial(f"there is no verdict for {', '.join(missing)}", found)
+        raise PartialAnswer(f"there is no verdict for {', '.join(missing)}", found)
     return found
 
 
@@ -117,7 +117,7 @@ async def judged_turn(
     """The score of one turn. A rubric without a verdict voids it: leaving it out of the mean could hide a failure."""
     ballots = await vote_each(judge, asked, [rubric.rubric_id for rubric in rubrics])
     scores = tuple(_scored(rubric, ballots[rubric.rubric_id], weights) for rubric in rubrics)
-    open_ = [f"“{one.rubric_id}”: {undecided(ballots[one.rubric_id])}" for one in scores if one.score is None]
+    open_ = [f"“{one.rubric_id}”: {describe_undecided(ballots[one.rubric_id])}" for one in scores if one.score is None]
     if open_:
         rest = len(open_) - 1
         more = f"; and {rest} more {'rubric' if rest == 1 else 'rubrics'}" if rest else ""
@@ -125,7 +125,7 @@ async def judged_turn(
     return TurnScore(turn=turn, score=weighted_mean(scores), reason=reason(scores), rubrics=scores)
 
 
-def _scored(rubric: Rubric, ballot: Ballot, weights: Weights) -> RubricScore:
+def _scored(rubric: Rubric, ballot: VoteResult, weights: Weights) -> RubricScore:
     return RubricScore(
         rubric_id=rubric.rubric_id,
         text=rubric.rubric_content.text_property or "",
@@ -192,7 +192,7 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
-        if problem := fault(self.rubrics):
+        if problem := find_rubric_problem(self.rubrics):
             raise ValueError(problem)
         return self
 
@@ -200,7 +200,7 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
         """Why this case cannot be scored, known from the files alone; "" when it can."""
         for turn in self.judged_turns(max(len(case.turns), 1)):
             try:
-                effective(self.rubrics, case, turn, self.rubric_type)
+                select_rubrics(self.rubrics, case, turn, self.rubric_type)
             except ValueError as error:
                 place = f"turn {turn + 1}: " if len(case.turns) > 1 else ""
                 return f"{place}{error}"
@@ -236,7 +236,7 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
         judge = self.judge(sample)
         if judge is None:
             return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=NO_MODEL)
-        rubrics = effective(self.rubrics, sample.case, turn, self.rubric_type)
+        rubrics = select_rubrics(self.rubrics, sample.case, turn, self.rubric_type)
         prompt = prompts.load(self.prompt_names[0])
         asked = question(prompt, self.texts(sample.actual[: turn + 1]), rubrics)
         return await judged_turn(judge, asked, turn, rubrics, self.weights)
@@ -256,7 +256,7 @@ def _of_turns(case: EvalCase) -> Iterable[Rubric]:
     return (rubric for turn in case.turns for rubric in turn.rubrics or ())
 
 
-class TurnRubrics(RubricCriterion, TurnwiseCriterion, abc.ABC):
+class TurnRubrics(RubricCriterion, TurnCriterion, abc.ABC):
     """Each turn by its own rubrics, where ADK reads every answer by those of the last turn."""
 
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:

@@ -8,20 +8,20 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from agent_eval_action.criteria import prompts
-from agent_eval_action.criteria.base import Sample, TurnwiseCriterion
+from agent_eval_action.criteria.base import Sample, TurnCriterion
 from agent_eval_action.criteria.deterministic.paired import worst_reasons
 from agent_eval_action.criteria.judge.base import (
     NO_MODEL,
     VERDICT_SCHEMA,
-    Ballot,
     JudgedCriterion,
     JudgeVerdict,
     Question,
+    VoteResult,
     as_json,
+    describe_undecided,
     excerpt,
     message,
     read_verdict,
-    undecided,
     vote,
 )
 from agent_eval_action.diagnostics.reader import shorten
@@ -33,7 +33,7 @@ _PROMPT = "simulator_turn"
 _FIXED = "judges simulated users, and the user of this case has fixed lines"
 
 
-class SimulatorQuality(JudgedCriterion, TurnwiseCriterion):
+class SimulatorQuality(JudgedCriterion, TurnCriterion):
     """ADK's share of the user's turns that are valid; ending at the wrong moment makes the last one invalid."""
 
     name: ClassVar[str] = "per_turn_user_simulator_quality_v1"
@@ -67,7 +67,7 @@ class SimulatorQuality(JudgedCriterion, TurnwiseCriterion):
         ending = await self._vote(sample, scenario, self.stop_signal, sample.actual)
         details = {"ending": {"votes": ending.votes.model_dump(mode="json"), "rationale": ending.rationale}}
         if ending.verdict is None:
-            reason = f"whether the conversation ended at the right moment: {undecided(ending)}"
+            reason = f"whether the conversation ended at the right moment: {describe_undecided(ending)}"
             return self.no_score(ScoreStatus.ERROR, reason, turns=tuple(turns), details=details)
         counted = tuple(turns) if ending.verdict else (*turns[:-1], _ended_wrongly(turns[-1], ending))
         invalid = [turn for turn in counted if not turn.score]
@@ -76,11 +76,11 @@ class SimulatorQuality(JudgedCriterion, TurnwiseCriterion):
 
     async def _vote(
         self, sample: Sample, scenario: ConversationScenario, said: str, history: Iterable[Invocation]
-    ) -> Ballot:
+    ) -> VoteResult:
         """Whether this is what the user had to say after these turns."""
         judge = self.judge(sample)
         if judge is None:
-            return Ballot(Votes(), None, reason=NO_MODEL)
+            return VoteResult(Votes(), None, reason=NO_MODEL)
         return await vote(judge, self.question(scenario, said, history))
 
     def question(
@@ -126,10 +126,10 @@ def _first_turn(said: str, wanted: str) -> TurnScore:
     return TurnScore(turn=0, score=0.0, reason=reason)
 
 
-def _later_turn(turn: int, ballot: Ballot) -> TurnScore:
+def _later_turn(turn: int, ballot: VoteResult) -> TurnScore:
     votes = ballot.votes
     if ballot.verdict is None:
-        return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=undecided(ballot), votes=votes)
+        return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=describe_undecided(ballot), votes=votes)
     return TurnScore(
         turn=turn,
         score=float(ballot.verdict),
@@ -139,7 +139,7 @@ def _later_turn(turn: int, ballot: Ballot) -> TurnScore:
     )
 
 
-def _ended_wrongly(last: TurnScore, ending: Ballot) -> TurnScore:
+def _ended_wrongly(last: TurnScore, ending: VoteResult) -> TurnScore:
     """The last turn, counted as invalid because of what came after it; its own verdict is in the details."""
     own = [] if last.score else [last.reason]
     reason = "; ".join([*own, _verdict("the conversation ended at the wrong moment,", ending)])
@@ -147,7 +147,7 @@ def _ended_wrongly(last: TurnScore, ending: Ballot) -> TurnScore:
     return last.model_copy(update={"score": 0.0, "reason": reason, "details": details})
 
 
-def _verdict(word: str, ballot: Ballot) -> str:
+def _verdict(word: str, ballot: VoteResult) -> str:
     votes = ballot.votes
     agreeing = votes.yes if ballot.verdict else votes.no
     return f"{word} {agreeing} of {votes.yes + votes.no}: {excerpt(ballot.rationale) or 'no reason given'}"

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from agent_eval_action.errors import ConfigError
-from agent_eval_action.llm.client import Provider, Setup
+from agent_eval_action.llm.client import Provider, ProviderConfig
 from agent_eval_action.llm.providers.google import GoogleProvider
 from agent_eval_action.llm.providers.openai import OpenAiProvider
 from agent_eval_action.llm.providers.vertex import VertexEval
 
 
-class Offered(Provider, Protocol):
-    """What the table holds: a provider that is made from a ``Setup``."""
+class ProviderFactory(Provider, Protocol):
+    """What the table holds: a provider that is made from a ``ProviderConfig``."""
 
-    def __init__(self, setup: Setup) -> None: ...
+    def __init__(self, setup: ProviderConfig) -> None: ...
 
     @staticmethod
     def check_options(options: Mapping[str, Any]) -> str:
@@ -28,7 +28,7 @@ class Offered(Provider, Protocol):
         ...
 
 
-PROVIDERS: Final[dict[str, type[Offered]]] = {
+PROVIDERS: Final[dict[str, type[ProviderFactory]]] = {
     "google": GoogleProvider,
     "openai": OpenAiProvider,
     "vertex_eval": VertexEval,
@@ -49,14 +49,14 @@ def provider_of(model: str) -> tuple[str, str]:
 
     Raises ConfigError for a name no provider of ours knows; ``refusal`` gives the same as a sentence.
     """
-    if said := refusal(model):
+    if said := unknown_model(model):
         sentence, _, hint = said.partition(" — ")
         raise ConfigError(sentence, hint=hint or None)
     prefix, _, name = model.partition("/")
     return (prefix, name) if prefix in _PREFIXES else ("google", model)
 
 
-def refusal(model: str) -> str:
+def unknown_model(model: str) -> str:
     """Why no provider knows this model, and what to write instead, in one sentence; "" for one that is known."""
     prefix, slash, name = model.partition("/")
     if not model.strip() or re.search(r"\s", model):

@@ -22,7 +22,7 @@ from agent_eval_action.llm.client import (
     LlmReply,
     LlmRequest,
     LlmUsage,
-    Setup,
+    ProviderConfig,
     quoted,
     sendable,
     sendable_json,
@@ -82,7 +82,7 @@ def from_status(failure: HttpFailure, *, vertex: bool, secrets: Iterable[str]) -
         sentence = f"the quota of the day is used up ({quoted(quota, secrets, 120)}): {said}"
         return LlmError(LlmErrorKind.REFUSED, sentence, status=failure.status)
     waits = [errors.retry_after(failure.headers), *map(_retry_delay, details)]
-    return errors.Answered(
+    return errors.HttpError(
         who(vertex=vertex),
         failure.status,
         said,
@@ -262,7 +262,7 @@ class Address:
     location: str = ""
 
 
-def address(setup: Setup, model: str) -> Address:
+def address(setup: ProviderConfig, model: str) -> Address:
     """Where a model is asked. A full resource name says its project and its place itself."""
     if not uses_vertex(setup, model):
         return Address(vertex=False, key=setup.value(*GOOGLE_KEYS))
@@ -275,7 +275,7 @@ def address(setup: Setup, model: str) -> Address:
     return Address(vertex=True, project=project, location=setup.value("GOOGLE_CLOUD_LOCATION") or "global")
 
 
-def base_url(setup: Setup, where: Address) -> str:
+def base_url(setup: ProviderConfig, where: Address) -> str:
     """Always said to the client, which would otherwise read the process's environment."""
     if not where.vertex:
         return setup.value("GOOGLE_GEMINI_BASE_URL") or _GEMINI_URL
@@ -301,7 +301,7 @@ def new_session() -> aiohttp.ClientSession:
     )
 
 
-def new_client(setup: Setup, where: Address, session: aiohttp.ClientSession) -> Client:
+def new_client(setup: ProviderConfig, where: Address, session: aiohttp.ClientSession) -> Client:
     """Make the client; blocks for a tenth of a second, longer where Vertex's credentials are looked up."""
     from google import genai  # noqa: PLC0415 - most of a second, which only a run with a model needs
     from google.genai.types import HttpOptions, HttpRetryOptions  # noqa: PLC0415 - see above
@@ -332,7 +332,7 @@ def new_client(setup: Setup, where: Address, session: aiohttp.ClientSession) -> 
     )
 
 
-def identity(setup: Setup) -> tuple[Any, str]:
+def identity(setup: ProviderConfig) -> tuple[Any, str]:
     """Application default credentials and the project they belong to; GoogleAuthError where there are none."""
     import google.auth  # noqa: PLC0415 - see new_client
 
@@ -384,7 +384,7 @@ _OURS: Final = {
 class GoogleProvider:
     """Each request one call: no retry of its own. Lives in one event loop."""
 
-    setup: Setup
+    setup: ProviderConfig
     _clients: Clients[Client] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

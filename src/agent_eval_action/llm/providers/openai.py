@@ -20,7 +20,7 @@ from agent_eval_action.llm.client import (
     LlmReply,
     LlmRequest,
     LlmUsage,
-    Setup,
+    ProviderConfig,
     quoted,
     sendable,
     sendable_json,
@@ -81,7 +81,7 @@ def from_status(error: Any, name: str, secrets: Iterable[str]) -> LlmError:
     if error.status_code == _TOO_MANY and code == "insufficient_quota":
         sentence = f"the account at {name} has no quota left: {said} — add credit, or use another key"
         return LlmError(LlmErrorKind.REFUSED, sentence, status=_TOO_MANY)
-    return errors.Answered(
+    return errors.HttpError(
         name,
         error.status_code,
         said,
@@ -270,7 +270,7 @@ _CONNECTIONS: Final = 1000
 class OpenAiProvider:
     """Each request one call, and one more where a server refuses a form it does not know. Lives in one event loop."""
 
-    setup: Setup
+    setup: ProviderConfig
     _client: asyncio.Task[AsyncOpenAI] | None = field(default=None, init=False, repr=False)
     _dialects: dict[str, Dialect] = field(default_factory=dict, init=False, repr=False)
 
@@ -343,7 +343,7 @@ class OpenAiProvider:
         return from_exception(error, where=self.base_url, secrets=[key] if key else [])
 
 
-def _new_client(setup: Setup, base_url: str) -> AsyncOpenAI:
+def _new_client(setup: ProviderConfig, base_url: str) -> AsyncOpenAI:
     import openai  # noqa: PLC0415 - most of a second, and an extra
     from httpx import Limits  # noqa: PLC0415 - comes with the SDK
 

@@ -15,7 +15,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, Setup, quoted, sendable_json
+from agent_eval_action.llm.client import (
+    LlmError,
+    LlmErrorKind,
+    LlmReply,
+    LlmRequest,
+    ProviderConfig,
+    quoted,
+    sendable_json,
+)
 from agent_eval_action.llm.credentials import missing
 from agent_eval_action.llm.providers.google import Address, Clients, base_url, from_exception, identity
 
@@ -82,7 +90,7 @@ def _fields(said: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def open_evaluation(setup: Setup, where: Address, session: aiohttp.ClientSession) -> Evaluation:
+def open_evaluation(setup: ProviderConfig, where: Address, session: aiohttp.ClientSession) -> Evaluation:
     """The client. Blocks for the seconds its imports take; raises NoSdkError where the extra is missing."""
     try:
         with _quietly():
@@ -96,7 +104,7 @@ def open_evaluation(setup: Setup, where: Address, session: aiohttp.ClientSession
     return Evaluation(_client(agentplatform, setup, where, session), types)
 
 
-def _client(agentplatform: Any, setup: Setup, where: Address, session: aiohttp.ClientSession) -> Any:
+def _client(agentplatform: Any, setup: ProviderConfig, where: Address, session: aiohttp.ClientSession) -> Any:
     from google.genai.types import HttpOptions, HttpRetryOptions  # noqa: PLC0415 - loaded by now
 
     # As for Google's models (google_client.new_client): one try, no redirect, our own connections.
@@ -173,7 +181,7 @@ class VertexEval:
     ``GOOGLE_VERTEX_BASE_URL`` stands for the regional endpoint where it is set.
     """
 
-    setup: Setup
+    setup: ProviderConfig
     _clients: Clients[Evaluation] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
