@@ -10,8 +10,8 @@ import time
 
 from agent_eval_action.github.sections import Stamp
 
-from agent_eval_action.ci.github.client import GitHub, PullRequest
-from agent_eval_action.ci.github.comment import BUDGETS, Section, publish
+from agent_eval_action.ci.comment import BUDGETS, Section, publish
+from agent_eval_action.ci.github.client import ChangeRequest, GitHubClient
 from agent_eval_action.reports import REPORTS, ReportInput
 from agent_eval_action.reports.detail import scores_only
 from benchmarks.large_report import CASES, SECONDS, failing
@@ -29,11 +29,13 @@ def main(words: list[str]) -> int:
     with running() as server:
         for leg in range(LEGS):
             report = scores_only(whole) if leg == LEGS - 1 else whole
-            github = GitHub.of(server.environ, server.token)
+            github = GitHubClient.of(server.environ, server.token)
             stamp = Stamp(key=f"leg {leg}", run=1, run_id=10, outcome="fail", title=f"leg {leg}")
             began, clock = time.process_time(), time.perf_counter()
             said = publish(
-                github, PullRequest(server.repo, 7), Section(stamp, lambda room, r=report: REPORTS["markdown"](r, room))
+                github,
+                ChangeRequest(server.repo, 7),
+                Section(stamp, lambda room, r=report: REPORTS["markdown"](r, room)),
             )
             took, waited = time.process_time() - began, time.perf_counter() - clock
             github.close()

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agent_eval_action.ci.github.log import annotation
 from agent_eval_action.ci.github.outputs import LIMIT
+from agent_eval_action.ci.log import annotation
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
 from agent_eval_action.reports.annotations import remarks, shown_in_step
 from agent_eval_action.reports.html import BUDGET

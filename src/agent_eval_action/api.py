@@ -15,8 +15,8 @@ from typing import Any
 from agent_eval_action import __version__, git, stats
 from agent_eval_action.baseline.accepted import Names, unknown
 from agent_eval_action.baseline.file_store import FileStore
-from agent_eval_action.baseline.history_session import Mainline, open_mainline
-from agent_eval_action.baseline.lookup import Stored, Upon, behind, event_of, put_upon
+from agent_eval_action.baseline.history_session import HistorySession, open_history_session
+from agent_eval_action.baseline.lookup import BaseBaseline, Upon, behind, event_of, put_upon
 from agent_eval_action.baseline.pooling import (
     PASSES,
     baseline_of,
@@ -297,9 +297,9 @@ def discovered(settings: Settings, selectors: Sequence[str], *, may_lack: bool =
     return discover(settings, [(s.path, s.case_ids) for s in chosen], app_names, may_lack=may_lack)
 
 
-def mainline(settings: Settings, environ: Mapping[str, str], base: Stored | None = None) -> Mainline:
+def mainline(settings: Settings, environ: Mapping[str, str], base: BaseBaseline | None = None) -> HistorySession:
     """What main has scored, as a run of this checkout compares with it. ``base``: what the base commit has stored."""
-    return open_mainline(settings, environ, event_of(environ), base)
+    return open_history_session(settings, environ, event_of(environ), base)
 
 
 def accept_names(settings: Settings) -> Names:

@@ -14,7 +14,7 @@ import cmarkgfm
 import pytest
 from cmarkgfm.cmark import Options
 
-from agent_eval_action.ci.github.comment import read_marker
+from agent_eval_action.ci.comment import read_marker
 from support import runner_log
 from support.github_server import client
 

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from agent_eval_action.baseline.branch_store import BranchStore
 from agent_eval_action.baseline.file_store import FileStore
-from agent_eval_action.baseline.lookup import Found, Lookup, Place, Written
+from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, StoreConfig, WriteResult
 from agent_eval_action.baseline.table import show
 from agent_eval_action.results.history import Record
 
@@ -22,14 +22,14 @@ class Store(Protocol):
         """As reports show it."""
         ...
 
-    def records(self, lookup: Lookup) -> Found:
+    def records(self, lookup: RecordQuery) -> FoundRecords:
         """The records to compare a run with. Raises ResultsError when a file the user keeps is no baseline."""
         ...
 
-    def add(self, record: Record) -> Written:
+    def add(self, record: Record) -> WriteResult:
         """Keep one run of main. What went wrong is said, not raised: the verdict stands without it."""
         ...
 
 
-STORES: Final[dict[str, Callable[[Place], Store]]] = {"file": FileStore.at, "branch": BranchStore.at}
+STORES: Final[dict[str, Callable[[StoreConfig], Store]]] = {"file": FileStore.at, "branch": BranchStore.at}
 """By the name in ``baseline.store``."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agent_eval_action.baseline import records as baseline_records
-from agent_eval_action.baseline.lookup import Found, Lookup, Place, Written, select
+from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, StoreConfig, WriteResult, select
 from agent_eval_action.git import Entry, Git, Pushed, Remote, Repository, Scratch, remote_of
 from agent_eval_action.git.repository import entries
 from agent_eval_action.git.scratch import blobs
@@ -52,7 +52,7 @@ class BranchStore:
     wait: Callable[[float], None] = field(default=time.sleep, compare=False)
 
     @classmethod
-    def at(cls, place: Place) -> BranchStore:
+    def at(cls, place: StoreConfig) -> BranchStore:
         """The store of a checkout. The remote's credential is read here, before any agent starts."""
         repository = Repository(place.workspace, place.environ)
         remote = remote_of(repository, place.remote, place.environ)
@@ -67,14 +67,14 @@ class BranchStore:
     def _ref(self) -> str:
         return f"refs/heads/{self.branch}"
 
-    def records(self, lookup: Lookup) -> Found:
+    def records(self, lookup: RecordQuery) -> FoundRecords:
         """The records to compare with. Never raises for what lies on the branch or cannot be reached: it is noted."""
         everything = self.everything(lookup)
         found = select(everything.records, lookup)
-        return Found(found.records, (*everything.notes, *found.notes))
+        return FoundRecords(found.records, (*everything.notes, *found.notes))
 
     @collector_paused()
-    def everything(self, lookup: Lookup | None = None) -> Found:
+    def everything(self, lookup: RecordQuery | None = None) -> FoundRecords:
         """Every record that can be read, newest first; with a look-up those that it may choose from."""
         if self.remote is None:
             return self._local(f"this checkout has no remote {self.remote_name!r} that can be used", lookup)
@@ -84,34 +84,34 @@ class BranchStore:
                 if fetched.sha is None and fetched.said:
                     return self._local(f"{self.remote_name} cannot be reached ({fetched.said})", lookup)
                 if fetched.sha is None:
-                    return Found(notes=(f"{self.remote_name} has no branch {self.branch} yet",))
+                    return FoundRecords(notes=(f"{self.remote_name} has no branch {self.branch} yet",))
                 return _read(scratch.git, fetched.sha, self.branch, lookup)
         except OSError as error:
             return self._local(f"{self.remote_name} could not be asked ({error})", lookup)
 
-    def _local(self, why: str, lookup: Lookup | None) -> Found:
+    def _local(self, why: str, lookup: RecordQuery | None) -> FoundRecords:
         for place in (f"refs/remotes/{self.remote_name}/{self.branch}", self._ref):
             if (sha := self.repository.resolve(place)) is not None:
                 found = _read(self.repository.git, sha, self.branch, lookup)
                 said = f"{why}: the records this clone has of {self.branch} are used"
-                return Found(found.records, (said, *found.notes))
-        return Found(notes=(f"{why}, and this clone has no records of {self.branch}",))
+                return FoundRecords(found.records, (said, *found.notes))
+        return FoundRecords(notes=(f"{why}, and this clone has no records of {self.branch}",))
 
-    def add(self, record: Record) -> Written:
+    def add(self, record: Record) -> WriteResult:
         """Add one record; under concurrent writers fetch and try again. What went wrong is said, not raised."""
         if self.remote is None:
-            return Written(False, f"the record was not stored: no remote {self.remote_name!r} that can be used")
+            return WriteResult(False, f"the record was not stored: no remote {self.remote_name!r} that can be used")
         data = baseline_records.text_record_text(record)
         if len(data) > baseline_records.MAX_BYTES:
-            return Written(False, f"the record was not stored: it has {len(data) >> 20} MB")
+            return WriteResult(False, f"the record was not stored: it has {len(data) >> 20} MB")
         name = baseline_records.file_name(record, secrets.token_hex(4))
         try:
             with Scratch.open(self.remote, self.repository.environ) as scratch:
                 return self._add(scratch, name, data)
         except OSError as error:
-            return Written(False, f"the record was not stored: {error}")
+            return WriteResult(False, f"the record was not stored: {error}")
 
-    def _add(self, scratch: Scratch, name: str, data: bytes) -> Written:
+    def _add(self, scratch: Scratch, name: str, data: bytes) -> WriteResult:
         blob = scratch.write_blob(data)
         until = time.monotonic() + _DEADLINE_S
         lost = 0
@@ -119,7 +119,7 @@ class BranchStore:
         for number in range(_TRIES):
             pushed = self._try(scratch, name, blob)
             if pushed.outcome == "done":
-                return Written(True, f"one record added to {self.branch} of {self.remote_name}")
+                return WriteResult(True, f"one record added to {self.branch} of {self.remote_name}")
             lost += pushed.outcome == "unreachable"
             if pushed.outcome == "refused" or lost > 2 or time.monotonic() > until:  # noqa: PLR2004 - three tries
                 break
@@ -129,7 +129,7 @@ class BranchStore:
         said = f" ({pushed.said})" if pushed.said else ""
         hint = "; the job needs `permissions: contents: write`" if pushed.outcome == "refused" else ""
         what = f"{self.branch} of {self.remote_name}: {words.get(pushed.outcome, '')}"
-        return Written(False, f"the record was not stored on {what}{said}{hint}")
+        return WriteResult(False, f"the record was not stored on {what}{said}{hint}")
 
     def _try(self, scratch: Scratch, name: str, blob: str) -> Pushed:
         fetched = scratch.fetch(self._ref, depth=1)
@@ -153,7 +153,7 @@ class BranchStore:
         return scratch.push(commit, self._ref, fetched.sha)
 
 
-def _read(git: Git, commit: str, branch: str, lookup: Lookup | None) -> Found:
+def _read(git: Git, commit: str, branch: str, lookup: RecordQuery | None) -> FoundRecords:
     there = entries(git, commit, f"{_FOLDER}/")
     skipped = [f"{_shown(entry.name)} is no record" for entry in _strangers(there)]
     records: list[Record] = []
@@ -168,10 +168,10 @@ def _read(git: Git, commit: str, branch: str, lookup: Lookup | None) -> Found:
         if lookup is not None and len(select(records, lookup).records) >= lookup.limit:
             break
     records.sort(key=lambda record: (record.committed_at or 0, record.created_at), reverse=True)
-    return Found(tuple(records), _skipped(skipped, branch))
+    return FoundRecords(tuple(records), _skipped(skipped, branch))
 
 
-def _in_order(files: Iterable[Entry], lookup: Lookup | None) -> list[Entry]:
+def _in_order(files: Iterable[Entry], lookup: RecordQuery | None) -> list[Entry]:
     """What is most likely chosen first. The names are a hint, the records themselves decide."""
     newest = sorted(files, key=lambda entry: entry.name, reverse=True)
     if lookup is None:

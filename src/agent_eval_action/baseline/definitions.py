@@ -51,7 +51,7 @@ _JUDGE: Final = ("judge_model", "judge_model_options.judge_model", "judge")
 _SHOWN: Final = 3
 
 
-def told(old: Definition | None, new: Definition | None) -> str:
+def describe_definition_change(old: Definition | None, new: Definition | None) -> str:
     """``judge gemini-2.5-flash → gemini-3-flash``; a plain sentence where the old definition is not kept."""
     if old is None or new is None:
         return _UNKNOWN

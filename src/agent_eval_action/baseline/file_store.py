@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from agent_eval_action.baseline.lookup import Found, Lookup, Place, Written
+from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, StoreConfig, WriteResult
 from agent_eval_action.baseline.pooling import record_of_baseline
 from agent_eval_action.baseline.records import text
 from agent_eval_action.diagnostics.files import MAX_JSON_BYTES, Unreadable, read_bytes
@@ -40,7 +40,7 @@ class FileStore:
     workspace: Path | None = None
 
     @classmethod
-    def at(cls, place: Place) -> FileStore:
+    def at(cls, place: StoreConfig) -> FileStore:
         """The file a place names."""
         return cls(place.file, place.workspace)
 
@@ -50,14 +50,14 @@ class FileStore:
         inside = self.workspace is not None and self.path.is_relative_to(self.workspace)
         return (self.path.relative_to(self.workspace) if inside and self.workspace else self.path).as_posix()
 
-    def records(self, lookup: Lookup) -> Found:  # noqa: ARG002 - the file is of the checkout: it has one answer
+    def records(self, lookup: RecordQuery) -> FoundRecords:  # noqa: ARG002 - the file is of the checkout: it has one answer
         """Its counts as a history of one run. Raises ResultsError when the file is no baseline."""
         baseline = self.read()
-        return Found((record_of_baseline(baseline),) if baseline and baseline.records else ())
+        return FoundRecords((record_of_baseline(baseline),) if baseline and baseline.records else ())
 
-    def add(self, record: Record) -> Written:  # noqa: ARG002 - a committed file is not written behind one's back
+    def add(self, record: Record) -> WriteResult:  # noqa: ARG002 - a committed file is not written behind one's back
         """Nothing: this store is written by `agent-eval baseline update` and a commit."""
-        return Written(False, f"{self.name} is written by `agent-eval baseline update` alone")
+        return WriteResult(False, f"{self.name} is written by `agent-eval baseline update` alone")
 
     def read(self) -> Baseline | None:
         """The baseline, or None when there is no file. Raises ResultsError when it is none."""

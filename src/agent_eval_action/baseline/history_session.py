@@ -11,7 +11,7 @@ from typing import Final
 from agent_eval_action.baseline import STORES, Store
 from agent_eval_action.baseline.accepted import ACCEPT, Entry, pending, read
 from agent_eval_action.baseline.file_store import FileStore
-from agent_eval_action.baseline.lookup import Event, Found, Place, Stored, Written, look_up
+from agent_eval_action.baseline.lookup import BaseBaseline, Event, FoundRecords, StoreConfig, WriteResult, look_up
 from agent_eval_action.baseline.pooling import Suite, age_note, pool, record_of_baseline
 from agent_eval_action.baseline.records import record_of
 from agent_eval_action.config.settings import Settings
@@ -24,7 +24,7 @@ from agent_eval_action.results.run_result import CaseKey, RunResult, RunStatus
 _OF_MAIN: Final = frozenset({"push", "schedule", "workflow_dispatch", "repository_dispatch"})
 
 
-def why_not_of_main(event: Event, head: str | None) -> str | None:
+def why_never_recorded(event: Event, head: str | None) -> str | None:
     """Why no run of this job leaves a record, however it ends; None when it may. ``head``: the commit tested."""
     main = f"refs/heads/{event.default_branch}"
     reasons = (
@@ -38,10 +38,10 @@ def why_not_of_main(event: Event, head: str | None) -> str | None:
     return next((why for holds, why in reasons if holds), None)
 
 
-def why_not_written(event: Event, result: RunResult, head: str | None) -> str | None:
+def why_not_recorded(event: Event, result: RunResult, head: str | None) -> str | None:
     """Why this run leaves no record; None when it may. ``head``: the commit that was tested."""
     decision = result.decision
-    never = why_not_of_main(event, head)
+    never = why_never_recorded(event, head)
     reasons = (
         (never is not None, never),
         (result.status is not RunStatus.COMPLETE, "the run is not complete"),
@@ -61,7 +61,7 @@ def regressed(decision: Decision) -> tuple[tuple[CaseKey, str], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Mainline:
+class HistorySession:
     """The records of main that a run is compared with, and the place its own goes to.
 
     Without ``honour`` the policy forbids accepting: no history starts anew, now or at the merge.
@@ -71,7 +71,7 @@ class Mainline:
     store_kind: str
     event: Event
     head: Commit | None
-    found: Found
+    found: FoundRecords
     how: str
     entries: tuple[Entry, ...]
     last: int
@@ -91,31 +91,33 @@ class Mainline:
         old = age_note(pooled, now or dt.datetime.now(dt.UTC), self.max_age)
         return replace(pooled, store=self.kept, notes=(*((old,) if old else ()), *self.found.notes, *pooled.notes))
 
-    def without_records(self) -> Mainline:
+    def without_records(self) -> HistorySession:
         """The same once its history is made: adding a run needs no older record, and many take much memory."""
         return replace(self, found=replace(self.found, records=()))
 
     @property
     def recording(self) -> bool:
         """Whether this run may become a part of the history."""
-        return why_not_of_main(self.event, self.head.sha if self.head else None) is None
+        return why_never_recorded(self.event, self.head.sha if self.head else None) is None
 
     def add(
         self,
         result: RunResult,
         worse: Sequence[tuple[CaseKey, str]] | None = None,
         simulators: Mapping[CaseKey, str] | None = None,
-    ) -> Written:
+    ) -> WriteResult:
         """Record a run of main that says something. ``worse``: the pairs found regressed; None: as decided."""
         head = self.head.sha if self.head else None
-        if why := why_not_written(self.event, result, head):
-            return Written(False, why)
+        if why := why_not_recorded(self.event, result, head):
+            return WriteResult(False, why)
         bad = worse if worse is not None else regressed(result.decision) if result.decision else ()
         accepted = [entry.accepted for entry in self.entries] if self.honour else []
         return self.store.add(record_of(result, self.head, regressed=bad, accepted=accepted, simulators=simulators))
 
 
-def open_mainline(settings: Settings, environ: Mapping[str, str], event: Event, base: Stored | None = None) -> Mainline:
+def open_history_session(
+    settings: Settings, environ: Mapping[str, str], event: Event, base: BaseBaseline | None = None
+) -> HistorySession:
     """Find what a run of this checkout is compared with. ``base``: of a change, what its base commit has stored.
 
     Raises ResultsError when the file store's file is no baseline, ConfigError when accept.yaml is wrong;
@@ -129,7 +131,7 @@ def open_mainline(settings: Settings, environ: Mapping[str, str], event: Event, 
     remote = remote_of(repository, place.remote, environ) if name == "branch" else None
     lookup = look_up(repository, event, remote, remote_name=place.remote, limit=2 * settings.baseline_runs)
     rerun = settings.baseline_store == "rerun"
-    found = Found() if rerun else _of_base(place, base) if base and name == "file" else store.records(lookup)
+    found = FoundRecords() if rerun else _of_base(place, base) if base and name == "file" else store.records(lookup)
     if base and name == "branch" and settings.baseline_store == "auto" and _exists(settings.baseline):
         if found.records:
             note = (
@@ -139,7 +141,7 @@ def open_mainline(settings: Settings, environ: Mapping[str, str], event: Event, 
         else:
             name, store = "file", STORES["file"](place)
             found = _of_base(place, base)
-    return Mainline(
+    return HistorySession(
         store=store,
         store_kind=name,
         event=event,
@@ -154,24 +156,24 @@ def open_mainline(settings: Settings, environ: Mapping[str, str], event: Event, 
     )
 
 
-def _of_base(place: Place, base: Stored) -> Found:
+def _of_base(place: StoreConfig, base: BaseBaseline) -> FoundRecords:
     """The base commit's file: what a change writes into its own must not make a worse agent pass."""
     store, short = FileStore.at(place), base.commit[:10]
     own = store.read()
     if base.baseline is None:
         note = f"{store.name}, which this change adds, counts from the merge on: the base commit {short} has none"
-        return Found((), (note,) if own else ())
+        return FoundRecords((), (note,) if own else ())
     note = f"compared with {store.name} of the base commit {short}, not with the one this change brings along"
-    return Found(_records(base.baseline), () if own == base.baseline else (note,))
+    return FoundRecords(_records(base.baseline), () if own == base.baseline else (note,))
 
 
 def _records(baseline: Baseline | None) -> tuple[Record, ...]:
     return (record_of_baseline(baseline),) if baseline and baseline.records else ()
 
 
-def place_of(settings: Settings, environ: Mapping[str, str]) -> Place:
+def place_of(settings: Settings, environ: Mapping[str, str]) -> StoreConfig:
     """Where the baseline of these settings may lie."""
-    return Place(
+    return StoreConfig(
         workspace=settings.workspace,
         file=settings.baseline,
         branch=settings.baseline_branch,
@@ -181,7 +183,7 @@ def place_of(settings: Settings, environ: Mapping[str, str]) -> Place:
     )
 
 
-def store_name(settings: Settings, environ: Mapping[str, str], base: Stored | None = None) -> str:
+def store_name(settings: Settings, environ: Mapping[str, str], base: BaseBaseline | None = None) -> str:
     """Which store is meant: the one named; else the file where one is kept; else on GitHub the branch.
 
     ``base``: of a change, what its base commit has stored, for a change must not choose what it is compared with.

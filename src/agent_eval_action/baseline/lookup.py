@@ -83,7 +83,7 @@ REMOTE: Final = "origin"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoreConfig:
     """Where the baseline may lie: a file, or a branch of a remote. ``last``: how many runs are pooled."""
 
     workspace: Path
@@ -95,7 +95,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class BaseBaseline:
     """What the base commit of a change has stored beside its code; ``baseline`` None: nothing that can be read."""
 
     commit: str
@@ -103,7 +103,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """Whether a record was stored, and in words what became of it."""
 
     stored: bool
@@ -192,7 +192,7 @@ def _of_pull_request(event: Event, head: Commit, main: str | None) -> Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class RecordQuery:
     """Which records: ``ancestors`` are the reference and its first parents, nearest first.
 
     ``complete``: they reach as far as is looked; if not, records of other commits up to ``at`` (the
@@ -209,20 +209,20 @@ class Lookup:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRecords:
     """Records, the newest commit first, and what there is to say about them."""
 
     records: tuple[Record, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def select(records: Sequence[Record], lookup: Lookup) -> Found:
+def select(records: Sequence[Record], lookup: RecordQuery) -> FoundRecords:
     """Of all records those at or before the reference, nearest first, at most ``limit`` runs. Pure."""
     rank = {sha: place for place, sha in enumerate(lookup.ancestors)}
     near = [record for record in records if record.commit in rank]
     near.sort(key=lambda record: (-rank[record.commit or ""], record.created_at), reverse=True)
     if lookup.complete or len(near) >= lookup.limit:
-        return Found(tuple(near[: lookup.limit]), lookup.notes)
+        return FoundRecords(tuple(near[: lookup.limit]), lookup.notes)
     by_date = [record for record in records if record.commit not in rank and _before(record, lookup.at)]
     by_date.sort(key=lambda record: (record.committed_at or 0, record.created_at), reverse=True)
     chosen = (*near, *by_date)[: lookup.limit]
@@ -230,7 +230,7 @@ def select(records: Sequence[Record], lookup: Lookup) -> Found:
     more = (
         (f"{len(chosen) - len(near)} of {len(chosen)} records of main are {note}",) if len(chosen) > len(near) else ()
     )
-    return Found(tuple(chosen), (*lookup.notes, *more))
+    return FoundRecords(tuple(chosen), (*lookup.notes, *more))
 
 
 def _before(record: Record, at: int | None) -> bool:
@@ -239,18 +239,20 @@ def _before(record: Record, at: int | None) -> bool:
 
 def look_up(
     repository: Repository, event: Event, remote: Remote | None = None, *, remote_name: str = "origin", limit: int = 20
-) -> Lookup:
+) -> RecordQuery:
     """The look-up of a checkout. ``remote``: may be asked for history that the clone lacks (None: it may not)."""
     sha = repository.resolve("HEAD")
     head = repository.commit(sha) if sha else None
     found = resolved(repository, event, head, main_tip(repository, event, remote_name), lambda: remote)
     if found.sha is None:
-        return Lookup(how=found.how, limit=limit, notes=(f"which commit to compare with is not known: {found.how}",))
+        return RecordQuery(
+            how=found.how, limit=limit, notes=(f"which commit to compare with is not known: {found.how}",)
+        )
     walked, complete = _walk(repository, found.sha, remote)
     at = walked[0].at if walked else None
     if at is None and head is not None:
         at = head.at  # the merge commit is younger than what it was merged onto
-    return Lookup(found.sha, found.how, tuple(one.sha for one in walked) or (found.sha,), complete, at, limit)
+    return RecordQuery(found.sha, found.how, tuple(one.sha for one in walked) or (found.sha,), complete, at, limit)
 
 
 def resolved(

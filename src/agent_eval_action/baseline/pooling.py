@@ -10,7 +10,7 @@ from itertools import pairwise
 from sys import intern
 from typing import Final, TypeVar
 
-from agent_eval_action.baseline.definitions import definition, definitions, told
+from agent_eval_action.baseline.definitions import definition, definitions, describe_definition_change
 from agent_eval_action.baseline.records import from_result
 from agent_eval_action.results.case_matching import CaseIdentity, CaseMatches, free_key, match_cases, recorded_identity
 from agent_eval_action.results.history import (
@@ -469,4 +469,4 @@ class _Pooling:
         if case.simulator != simulator:
             return f"simulated user {case.simulator or 'none'} → {simulator or 'none'}"
         now = digests.get(pair[1], "")
-        return told(run.record.criteria.get(one.digest), self.now.criteria.get(now))
+        return describe_definition_change(run.record.criteria.get(one.digest), self.now.criteria.get(now))

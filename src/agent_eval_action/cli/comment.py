@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agent_eval_action.ci.github.client import GitHub
-from agent_eval_action.ci.github.comment import Marker, Published, RunComment, publish
+from agent_eval_action.ci.comment import Marker, Published, RunComment, publish
+from agent_eval_action.ci.github.client import GitHubClient
 from agent_eval_action.ci.github.event import Job
 from agent_eval_action.cli.output import in_detail, report_input
 from agent_eval_action.cli.text import terminal
@@ -49,7 +49,7 @@ def published(result: RunResult, settings: Settings, job: Job, environ: Mapping[
     if not token:
         why = "there is no token; the input github-token has the job's own unless it is set to nothing"
         return Published(f"no comment on {target}: {why}", ok=False)
-    github = GitHub.of(environ, token, settings.ca_bundle)
+    github = GitHubClient.of(environ, token, settings.ca_bundle)
     try:
         return publish(github, target, run_comment(result, settings, job, environ), settings.comment)
     finally:

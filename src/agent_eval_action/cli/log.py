@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-from agent_eval_action.ci.github import log
-from agent_eval_action.ci.github.log import GuardedStream, is_log
+from agent_eval_action.ci import log
 from agent_eval_action.ci.github.outputs import append_summary
 from agent_eval_action.ci.github.publish import on_github
+from agent_eval_action.ci.log import GuardedStream, is_log
 from agent_eval_action.config.secrets import secrets_around
 from agent_eval_action.results.evalset import Annotation
 from agent_eval_action.results.redaction import Redaction

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.baseline.lookup import payload_of
-from agent_eval_action.ci.github.client import GitHub, GitHubError
-from agent_eval_action.ci.github.comment import Marker, RunComment, publish
-from agent_eval_action.ci.github.post import UNVERIFIED, RunBefore, pulls_of, verified
+from agent_eval_action.ci.comment import Marker, RunComment, publish
+from agent_eval_action.ci.github.client import ApiError, GitHubClient
+from agent_eval_action.ci.github.post import UNVERIFIED, TriggeringRun, pulls_of, verified
 from agent_eval_action.cli.comment import with_title
 from agent_eval_action.cli.output import in_detail
 from agent_eval_action.cli.text import terminal
@@ -28,23 +28,23 @@ def post_command(results: Path, flags: Mapping[str, Any]) -> ExitCode:
 
     No agent-eval.yaml is read: what lies in this job's folder may have come with the results.
     """
-    run = RunBefore.of(os.environ, payload_of(os.environ))
+    run = TriggeringRun.of(os.environ, payload_of(os.environ))
     settings = resolve(flags=flags, environ=os.environ, cwd=Path.cwd(), files=False).settings
     given = settings.github_token
     token = given.get_secret_value() if given else os.environ.get("GITHUB_TOKEN", "")
     if not token:
         raise UsageError("there is no token to comment with", hint="env: GITHUB_TOKEN: ${{ github.token }}")
     result = verified(read_foreign(results), run)
-    github = GitHub.of(os.environ, token, settings.ca_bundle)
+    github = GitHubClient.of(os.environ, token, settings.ca_bundle)
     try:
         return _post(github, run, result, settings)
-    except GitHubError as error:
+    except ApiError as error:
         raise OutputError(f"no comment: {error}") from error
     finally:
         github.close()
 
 
-def _post(github: GitHub, run: RunBefore, result: RunResult, settings: Settings) -> ExitCode:
+def _post(github: GitHubClient, run: TriggeringRun, result: RunResult, settings: Settings) -> ExitCode:
     pulls, why = pulls_of(github, run)
     if not pulls:
         _say(f"nothing is posted: {why}")
@@ -63,7 +63,7 @@ def _say(text: str) -> None:
     print(terminal(text), file=sys.stderr)
 
 
-def run_comment(run: RunBefore, result: RunResult, settings: Settings) -> RunComment:
+def run_comment(run: TriggeringRun, result: RunResult, settings: Settings) -> RunComment:
     """What is said on the pull request: rendered here from the numbers alone, and of a fork's that nobody vouches."""
     given = in_detail("markdown", ReportInput(result=result, marker=UNVERIFIED if run.fork else ""), settings)
     marker = Marker(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_eval_action.ci.github.log import neutral
+from agent_eval_action.ci.log import neutralize
 from agent_eval_action.reports.formatting import clean
 
 
@@ -11,4 +11,4 @@ def terminal(text: str, limit: int = 2_000, *, lines: bool = False) -> str:
 
     Workflow commands are broken by a zero-width space, which shows nothing.
     """
-    return neutral(clean(text, limit, lines=lines))
+    return neutralize(clean(text, limit, lines=lines))

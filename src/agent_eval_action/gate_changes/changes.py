@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action.baseline.lookup import Stored
+from agent_eval_action.baseline.lookup import BaseBaseline
 from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError, ConfigError
@@ -67,10 +67,10 @@ class GateChanges:
         return self.base if self.context.is_change and isinstance(self.base, BaseSnapshot) else None
 
     @property
-    def stored(self) -> Stored | None:
+    def stored(self) -> BaseBaseline | None:
         """What the base commit has stored, where its rules hold; None: the checkout's own holds."""
         base = self.in_force
-        return Stored(base.commit, base.snapshot.baseline) if base else None
+        return BaseBaseline(base.commit, base.snapshot.baseline) if base else None
 
     def brought_along(self, path: Path) -> bool:
         """Whether a file of the workspace is the change's own, on an event of a change; it must not judge."""

@@ -14,6 +14,14 @@ from agent_eval_action.git.repository import Repository
 
 _SCP: Final = re.compile(r"[A-Za-z0-9_.@-]+:(?!//)[^\s]+")
 _SCHEMES: Final = frozenset({"https", "http", "ssh", "file", "git"})
+ORIGIN: Final = "origin"
+
+_JOB_TOKENS: Final = (
+    ("GITHUB_SERVER_URL", "https://github.com", "GITHUB_TOKEN", "x-access-token"),
+    ("CI_SERVER_URL", "", "CI_JOB_TOKEN", "gitlab-ci-token"),
+)
+"""Per CI: the variable with its server, the server without it, the variable with the job's token, and its user."""
+
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 
 
@@ -38,7 +46,7 @@ def remote_of(repository: Repository, name: str, environ: Mapping[str, str]) -> 
     """The remote ``name`` of a repository; None when it has none that can be used.
 
     The credential is the checkout's own (actions/checkout leaves a header in the configuration), else the
-    address's, else GITHUB_TOKEN, which goes to GitHub's own host only.
+    address's, else the CI job's token, which goes to the CI's own server only.
     """
     if not _NAME.fullmatch(name):
         return None
@@ -51,8 +59,8 @@ def remote_of(repository: Repository, name: str, environ: Mapping[str, str]) -> 
     header = (repository.config("--get-urlmatch", "http.extraheader", url) or "").strip()
     if not header.lower().startswith("authorization:"):
         header = _basic(embedded) if embedded else ""
-    if not header and (token := environ.get("GITHUB_TOKEN", "").strip()) and _is_github(url, environ):
-        header = _basic(f"x-access-token:{token}")
+    if not header and (credentials := _job_credentials(url, environ)):
+        header = _basic(credentials)
     return Remote(url, header, _secrets(header, embedded))
 
 
@@ -87,8 +95,13 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _is_github(url: str, environ: Mapping[str, str]) -> bool:
-    return _origin(url) == _origin(environ.get("GITHUB_SERVER_URL", "").strip() or "https://github.com")
+def _job_credentials(url: str, environ: Mapping[str, str]) -> str:
+    for server_variable, default_server, token_variable, user in _JOB_TOKENS:
+        server = environ.get(server_variable, "").strip() or default_server
+        token = environ.get(token_variable, "").strip()
+        if server and token and _origin(url) == _origin(server):
+            return f"{user}:{token}"
+    return ""
 
 
 def _basic(credentials: str) -> str:

@@ -62,6 +62,11 @@ class Repository:
         done = self.git("cat-file", "commit", sha)
         return parse_commit(sha, done) if done.ok else None
 
+    def head(self) -> Commit | None:
+        """The commit that is checked out."""
+        sha = self.resolve("HEAD")
+        return self.commit(sha) if sha else None
+
     def first_parents(self, sha: str, bound: int) -> tuple[Commit, ...]:
         """``sha`` and its ancestors along first parents, nearest first, as far as they are here."""
         return ancestors(self.git, sha, bound)
@@ -72,8 +77,7 @@ class Repository:
 
     def merge_base(self, one: str, other: str) -> str | None:
         """The best common ancestor, None when none is here."""
-        out = self.git("merge-base", one, other).text
-        return out if is_sha(out) else None
+        return merge_base(self.git, one, other)
 
     def root(self) -> Path | None:
         """The folder the repository is checked out in, without links, as git names its files from."""
@@ -152,6 +156,12 @@ def ancestors(git: Git, sha: str, bound: int) -> tuple[Commit, ...]:
         at, own, *parents = line.split()
         found.append(Commit(own, tuple(parents), int(at)))
     return tuple(found)
+
+
+def merge_base(git: Git, one: str, *others: str) -> str | None:
+    """The best common ancestor of ``one`` and a merge of the ``others``, None when none is here."""
+    out = git("merge-base", one, *others).text
+    return out if is_sha(out) else None
 
 
 def entries(git: Git, tree: str, path: str = "") -> tuple[Entry, ...]:

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from agent_eval_action.git.command import Done, Git
 from agent_eval_action.git.remote import Remote
-from agent_eval_action.git.repository import Commit, Entry, ancestors, entries, is_sha
+from agent_eval_action.git.repository import Commit, Entry, ancestors, entries, is_sha, merge_base
 
 _REMOTE: Final = "store"
 _HERE: Final = "refs/agent-eval/fetched"
@@ -74,10 +74,9 @@ class Scratch:
         """As ``Repository.first_parents``, of what was fetched."""
         return ancestors(self.git, sha, bound)
 
-    def merge_base(self, one: str, other: str) -> str | None:
-        """The best common ancestor in what was fetched."""
-        out = self.git("merge-base", one, other).text
-        return out if is_sha(out) else None
+    def merge_base(self, one: str, *others: str) -> str | None:
+        """The best common ancestor of ``one`` and a merge of the ``others`` in what was fetched."""
+        return merge_base(self.git, one, *others)
 
     def entries(self, tree: str, path: str = "") -> tuple[Entry, ...]:
         """Entries of a tree."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.baseline.lookup import Lookup
+from agent_eval_action.baseline.lookup import RecordQuery
 from agent_eval_action.git import Repository
 from support.records import record, store_at
 from support.repositories import IDENTITY, environ, fingerprint, repository, run_git
@@ -84,7 +84,7 @@ def test_the_checkout_is_byte_identical_afterwards(origin):
     before = fingerprint(work)
     store = store_at(work)
     assert store.add(record(SHA)).stored
-    assert len(store.records(Lookup(ancestors=(SHA,), complete=True)).records) == 1
+    assert len(store.records(RecordQuery(ancestors=(SHA,), complete=True)).records) == 1
     assert fingerprint(work) == before
 
 

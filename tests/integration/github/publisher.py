@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from agent_eval_action.ci.github.client import GitHub, PullRequest
-from agent_eval_action.ci.github.comment import Marker, RunComment, publish
+from agent_eval_action.ci.comment import Marker, RunComment, publish
+from agent_eval_action.ci.github.client import ChangeRequest, GitHubClient
 
 
 def one(told: dict[str, Any], number: int) -> dict[str, Any]:
-    github = GitHub.of(os.environ, told["token"])
+    github = GitHubClient.of(os.environ, told["token"])
     time.sleep(told.get("delay", 0.0))
     said = told["text"]
 
@@ -27,7 +27,7 @@ def one(told: dict[str, Any], number: int) -> dict[str, Any]:
 
     try:
         comment = RunComment(Marker(**told["stamp"]), render)
-        made = publish(github, PullRequest(told["repo"], number), comment, told["mode"])
+        made = publish(github, ChangeRequest(told["repo"], number), comment, told["mode"])
     finally:
         github.close()
     return {"number": number, "note": made.note, "ok": made.ok, "written": made.written}

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from agent_eval_action.ci.github.client import GitHub, PullRequest
-from agent_eval_action.ci.github.comment import BUDGETS, Marker, Published, RunComment, add_marker, publish, read_marker
+from agent_eval_action.ci.comment import BUDGETS, Marker, Published, RunComment, add_marker, publish, read_marker
+from agent_eval_action.ci.github.client import ChangeRequest, GitHubClient
 from support.standing_clock import StandingClock
 
-PULL = PullRequest("org/repo", 7)
+PULL = ChangeRequest("org/repo", 7)
 COMMENTS = "/repos/org/repo/issues/7/comments"
 MARKER = Marker(key="eval / run", sha="a" * 40, run=7, run_id=70, outcome="fail", state="fail 1")
 BOT = {"login": "github-actions[bot]", "id": 41898282, "type": "Bot"}
@@ -23,7 +23,7 @@ class Job:
 
     def __init__(self, server, token: str = "") -> None:
         self.time = StandingClock()
-        self.github = GitHub.of(server.environ, token or server.token, clock=self.time.clock())
+        self.github = GitHubClient.of(server.environ, token or server.token, clock=self.time.clock())
 
     def __call__(self, text: str | Callable[[int], str] = "text", mode="update", **marker) -> Published:
         render = text if callable(text) else lambda _: text
@@ -185,7 +185,7 @@ class TestTrouble:
         assert "locked" in job().note
 
     def test_a_pull_request_that_is_not_there_is_said(self, job):
-        said = publish(job.github, PullRequest("org/none", 1), RunComment(MARKER, lambda _: "x"), "update")
+        said = publish(job.github, ChangeRequest("org/none", 1), RunComment(MARKER, lambda _: "x"), "update")
         assert not said.ok
         assert "no such pull request" in said.note
 

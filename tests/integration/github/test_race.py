@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.ci.github.comment import read_marker
+from agent_eval_action.ci.comment import read_marker
 
 from .conftest import jobs
 

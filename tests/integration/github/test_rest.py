@@ -7,15 +7,24 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent_eval_action.ci.github.client import Clock, GitHub, GitHubError, PullRequest, Refusal, Server, User, is_author
+from agent_eval_action.ci.github.client import (
+    ApiError,
+    ChangeRequest,
+    Clock,
+    ErrorKind,
+    GitHubClient,
+    Server,
+    User,
+    is_author,
+)
 from support.github_server import client
 from support.standing_clock import StandingClock
 
-PULL = PullRequest("org/repo", 7)
+PULL = ChangeRequest("org/repo", 7)
 COMMENTS = "/repos/org/repo/issues/7/comments"
 
 
-OPEN: list[GitHub] = []
+OPEN: list[GitHubClient] = []
 
 
 @pytest.fixture(autouse=True)
@@ -25,12 +34,12 @@ def closed() -> Iterator[None]:
         OPEN.pop().close()
 
 
-def opened(environ, token, *more, **named) -> GitHub:
-    OPEN.append(GitHub.of(environ, token, *more, **named))
+def opened(environ, token, *more, **named) -> GitHubClient:
+    OPEN.append(GitHubClient.of(environ, token, *more, **named))
     return OPEN[-1]
 
 
-def connected(server, clock: Clock | None = None, token: str | None = None) -> GitHub:
+def connected(server, clock: Clock | None = None, token: str | None = None) -> GitHubClient:
     return opened(server.environ, token or server.token, clock=clock)
 
 
@@ -85,9 +94,9 @@ def test_trying_again_ends(server):
     server.configure(faults=[{"on": f"GET {COMMENTS}", "times": 4}])
     github = connected(server, time.clock())
     github.connection.deadline = 10.0
-    with pytest.raises(GitHubError, match=r"502 Server Error \(4 tries\)") as error:
+    with pytest.raises(ApiError, match=r"502 Server Error \(4 tries\)") as error:
         github.comments(PULL)
-    assert error.value.kind is Refusal.UNAVAILABLE
+    assert error.value.kind is ErrorKind.UNAVAILABLE
     assert sum(time.slept) <= 10
 
 
@@ -118,9 +127,9 @@ def test_a_limit_that_ends_soon_is_waited_for(server):
 def test_a_limit_that_ends_in_an_hour_is_not(server):
     time = StandingClock()
     server.configure(faults=[{"on": f"GET {COMMENTS}", "kind": "reset_at", "seconds": 3600}])
-    with pytest.raises(GitHubError, match="asks to wait 36") as error:
+    with pytest.raises(ApiError, match="asks to wait 36") as error:
         connected(server, time.clock()).comments(PULL)
-    assert error.value.kind is Refusal.LIMITED
+    assert error.value.kind is ErrorKind.LIMITED
     assert time.slept == []
 
 
@@ -129,7 +138,7 @@ def test_what_may_have_been_written_is_not_written_again_unseen(server, verb):
     server.put(comments=[{"issue": 7, "body": "x"}])
     server.configure(faults=[{"on": f"{verb} .*comments.*", "done": True}])
     github = connected(server, StandingClock().clock())
-    with pytest.raises(GitHubError):
+    with pytest.raises(ApiError):
         github.create_comment(PULL, "new") if verb == "POST" else github.update_comment(PULL, 5001, "new")
     assert [comment["body"] for comment in server.comments(7)].count("new") == 1
 
@@ -137,39 +146,39 @@ def test_what_may_have_been_written_is_not_written_again_unseen(server, verb):
 def test_refusals_say_what_they_are(server):
     server.put(tokens={"reader": {"comments": "read"}}, locked=[8])
     reader, github = connected(server, None, "reader"), connected(server)
-    with pytest.raises(GitHubError, match="pull_requests=write") as denied:
+    with pytest.raises(ApiError, match="pull_requests=write") as denied:
         reader.create_comment(PULL, "x")
-    assert denied.value.kind is Refusal.PERMISSION
-    with pytest.raises(GitHubError, match="locked") as locked:
-        github.create_comment(PullRequest("org/repo", 8), "x")
-    assert locked.value.kind is Refusal.LOCKED
-    with pytest.raises(GitHubError, match="Bad credentials") as unknown:
+    assert denied.value.kind is ErrorKind.PERMISSION
+    with pytest.raises(ApiError, match="locked") as locked:
+        github.create_comment(ChangeRequest("org/repo", 8), "x")
+    assert locked.value.kind is ErrorKind.LOCKED
+    with pytest.raises(ApiError, match="Bad credentials") as unknown:
         connected(server, None, "nobody's").comments(PULL)
-    assert unknown.value.kind is Refusal.TOKEN
-    with pytest.raises(GitHubError, match="404") as missing:
-        github.comments(PullRequest("org/other", 1))
-    assert missing.value.kind is Refusal.MISSING
-    with pytest.raises(GitHubError, match="maximum is 65536") as long:
+    assert unknown.value.kind is ErrorKind.TOKEN
+    with pytest.raises(ApiError, match="404") as missing:
+        github.comments(ChangeRequest("org/other", 1))
+    assert missing.value.kind is ErrorKind.MISSING
+    with pytest.raises(ApiError, match="maximum is 65536") as long:
         github.create_comment(PULL, "x" * 65_537)
-    assert long.value.kind is Refusal.TOO_LONG
+    assert long.value.kind is ErrorKind.TOO_LONG
 
 
 def test_an_answer_that_is_none_is_an_error_of_ours(server):
     server.configure(faults=[{"on": f"GET {COMMENTS}", "kind": "garbage"}])
-    with pytest.raises(GitHubError, match="no JSON") as error:
+    with pytest.raises(ApiError, match="no JSON") as error:
         connected(server).comments(PULL)
-    assert error.value.kind is Refusal.ANSWER
+    assert error.value.kind is ErrorKind.ANSWER
 
 
 def test_nobody_listening_is_said(server):
     github = opened({"GITHUB_API_URL": "http://127.0.0.1:9"}, "token", clock=StandingClock().clock())
-    with pytest.raises(GitHubError, match="could not be asked to list the comments"):
+    with pytest.raises(ApiError, match="could not be asked to list the comments"):
         github.comments(PULL)
     assert server.said() == []
 
 
 def test_no_token_is_in_what_is_said(server):
-    with pytest.raises(GitHubError) as error:
+    with pytest.raises(ApiError) as error:
         connected(server, None, "ghs_private").comments(PULL)
     assert "ghs_private" not in f"{error.value!r} {error.value}"
     assert "ghs_private" not in repr(connected(server, None, "ghs_private"))
@@ -187,8 +196,8 @@ def test_pull_requests_of_a_branch_are_found_without_those_of_deleted_forks(serv
 
 
 def test_a_repository_that_is_none_is_asked_for_nowhere(server):
-    with pytest.raises(GitHubError, match="owner/name"):
-        connected(server).comments(PullRequest("org/repo/../other", 1))
+    with pytest.raises(ApiError, match="owner/name"):
+        connected(server).comments(ChangeRequest("org/repo/../other", 1))
     assert server.said() == []
 
 
@@ -205,7 +214,7 @@ def test_an_enterprise_server_has_its_own_addresses(server):
 def test_a_page_of_another_server_is_not_asked_with_our_token(server):
     server.put(comments=[{"issue": 7, "body": "x"}] * 150)
     elsewhere = {**server.environ, "GITHUB_API_URL": server.url.replace("127.0.0.1", "localhost")}
-    with pytest.raises(GitHubError, match="another server"):
+    with pytest.raises(ApiError, match="another server"):
         opened(elsewhere, server.token).comments(PULL)
 
 
@@ -232,7 +241,7 @@ def certificate(tmp_path_factory):
 def test_a_server_with_a_certificate_of_its_own_needs_its_bundle(certificate):
     with client.running(certificate=certificate / "both.pem") as server:
         time = StandingClock()
-        with pytest.raises(GitHubError, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(ApiError, match="CERTIFICATE_VERIFY_FAILED"):
             connected(server, time.clock()).comments(PULL)
         assert opened(server.environ, server.token, certificate / "cert.pem").comments(PULL) == []
 
@@ -240,5 +249,5 @@ def test_a_server_with_a_certificate_of_its_own_needs_its_bundle(certificate):
 def test_a_bundle_that_is_none_is_said(server, tmp_path):
     (tmp_path / "ca.pem").write_text("hello")
     for bundle in (tmp_path / "ca.pem", tmp_path / "missing.pem"):
-        with pytest.raises(GitHubError, match="CA bundle"):
+        with pytest.raises(ApiError, match="CA bundle"):
             opened(server.environ, server.token, bundle).comments(PULL)

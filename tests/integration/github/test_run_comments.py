@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.ci.github.comment import read_marker
+from agent_eval_action.ci.comment import read_marker
 from support.command import agent_eval
 from support.repositories import commit_all
 

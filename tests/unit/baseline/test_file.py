@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agent_eval_action.baseline import STORES, Lookup, Place
+from agent_eval_action.baseline import STORES, RecordQuery, StoreConfig
 from agent_eval_action.baseline.file_store import read, write
 from agent_eval_action.baseline.records import from_result, text
 from agent_eval_action.errors import ConfigError, OutputError, ResultsError
@@ -51,9 +51,9 @@ def line_of(found):
 
 
 def test_what_is_written_is_read_back(path, workspace):
-    store = STORES["file"](Place(workspace, path))
+    store = STORES["file"](StoreConfig(workspace, path))
     assert store.read() is None
-    assert store.records(Lookup()).records == ()
+    assert store.records(RecordQuery()).records == ()
     store.write(BASELINE)
     assert store.read() == BASELINE
     assert path.read_text() == text(BASELINE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.baseline.lookup import Event, Lookup, reference, select
+from agent_eval_action.baseline.lookup import Event, RecordQuery, reference, select
 from agent_eval_action.git import Commit
 from support.records import record
 
@@ -50,28 +50,28 @@ def commits(found):
 
 def test_records_of_ancestors_alone_nearest_first():
     records = [record(sha, at=at) for sha, at in ((C, 3), (A, 1), (D, 4), (B, 2))]
-    lookup = Lookup(reference=B, ancestors=(B, A), complete=True, at=2)
+    lookup = RecordQuery(reference=B, ancestors=(B, A), complete=True, at=2)
     assert commits(select(records, lookup)) == [B, A]
 
 
 def test_of_one_commit_the_newest_run_comes_first():
     old, new = record(A), record(A)
-    assert select([old, new], Lookup(ancestors=(A,), complete=True)).records == (new, old)
+    assert select([old, new], RecordQuery(ancestors=(A,), complete=True)).records == (new, old)
 
 
 def test_a_cut_history_is_filled_up_by_date_and_that_is_said():
     records = [record(A, at=1), record(B, at=2), record(C, at=3), record(D, at=4)]
-    found = select(records, Lookup(reference=C, ancestors=(C,), complete=False, at=3, notes=("noted",)))
+    found = select(records, RecordQuery(reference=C, ancestors=(C,), complete=False, at=3, notes=("noted",)))
     assert commits(found) == [C, B, A]
     assert found.notes[0] == "noted"
     assert "2 of 3 records of main are matched by date" in found.notes[1]
 
 
 def test_a_record_without_a_date_is_not_guessed_at():
-    assert commits(select([record(A)], Lookup(ancestors=(C,), at=3))) == []
+    assert commits(select([record(A)], RecordQuery(ancestors=(C,), at=3))) == []
 
 
 @pytest.mark.parametrize("complete", [True, False])
 def test_no_more_than_the_limit(complete):
     records = [record(sha, at=1) for sha in (A, B, C)]
-    assert len(select(records, Lookup(ancestors=(A, B, C), complete=complete, at=9, limit=2)).records) == 2
+    assert len(select(records, RecordQuery(ancestors=(A, B, C), complete=complete, at=9, limit=2)).records) == 2

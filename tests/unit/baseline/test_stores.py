@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.baseline import STORES, Lookup, Place
+from agent_eval_action.baseline import STORES, RecordQuery, StoreConfig
 from agent_eval_action.baseline.history_session import store_name
 from agent_eval_action.baseline.records import record_of
 from agent_eval_action.config.settings import Settings
@@ -51,8 +51,8 @@ def test_without_a_remote_there_is_no_branch_to_keep_anything_on(checkout):
 
 @pytest.mark.parametrize("name", STORES)
 def test_a_store_with_nothing_in_it_says_no_more_than_that(tmp_path, name):
-    store = STORES[name](Place(tmp_path, tmp_path / "baseline.json", environ=environ()))
-    assert store.records(Lookup()).records == ()
+    store = STORES[name](StoreConfig(tmp_path, tmp_path / "baseline.json", environ=environ()))
+    assert store.records(RecordQuery()).records == ()
     written = store.add(record_of(run(simple("a", 1.0))))
     assert not written.stored
     assert written.note

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from agent_eval_action.baseline.history_session import regressed, why_not_written
+from agent_eval_action.baseline.history_session import regressed, why_not_recorded
 from agent_eval_action.baseline.lookup import Event, event_of
 from agent_eval_action.results.decision import ChangeKind, Decision, PairChange, Verdict
 from agent_eval_action.results.run_result import CaseKey, RunStatus
@@ -25,12 +25,12 @@ def result(outcome=Verdict.PASS, status=RunStatus.COMPLETE):
 
 @pytest.mark.parametrize("outcome", [Verdict.PASS, Verdict.FAIL, Verdict.COLLECTING])
 def test_a_run_of_main_is_recorded_whatever_it_found(outcome):
-    assert why_not_written(PUSH, result(outcome), HEAD) is None
+    assert why_not_recorded(PUSH, result(outcome), HEAD) is None
 
 
 @pytest.mark.parametrize("name", ["schedule", "workflow_dispatch"])
 def test_so_are_runs_of_main_that_nobody_pushed(name):
-    assert why_not_written(dataclasses.replace(PUSH, name=name), result(), HEAD) is None
+    assert why_not_recorded(dataclasses.replace(PUSH, name=name), result(), HEAD) is None
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_so_are_runs_of_main_that_nobody_pushed(name):
     ],
 )
 def test_other_runs_are_not(event, why):
-    assert why in why_not_written(event, result(), HEAD)
+    assert why in why_not_recorded(event, result(), HEAD)
 
 
 def test_an_inconclusive_unfinished_or_undecided_run_is_not():
-    assert "inconclusive" in why_not_written(PUSH, result(Verdict.INCONCLUSIVE), HEAD)
-    assert "inconclusive" in why_not_written(PUSH, result(None), HEAD)
-    assert "not complete" in why_not_written(PUSH, result(status=RunStatus.TIMED_OUT), HEAD)
-    assert why_not_written(PUSH, result(), None)
+    assert "inconclusive" in why_not_recorded(PUSH, result(Verdict.INCONCLUSIVE), HEAD)
+    assert "inconclusive" in why_not_recorded(PUSH, result(None), HEAD)
+    assert "not complete" in why_not_recorded(PUSH, result(status=RunStatus.TIMED_OUT), HEAD)
+    assert why_not_recorded(PUSH, result(), None)
 
 
 def test_only_pairs_confirmed_worse_are_withheld_whatever_blocks():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.ci.github.log import annotation, command, neutral
+from agent_eval_action.ci.log import annotation, command, neutralize
 from agent_eval_action.results.evalset import Annotation
 from support.runner_log import commands
 
@@ -56,12 +56,12 @@ def test_only_a_name_is_a_name(name: str) -> None:
 )
 def test_a_text_is_no_command(text: str) -> None:
     assert commands(text.encode()), "the model would not see this one at all"
-    assert not commands(neutral(text).encode())
+    assert not commands(neutralize(text).encode())
 
 
 @given(NASTY | st.text(max_size=200))
 def test_no_text_at_all_is_a_command(text: str) -> None:
-    shown = neutral(text)
+    shown = neutralize(text)
     assert not commands(shown.encode("utf-8", "replace"))
     assert shown.replace("\N{ZERO WIDTH SPACE}", "") == text.replace("\r\n", "\n").replace("\r", "\n").replace(
         "\N{ZERO WIDTH SPACE}", ""
@@ -70,4 +70,4 @@ def test_no_text_at_all_is_a_command(text: str) -> None:
 
 def test_other_text_stays_as_it_is() -> None:
     for text in ("a::b", "std::vector<int>", "# a [link]", "#[derive(Debug)]", "日本語: ok", "{'a': 1}"):
-        assert neutral(text) == text
+        assert neutralize(text) == text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.ci.github.client import PullRequest
+from agent_eval_action.ci.github.client import ChangeRequest
 from agent_eval_action.ci.github.event import Job, Kind, job_from, job_of
 from agent_eval_action.errors import UsageError
 
@@ -16,7 +16,7 @@ EVENTS = ROOT / "tests" / "support" / "github_events"
 HEAD = "6dcb09b5b57875f334f61aebed695e2e4193db5e"
 BASE = "e5bd3914e2e596debea16f433f57875b5b90bcd6"
 MERGE = "7fd1a60b01f91b314f59955a4e4d4e80d8edf11d"
-PULL = PullRequest("octo-org/Hello-World", 2)
+PULL = ChangeRequest("octo-org/Hello-World", 2)
 
 
 def environ(name: str, **more: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from cmarkgfm.cmark import Options
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.ci.github.comment import Marker, add_marker, escape_markers, normalize_marker, read_marker
+from agent_eval_action.ci.comment import Marker, add_marker, escape_markers, normalize_marker, read_marker
 from agent_eval_action.cli.comment import with_title
 
 GOLDEN = Path(__file__).parents[2] / "golden"

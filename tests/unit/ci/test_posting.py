@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.ci.github.post import RunBefore, contradiction
+from agent_eval_action.ci.github.post import TriggeringRun, find_inconsistency
 from agent_eval_action.errors import UsageError
 from agent_eval_action.reports import results_json
 from agent_eval_action.results.decision import Verdict
@@ -24,7 +24,7 @@ def golden(name):
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_what_we_write_ourselves_holds(name):
-    assert contradiction(*golden(name)) == ""
+    assert find_inconsistency(*golden(name)) == ""
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -32,7 +32,7 @@ def test_another_verdict_does_not_follow(name):
     result, decision = golden(name)
     same = {Verdict.PASS, Verdict.COLLECTING}
     for outcome in Verdict:
-        forged = contradiction(result, decision.model_copy(update={"outcome": outcome}))
+        forged = find_inconsistency(result, decision.model_copy(update={"outcome": outcome}))
         fits = outcome is decision.outcome or {outcome, decision.outcome} == same
         assert (forged == "") == fits
 
@@ -40,13 +40,13 @@ def test_another_verdict_does_not_follow(name):
 def test_a_pass_of_a_run_that_did_not_end_does_not_follow():
     result, decision = golden("passed")
     cut = result.model_copy(update={"status": RunStatus.TIMED_OUT})
-    assert "its findings say inconclusive" in contradiction(cut, decision)
+    assert "its findings say inconclusive" in find_inconsistency(cut, decision)
 
 
 def test_findings_that_are_taken_away_are_missed():
     result, decision = golden("regressed")
     forged = decision.model_copy(update={"outcome": Verdict.PASS, "findings": ()})
-    assert "no finding says so" in contradiction(result, forged)
+    assert "no finding says so" in find_inconsistency(result, forged)
 
 
 def changed(decision, **fields):
@@ -61,10 +61,10 @@ def test_a_score_that_was_not_measured_is_found():
     better = pair.current.model_copy(update={"mean": pair.current.mean + 0.1})
     more = pair.current.model_copy(update={"n": pair.current.n + 1})
     for fields in ({"current": better}, {"current": more}, {"current": None}, {"case": "another"}, {"errors": 3}):
-        assert "not the one that was measured" in contradiction(result, changed(decision, **fields)), fields
+        assert "not the one that was measured" in find_inconsistency(result, changed(decision, **fields)), fields
 
 
 @pytest.mark.parametrize("said", [None, {}, {"workflow_run": 3}, {"workflow_run": {"head_sha": "x"}}, []])
 def test_an_event_that_does_not_say_which_run_is_refused(said):
     with pytest.raises(UsageError, match="does not say"):
-        RunBefore.of(WORKFLOW_RUN, said)
+        TriggeringRun.of(WORKFLOW_RUN, said)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.ci.github.outputs import LIMIT, append_summary
-from agent_eval_action.ci.github.publish import Leaving, leave
+from agent_eval_action.ci.github.publish import StepReports, publish_step
 from agent_eval_action.results.evalset import Annotation
 
 STEPS = ["outputs", "summary", "show", "annotations", "publish"]
@@ -30,7 +30,7 @@ class Step:
             "GITHUB_OUTPUT": str(self.output),
             "GITHUB_STEP_SUMMARY": str(self.summary),
         }
-        self.leaving = Leaving(
+        self.leaving = StepReports(
             outputs=self._asked("outputs", {"verdict": "fail"}),
             summary=lambda room: self._asked("summary", "s" * min(room, 100))(),
             show=self._asked("show", None),
@@ -46,7 +46,7 @@ class Step:
         return answer
 
     def __call__(self, environ: Mapping[str, str] | None = None) -> None:
-        leave(self.leaving, self.environ if environ is None else environ, self.warned.append, self.said.append)
+        publish_step(self.leaving, self.environ if environ is None else environ, self.warned.append, self.said.append)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_nobody_reads_the_log(step: Step) -> None:
         raise BrokenPipeError
 
     step.leaving = replace(step.leaving, show=fail)
-    leave(step.leaving, step.environ, fail, step.said.append)
+    publish_step(step.leaving, step.environ, fail, step.said.append)
     assert step.asked == [name for name in STEPS if name != "show"]
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_SAID = 300
 
 
-class Refusal(enum.StrEnum):
+class ErrorKind(enum.StrEnum):
     """Why a call brought nothing."""
 
     TOKEN = "token"  # noqa: S105 - a kind: 401, the token is none
@@ -39,13 +39,13 @@ class Refusal(enum.StrEnum):
 
 
 @dataclass
-class GitHubError(Exception):
+class ApiError(Exception):
     """A call that failed. ``message`` is one sentence; ``status`` 0 without an answer.
 
     ``wait``: seconds GitHub asks to wait, where it does.
     """
 
-    kind: Refusal
+    kind: ErrorKind
     message: str
     status: int = 0
     wait: float | None = None
@@ -55,30 +55,30 @@ class GitHubError(Exception):
 
 
 _KINDS: Final = {
-    HTTPStatus.UNAUTHORIZED: Refusal.TOKEN,
-    HTTPStatus.FORBIDDEN: Refusal.PERMISSION,
-    HTTPStatus.NOT_FOUND: Refusal.MISSING,
-    HTTPStatus.GONE: Refusal.MISSING,
-    HTTPStatus.TOO_MANY_REQUESTS: Refusal.LIMITED,
+    HTTPStatus.UNAUTHORIZED: ErrorKind.TOKEN,
+    HTTPStatus.FORBIDDEN: ErrorKind.PERMISSION,
+    HTTPStatus.NOT_FOUND: ErrorKind.MISSING,
+    HTTPStatus.GONE: ErrorKind.MISSING,
+    HTTPStatus.TOO_MANY_REQUESTS: ErrorKind.LIMITED,
 }
 
 
-def refused(what: str, status: int, headers: Mapping[str, str], body: Any) -> GitHubError:
+def error_from_response(what: str, status: int, headers: Mapping[str, str], body: Any) -> ApiError:
     """The error an answer is. ``what`` is the call in words: "list the comments of org/repo#7"."""
-    said = said_in(body)
+    said = error_message(body)
     kind = _KINDS.get(HTTPStatus(status)) if status in set(HTTPStatus) else None
     if kind is None:
-        kind = Refusal.UNAVAILABLE if status >= HTTPStatus.INTERNAL_SERVER_ERROR else Refusal.INVALID
-    if kind is Refusal.PERMISSION and "lock" in said.lower():
-        kind = Refusal.LOCKED
+        kind = ErrorKind.UNAVAILABLE if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ErrorKind.INVALID
+    if kind is ErrorKind.PERMISSION and "lock" in said.lower():
+        kind = ErrorKind.LOCKED
     if status == HTTPStatus.UNPROCESSABLE_ENTITY and "too long" in said.lower():
-        kind = Refusal.TOO_LONG
-    wanted = headers.get("x-accepted-github-permissions", "") if kind is Refusal.PERMISSION else ""
+        kind = ErrorKind.TOO_LONG
+    wanted = headers.get("x-accepted-github-permissions", "") if kind is ErrorKind.PERMISSION else ""
     needs = f" (it needs {wanted[:MAX_SAID]})" if wanted else ""
-    return GitHubError(kind, f"GitHub refused to {what}: {status}{f' {said}' if said else ''}{needs}", status)
+    return ApiError(kind, f"GitHub refused to {what}: {status}{f' {said}' if said else ''}{needs}", status)
 
 
-def said_in(body: Any) -> str:
+def error_message(body: Any) -> str:
     """What the body says, on one line: its message and those of its errors."""
     if not isinstance(body, dict):
         return ""
@@ -97,7 +97,7 @@ _SECONDARY: Final = 60.0  # what GitHub asks to wait when it does not say
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 16.0
 _TIMEOUT: Final = 20.0
-_PASSING: Final = frozenset({Refusal.UNAVAILABLE, Refusal.LIMITED})
+_PASSING: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.LIMITED})
 _LIMITED: Final = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS})
 
 
@@ -152,7 +152,7 @@ class Connection:
                 self.wait_to_write()
                 self._written = self.clock.now()
             answer = self._send(verb, url, what, content)
-            if not isinstance(answer, GitHubError):
+            if not isinstance(answer, ApiError):
                 return answer
             if once or answer.kind not in _PASSING:
                 raise answer
@@ -174,21 +174,21 @@ class Connection:
             self._client.close()
             self._client = None
 
-    def _send(self, verb: str, url: str, what: str, content: dict[str, Any]) -> httpx.Response | GitHubError:
+    def _send(self, verb: str, url: str, what: str, content: dict[str, Any]) -> httpx.Response | ApiError:
         import httpx
 
         try:
             response = self._open().request(verb, url, **content)
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__
-            return GitHubError(Refusal.UNAVAILABLE, f"GitHub could not be asked to {what}: {reason}")
+            return ApiError(ErrorKind.UNAVAILABLE, f"GitHub could not be asked to {what}: {reason}")
         if response.is_success:
             return response
         body = _json(response)
-        failed = refused(what, response.status_code, response.headers, body)
+        failed = error_from_response(what, response.status_code, response.headers, body)
         failed.wait = _limit(response, body, self.clock.wall())
         if failed.wait is not None:
-            failed.kind = Refusal.LIMITED
+            failed.kind = ErrorKind.LIMITED
         return failed
 
     def _open(self) -> httpx.Client:
@@ -220,7 +220,7 @@ def _load(trust: ssl.SSLContext, bundle: Path) -> None:
     try:
         trust.load_verify_locations(cafile=bundle)
     except (OSError, ssl.SSLError) as error:
-        raise GitHubError(Refusal.INVALID, f"the CA bundle {bundle} cannot be used: {error}") from error
+        raise ApiError(ErrorKind.INVALID, f"the CA bundle {bundle} cannot be used: {error}") from error
 
 
 def _json(response: httpx.Response) -> Any:
@@ -244,17 +244,17 @@ def _limit(response: httpx.Response, body: Any, wall: float) -> float | None:
     reset = headers.get("x-ratelimit-reset", "")
     if headers.get("x-ratelimit-remaining") == "0" and reset.isascii() and reset.isdigit():
         return max(float(reset) - wall, 0.0) + 1.0
-    said = said_in(body).lower()
+    said = error_message(body).lower()
     if response.status_code == HTTPStatus.TOO_MANY_REQUESTS or "rate limit" in said or "abuse" in said:
         return _SECONDARY
     return None
 
 
-def _given_up(failed: GitHubError, what: str, pause: float, tries: int) -> GitHubError:
-    if failed.kind is Refusal.LIMITED:
+def _given_up(failed: ApiError, what: str, pause: float, tries: int) -> ApiError:
+    if failed.kind is ErrorKind.LIMITED:
         message = f"GitHub limits requests and asks to wait {pause:.0f} s before it is asked again to {what}"
-        return GitHubError(Refusal.LIMITED, message, failed.status)
-    return GitHubError(failed.kind, f"{failed.message} ({tries} tries)", failed.status)
+        return ApiError(ErrorKind.LIMITED, message, failed.status)
+    return ApiError(failed.kind, f"{failed.message} ({tries} tries)", failed.status)
 
 
 PAGE: Final = 100
@@ -313,7 +313,7 @@ class Pull(_Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class PullRequest:
+class ChangeRequest:
     """Where a comment goes: ``repo`` is "owner/name"."""
 
     repo: str
@@ -324,7 +324,7 @@ class PullRequest:
 
 
 @dataclass(frozen=True)
-class GitHub:
+class GitHubClient:
     """GitHub's API with one token. Every method raises GitHubError and nothing else."""
 
     connection: Connection
@@ -332,7 +332,7 @@ class GitHub:
     @classmethod
     def of(
         cls, environ: Mapping[str, str], token: str, ca_bundle: Path | None = None, clock: Clock | None = None
-    ) -> GitHub:
+    ) -> GitHubClient:
         """The GitHub this job runs on (GITHUB_API_URL, GITHUB_GRAPHQL_URL)."""
         return cls(Connection(Server.of(environ, ca_bundle), token, clock or Clock()))
 
@@ -353,36 +353,36 @@ class GitHub:
         viewer = (body.get("data") or {}).get("viewer") if isinstance(body, dict) else None
         if not isinstance(viewer, dict):
             said = body.get("errors") if isinstance(body, dict) else None
-            raise GitHubError(Refusal.ANSWER, f"GitHub did not {what}: {str(said)[:200]}")
+            raise ApiError(ErrorKind.ANSWER, f"GitHub did not {what}: {str(said)[:200]}")
         return self._read(User, {"login": viewer.get("login"), "id": viewer.get("databaseId")}, what)
 
-    def comments(self, target: PullRequest) -> list[Comment]:
+    def comments(self, target: ChangeRequest) -> list[Comment]:
         """All of them, over all pages, oldest first."""
         path = f"{_repo(target.repo)}/issues/{target.number}/comments"
         return list(self._pages(Comment, path, f"list the comments of {target}"))
 
-    def comment(self, target: PullRequest, number: int) -> Comment:
+    def comment(self, target: ChangeRequest, number: int) -> Comment:
         """One, as it is now."""
         return self._one(Comment, "GET", f"{_repo(target.repo)}/issues/comments/{number}", f"read comment {number}")
 
-    def create_comment(self, target: PullRequest, body: str) -> Comment:
+    def create_comment(self, target: ChangeRequest, body: str) -> Comment:
         """Write a comment: `pull-requests: write`. Never tried again: it may have been written, so look first."""
         path = f"{_repo(target.repo)}/issues/{target.number}/comments"
         return self._one(Comment, "POST", path, f"comment on {target}", once=True, json={"body": body})
 
-    def update_comment(self, target: PullRequest, number: int, body: str) -> Comment:
+    def update_comment(self, target: ChangeRequest, number: int, body: str) -> Comment:
         """Replace a comment's text. Never tried again: another job may have written meanwhile, so read first."""
         path = f"{_repo(target.repo)}/issues/comments/{number}"
         what = f"edit comment {number} on {target}"
         return self._one(Comment, "PATCH", path, what, once=True, json={"body": body})
 
-    def delete_comment(self, target: PullRequest, number: int) -> None:
+    def delete_comment(self, target: ChangeRequest, number: int) -> None:
         """Remove a comment; one that is not there any more is no error."""
         path = f"{_repo(target.repo)}/issues/comments/{number}"
         try:
             self.connection.request("DELETE", self._url(path), f"delete comment {number} on {target}")
-        except GitHubError as error:
-            if error.kind is not Refusal.MISSING:
+        except ApiError as error:
+            if error.kind is not ErrorKind.MISSING:
                 raise
 
     def pulls_of_head(self, repo: str, owner: str, branch: str) -> list[Pull]:
@@ -408,16 +408,16 @@ class GitHub:
             if not following:
                 return
             if not following.startswith(f"{self.connection.server.api}/"):  # the token goes nowhere else
-                raise GitHubError(Refusal.ANSWER, f"GitHub did not {what}: the next page is on another server")
+                raise ApiError(ErrorKind.ANSWER, f"GitHub did not {what}: the next page is on another server")
             url, query = following, {}
-        raise GitHubError(Refusal.ANSWER, f"GitHub did not {what}: there are more than {_MOST_PAGES} pages")
+        raise ApiError(ErrorKind.ANSWER, f"GitHub did not {what}: there are more than {_MOST_PAGES} pages")
 
     @staticmethod
     def _json(response: Any, what: str) -> Any:
         try:
             return response.json()
         except ValueError as error:
-            raise GitHubError(Refusal.ANSWER, f"GitHub did not {what}: the answer is no JSON") from error
+            raise ApiError(ErrorKind.ANSWER, f"GitHub did not {what}: the answer is no JSON") from error
 
     @staticmethod
     def _read(kind: type[T], value: Any, what: str) -> T:
@@ -449,11 +449,11 @@ def _login(user: User) -> str:
 
 def _repo(repo: str) -> str:
     if not _REPOSITORY.fullmatch(repo):
-        raise GitHubError(Refusal.INVALID, f"{repo!r} is no repository: it is written owner/name")
+        raise ApiError(ErrorKind.INVALID, f"{repo!r} is no repository: it is written owner/name")
     return repo
 
 
-def _unlike(what: str, error: ValidationError) -> GitHubError:
+def _unlike(what: str, error: ValidationError) -> ApiError:
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"]))
-    return GitHubError(Refusal.ANSWER, f"GitHub did not {what} as expected: {where} {first['msg']}")
+    return ApiError(ErrorKind.ANSWER, f"GitHub did not {what} as expected: {where} {first['msg']}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from agent_eval_action.baseline.lookup import Event, at, event_from, in_actions, payload_of, text_of
-from agent_eval_action.ci.github.client import PullRequest
+from agent_eval_action.ci.github.client import ChangeRequest
 from agent_eval_action.errors import UsageError
 
 DEPENDABOT: Final = "dependabot[bot]"
@@ -87,7 +87,7 @@ class Job:
     kind: Kind = Kind.LOCAL
     event: Event = field(default_factory=Event)
     repository: str = ""
-    pull_request: PullRequest | None = None
+    pull_request: ChangeRequest | None = None
     commit: str | None = None
     withheld: str = ""
     refusal: str = ""
@@ -174,10 +174,10 @@ def job_of(environ: Mapping[str, str], payload: Any) -> Job:
     return job
 
 
-def _pull_request(repository: str, payload: Any) -> PullRequest | None:
+def _pull_request(repository: str, payload: Any) -> ChangeRequest | None:
     """The pull request of the event. Its base is always the repository the event is of."""
     number = _number(at(payload, "pull_request", "number"))
-    return PullRequest(repository, number) if repository and number else None
+    return ChangeRequest(repository, number) if repository and number else None
 
 
 def _withheld(kind: Kind, event: Event, environ: Mapping[str, str], payload: Any) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agent_eval_action.baseline.lookup import at, sha_of, text_of
-from agent_eval_action.ci.github.client import GitHub, Pull, PullRequest
+from agent_eval_action.ci.github.client import ChangeRequest, GitHubClient, Pull
 from agent_eval_action.errors import ResultsError, UsageError
 from agent_eval_action.results.decision import ChangeKind, Decision, PairChange, Stat, Verdict
 from agent_eval_action.results.pair_scores import Measured, measured_pairs
@@ -27,7 +27,7 @@ _MANY: Final = 10**15
 
 
 @dataclass(frozen=True, slots=True)
-class RunBefore:
+class TriggeringRun:
     """The run this workflow_run is of, as GitHub's event has it.
 
     ``repository`` is where its pull requests ask to be merged; ``head_owner`` and ``head_id`` name the
@@ -52,7 +52,7 @@ class RunBefore:
         return self.head_id != self.repository_id
 
     @classmethod
-    def of(cls, environ: Mapping[str, str], payload: Any) -> RunBefore:
+    def of(cls, environ: Mapping[str, str], payload: Any) -> TriggeringRun:
         """From this job's event. Raises UsageError where it is no workflow_run, or does not say what it is of."""
         name = environ.get("GITHUB_EVENT_NAME", "")
         if name != "workflow_run":
@@ -78,7 +78,7 @@ class RunBefore:
         return found
 
 
-def pulls_of(github: GitHub, run: RunBefore) -> tuple[list[PullRequest], str]:
+def pulls_of(github: GitHubClient, run: TriggeringRun) -> tuple[list[ChangeRequest], str]:
     """The open pull requests the run is of, and where there is none, why. Raises GitHubError.
 
     By commit GitHub finds none for forks; by owner and branch it does, and more than is meant: the same branch
@@ -89,11 +89,11 @@ def pulls_of(github: GitHub, run: RunBefore) -> tuple[list[PullRequest], str]:
     if run.head_id is None or not run.head_owner or not run.head_branch:
         return [], "the repository the run's commits were in is gone"
     found = github.pulls_of_head(run.repository, run.head_owner, run.head_branch)
-    mine = [PullRequest(run.repository, pull.number) for pull in found if _is_of(pull, run)]
+    mine = [ChangeRequest(run.repository, pull.number) for pull in found if _is_of(pull, run)]
     return mine, "" if mine else f"no open pull request has {run.head_sha[:10]} as its head any more"
 
 
-def _is_of(pull: Pull, run: RunBefore) -> bool:
+def _is_of(pull: Pull, run: TriggeringRun) -> bool:
     return (
         pull.state == "open"
         and pull.head.sha == run.head_sha
@@ -104,7 +104,7 @@ def _is_of(pull: Pull, run: RunBefore) -> bool:
     )
 
 
-def verified(result: RunResult, run: RunBefore) -> RunResult:
+def verified(result: RunResult, run: TriggeringRun) -> RunResult:
     """The results, as far as they can be held to anything. Raises ResultsError where they cannot stand.
 
     They must be of the run's commit, hold a verdict, and the verdict must follow from their own findings and
@@ -118,12 +118,12 @@ def verified(result: RunResult, run: RunBefore) -> RunResult:
     decision = result.decision
     if decision is None:
         raise ResultsError("these results hold no decision: nothing is posted")
-    if wrong := contradiction(result, decision):
+    if wrong := find_inconsistency(result, decision):
         raise ResultsError(f"these results contradict themselves, nothing is posted: {wrong}")
     return result.model_copy(update={"conditions": result.conditions.model_copy(update={"arguments": ()})})
 
 
-def contradiction(result: RunResult, decision: Decision) -> str:
+def find_inconsistency(result: RunResult, decision: Decision) -> str:
     """Why the verdict does not follow from the findings and numbers beside it; "" when it does."""
     effects = {finding.effect for finding in decision.findings}
     allowed = {Verdict.PASS, Verdict.COLLECTING}

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent_eval_action.ci.github import log
+from agent_eval_action.ci import log
 from agent_eval_action.ci.github.outputs import append_summary, write_outputs
 from agent_eval_action.results.evalset import Annotation
 
@@ -18,7 +18,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class StepReports:
     """What is left, each made when it is its turn.
 
     ``summary`` takes a budget in bytes of UTF-8. ``show`` prints the verdict, on GitHub or not. ``publish`` posts
@@ -37,7 +37,7 @@ def on_github(environ: Mapping[str, str]) -> bool:
     return environ.get("GITHUB_ACTIONS") == "true"
 
 
-def leave(leaving: Leaving, environ: Mapping[str, str], warn: Say, say: Say) -> None:
+def publish_step(leaving: StepReports, environ: Mapping[str, str], warn: Say, say: Say) -> None:
     """Outputs, summary, the verdict on the log, annotations, comment. Never raises.
 
     ``warn`` takes a sentence, ``say`` a command. The log comes before the comment, which may have to wait for GitHub.

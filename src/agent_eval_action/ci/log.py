@@ -37,10 +37,10 @@ def command(name: str, message: str = "", **properties: str | int | None) -> str
 def annotation(one: Annotation) -> str:
     """The command that puts a remark at its place."""
     # the runner looks for the old form only where the new one is none; it is broken all the same
-    return command(one.level, neutral(one.message), file=one.path, line=one.line, title=neutral(one.title))
+    return command(one.level, neutralize(one.message), file=one.path, line=one.line, title=neutralize(one.title))
 
 
-def neutral(text: str) -> str:
+def neutralize(text: str) -> str:
     """``text`` with every command in it broken by a character that shows nothing; a CR becomes a new line.
 
     Nothing else of it changes: control characters are the part of ``reports.cleaning``.
@@ -122,7 +122,7 @@ class GuardedStream(io.TextIOBase):
             self._under.flush()
 
     def _put(self, text: str) -> None:
-        self._write(neutral(self._redact(text)))
+        self._write(neutralize(self._redact(text)))
 
     def _write(self, text: str) -> None:
         encoding = self._under.encoding or "utf-8"

@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal
 
 from agent_eval_action.ci.github.client import (
+    ApiError,
+    ChangeRequest,
     Comment,
-    GitHub,
-    GitHubError,
-    PullRequest,
-    Refusal,
+    ErrorKind,
+    GitHubClient,
     User,
     is_author,
     pause_before,
@@ -140,14 +140,14 @@ class Published:
     ok: bool = True
 
 
-def publish(github: GitHub, target: PullRequest, comment: RunComment, mode: Mode = "update") -> Published:
+def publish(github: GitHubClient, target: ChangeRequest, comment: RunComment, mode: Mode = "update") -> Published:
     """Write the comment on the pull request. Never raises: a comment that fails is a warning."""
     if mode == "off":
         return Published()
     sync = _Sync(github, target, normalize_marker(comment.marker), comment.render, mode)
     try:
         return sync.run()
-    except GitHubError as error:
+    except ApiError as error:
         return Published(f"no comment on {target}: {_advice(error)}", sync.url, sync.written, ok=False)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with a comment, the verdict stands
         what = f"{type(error).__name__}: {error}"
@@ -164,8 +164,8 @@ class _Found:
 class _Sync:
     """One publication. ``last``: the comment as we wrote it last."""
 
-    github: GitHub
-    target: PullRequest
+    github: GitHubClient
+    target: ChangeRequest
     marker: Marker
     render: Callable[[int], str]
     mode: Mode
@@ -187,7 +187,7 @@ class _Sync:
                     return ended
                 self._write(found)
                 pause = random.uniform(*_PAUSE)  # noqa: S311 - jitter
-            except GitHubError as error:
+            except ApiError as error:
                 failed += 1
                 pause = self._pause_after(error, failed)
                 if clock.now() + pause > ends:
@@ -214,8 +214,8 @@ class _Sync:
             return listed
         try:
             return [*listed, self.github.comment(self.target, self.last.id)]
-        except GitHubError as error:
-            if error.kind is not Refusal.MISSING:
+        except ApiError as error:
+            if error.kind is not ErrorKind.MISSING:
                 raise
             return listed
 
@@ -223,8 +223,8 @@ class _Sync:
         """Whose token this is; where GraphQL does not say, it is taken for a job's own."""
         try:
             return self.github.viewer()
-        except GitHubError as error:
-            if error.kind not in {Refusal.ANSWER, Refusal.PERMISSION, Refusal.MISSING}:
+        except ApiError as error:
+            if error.kind not in {ErrorKind.ANSWER, ErrorKind.PERMISSION, ErrorKind.MISSING}:
                 raise
             return User(login="github-actions")
 
@@ -238,7 +238,7 @@ class _Sync:
             return self._unchanged(found) if self.mode == "changes" else None
         if self._writes == _MOST_WRITES:
             if not found:
-                raise GitHubError(Refusal.ANSWER, "what was written is not there when it is looked for")
+                raise ApiError(ErrorKind.ANSWER, "what was written is not there when it is looked for")
             return Published("another run was still writing the comment", self.url, self.written)
         ours = len(found) == 1 and found[0].comment.id == self.last.id and found[0].comment.body == self.last.body
         return Published(url=self.url, written=True) if ours else None
@@ -270,28 +270,28 @@ class _Sync:
     def _must_recreate(self, found: _Found) -> bool:
         return self.mode == "recreate" and not found.marker.is_of_same_run(self.marker)
 
-    def _pause_after(self, error: GitHubError, failed: int) -> float:
+    def _pause_after(self, error: ApiError, failed: int) -> float:
         """Seconds until another try; raises when none would help."""
-        if error.kind is Refusal.TOO_LONG and self._budget + 1 < len(BUDGETS):
+        if error.kind is ErrorKind.TOO_LONG and self._budget + 1 < len(BUDGETS):
             self._budget += 1
             return 0.0
         # a comment that is gone is looked for anew; a pull request that is not there is not
-        gone = error.kind is Refusal.MISSING and bool(self.url)
-        if not gone and error.kind not in {Refusal.UNAVAILABLE, Refusal.LIMITED}:
+        gone = error.kind is ErrorKind.MISSING and bool(self.url)
+        if not gone and error.kind not in {ErrorKind.UNAVAILABLE, ErrorKind.LIMITED}:
             raise error
         return pause_before(failed) if error.wait is None else error.wait
 
 
-def _advice(error: GitHubError) -> str:
+def _advice(error: ApiError) -> str:
     match error.kind:
-        case Refusal.PERMISSION:
+        case ErrorKind.PERMISSION:
             return (
                 f"{error.message}. The job needs `permissions: pull-requests: write`; "
                 "a pull request from a fork or of Dependabot has a token that may only read"
             )
-        case Refusal.TOKEN:
+        case ErrorKind.TOKEN:
             return f"{error.message}. The input github-token is not a token of this GitHub, or it has expired"
-        case Refusal.MISSING:
+        case ErrorKind.MISSING:
             return f"{error.message}. There is no such pull request, or the token may not see the repository"
         case _:
             return error.message

@@ -1,0 +1,239 @@
+"""The base commit of a checkout: what a change is compared with, and whose rules hold for it."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from agent_eval_action.git.remote import ORIGIN, Remote, remote_of
+from agent_eval_action.git.repository import Commit, Repository, is_sha
+from agent_eval_action.git.scratch import Scratch
+
+WALK: Final = 1_000
+"""How many ancestors are looked at: a record older than that says little about main."""
+
+
+class EventKind(enum.StrEnum):
+    """Why CI runs this job, in the words of no CI in particular."""
+
+    LOCAL = "local"  # not in CI
+    CHANGE = "change"  # a pull or merge request
+    PRIVILEGED_CHANGE = "privileged change"  # a pull request, run with the secrets of its base
+    QUEUE = "merge queue"
+    PUSH = "push"
+    SCHEDULE = "schedule"
+    MANUAL = "manual"
+    FOLLOW_UP = "follow-up"  # started by the end of another run
+    OTHER = "other"
+
+
+_CHANGES: Final = frozenset({EventKind.CHANGE, EventKind.PRIVILEGED_CHANGE, EventKind.QUEUE})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What CI says about this run, as far as git needs it. Commits are whole object names.
+
+    ``name``: what the CI calls the event. ``ref``: like ``refs/heads/main``; ``default_branch``: like ``main``;
+    ``base_ref``: the branch a change is for. ``base_sha`` of a pull request is the tip of its base branch when the
+    event fired, of a merge queue the commit that the group is based on. ``sha``: the commit the run is of, whatever
+    was checked out. ``base_is_first_parent``: the CI merges a change into its base, so that the first parent of the
+    merge commit is the base; False where it may merge the base into the change.
+    """
+
+    kind: EventKind = EventKind.LOCAL
+    ref: str = ""
+    default_branch: str = ""
+    base_ref: str = ""
+    base_sha: str | None = None
+    head_sha: str | None = None
+    sha: str | None = None
+    fork: bool = False
+    base_is_first_parent: bool = True
+    name: str = ""
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the tested commit is not part of main yet."""
+        return self.kind in _CHANGES
+
+    @property
+    def on_main(self) -> bool:
+        """Whether this is a run of the default branch."""
+        return bool(self.default_branch) and self.ref == f"refs/heads/{self.default_branch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The commit that a run is compared with; ``how`` describes it for people.
+
+    ``tip`` (a commit or a branch ``refs/heads/…`` of the remote) asks for the merge base of it and the head.
+    ``exact``: the change is based on this very commit; otherwise it may be based on a later one.
+    """
+
+    sha: str | None
+    how: str
+    tip: str | None = None
+    exact: bool = field(default=True, compare=False)
+
+
+def expected_reference(event: Event, head: Commit | None, main: str | None = None) -> Reference:
+    """The commit to compare with, according to the event and the commit under test. Pure.
+
+    ``main``: the tip of the main branch as the clone knows it.
+    """
+    if event.kind is EventKind.QUEUE and event.base_sha:
+        return Reference(event.base_sha, "the commit the merge queue's group is based on")
+    if head is None:
+        how = "the base the event names" if event.base_sha else "there is no commit"
+        return Reference(event.base_sha, how, exact=False)
+    if event.kind in {EventKind.CHANGE, EventKind.PRIVILEGED_CHANGE}:
+        return _reference_of_change(event, head, main)
+    if event.kind is EventKind.PUSH and (event.on_main or not event.default_branch):
+        how = "the commit's first parent" if head.parents else "the first commit has nothing before it"
+        return Reference(head.parents[0] if head.parents else None, how)
+    if main is not None and main != head.sha and not event.on_main:
+        return Reference(None, "where the branch left main", tip=main)
+    return Reference(head.sha, "the commit that is checked out")
+
+
+def _reference_of_change(event: Event, head: Commit, main: str | None) -> Reference:
+    left = "where the pull request left its base"
+    branch = f"refs/heads/{event.base_ref}" if event.base_ref else None
+    if head.sha == event.head_sha:
+        tip = event.base_sha or main or branch
+        return Reference(None, left, tip=tip) if tip else Reference(None, "no base")
+    is_merge = len(head.parents) > 1
+    if is_merge and event.base_is_first_parent and event.head_sha in (None, head.parents[1]):
+        return Reference(head.parents[0], "the merge commit's first parent")
+    if head.sha == event.base_sha or (event.kind is EventKind.PRIVILEGED_CHANGE and head.sha == main):
+        return Reference(head.sha, "the base that is checked out")
+    if event.base_sha is None and (tip := main or branch) is not None:
+        return Reference(None, left, tip=tip)
+    return Reference(event.base_sha, "the base the event names, which may be older than what was merged", exact=False)
+
+
+def main_tip(repository: Repository, event: Event, remote_name: str = ORIGIN) -> str | None:
+    """The tip of the branch a change is for, otherwise of the main branch, as this clone knows it."""
+    named = (event.base_ref if event.is_change else "") or event.default_branch
+    names = [named] if named else ["HEAD", "main", "master"]
+    places = [f"refs/remotes/{remote_name}/{name}" for name in names]
+    places += [f"refs/heads/{name}" for name in names if name != "HEAD"]
+    return next((sha for place in places if (sha := repository.resolve(place))), None)
+
+
+def resolve_reference(
+    repository: Repository,
+    event: Event,
+    head: Commit | None,
+    main: str | None,
+    open_remote: Callable[[], Remote | None],
+) -> Reference:
+    """The commit to compare with, a merge base looked up. ``open_remote`` is called where the clone lacks history."""
+    found = expected_reference(event, head, main)
+    if found.tip is None or head is None:
+        return found
+    if is_sha(found.tip) and (base := repository.merge_base(head.sha, found.tip)):
+        return Reference(base, found.how)
+    if (remote := open_remote()) is not None and (base := _merge_base_of_remote(repository, remote, head, found.tip)):
+        return Reference(base, found.how)
+    if not is_sha(found.tip):
+        return Reference(None, f"the branch {event.base_ref} is neither in this clone nor can it be fetched")
+    return Reference(found.tip, f"the base the event names: {found.how} is beyond the clone's history", exact=False)
+
+
+def _merge_base_of_remote(repository: Repository, remote: Remote, head: Commit, tip: str) -> str | None:
+    """The merge base in the remote's history. A merge that CI made locally is known there by its parents."""
+    for commits in ((head.sha,), head.parents) if len(head.parents) > 1 else ((head.sha,),):
+        with fetched_history(repository, remote, tip, *commits) as history:
+            if history is not None and (base := history.scratch.merge_base(*history.commits)):
+                return base
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    scratch: Scratch
+    commits: tuple[str, ...]
+
+
+@contextlib.contextmanager
+def fetched_history(repository: Repository, remote: Remote, *names: str) -> Iterator[_History | None]:
+    """The commits before these (commits or refs), without files, in a repository of our own; None if not available."""
+    with contextlib.ExitStack() as stack:
+        try:
+            scratch = stack.enter_context(Scratch.open(remote, repository.environ))
+        except OSError:
+            yield None
+            return
+        commits: list[str] = []
+        for name in names:
+            if (sha := scratch.fetch(name, depth=WALK, commits_only=True).sha) is None:
+                break
+            commits.append(sha)
+        yield _History(scratch, tuple(commits)) if len(commits) == len(names) else None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckoutBase:
+    """The commit under test and the one it is compared with.
+
+    ``of_main``: a run of main itself. ``known_main``: git or the event says what main is; without that, a commit
+    before the head may be one of the change itself.
+    """
+
+    reference: Reference
+    head: Commit | None = None
+    of_main: bool = False
+    known_main: bool = False
+
+    @property
+    def is_head(self) -> bool:
+        """Whether the commit to compare with is the commit under test."""
+        return self.head is not None and self.reference.sha == self.head.sha
+
+    @property
+    def exact_sha(self) -> str | None:
+        """The commit that the change is certainly based on."""
+        return self.reference.sha if self.reference.exact and not self.is_head else None
+
+    def control(self, recorded: str | None = None) -> str | None:
+        """The commit whose agent is the control of this one; None where nothing says it.
+
+        ``recorded``: for main itself the commit of its newest record, if that is behind; otherwise the commit before
+        is taken. There is no guess: a commit of the change is as broken as the change.
+        """
+        if not self.is_head:
+            return self.reference.sha
+        if recorded is not None:
+            return recorded
+        return self.head.parents[0] if self.head and self.head.parents and self.known_main else None
+
+    @property
+    def rules(self) -> str | None:
+        """The commit whose rules and cases hold; for main itself the last commit."""
+        if self.head is not None and (self.of_main or (self.is_head and self.known_main)):
+            return self.head.sha
+        return None if self.is_head else self.reference.sha
+
+
+def resolve_base(folder: Path, environ: Mapping[str, str], event: Event) -> CheckoutBase:
+    """The base of the checkout around ``folder``. A shallow clone's remote is asked for commits, not for files."""
+    repository = Repository(folder, environ)
+    head = repository.head()
+    main = main_tip(repository, event)
+    # most clones know what they were made of: the remote is opened where it is needed
+    found = resolve_reference(repository, event, head, main, lambda: remote_of(repository, ORIGIN, environ))
+    of_main = event.on_main and not event.is_change
+    return CheckoutBase(found, head, of_main, event.on_main or event.is_change or main is not None)
+
+
+def commit_behind(folder: Path, environ: Mapping[str, str], sha: str | None, head: Commit | None) -> str | None:
+    """``sha`` if it is a commit at or before the head."""
+    if sha is None or head is None or not is_sha(sha):
+        return None
+    return sha if Repository(folder, environ).merge_base(sha, head.sha) == sha else None
