@@ -20,7 +20,6 @@ from agent_eval_action.baseline.lookup import BaseBaseline, Upon, behind, event_
 from agent_eval_action.baseline.pooling import (
     PASSES,
     baseline_of,
-    suite_of_plan,
     unmeasured_on_base,
     without_accepted,
     without_control,
@@ -228,7 +227,7 @@ async def _evaluate(evaluation: Evaluation) -> RunResult:
     try:
         run.start()
         plan, kept = await run.prepare()
-        history, main = main.history(suite_of_plan(plan, left.skipped)), main.without_records()
+        history, main = main.history(plan.suite(left.skipped)), main.without_records()
         if settings.baseline_store == "rerun":  # no record says which entries main has: the base commit's file does
             history = replace(history, pending=tuple(one for one in history.pending if one not in change.accepted))
         run.accepted = history.pending

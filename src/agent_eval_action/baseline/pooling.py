@@ -10,7 +10,7 @@ from itertools import pairwise
 from sys import intern
 from typing import Final, TypeVar
 
-from agent_eval_action.baseline.definitions import definition, definitions, describe_definition_change
+from agent_eval_action.baseline.definitions import definitions, describe_definition_change
 from agent_eval_action.baseline.records import from_result
 from agent_eval_action.results.case_matching import CaseIdentity, CaseMatches, free_key, match_cases, recorded_identity
 from agent_eval_action.results.history import (
@@ -31,7 +31,6 @@ from agent_eval_action.results.history import (
 )
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.run_result import CaseKey, CaseResult, ErrorKind, RunResult, RunStatus, collector_paused
-from agent_eval_action.run.plan import Plan
 
 _NOT_OF_CODE = frozenset({ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE, ErrorKind.CREDENTIALS, ErrorKind.STOPPED})
 PASSES = 5
@@ -148,18 +147,6 @@ def suite_of(result: RunResult, simulators: Mapping[CaseKey, str] | None = None)
             key = CaseKey(one.agent, one.eval_set, case.case)
             cases[kept_key(key)] = (kept_digest(case.digest), users.get(key, ""), digests)
     return Suite(cases, definitions(result))
-
-
-def suite_of_plan(plan: Plan, skipped: Iterable[str] = ()) -> Suite:
-    """The suite a run is about to have. ``skipped``: agents that are left out of it though they are there."""
-    cases: dict[CaseKey, tuple[str, str, Mapping[str, str]]] = {}
-    infos = {kept_digest(info.digest): info for one in plan.sets for info in one.infos}
-    for one in plan.sets:
-        digests = {kept_name(info.name): kept_digest(info.digest) for info in one.infos}
-        for item in one.cases:
-            key = kept_key(CaseKey(one.agent, one.key, item.eval_id))
-            cases[key] = (kept_digest(item.digest), "", digests)
-    return Suite(cases, {digest: definition(info) for digest, info in infos.items()}, frozenset(skipped))
 
 
 def record_of_baseline(baseline: Baseline) -> Record:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
+from agent_eval_action.baseline.definitions import definition
+from agent_eval_action.baseline.pooling import Suite
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.results.evalset import EvalCase
+from agent_eval_action.results.history import kept_digest, kept_key, kept_name
 from agent_eval_action.results.run_result import ArmName, AttemptKey, CaseKey, CriterionInfo, Purpose
 
 _UNPACKED_CASES: Final = 256
@@ -140,3 +143,14 @@ class Plan:
                     start = cases.get(key.case_key)
                     if start is not None:
                         yield PlannedAttempt(key._replace(repeat=start + more), item, planned, purpose)
+
+    def suite(self, skipped: Iterable[str] = ()) -> Suite:
+        """The definitions that history is pooled for. ``skipped``: agents that exist but are left out of this run."""
+        infos = {kept_digest(info.digest): info for planned in self.sets for info in planned.infos}
+        cases: dict[CaseKey, tuple[str, str, Mapping[str, str]]] = {}
+        for planned in self.sets:
+            digests = {kept_name(info.name): kept_digest(info.digest) for info in planned.infos}
+            for item in planned.cases:
+                key = kept_key(CaseKey(planned.agent, planned.key, item.eval_id))
+                cases[key] = (kept_digest(item.digest), "", digests)
+        return Suite(cases, {digest: definition(info) for digest, info in infos.items()}, frozenset(skipped))
