@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.cli.output import Written, finish, outputs
+from agent_eval_action.cli.session import exit_code
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.errors import ExitCode, OutputError
 from agent_eval_action.reports import results_json
@@ -83,6 +84,25 @@ def test_in_a_workflow_the_comment_comes_after_the_files(tmp_path: Path, monkeyp
     cut = result("regressed").model_copy(update={"status": RunStatus.INTERRUPTED})
     assert finish(cut, settings(tmp_path, tmp_path / "out"), publish) is ExitCode.INTERRUPTED
     assert seen == [True]
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "scenario", "code"),
+    [
+        ("inconclusive", "regressed", ExitCode.FAIL),
+        ("inconclusive", "inconclusive", ExitCode.INCONCLUSIVE),
+        ("fail", "regressed", ExitCode.FAIL),
+        ("fail", "inconclusive", ExitCode.PASS),
+        ("never", "regressed", ExitCode.PASS),
+        ("never", "inconclusive", ExitCode.PASS),
+    ],
+)
+def test_what_makes_the_step_red_and_that_an_interrupted_run_never_is_green(
+    fail_on: str, scenario: str, code: ExitCode
+) -> None:
+    assert exit_code(result(scenario), fail_on) is code
+    cut = result(scenario).model_copy(update={"status": RunStatus.INTERRUPTED})
+    assert exit_code(cut, fail_on) is ExitCode.INTERRUPTED
 
 
 def test_a_file_that_is_not_there_has_no_path() -> None:

@@ -51,6 +51,29 @@ def test_numbers_and_options_keep_their_order_and_lines(tmp_path):
     assert config.warnings == ()
 
 
+def test_nulls_that_google_adk_writes_are_options_that_are_not_set_at_every_depth(tmp_path):
+    config = load(
+        tmp_path,
+        """{"criteria": {
+  "final_response_match_v2": {
+    "threshold": 0.5, "rubrics": null,
+    "judge_model_options": {"judge_model": "m", "judge_model_config": null, "more": [{"a": null, "b": 1}]}
+  }
+}, "custom_metrics": null, "user_simulator_config": null}""",
+    )
+    options = {"threshold": 0.5, "judge_model_options": {"judge_model": "m", "more": [{"b": 1}]}}
+    assert [spec.options for spec in config.specs] == [options]
+
+
+def test_a_null_reaches_the_users_own_function(tmp_path):
+    config = load(
+        tmp_path,
+        """{"criteria": {"mine": {"threshold": 1, "unit": null}},
+            "custom_metrics": {"mine": {"code_config": {"name": "metrics.mine"}}}}""",
+    )
+    assert [spec.options for spec in config.specs] == [{"threshold": 1, "unit": None}]
+
+
 def test_yaml_by_its_suffix(tmp_path):
     config = load(tmp_path, "# why\ncriteria:\n  token_usage_v1: 500\n  tool_call_count_v1:\n", "criteria.yml")
     assert [(spec.name, spec.options, spec.line) for spec in config.specs] == [

@@ -85,7 +85,13 @@ def test_an_agent_that_does_not_start_is_broken_once_the_base_answers(kind: Erro
     assert "does not start" in finding.reason
 
 
-@pytest.mark.parametrize("kind", sorted(set(ErrorKind) - RAISED - NOT_STARTED))
+NOT_OF_CODE = (
+    *(ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE, ErrorKind.CREDENTIALS),
+    *(ErrorKind.USER, ErrorKind.SCORING, ErrorKind.STOPPED),
+)
+
+
+@pytest.mark.parametrize("kind", NOT_OF_CODE)
 def test_what_no_code_can_help_is_never_asked_about_and_never_blamed(kind: ErrorKind):
     result = looped(names(3), lambda _, arm: kind if arm == "head" else None)
     assert not any(one.control for one in result.sets[0].cases)

@@ -138,6 +138,14 @@ def test_a_partly_measured_pull_request_is_what_the_rule_says(rule, measured, ex
     assert "not measured: no credentials on this pull request: `judged`" in decision.reason
 
 
+@pytest.mark.parametrize("rule", ["pass", "neutral", "fail"])
+def test_where_github_gave_its_secrets_no_rule_about_withheld_ones_counts(rule):
+    judged = info("judged", unmeasured="not measured: no credentials on this pull request")
+    result = run(simple("a", 1.0), criteria=(info(), judged), lacking=("set GOOGLE_API_KEY",))
+    decision = decide(compare(from_result(run(simple("a", 1.0))), result), result, Policy(withheld=rule))
+    assert (decision.outcome, decision.excused) == (Verdict.INCONCLUSIVE, False)
+
+
 def test_no_option_of_the_gate_is_left_out():
     assert {one.key for one in OPTIONS if (one.key or "").startswith("gate.")} == {
         *CASES,

@@ -217,6 +217,7 @@ async def test_an_agent_the_base_does_not_have_is_said(repo: Repo) -> None:
     said = await opened(repo, [])
     assert isinstance(said, BaseUnavailable)
     assert said.reason == f"the base commit {repo.git('rev-parse', 'main')[:10]} has no agent in bot"
+    assert said.absent == {"bot"}
     assert [path for path in (repo.folder / ".agent-eval" / "cache" / "base").iterdir() if path.is_dir()] == []
 
 
@@ -228,6 +229,7 @@ async def test_an_agent_the_base_does_not_have_leaves_the_others(changed: Repo) 
     assert isinstance(arm, AgentGroup)
     assert [agent.name for agent, _, _ in made] == ["bot"]
     assert arm.missing == {"helper": f"the base commit {arm.commit[:10]} has no agent in helper"}
+    assert arm.absent == {"helper"}
     await arm.stop()
 
 

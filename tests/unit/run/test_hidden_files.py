@@ -63,6 +63,21 @@ def test_nor_a_baseline_that_is_kept_elsewhere(workspace: Path) -> None:
     assert visible(workspace, baseline="scores.json") == OWN | OF_MAIN
 
 
+def test_nor_the_results_that_are_resumed(workspace: Path) -> None:
+    (workspace / "earlier").mkdir()
+    (workspace / "earlier" / "attempts.jsonl").touch()
+    assert visible(workspace, resume="earlier") == OWN | OF_MAIN | {"scores.json"}
+
+
+def test_nor_a_recording(workspace: Path) -> None:
+    (workspace / "good").mkdir()
+    (workspace / "good" / "attempts.jsonl").touch()
+    (workspace / "agent-eval.yaml").write_text(
+        "agent: {path: bot, driver: recorded, recording: good, evals: [evals/*.evalset.json]}\n"
+    )
+    assert visible(workspace) == OWN | OF_MAIN | {"scores.json"}
+
+
 def test_nor_what_an_eval_file_is_a_link_to(workspace: Path) -> None:
     (workspace / "evals" / "s.evalset.json").rename(workspace / "answers.json")
     (workspace / "evals" / "s.evalset.json").symlink_to("../answers.json")

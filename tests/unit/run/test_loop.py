@@ -22,11 +22,12 @@ from agent_eval_action.results.run_result import (
     CaseKey,
     Conditions,
     ErrorKind,
+    Provenance,
     RunResult,
     RunStatus,
 )
 from agent_eval_action.results.transcripts import ATTEMPTS, TranscriptWriter, lines, parse
-from agent_eval_action.run.attempt_runner import AttemptBudget, AttemptLimits, AttemptRunner, interleave
+from agent_eval_action.run.attempt_runner import AttemptBudget, AttemptLimits, AttemptRunner, StallDetector, interleave
 from agent_eval_action.run.base_agents import AgentGroup, BaseUnavailable
 from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.events import AttemptStarted, Event, Notice, PhaseStarted, RerunsPlanned
@@ -66,6 +67,8 @@ class Loop:
         self.stop = StopRequest()
         self.limits = SpendingLimits()
         self.max_time: float | None = None
+        self.stall_timeout: float | None = None
+        self.progress = StallDetector()
         self.base: Callable[[frozenset[str]], AgentGroup | BaseUnavailable] | None = None
         self.fixed: frozenset[str] = frozenset()
         self.passes = 0
@@ -91,9 +94,10 @@ class Loop:
                 ResultCollector(plan),
                 spending,
                 self.events.append,
-                kept or PreviousAttempts(),
+                PreviousAttempts() if kept is None else kept,
+                progress=self.progress,
             )
-            self.pipeline = Orchestrator(plan, head, crew, self.stop, self.max_time)
+            self.pipeline = Orchestrator(plan, head, crew, self.stop, self.max_time, self.stall_timeout)
             self.pipeline.gate = self.gate
             self.pipeline.open_base = opened if self.base else None
             self.pipeline.controllable = Base(commit=BASE) if self.base else None
@@ -456,6 +460,45 @@ async def test_max_time_in_the_re_runs_leaves_a_complete_run(tmp_path: Path, kit
     assert attempts(result) == [(0, "first")]
 
 
+class Watched(StallDetector):
+    """Ends nothing; remembers what the loop would be excused by, and how often something was answered."""
+
+    answered = 0
+
+    def made(self) -> None:
+        self.answered += 1
+        super().made()
+
+    async def stalled(self, seconds: float, *, excused: Callable[[], bool]) -> str:
+        self.seconds, self.excused = seconds, excused
+        await asyncio.Event().wait()
+        return ""
+
+
+async def test_the_start_of_either_arm_is_excused_and_its_end_is_progress(tmp_path: Path, kit: Any) -> None:
+    watched = Watched()
+
+    class Starting(kit.Script):  # type: ignore[misc] # a class of a fixture
+        async def start(self) -> AgentConditions | AttemptError:
+            await asyncio.sleep(0.01)  # nobody watches before the first pass has begun
+            self.excused, self.before = watched.excused(), watched.answered
+            return await super().start()
+
+        async def open(self, request: SessionRequest) -> Any:
+            self.still_excused, self.after = watched.excused(), watched.answered
+            return await super().open(request)
+
+    head, base = (Starting(lambda *_: "yes") for _ in range(2))
+    loop = Loop(tmp_path, Asked([RunControl(((key("a"), 1),), "on main?")]))
+    loop.stall_timeout, loop.progress = 7.0, watched
+    loop.base = lambda agents: AgentGroup.begin("base", dict.fromkeys(agents, base), commit=BASE)
+    await loop(kit.plan(kit.case("a")), head)
+    assert watched.seconds == 7.0
+    for arm in (head, base):
+        assert (arm.excused, arm.still_excused) == (True, False)
+        assert arm.after > arm.before
+
+
 @pytest.mark.parametrize("arm", ["head", "base"])
 async def test_a_stop_in_the_middle_keeps_what_is_finished_and_gives_everything_back(
     tmp_path: Path, kit: Any, arm: str
@@ -476,6 +519,21 @@ async def test_a_stop_in_the_middle_keeps_what_is_finished_and_gives_everything_
     done = [("a", 0, "head", "first"), ("a", 1, "head", "rerun")]
     assert loop.written() == (done if arm == "head" else [("a", 0, "base", "control"), ("a", 0, "head", "first")])
     assert released == [True]
+
+
+async def test_resume_after_an_edit_keeps_what_the_base_commits_agent_said(tmp_path: Path, kit: Any) -> None:
+    plan, then = kit.plan(kit.case("a")), Provenance(code="then", settings="s")
+    made = []
+    for code in ("then", "now"):
+        loop = Loop(tmp_path, Asked([RunControl(((key("a"), 1),), "on main?")]))
+        head, base = kit.Script(lambda *_: "yes"), kit.Script(lambda *_: "yes")
+        loop.base = lambda _, base=base: AgentGroup.begin("base", {"bot": base}, commit=BASE)
+        expected = {"bot": then.model_copy(update={"code": code})}
+        out = OutputFolder.at(tmp_path)
+        kept = load_previous_attempts(tmp_path, out, plan, expected) if made else PreviousAttempts(expected)
+        await loop(plan, head, kept)
+        made.append((len(head.opened), len(base.opened)))
+    assert made == [(1, 1), (1, 0)]
 
 
 async def test_resume_keeps_re_runs_and_the_control_of_the_same_base(tmp_path: Path, kit: Any) -> None:
