@@ -35,10 +35,15 @@ demo-regression: setup ## the same agent with one changed instruction: blocked (
 
 .PHONY: test
 test: setup setup-oracles ## unit, format, golden, parity, integration and contract tests
-	$(PYTEST) -n $(WORKERS) -m "not adk110 and not container"
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not adk110 and not container and not exhaustive"
 
 .PHONY: test-all
-test-all: test test-adk110 test-container ## test, then google-adk 1.10 and the container
+test-all: test test-rest ## test, then what it leaves out
+
+# The container's tests wait most of the time: in one worker, while the other computes.
+.PHONY: test-rest
+test-rest: setup setup-oracles ## what test leaves out: slow tests and variants, google-adk 1.10, the container
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "adk110 or container or exhaustive"
 
 .PHONY: test-adk110
 test-adk110: setup setup-oracles ## what runs on google-adk 1.10

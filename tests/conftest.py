@@ -1,7 +1,8 @@
-"""Where the oracles and the corpus are, and saying aloud when they are not."""
+"""Where the oracles and the corpus are, and saying aloud when they are not; which tests `make test` leaves out."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,20 @@ SHARED = ROOT.parent / "shared"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write what the golden tests compare with anew")
+
+
+@pytest.hookimpl(tryfirst=True)  # before markers select tests and xdist groups them
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    variants: Counter[str] = Counter()
+    for item in items:
+        if item.get_closest_marker("container"):  # they share an engine, an image and a checkout
+            item.add_marker(pytest.mark.xdist_group("container"))
+        marker = item.get_closest_marker("exhaustive")
+        if marker and "after" in marker.kwargs:
+            test = item.nodeid.partition("[")[0]
+            variants[test] += 1
+            if variants[test] <= marker.kwargs["after"]:
+                item.own_markers.remove(marker)
 
 
 def _interpreter(name: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import yaml
@@ -35,4 +36,33 @@ def test_the_workflows_run_the_same_targets():
         for job in yaml.safe_load(workflow.read_text())["jobs"].values():
             runs += [step["run"] for step in job.get("steps", []) if step.get("run", "").startswith("make ")]
     used = {target for run in runs for target in run.split()[1:]}
-    assert {"lint", "test", "test-container"} <= used <= set(TARGETS)
+    assert {"lint", "test", "test-rest"} <= used <= set(TARGETS)
+
+
+def test_what_one_target_leaves_out_the_other_runs():
+    selections = dict(re.findall(r'^(test\S*):.*\n\t\$\(PYTEST\).* -m "([^"]+)"$', MAKEFILE, re.MULTILINE))
+    left_out = selections["test"].split(" and ")
+    assert all(re.fullmatch(r"not \w+", term) for term in left_out), left_out
+    assert {term.removeprefix("not ") for term in left_out} == set(selections["test-rest"].split(" or "))
+    assert re.search(r"^test-all: test test-rest ", MAKEFILE, re.MULTILINE)
+
+
+def test_variants_beyond_the_first_are_left_to_the_other_target(tmp_path):
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  exhaustive: x\n  container: x\n")
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.exhaustive(after=1)\n@pytest.mark.parametrize('number', range(3))\n"
+        "def test_variants(number): ...\n"
+        "@pytest.mark.exhaustive\ndef test_slow(): ...\n"
+        "def test_quick(): ...\n"
+    )
+    argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m"]
+    run, left = (
+        re.findall(
+            r"::(\S+)", subprocess.run([*argv, wanted], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        )
+        for wanted in ("not exhaustive", "exhaustive")
+    )
+    assert run == ["test_variants[0]", "test_quick"]
+    assert left == ["test_variants[1]", "test_variants[2]", "test_slow"]

@@ -194,6 +194,7 @@ async def test_a_turn_given_up_does_not_hold_the_caller(drive, say) -> None:
         assert end.kind is ErrorKind.STOPPED
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("low", [3, 200])
 async def test_closed_descriptors(drive, low: int) -> None:
     async with drive("wild") as agent:

@@ -90,6 +90,7 @@ def without_calls(value: Any, name: str) -> Any:
     return [without_calls(item, name) for item in called]
 
 
+@pytest.mark.exhaustive
 def test_after_what_the_comment_says_the_check_passes_and_stays_green_after_the_merge(pull: PullRequest) -> None:
     pull.make_worse()
     code, comment = pull.run()
@@ -137,6 +138,7 @@ def test_everything_that_got_worse_is_accepted_by_one_command(pull: PullRequest)
     assert code == 0, comment
 
 
+@pytest.mark.exhaustive
 def test_what_was_not_accepted_still_blocks(pull: PullRequest) -> None:
     pull.make_worse()
     done = pull.command("accept", "which_are_prime", "smoke", "--reason", "these two")
@@ -147,6 +149,7 @@ def test_what_was_not_accepted_still_blocks(pull: PullRequest) -> None:
     assert "accept all 3 cases that got worse" in comment
 
 
+@pytest.mark.exhaustive
 def test_where_a_threshold_blocks_the_comment_names_what_to_edit_and_editing_it_is_enough(
     tmp_path: Path, adk213_python: Path
 ) -> None:
@@ -178,6 +181,7 @@ def test_where_a_threshold_blocks_the_comment_names_what_to_edit_and_editing_it_
     assert code == 0, comment
 
 
+@pytest.mark.exhaustive
 def test_what_is_measured_beside_the_change_is_accepted_as_well(pull: PullRequest) -> None:
     """With ``baseline: rerun`` there are no records: the base commit's file says what main has accepted."""
     pull.make_worse()

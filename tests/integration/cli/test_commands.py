@@ -229,6 +229,7 @@ def test_a_stale_report_does_not_survive_a_run_that_could_not_begin(repo: Repo) 
     assert not (repo.root / ".agent-eval/out/results.json").exists()
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_writes_what_there_is(repo: Repo, number: signal.Signals) -> None:
     many = [(f"case{n}", "hello there", []) for n in range(3000)]

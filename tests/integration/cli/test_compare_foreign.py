@@ -60,6 +60,7 @@ def history(root: Path, name: str) -> list[Path]:
     return sorted((agent(root, name) / ".adk" / "eval_history").iterdir())
 
 
+@pytest.mark.exhaustive
 def test_the_old_form_is_one_json_string(old: Path):
     """Otherwise the tests below would not be about it."""
     assert isinstance(json.loads(history(old, "same")[0].read_text()), str)

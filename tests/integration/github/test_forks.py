@@ -221,6 +221,7 @@ def test_users_nobody_can_play_are_not_begun(repo: Repo, adk213_python: Path) ->
     assert made == {"a": 1, "talk": 0}
 
 
+@pytest.mark.exhaustive
 def test_an_agent_without_credentials_of_its_own_is_one_sentence(repo: Repo, adk213_python: Path) -> None:
     repo.configure(python=str(adk213_python), reruns="off")
     (repo.root / "bot" / "agent.py").write_text(
@@ -251,6 +252,7 @@ def test_an_agent_that_asks_for_its_key_when_it_is_imported(repo: Repo, adk213_p
     assert (code, results["decision"]["excused"]) == (0, True), results["decision"]["reason"]
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize(
     "said",
     [
@@ -277,6 +279,7 @@ def test_an_agent_that_only_says_that_it_has_no_key_is_not_excused(repo: Repo, a
     assert SENTENCE not in decision["reason"]
 
 
+@pytest.mark.exhaustive
 def test_an_agent_that_says_so_when_it_is_imported_is_not_excused_either(repo: Repo, adk213_python: Path) -> None:
     repo.configure(python=str(adk213_python), reruns="off")
     (repo.root / "bot" / "agent.py").write_text(SCRIPTED)
@@ -297,6 +300,7 @@ def test_where_main_s_agent_cannot_be_asked_nothing_is_excused(repo: Repo, adk21
     assert "it is not known whether main's agent needs credentials here" in results["decision"]["reason"]
 
 
+@pytest.mark.exhaustive
 def test_an_agent_that_main_lacks_leaves_the_others_their_excuse(repo: Repo, adk213_python: Path) -> None:
     """Main's agent needs a key as well; the one that the change adds says so too, and cannot be asked on main."""
     agent = SCRIPTED.replace("said = types", NO_KEY)

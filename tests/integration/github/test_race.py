@@ -23,6 +23,7 @@ def comments(server, number) -> dict[str, str]:
     return found
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["update", "recreate"])
 def test_each_leg_of_a_matrix_has_its_own_comment(server, mode):

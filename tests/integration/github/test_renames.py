@@ -117,15 +117,16 @@ def repo(tmp_path: Path, adk213_python: Path) -> Repo:
 
 
 RENAMES: dict[str, tuple[str, str, str, str]] = {
+    "everything": ("assistant", "tests/other", "x", "y"),
     "nothing": ("bot", "evals/s", "a", "b"),
     "a case": ("bot", "evals/s", "a", "something else"),
     "the cases change their names": ("bot", "evals/s", "b", "a"),
     "the eval file": ("bot", "tests/other", "a", "b"),
     "the agent": ("assistant", "evals/s", "a", "b"),
-    "everything": ("assistant", "tests/other", "x", "y"),
 }
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("renamed", RENAMES.values(), ids=RENAMES)
 def test_a_regression_is_blocked_whatever_is_renamed_with_it(repo: Repo, renamed: tuple[str, str, str, str]) -> None:
     def change() -> None:
@@ -163,6 +164,7 @@ def controls(results: dict[str, Any]) -> dict[str, int]:
     return found
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize(
     ("renamed", "store"),
     [("everything", {}), ("everything", RERUN), ("nothing", RERUN)],
@@ -207,6 +209,7 @@ class TwoAgents(Repo):
         self.write(f"{folder}/agent.py", f"GOOD = {good}\n{AGENT}")
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("store", [{}, RERUN], ids=["stored scores", "rerun"])
 def test_an_agent_that_the_base_lacks_leaves_the_others_their_control(
     tmp_path: Path, adk213_python: Path, store: dict[str, str]

@@ -65,6 +65,7 @@ def test_a_change_for_the_worse_fails_the_step_and_its_outputs_are_there(step, w
     assert int(ran.outputs["regressions"]) > 0
 
 
+@pytest.mark.exhaustive
 def test_nothing_of_the_jobs_python_or_the_checkout_runs_in_the_tool(step, workspace, tmp_path):
     """A pull request adds modules and settings that an installer, or Python started the wrong way, would obey."""
     for place in (workspace, tmp_path):
@@ -77,6 +78,7 @@ def test_nothing_of_the_jobs_python_or_the_checkout_runs_in_the_tool(step, works
     assert not (tmp_path / "obeyed").exists(), (tmp_path / "obeyed").read_text()
 
 
+@pytest.mark.exhaustive
 def test_a_title_in_an_input_is_data(step, tmp_path):
     """What the runner puts into a shell, a pull request can write."""
     ran = step({"comment-key": f"$(touch {tmp_path}/run) `touch {tmp_path}/run` '; touch {tmp_path}/run; '"})
@@ -88,6 +90,7 @@ def evaluated(text: str, ended: dict[str, str]) -> str:
     return re.sub(r"\$\{\{ steps\.(\S+) \}\}", lambda found: ended[found.group(1)], text)
 
 
+@pytest.mark.exhaustive
 def test_our_own_workflow_runs_on_the_example_as_it_is_written(tmp_path, temp):
     """dogfood.yml, step by step: what it asserts holds, and it would notice if it did not."""
     checkout = tmp_path / "checkout"
@@ -132,6 +135,7 @@ def test_what_cannot_be_installed_is_one_error_with_a_way_out(step, tmp_path, in
     assert ran.outputs["verdict"] == ""
 
 
+@pytest.mark.exhaustive
 def test_a_runner_without_uv_gets_one_by_pip(workspace, tmp_path):
     (tmp_path / "rt").mkdir()
     environ = job_environ(workspace, tmp_path / "rt")

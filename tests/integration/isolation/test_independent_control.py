@@ -193,6 +193,7 @@ def what_the_workflow_activates(checkout: Checkout) -> None:
     checkout.environ["VIRTUAL_ENV"] = str(checkout.folder / "mine")
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize(
     "attack",
     [

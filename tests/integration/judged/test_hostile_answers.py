@@ -7,6 +7,7 @@ import re
 import xml.etree.ElementTree as ET
 
 import cmarkgfm
+import pytest
 
 from support.gemini_server.messages import ModelRequest, Reply
 
@@ -31,6 +32,7 @@ CRITERIA = {
 }
 
 
+@pytest.mark.exhaustive
 def test_hostile_answers_are_judged_whole_and_reported_harmlessly(judged: Judged) -> None:
     judged.criteria(CRITERIA)
     judged.cases(*(case(name, name) for name in HOSTILE))

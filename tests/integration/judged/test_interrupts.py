@@ -35,6 +35,7 @@ def _state(pid: int) -> str:
         return ""
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_judging_leaves_files_and_no_process(judged: Judged, number: signal.Signals) -> None:
     judged.cases(case("rome", "Rome"), case("oslo", "Oslo"))

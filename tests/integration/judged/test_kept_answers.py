@@ -44,6 +44,7 @@ def test_without_the_cache_all_is_asked_again(recorded: Judged) -> None:
     assert done.uses()["final_response_match_v2"]["cached"] == 0
 
 
+@pytest.mark.exhaustive
 def test_another_judge_or_prompt_is_another_question(recorded: Judged) -> None:
     warmer = {"judge_model_config": {"temperature": 0.5}}
     recorded.criteria({"final_response_match_v2": {"threshold": 0.8, "judge_model_options": warmer}})
@@ -51,6 +52,7 @@ def test_another_judge_or_prompt_is_another_question(recorded: Judged) -> None:
     assert recorded.model.asked == {"match": VOTES}
 
 
+@pytest.mark.exhaustive
 def test_damaged_answers_are_asked_for_again(recorded: Judged) -> None:
     kept = [path for path in (recorded.root / ".agent-eval" / "cache" / "llm").rglob("*") if path.is_file()]
     assert len(kept) >= VOTES
@@ -61,12 +63,14 @@ def test_damaged_answers_are_asked_for_again(recorded: Judged) -> None:
     assert recorded.model.asked == {"match": VOTES}
 
 
+@pytest.mark.exhaustive
 def test_a_baseline_is_made_of_new_votes(recorded: Judged) -> None:
     done = recorded.command("baseline", "update", *REPLAY, "--repeats", "1")
     assert done.code == 0, done.said
     assert recorded.model.asked == {"match": VOTES}
 
 
+@pytest.mark.exhaustive
 def test_a_record_of_main_is_made_of_new_votes(recorded: Judged, tmp_path: Path) -> None:
     root, origin = recorded.root, tmp_path / "origin.git"
     (root / ".gitignore").write_text(".agent-eval/\n")
@@ -104,6 +108,7 @@ def test_a_cache_that_cannot_be_written_is_said_once_and_done_without(judged: Ju
     assert done.said.count("judges' answers are not cached: Not a directory") == 1, done.said
 
 
+@pytest.mark.exhaustive
 def test_votes_on_an_attempt_that_is_made_again_are_new_ones(judged: Judged) -> None:
     """Repeats of a case are other questions, also where the agent says the same: else they would all agree."""
     done = judged.run("--repeats", "3")

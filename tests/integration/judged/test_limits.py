@@ -16,6 +16,7 @@ def judge(model: str = "gemini-2.5-flash", **options: Any) -> dict[str, Any]:
     return {CRITERION: {"threshold": 0.8, "judge_model_options": {"judge_model": model, **options}}}
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize(
     ("limit", "says"),
     [

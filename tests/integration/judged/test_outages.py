@@ -22,6 +22,7 @@ def six(judged: Judged) -> Judged:
     return judged
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("fault", [{"kind": "status", "code": 503}, {"kind": "hang"}], ids=["503", "hang"])
 def test_an_outage_keeps_what_is_measured_and_resume_asks_for_the_rest(six: Judged, fault: dict[str, Any]) -> None:
     six.configure(llm={"retry_deadline": "2s", "timeout_s": "1s"})
@@ -62,6 +63,7 @@ STORMS = {
 }
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("faults", STORMS.values(), ids=STORMS)
 def test_a_storm_of_429_loses_no_case_and_makes_no_answer_wrong(six: Judged, faults: list[dict[str, Any]]) -> None:
     for fault in faults:

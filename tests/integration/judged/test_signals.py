@@ -77,6 +77,7 @@ def wait_for(happened: Callable[[], bool]) -> None:
     assert happened()
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("moment", range(4))
 def test_a_signal_at_a_random_moment(judged: Judged, busy: None, moment: int) -> None:
     del busy
@@ -88,6 +89,7 @@ def test_a_signal_at_a_random_moment(judged: Judged, busy: None, moment: int) ->
             interrupt(process, judged.root, NUMBERS[moment % 2])
 
 
+@pytest.mark.exhaustive
 def test_while_a_build_of_the_environment_hangs(judged: Judged, busy: None) -> None:
     del busy
     source = judged.root / "endless"
@@ -105,6 +107,7 @@ def test_while_a_build_of_the_environment_hangs(judged: Judged, busy: None) -> N
         interrupt(process, judged.root, signal.SIGTERM)
 
 
+@pytest.mark.exhaustive
 def test_while_an_agent_is_imported(judged: Judged, busy: None) -> None:
     del busy
     path = judged.root / "clerk" / "agent.py"
@@ -114,6 +117,7 @@ def test_while_an_agent_is_imported(judged: Judged, busy: None) -> None:
         interrupt(process, judged.root, signal.SIGINT)
 
 
+@pytest.mark.exhaustive
 def test_while_an_agent_ignores_everything(judged: Judged, busy: None) -> None:
     """An agent that blocks its worker's loop, and signals with it."""
     del busy
@@ -143,6 +147,7 @@ class _Silent(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.exhaustive
 def test_while_a_fetch_hangs(judged: Judged, busy: None, tmp_path: Path) -> None:
     del busy
     event = tmp_path / "event.json"
@@ -172,6 +177,7 @@ def test_while_a_fetch_hangs(judged: Judged, busy: None, tmp_path: Path) -> None
             _Silent.over.set()
 
 
+@pytest.mark.exhaustive
 def test_while_every_judge_thinks(judged: Judged, busy: None) -> None:
     del busy
     thinking = threading.Event()

@@ -37,6 +37,7 @@ def test_a_judge_that_only_refuses_ends_the_run(refusing: Judged) -> None:
     assert set(refusing.model.asked) == {"match"}, "the agent's answers were kept"
 
 
+@pytest.mark.exhaustive
 def test_an_agent_whose_model_only_refuses_ends_the_run(refusing: Judged) -> None:
     refusing.fault(kind="status", code=429)
     done = refusing.run()
@@ -44,6 +45,7 @@ def test_an_agent_whose_model_only_refuses_ends_the_run(refusing: Judged) -> Non
     assert "nothing was answered for 6 s (stall_timeout)" in done.results["decision"]["reason"]
 
 
+@pytest.mark.exhaustive
 def test_a_judge_that_answers_now_and_then_is_waited_for(refusing: Judged) -> None:
     refusing.fault(user=JUDGE, kind="status", code=429, every=2)
     done = refusing.run()

@@ -45,6 +45,7 @@ def test_every_criterion_works_by_openais_wire(judged: Judged) -> None:
     assert "local" not in json.dumps(done.results), "the key is in no file"
 
 
+@pytest.mark.exhaustive
 def test_every_criterion_works_on_vertex_with_a_credentials_file(judged: Judged, tmp_path: Path) -> None:
     set_up(judged)
     by_key = scores(judged.run())
@@ -78,6 +79,7 @@ def service(judged: Judged) -> Any:
         yield server
 
 
+@pytest.mark.exhaustive
 def test_vertex_ais_evaluation_scores_beside_a_judge(judged: Judged, service: VertexServer) -> None:
     judged.criteria({**MATCH, "safety_v1": 1.0, "multi_turn_task_success_v1": {"threshold": 0.4}})
     judged.cases(case("rome", "Rome", "Oslo"))

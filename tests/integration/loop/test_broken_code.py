@@ -15,6 +15,7 @@ def changed(dice: Any, path: str, text: str) -> None:
     dice.commit("a change")
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -46,6 +47,7 @@ def test_an_agent_that_starts_neither_here_nor_on_main_is_inconclusive(dice: Any
     assert "a_package_nobody_has" in ended.results["base"]["unavailable"]
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("sides", ["sides == 12 and tool_context.state.get('own_die')", "True"])
 def test_a_tool_that_raises_in_every_attempt_where_mains_never_did_fails(dice: Any, sides: str) -> None:
     dice.branch()
@@ -112,6 +114,7 @@ EMPTY = """
 """
 
 
+@pytest.mark.exhaustive
 def test_a_model_that_answers_nothing_on_either_arm_is_inconclusive_and_not_already_broken_on_main(dice: Any) -> None:
     """Main's history has answers to every case; now the model refuses to answer, whoever asks."""
     model = dice.folder / "dice_agent" / "rule_based_model.py"

@@ -92,6 +92,7 @@ def test_a_case_that_recovers_is_shown_as_flaky_and_passes(dice: Any) -> None:
     assert "flaky" in {pair["kind"] for pair in pairs(ended, ONE)}
 
 
+@pytest.mark.exhaustive
 def test_an_illness_that_is_over_by_the_control_is_not_the_changes(dice: Any) -> None:
     """Bad in the first pass and when run again, well in turn with the base's agent: what drifts meets both."""
     dice.branch()
@@ -107,6 +108,7 @@ def test_an_illness_that_is_over_by_the_control_is_not_the_changes(dice: Any) ->
     assert "flaky" in {pair["kind"] for pair in pairs(ended, ONE)}
 
 
+@pytest.mark.exhaustive
 def test_a_limit_before_the_control_is_no_fail_and_is_said(broken: Any) -> None:
     ended = broken.run("--max-extra-runs", "5")
     assert ended.counts() == (SUITE, 0, 0), "a re-run without the control it needs would decide nothing"
@@ -117,6 +119,7 @@ def test_a_limit_before_the_control_is_no_fail_and_is_said(broken: Any) -> None:
     assert broken.run("--max-extra-runs", "6").code == 1, "as many as it takes"
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("where", ["re-running", "control"])
 def test_an_interrupt_writes_everything_and_leaves_nothing_behind(dice: Any, where: str) -> None:
     asleep = MINE.replace(":\n", f" and {MARKER}.exists():\n") + "        await asyncio.sleep(600)\n"
@@ -195,6 +198,7 @@ def test_a_shallow_clone_whose_remote_is_gone_decides_nothing_by_the_changes_own
     assert ended.results["totals"]["attempts"] == 0
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("store", ["auto", "rerun"])
 def test_a_merge_queue_is_held_against_the_groups_base(broken: Any, tmp_path: Path, store: str) -> None:
     """Two pull requests in one group: what the first parent already has is the first one's, not main's."""
@@ -217,6 +221,7 @@ def test_a_merge_queue_is_held_against_the_groups_base(broken: Any, tmp_path: Pa
     assert [f["case"] for f in ended.results["decision"]["findings"] if f["effect"] == "blocks"] == [ONE]
 
 
+@pytest.mark.exhaustive
 def test_the_whole_base_can_be_run_in_the_place_of_a_stored_history(broken: Any) -> None:
     (broken.folder / ".agent-eval" / "baseline.json").unlink()
     ended = broken.run("--baseline-store", "rerun")
