@@ -46,6 +46,8 @@ def test_the_tree_keeps_its_contracts(tree):
         ("reports/extra.py", "from agent_eval_action import ci"),
         ("environments/extra.py", "from agent_eval_action import worker"),
         ("worker/extra.py", "from agent_eval_action import results"),
+        ("llm/extra.py", "from agent_eval_action.worker import agent_eval_worker_rate"),
+        ("llm/rate_limit.py", "from agent_eval_action.worker import agent_eval_worker_json"),
         ("stray.py", "x = 1"),
     ],
 )

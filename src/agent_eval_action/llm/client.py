@@ -114,6 +114,13 @@ class LlmUsage:
     output_tokens: int | None = None
     cached_input_tokens: int | None = None
 
+    @property
+    def total(self) -> int | None:
+        """Input and output; None when either was not reported."""
+        if self.input_tokens is None or self.output_tokens is None:
+            return None
+        return self.input_tokens + self.output_tokens
+
 
 @dataclass(frozen=True, slots=True)
 class LlmReply:

@@ -14,7 +14,7 @@ from agent_eval_action.agents.user import Ended, User
 from agent_eval_action.criteria.base import ScoringContext
 from agent_eval_action.llm.budget import Meter, Spend, agent_calls
 from agent_eval_action.llm.client import Llm, LlmError, LlmReply
-from agent_eval_action.llm.rate_limit import AdaptiveSemaphore, Place
+from agent_eval_action.llm.rate_limit import AdaptiveSemaphore
 from agent_eval_action.results.evalset import Invocation
 from agent_eval_action.results.run_result import (
     INFRASTRUCTURE,
@@ -196,20 +196,20 @@ class Executor:
             await asyncio.sleep(_backoff(error.kind, tries))
 
     async def _once(self, planned: PlannedAttempt, listener: TurnObserver, *, alone: bool, tries: int) -> Attempt:
-        async with self.lonely if alone else contextlib.nullcontext(), self.slots.place() as place:
+        async with self.lonely if alone else contextlib.nullcontext(), self.slots.permit() as permit:
             talk = _Conversation()
             attempt = await self._converse(planned, listener, talk, alone=alone, tries=tries)
-            self._tell(place, attempt, talk.throttled)
+            self._adapt_sessions(permit, attempt, talk.throttled)
             return attempt
 
-    def _tell(self, place: Place, attempt: Attempt, throttled: int) -> None:
-        """Shrink the sessions when this one was mostly turned away: the odd refusal is the worker's pace at work."""
+    def _adapt_sessions(self, permit: int, attempt: Attempt, throttled: int) -> None:
+        """Shrink the sessions when this one was mostly refused: the odd refusal is the worker learning the rate."""
         error = attempt.error
         failed = error is not None and error.kind is ErrorKind.RATE_LIMITED
         if failed or throttled > attempt.usage.model_calls:
-            self.slots.refused(place)
+            self.slots.refused(permit)
         else:
-            self.slots.went_well()
+            self.slots.succeeded()
 
     async def _converse(
         self, planned: PlannedAttempt, listener: TurnObserver, talk: _Conversation, *, alone: bool, tries: int

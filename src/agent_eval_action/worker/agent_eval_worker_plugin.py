@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from agent_eval_worker_rate import Start
 from agent_eval_worker_refusals import Refusals
 
 Interval = tuple[float, float]
@@ -37,7 +38,7 @@ class TurnRecord:
         self.open_tool: dict[int, tuple[float, str]] = {}
         self.throttled = 0
         self.waiting = 0
-        self.starts: dict[str, list[float]] = {}
+        self.starts: dict[str, Start] = {}
 
     @contextlib.contextmanager
     def wait(self) -> Iterator[None]:

@@ -1,7 +1,6 @@
-"""Calls of models that are refused for asking too much: waited for, made again, and from then on paced.
+"""The rate at which a model's server lets calls through, learnt from its refusals (429).
 
-The same rule as the judges' (llm/pace.py); this package stands alone, so it is said here again, smaller, and
-bolder: a worker shares the model's rate with others that come and go.
+Standard library only: the worker loads this file in the agent's interpreter, ``llm.rate_limit`` loads it for judges.
 """
 
 from __future__ import annotations
@@ -11,109 +10,132 @@ import random
 import re
 import time
 from collections import deque
-from typing import Any
 
-WINDOW_S = 1.0
-BELOW = 0.93
-AT_LEAST_ASKED = 0.5
-LEAST = 1 / 30
-SLACK_S = 0.1
-FORGOTTEN = 8.0
-LARGEST_CUT = 0.85
-UNMEASURED = 3
+WINDOW_S = 1.0  # over which the rate that is let through is measured
+MARGIN = 0.95  # of the measured rate, so that the next refusal is a while off
+LARGEST_CUT = 0.85  # at the edge of a window little is seen of what was let through
+FEWEST_CALLS = 3  # fewer calls let through in a window say little about a rate
+LOWEST_RATE = 1 / 30  # starts a second: a server that refuses everything is still asked twice a minute
+CREEP = 0.025  # growth a second at first: a limit that stands is passed slowly
+DOUBLES_AFTER_S = 1.5  # then the limit has moved, or who shared it has left: the rate doubles every second
+FORGOTTEN = 8.0  # so much faster than when last refused, the bound is dropped
+LATENESS_S = 0.1  # of a timer that is made up for
 LONGEST_WAIT_S = 30.0
 FIRST_WAIT_S = 0.25
 
 
-class Pace:
-    """One model's starts: unbound until a refusal, then at the rate that was let through, and slowly faster."""
+class Start:
+    """One call that was started, at a monotonic time in seconds."""
 
-    def __init__(self, longest_wait_s: float = LONGEST_WAIT_S) -> None:
-        self._longest_wait_s = longest_wait_s
-        self._starts: deque[list[float]] = deque()  # [when, 1.0 where it was refused]
-        self._rate = 0.0
-        self._since = self._next = self._paused_until = 0.0
-        self._gate = asyncio.Lock()
+    def __init__(self, time: float) -> None:
+        self.time = time
+        self.refused = False
 
-    async def start(self) -> list[float]:
-        """Wait for the next start; what is returned names it to ``refused``."""
-        now = time.monotonic()
-        if not self._bound(now) and self._paused_until <= now:
-            return self._started(now, 0.0)
-        async with self._gate:
-            while True:
-                now = time.monotonic()
-                rate = self._bound(now)
-                wait = max(self._paused_until - now, self._window(now, rate) if rate else 0.0)
-                wait = max(wait, self._next - now if rate else 0.0)
-                if wait <= 0:
-                    return self._started(now, rate)
-                await asyncio.sleep(wait)
 
-    def refused(self, start: list[float], retry_after: float | None) -> None:
-        """The server said 429: the calls of the last second that it let through are its rate."""
-        now = time.monotonic()
-        start[1] = 1.0
-        if retry_after:
-            self._paused_until = max(self._paused_until, now + min(retry_after, self._longest_wait_s))
-        old, fresh = self._bound(now), start[0] >= self._since
-        began = start[0] - WINDOW_S
-        asked = [(when, refused) for when, refused in self._starts if when > began]
-        let = sum(not refused for _, refused in asked)
-        # At first another worker may have taken more than its share of what was let through.
-        guess = let * BELOW if old else max(let * BELOW, len(asked) * AT_LEAST_ASKED)
-        # Over the time of the starts, not until now: a burst's refusals may take a while to arrive.
-        measured = guess / max(WINDOW_S, asked[-1][0] - began if asked else 0.0)
-        if old and let < UNMEASURED:
-            measured = old * LARGEST_CUT if fresh else old
-        self._rate = max(LEAST, min(old, measured)) if old else max(1.0 / WINDOW_S, measured)
-        if old and fresh:  # at the edge of a window little is seen of what was let through
-            self._rate = max(self._rate, old * LARGEST_CUT)
-        if fresh:
-            # What was let through has arrived by now: a window later the server has forgotten all of it.
-            self._since, self._next = now, max(self._next, now + (0.0 if old else WINDOW_S))
+class RateEstimator:
+    """One model's rate: unbounded until a refusal, then a little below what was let through, and growing again.
 
-    def _bound(self, now: float) -> float:
-        """Starts a second; 0: unbound."""
-        age = now - self._since
-        growth = 1.0 + 0.05 * age + 0.25 * age**2
-        return self._rate * growth if growth < FORGOTTEN else 0.0
+    At a refusal the calls of the last second that were not refused are what the server lets through. Times are
+    monotonic seconds; ``longest_pause_s`` bounds what a server may ask for by Retry-After.
+    """
 
-    def _window(self, now: float, rate: float) -> float:
-        room = max(1, int(rate * WINDOW_S) + 1)
-        let = [when for when, refused in self._starts if not refused and when > now - WINDOW_S]
-        return let[-room] + WINDOW_S - now if len(let) >= room else 0.0
+    def __init__(self, longest_pause_s: float = 120.0) -> None:
+        self._longest_pause_s = longest_pause_s
+        self._starts: deque[Start] = deque()
+        self._learnt: float | None = None
+        self._learnt_at = self._next_start = self._paused_until = 0.0
 
-    def _started(self, now: float, rate: float) -> list[float]:
-        while self._starts and self._starts[0][0] <= now - 2 * WINDOW_S:
+    def rate(self, now: float) -> float | None:
+        """Starts a second allowed now; None: unbounded."""
+        if self._learnt is None:
+            return None
+        age = min(max(0.0, now - self._learnt_at), 60.0)
+        growth = max(1.0 + CREEP * age, 2.0 ** (age - DOUBLES_AFTER_S))
+        return self._learnt * growth if growth < FORGOTTEN else None
+
+    def wait(self, now: float) -> float:
+        """Seconds until a call may start; 0: now. Ask again after waiting."""
+        pause, rate = self._paused_until - now, self.rate(now)
+        if rate is None:
+            return max(0.0, pause)
+        # A burst that was let through fills the server's window: more before it is over would be refused.
+        room = max(1, int(rate * WINDOW_S + 1e-9) + 1)
+        starts = self._let_through(now - WINDOW_S)
+        window = starts[-room] + WINDOW_S - now if len(starts) >= room else 0.0
+        return max(0.0, pause, window, self._next_start - now)
+
+    def start(self, now: float) -> Start:
+        """A call starts now; ``refused`` takes what is returned."""
+        while self._starts and self._starts[0].time <= now - 2 * WINDOW_S:
             self._starts.popleft()
-        if rate:
-            self._next = max(self._next, now - SLACK_S) + 1.0 / rate
-        start = [now, 0.0]
-        self._starts.append(start)
-        return start
+        if (rate := self.rate(now)) is not None:
+            self._next_start = max(self._next_start, now - LATENESS_S) + 1.0 / rate
+        self._starts.append(started := Start(now))
+        return started
+
+    def refused(self, start: Start, now: float, retry_after: float | None = None) -> bool:
+        """The server answered 429, and may ask to wait ``retry_after`` seconds.
+
+        Returns False when no rate explains it: hardly anything was let through although little was asked.
+        """
+        start.refused = True
+        if retry_after is not None:
+            self._paused_until = max(self._paused_until, now + min(retry_after, self._longest_pause_s))
+        rate, fresh = self.rate(now), start.time >= self._learnt_at
+        begin = start.time - WINDOW_S
+        starts = self._let_through(begin)
+        # Over the time of the starts, not until now: a burst's refusals may take a while to arrive.
+        measured = len(starts) / max([WINDOW_S, *(time - begin for time in starts[-1:])]) * MARGIN
+        few = len(starts) < FEWEST_CALLS
+        if rate is None:
+            learnt = max(measured, 1.0 / WINDOW_S) if few else measured
+        else:  # one burst's refusals arrive one by one, and each makes the measurement of that burst better
+            lowest = rate * LARGEST_CUT if fresh else 0.0
+            learnt = max(lowest, rate if few and not fresh else lowest if few else min(rate, measured))
+        self._learnt = max(LOWEST_RATE, learnt)
+        if fresh:
+            self._learnt_at = now
+            # What was let through has arrived by now: a window later the server has forgotten all of it.
+            self._next_start = max(self._next_start, now + (WINDOW_S if rate is None else 0.0))
+        return rate is None or not few
+
+    def _let_through(self, since: float) -> list[float]:
+        return [start.time for start in self._starts if not start.refused and start.time > since]
 
 
-class Paces:
-    """A pace per model, shared by all sessions of the worker."""
+class ModelRates:
+    """The rates of a worker's models, shared by all of its sessions. ``longest_pause_s``: see ``RateEstimator``."""
 
-    def __init__(self, longest_wait_s: float) -> None:
-        self._longest_wait_s = min(longest_wait_s, LONGEST_WAIT_S)
-        self._paces: dict[str, Pace] = {}
+    def __init__(self, longest_pause_s: float) -> None:
+        self._longest_pause_s = min(longest_pause_s, LONGEST_WAIT_S)
+        self._models: dict[str, tuple[RateEstimator, asyncio.Lock]] = {}
 
-    def of(self, model: Any) -> Pace:
-        """The pace of a model by the name it is asked under."""
-        return self._paces.setdefault(str(model or ""), Pace(self._longest_wait_s))
+    async def start(self, model: object) -> Start:
+        """Wait until a call of the model may start."""
+        estimator, in_order = self._of(model)
+        if not in_order.locked() and not estimator.wait(time.monotonic()):
+            return estimator.start(time.monotonic())
+        async with in_order:
+            while wait := estimator.wait(time.monotonic()):  # noqa: ASYNC110 - nothing sets an event: the wait is known
+                await asyncio.sleep(wait)
+            return estimator.start(time.monotonic())
+
+    def refused(self, model: object, start: Start, retry_after: float | None) -> None:
+        """The server answered 429 to this call."""
+        self._of(model)[0].refused(start, time.monotonic(), retry_after)
+
+    def _of(self, model: object) -> tuple[RateEstimator, asyncio.Lock]:
+        return self._models.setdefault(str(model or ""), (RateEstimator(self._longest_pause_s), asyncio.Lock()))
 
 
 def backoff(tries: int, retry_after: float | None) -> float:
-    """Seconds before the next try: short, with jitter; when the server said when, then just after that."""
+    """Seconds before the next try: short, with jitter; where the server said when, just after that."""
     wait = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(tries, 8)) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
     return wait if retry_after is None else min(LONGEST_WAIT_S, retry_after) + wait
 
 
 def seconds(text: str | None) -> float | None:
-    """The seconds in what ``retry_after`` of agent_eval_worker_errors found; None where it is a date or nothing."""
+    """The seconds in what ``agent_eval_worker_errors.retry_after`` found; None where it is a date or nothing."""
     found = re.fullmatch(r"([0-9.]+) ?s", text or "")
     try:
         return float(found.group(1)) if found else None

@@ -8,33 +8,33 @@ import time
 from typing import Any
 
 from agent_eval_worker_errors import kind_of, retry_after
-from agent_eval_worker_rate import Paces, backoff, seconds
+from agent_eval_worker_rate import ModelRates, backoff, seconds
 
 REFUSED = "rate_limited"
 
 
 class Refusals:
-    """Shared by all sessions of a worker, whose calls of one model go at one pace.
+    """Shared by all sessions of a worker, whose calls of one model share its rate.
 
-    ``waits_s``: how long a refused call may wait for its answer, in all. Records are those of the turns
-    (``TurnRecord``): they are told of refusals and of the time spent waiting.
+    ``waits_s``: how long a refused call may wait for its answer, in all. ``record`` is that of the turn
+    (``TurnRecord``): it counts refusals, and its time spent waiting is no time of the turn.
     """
 
     def __init__(self, waits_s: float) -> None:
-        self._paces = Paces(waits_s)
+        self._rates = ModelRates(waits_s)
         self._waits_s = waits_s
 
     async def before(self, record: Any, agent: str, request: Any) -> None:
         """Wait for the start of a call."""
         with record.wait():
-            record.starts[agent] = await self._paces.of(request.model).start()
+            record.starts[agent] = await self._rates.start(request.model)
 
     def met(self, record: Any, agent: str, request: Any, error: BaseException) -> None:
-        """A call failed: where it was refused, the pace and the record know."""
+        """A call failed: a refusal is counted, and teaches the rate."""
         start = record.starts.pop(agent, None)
         if start is not None and kind_of(error) == REFUSED:
             record.throttled += 1
-            self._paces.of(request.model).refused(start, seconds(retry_after(error)))
+            self._rates.refused(request.model, start, seconds(retry_after(error)))
 
     async def again(self, record: Any, agent: str, model: Any, request: Any, error: BaseException) -> Any:
         """The answer to a refused call after all; None: it failed otherwise, or stays refused."""

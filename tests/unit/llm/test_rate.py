@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
-from agent_eval_action.llm.rate_limit import AdaptiveSemaphore, Limiter, Limiters, Pace, RateLimited, RateLimits
+from agent_eval_action.llm.rate_limit import AdaptiveSemaphore, Limiter, Limiters, MinuteLimits, RateLimited, RateLimits
+from agent_eval_action.worker.agent_eval_worker_rate import MARGIN, RateEstimator
 from support import virtual_time
 
 CHANCE = random.Random(7)  # noqa: S311 - jitter, the same in every run
@@ -64,7 +65,7 @@ def play(server: Server, calls: int, limiter: Callable[[], Limiter] | None = Non
                 async with made.call() as call:
                     answered = await server.ask()
                     if not answered:
-                        call.refuse(server.retry_after)
+                        call.refused, call.retry_after = True, server.retry_after
                 if answered:
                     return
                 tries += 1
@@ -95,20 +96,20 @@ def test_under_a_limit_it_reaches_what_the_limit_allows(latency: float) -> None:
 def test_a_limit_on_what_is_under_way_is_found_too() -> None:
     seconds, limiter = play(server := Server(latency=2.0, at_once=8), 120)
     assert seconds <= 120 / 8 * 2.4 / 0.7
-    assert limiter.slots.size < 48
+    assert limiter.permits.size < 48
     assert server.answered == 120
 
 
 def test_a_limit_that_goes_is_found_gone() -> None:
     async def main() -> tuple[float | None, float | None]:
-        pace = Pace()
-        starts = [pace.started(0.0) for _ in range(48)]
+        learnt = RateEstimator()
+        starts = [learnt.start(0.0) for _ in range(48)]
         for start in starts[20:]:
-            pace.refused(start, 0.01)
-        return pace.rate(0.02), pace.rate(30.0)
+            learnt.refused(start, 0.01)
+        return learnt.rate(0.02), learnt.rate(30.0)
 
     soon, later = virtual_time.run(main)
-    assert soon == pytest.approx(20 * 0.97, rel=0.05)
+    assert soon == pytest.approx(20 * MARGIN, rel=0.05)
     assert later is None
 
 
@@ -124,7 +125,7 @@ def test_calls_in_the_users_minute_are_not_exceeded() -> None:
     server = Server(latency=0.01)
 
     def bounded() -> Limiter:
-        return Limiter(requests_per_minute=30, clock=asyncio.get_running_loop().time)
+        return Limiter(minute=MinuteLimits(requests=30), clock=asyncio.get_running_loop().time)
 
     seconds, _ = play(server, 90, bounded)
     for start in server.asked_at:
@@ -133,25 +134,27 @@ def test_calls_in_the_users_minute_are_not_exceeded() -> None:
 
 
 def test_tokens_in_the_users_minute_are_not_exceeded() -> None:
-    pace = Pace(tokens_per_minute=1000)
+    minute = MinuteLimits(tokens=1000)
     for at in (0.0, 1.0):
-        assert pace.wait(at, 400) == 0
-        pace.used(pace.started(at, 400), 500)
-    assert pace.wait(2.0, 400) == pytest.approx(58.0)
-    assert Pace(tokens_per_minute=10).wait(0.0, 400) == 0, "what is larger than the bound goes alone"
+        assert minute.wait(at, 400) == 0
+        minute.start(at, 400).tokens = 500
+    assert minute.wait(2.0, 400) == pytest.approx(58.0)
+    minute.refused(minute.start(2.0, 900))
+    assert minute.wait(2.0, 400) == pytest.approx(58.0), "a call that was not let through counts nowhere"
+    assert MinuteLimits(tokens=10).wait(0.0, 400) == 0, "what is larger than the bound goes alone"
 
 
 def test_one_more_place_a_round_after_a_cut_and_one_cut_a_burst() -> None:
     async def main() -> list[float]:
         slots, seen = AdaptiveSemaphore(100, 10), []
-        async with slots.place() as one, slots.place() as two:
+        async with slots.permit() as one, slots.permit() as two:
             slots.size, slots._most = 10.0, 10
-            for place in (one, two):
-                slots.refused(place)
+            for permit in (one, two):
+                slots.refused(permit)
                 seen.append(slots.size)
         slots.taken = 7
         for _ in range(8):
-            slots.went_well()
+            slots.succeeded()
         return [*seen, slots.size]
 
     assert virtual_time.run(main) == pytest.approx([7.0, 7.0, 8.0], abs=0.1)
@@ -162,14 +165,14 @@ def test_who_gives_up_waiting_leaves_no_hole() -> None:
         slots = AdaptiveSemaphore(1)
 
         async def hold(seconds: float) -> None:
-            async with slots.place():
+            async with slots.permit():
                 await asyncio.sleep(seconds)
 
         first, second, third = (asyncio.create_task(hold(n)) for n in (1.0, 1.0, 1.0))
         await asyncio.sleep(0.5)
         second.cancel()
         await asyncio.gather(first, second, third, return_exceptions=True)
-        async with slots.place():
+        async with slots.permit():
             waiting = asyncio.create_task(hold(1.0))
             await asyncio.sleep(0)
         waiting.cancel()  # woken by the one that left, and given up before it ran
@@ -186,11 +189,11 @@ def request(model: str = "m") -> LlmRequest:
 async def test_each_model_has_a_limiter_and_its_own_bounds() -> None:
     limits = RateLimits(concurrency=3, requests_per_minute={"*": 60, "b": 5}, tokens_per_minute={"b": 9})
     limiters = Limiters(limits)
-    a, b = limiters.of("a"), limiters.of("b")
-    assert limiters.of("a") is a
-    assert (a.pace.per_minute, a.pace.tokens_per_minute) == (60, None)
-    assert (b.pace.per_minute, b.pace.tokens_per_minute) == (5, 9)
-    assert a.slots.ceiling == 3
+    a, b = limiters.find("a"), limiters.find("b")
+    assert limiters.find("a") is a
+    assert (a.minute.requests, a.minute.tokens) == (60, None)
+    assert (b.minute.requests, b.minute.tokens) == (5, 9)
+    assert a.permits.ceiling == 3
 
 
 async def test_only_a_429_is_a_refusal_and_reported_tokens_replace_the_estimate() -> None:
@@ -210,26 +213,26 @@ async def test_only_a_429_is_a_refusal_and_reported_tokens_replace_the_estimate(
     for refusals in (0, 0, 1):
         await rated.generate(request())
         assert rated.limiters.refusals() == refusals
-    assert [call.tokens for call in rated.limiters.of("m").pace._calls][1:] == [9, 0]
+    assert [call.tokens for call in rated.limiters.find("m").minute._calls][1:] == [9]
 
 
 def test_one_refusal_of_a_call_that_was_alone_costs_seconds_not_half_a_minute() -> None:
-    pace = Pace()
-    pace.refused(pace.started(0.0), 0.1)
+    learnt = RateEstimator()
+    learnt.refused(learnt.start(0.0), 0.1)
     now, waited = 0.1, 0.0
     for _ in range(10):
-        wait = pace.wait(now)
+        wait = learnt.wait(now)
         now, waited = now + wait, waited + wait
-        pace.started(now)
+        learnt.start(now)
     assert waited < 12
 
 
 def test_a_share_that_others_leave_is_taken_up_within_seconds() -> None:
-    pace = Pace()
+    learnt = RateEstimator()
     for n in range(5):
-        pace.started(n / 5)
-    pace.refused(pace.started(1.0), 1.0)
-    at_first, crept, later = (pace.rate(1.0 + after) or 0.0 for after in (0.0, 1.5, 4.0))
+        learnt.start(n / 5)
+    learnt.refused(learnt.start(1.0), 1.0)
+    at_first, crept, later = (learnt.rate(1.0 + after) or 0.0 for after in (0.0, 1.5, 4.0))
     assert at_first < 5.0
     assert crept < 1.05 * at_first, "past a limit that stands it only creeps"
     assert later > 4 * at_first, "who had the rest may have left"
