@@ -74,6 +74,7 @@ def test_passes_adk_eval_with_the_same_criteria(dice: Path, adk213_python: Path)
     assert "Tests failed: 0" in ended.stdout
 
 
+@pytest.mark.exhaustive
 def test_its_older_file_passes_adks_evaluator(dice: Path, adk213_python: Path) -> None:
     program = (
         "import asyncio; from google.adk.evaluation.agent_evaluator import AgentEvaluator as A;"

@@ -12,6 +12,7 @@ BYTES_PER_CASE = 35_500
 """Two turns and a tool call, with a baseline: 32,000 measured; 39,000 when equal scores were not shared."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_case_with_a_baseline_takes_little_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(ROOT)

@@ -64,6 +64,7 @@ def test_the_pages_own_script_runs_and_hostile_text_does_not(tmp_path: Path) -> 
     assert not re.search(r'id="bar"[^>]*hidden', shown)
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize(
     "inserted", [f"<script>{PWN}</script>", f'<img src="data:," onerror="{PWN}">', f'<svg onload="{PWN}"></svg>']
 )

@@ -16,6 +16,7 @@ def test_where_there_is_no_chromium_it_says_what_to_install(tmp_path: Path, monk
         find()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_comment_is_drawn_as_high_as_it_is_and_small(tmp_path: Path) -> None:
     try:

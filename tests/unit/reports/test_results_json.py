@@ -192,6 +192,7 @@ print(len(result.sets[0].cases), *sizes, *re.findall(r"VmHWM:\\s+(\\d+)", Path("
 """
 
 
+@pytest.mark.exhaustive
 def test_ten_thousand_cases_load_and_render_in_bounded_memory(
     large_result: Callable[[int], RunResult], tmp_path: Path
 ) -> None:
