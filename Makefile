@@ -6,7 +6,8 @@ MAKEFLAGS += --no-builtin-rules
 PYTHON ?= $(shell requirements/environment.sh find 3.11)
 PYTHON310 ?= $(shell requirements/environment.sh find 3.10 python3.10 $(wildcard $(HOME)/.pyenv/versions/3.10.*/bin/python3))
 PYTEST := .venv/bin/python -m pytest
-WORKERS ?= 2
+# On two cores: many tests wait for processes, so a third worker computes meanwhile.
+WORKERS ?= 3
 
 # Our tools and uv then trust what the machine trusts, also where a network ends TLS itself.
 export UV_SYSTEM_CERTS ?= 1

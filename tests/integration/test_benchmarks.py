@@ -39,6 +39,7 @@ def test_growth_is_one_when_linear(rescore: ModuleType, power: int, expected: fl
     assert rescore.growth(seconds) == pytest.approx(expected)
 
 
+@pytest.mark.exhaustive
 def test_a_large_failing_run_keeps_every_limit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

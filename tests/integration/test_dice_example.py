@@ -66,6 +66,7 @@ def test_passes_on_adk_1(dice: Path, adk110_python: Path) -> None:
     agent_eval_passes(dice, adk110_python)
 
 
+@pytest.mark.exhaustive
 def test_passes_adk_eval_with_the_same_criteria(dice: Path, adk213_python: Path) -> None:
     argv = [adk213_python.parent / "adk", "eval", "dice_agent", "evals/dice.evalset.json"]
     ended = run([*argv, "--config_file_path", "evals/test_config.json"], dice)

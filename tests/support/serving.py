@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,7 +13,7 @@ from support.model_server import wire
 
 
 @contextlib.contextmanager
-def listening(handle: wire.Handler) -> Iterator[str]:
+def listening(handle: wire.Handler, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """Serve while the block runs; yields the URL."""
     loop, ready = asyncio.new_event_loop(), threading.Event()
     loop.set_exception_handler(lambda *_: None)  # connections are cut at the end, which asyncio reports
@@ -22,8 +23,8 @@ def listening(handle: wire.Handler) -> Iterator[str]:
     async def main() -> None:
         nonlocal ended, url
         ended = asyncio.Event()
-        listener = await wire.serve(handle, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        listener = await wire.serve(handle, "127.0.0.1", 0, tls)
+        url = f"http{'s' if tls else ''}://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
         ready.set()
         async with listener:
             await ended.wait()

@@ -57,6 +57,7 @@ def test_the_example_passes_and_the_outputs_are_those_of_the_run(step, workspace
         assert (workspace / ran.outputs[name]).is_file(), name
 
 
+@pytest.mark.exhaustive
 def test_a_change_for_the_worse_fails_the_step_and_its_outputs_are_there(step, workspace):
     subprocess.run(["git", "apply", "regression/answer-from-memory.patch"], cwd=workspace, check=True)
     ran = step()

@@ -83,6 +83,7 @@ def assert_shown(report: str) -> None:
         assert line in report
 
 
+@pytest.mark.exhaustive
 def test_use_and_cost_are_reported_for_each_criterion(judged: Judged) -> None:
     set_up(judged)
     done = judged.run("--no-cache")

@@ -77,6 +77,7 @@ def test_a_storm_of_429_loses_no_case_and_makes_no_answer_wrong(six: Judged, fau
     assert done.results["totals"]["errors"] == 0
 
 
+@pytest.mark.exhaustive
 def test_a_server_with_a_rate_serves_agents_and_judges_to_the_end(six: Judged) -> None:
     six.server.limit.per_second = 6
     done = six.run()

@@ -25,6 +25,7 @@ def scores(done: Any) -> dict[str, list[float | None]]:
     return {name: [done.score(one, name)["score"] for one in ("rome", "talk")] for name in EVERYTHING}
 
 
+@pytest.mark.exhaustive
 def test_every_criterion_works_by_openais_wire(judged: Judged) -> None:
     set_up(judged)
     by_google = scores(judged.run())

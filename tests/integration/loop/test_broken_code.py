@@ -63,6 +63,7 @@ def test_a_tool_that_raises_in_every_attempt_where_mains_never_did_fails(dice: A
         assert ended.counts()[1:] == (5, 8)
 
 
+@pytest.mark.exhaustive
 def test_what_raises_on_main_as_well_is_inconclusive_and_not_the_changes(dice: Any) -> None:
     dice.change("    if sides == 12:\n        raise ZeroDivisionError('of main')\n")
     dice.commit("main raises")

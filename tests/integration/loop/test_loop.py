@@ -150,6 +150,7 @@ def test_an_interrupt_writes_everything_and_leaves_nothing_behind(dice: Any, whe
     assert dice.fingerprint() == before
 
 
+@pytest.mark.exhaustive
 def test_a_base_whose_environment_cannot_be_built_leaves_the_verdict_to_history(dice: Any) -> None:
     for name in ("requirements.txt", "requirements.in"):
         (dice.folder / name).unlink()

@@ -1,5 +1,5 @@
 """A strict local GitHub: the REST and GraphQL this project uses, and nothing else.
 
-``client.running`` starts it as a process of its own. What it did not expect, and scripted faults nobody met, are
+``client.running`` starts it. What it did not expect, and scripted faults nobody met, are
 recorded: ``RunningGitHub.check`` fails on them, and ``running`` checks at its end.
 """

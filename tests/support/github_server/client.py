@@ -1,27 +1,24 @@
-"""Start the server as a process of its own, give it what a test has, and read what it saw."""
+"""Start the server, give it what a test has, and read what it saw."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import ssl
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.github_server.server import GitHubServer
 from support.github_server.state import REPO, TOKEN
-
-TESTS = Path(__file__).resolve().parents[2]
+from support.serving import listening
 
 
 @dataclass(frozen=True)
 class RunningGitHub:
-    """A server in another process. ``token`` may write comments."""
+    """Where the server is. ``token`` may write comments."""
 
     url: str
     token: str = TOKEN
@@ -85,26 +82,16 @@ class RunningGitHub:
 
 @contextlib.contextmanager
 def running(*, certificate: Path | None = None) -> Iterator[RunningGitHub]:
-    """Run the server for as long as the block lasts, and check at the end that all was expected and every fault met."""
-    argv = [sys.executable, "-m", "support.github_server"]
-    argv += ["--certificate", str(certificate)] if certificate else []
-    process = subprocess.Popen(
-        argv,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=TESTS,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])},
-    )
-    try:
-        assert process.stdout
-        url = process.stdout.readline().strip()
-        if not url:
-            raise RuntimeError(f"the GitHub server did not start: exit {process.wait()}")
-        github = RunningGitHub(url)
+    """Run the server while the block runs, and check at its end that all was expected and every fault met.
+
+    ``certificate`` is the PEM of a key and its certificate: https.
+    """
+    tls = None
+    if certificate:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate)
+    server = GitHubServer()
+    with listening(server.handle, tls) as server.url:
+        github = RunningGitHub(server.url)
         yield github
         github.check()
-    finally:
-        process.terminate()
-        process.wait(timeout=10)
-        if process.stdout:
-            process.stdout.close()

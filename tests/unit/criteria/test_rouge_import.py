@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 SHORT = "from agent_eval_action.criteria.deterministic.text import default_tokenizer as d; t = d()"
 LONG = "from rouge_score.tokenizers import DefaultTokenizer as D; t = D(use_stemmer=True).tokenize"
 WORDS = "running flies happily relational conditional rational valenci hesitanci digitizer ties dies skis probate 17x"
@@ -48,6 +50,7 @@ def test_an_nltk_that_is_there_already_is_used() -> None:
     ]
 
 
+@pytest.mark.exhaustive
 def test_other_threads_import_meanwhile_and_see_whole_modules() -> None:
     """Threads that fill and empty sys.modules, and some that import NLTK, beside a hundred first imports of ours."""
     code = """
