@@ -46,7 +46,6 @@ from agent_eval_action.results.history import Accepted, History
 from agent_eval_action.results.redaction import Redaction
 from agent_eval_action.results.run_result import (
     AttemptError,
-    Base,
     CaseKey,
     Conditions,
     Provenance,
@@ -66,6 +65,7 @@ from agent_eval_action.run.base_agents import (
     AgentGroup,
     BaseCommit,
     BaseUnavailable,
+    LazyBaseAgents,
     StartTask,
     find_base,
     open_base_agents,
@@ -79,7 +79,7 @@ from agent_eval_action.run.missing_credentials import (
     mark_unanswered,
     mark_unmeasured,
 )
-from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
+from agent_eval_action.run.orchestrator import Orchestrator, RunLimits, StopRequest
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resources import (
     LOGS,
@@ -367,7 +367,7 @@ class _Run:
     warm: asyncio.Task[None] = field(init=False)
     spending: AttemptBudget = field(init=False)
     workshop: RunResources = field(default_factory=lambda: RunResources({}))
-    pipeline: Orchestrator = field(init=False)
+    orchestrator: Orchestrator = field(init=False)
     isolation: Isolation | None = None
     made_with: dict[str, Provenance] = field(default_factory=dict)
     plan: Plan | None = None
@@ -403,7 +403,7 @@ class _Run:
         drivers = {agent.name: make_driver(agent, settings, environ, self.isolation, say) for agent in agents}
         recorded = frozenset(agent.name for agent in agents if agent.driver == "recorded")
         git.agents_begin()
-        self.head = AgentGroup.begin("head", drivers, fixed=recorded)
+        self.head = AgentGroup.start("head", drivers, replay_only=recorded)
         for name, begun in self.head.starts.items():
             begun.add_done_callback(partial(self._started, name))
         self.warm = asyncio.create_task(asyncio.to_thread(self._meanwhile))
@@ -493,7 +493,7 @@ class _Run:
         settings, context = self.settings, self.context
         bounds = AttemptLimits(settings.concurrency, settings.retries)
         with TranscriptWriter(settings.output_folder(settings.out)) as writer:
-            crew = AttemptRunner(
+            runner = AttemptRunner(
                 bounds,
                 self.warm,
                 writer,
@@ -506,18 +506,22 @@ class _Run:
                 self.progress,
             )
             longest = max(settings.llm_timeout_s, *(agent.timeout_s for agent in self.agents()))
-            stall = stall_timeout(settings.stall_timeout, longest)
-            self.pipeline = Orchestrator(plan, self.head, crew, context.stop, settings.max_time, stall)
-            if self.adaptive or (context.repeats is None and self._asks_base_for_withheld):
-                self.pipeline.gate = self._gate
-                self.pipeline.open_base = self._open_base
-                if isinstance(self.base, BaseCommit):
-                    self.pipeline.controllable = Base(commit=self.base.commit)
-            if settings.baseline_store == "rerun" and context.repeats is None:
-                self.pipeline.open_base = self._open_base
-                self.pipeline.base_passes = max(PASSES, settings.repeats)
+            asks_gate = self.adaptive or (context.repeats is None and self._asks_base_for_withheld)
+            rerun = settings.baseline_store == "rerun" and context.repeats is None
+            known = self.base.commit if asks_gate and isinstance(self.base, BaseCommit) else ""
+            self.orchestrator = Orchestrator(
+                plan,
+                self.head,
+                runner,
+                context.stop,
+                self._conditions(),
+                RunLimits(settings.max_time, stall_timeout(settings.stall_timeout, longest)),
+                next_step=self._gate if asks_gate else None,
+                base_agents=LazyBaseAgents(self._open_base, known) if asks_gate or rerun else None,
+                base_passes=max(PASSES, settings.repeats) if rerun else 0,
+            )
             self.measuring = True
-            await self.pipeline.run()
+            await self.orchestrator.run()
         if context.stop.status is RunStatus.COMPLETE:
             discard_previous_attempts(settings.output_folder(settings.out))
 
@@ -526,17 +530,17 @@ class _Run:
         """Whether what lacks credentials is excused only if main's agent lacks them too."""
         return self.context.may_lack and bool(self.context.job.withheld)
 
-    def _gate(self, *, control: bool) -> Step:
+    def _gate(self, result: RunResult, *, control: bool) -> Step:
         """What the pure decision code asks for, over everything measured so far."""
-        if control and self._asks_base_for_withheld and (cases := cases_to_ask_on_base(self._measured("", 0.0))):
+        if control and self._asks_base_for_withheld and (cases := cases_to_ask_on_base(result)):
             why = f"whether main's agent answers without credentials what this change's does not ({len(cases):,} cases)"
             return RunControl(tuple((case, 1) for case in cases), why)
         if not self.adaptive:
             return Enough("nothing is run again")
-        policy, whole = self.settings.policy, self.result("", 0.0)
-        result, baseline = held_against(whole, self.baseline, self.settings, self.accepted)
-        state = state_of(result, scores_of(baseline), policy, control=control)
-        rules = rules_of(policy, result, extra_runs=self.settings.max_extra_runs)
+        policy, whole = self.settings.policy, self._marked(result)
+        compared, baseline = held_against(whole, self.baseline, self.settings, self.accepted)
+        state = state_of(compared, scores_of(baseline), policy, control=control)
+        rules = rules_of(policy, compared, extra_runs=self.settings.max_extra_runs)
         step = next_step(state, rules)
         if not isinstance(step, Enough):
             return replace(step, why=told(step, state))
@@ -565,19 +569,12 @@ class _Run:
 
     def result(self, started_at: str, seconds: float) -> RunResult:
         """The run as far as it came, not decided yet."""
-        found = self._measured(started_at, seconds)
-        if self.context.may_lack:
-            found = mark_unanswered(found, self.context.job.withheld, self.workshop.lacking)
-        return found
+        return self._marked(self.orchestrator.result(started_at, seconds))
 
-    def _measured(self, started_at: str, seconds: float) -> RunResult:
-        pipeline = self.pipeline
-        found = pipeline.crew.collector.result(
-            started_at=started_at, seconds=seconds, status=self.context.stop.status, conditions=self._conditions()
-        )
-        meter = pipeline.crew.spending.meter
-        totals = found.totals.model_copy(update={"uses": meter.uses(), "usd": meter.usd()})
-        return found.model_copy(update={"base": pipeline.base, "cut_short": pipeline.cut_short, "totals": totals})
+    def _marked(self, measured: RunResult) -> RunResult:
+        if not self.context.may_lack:
+            return measured
+        return mark_unanswered(measured, self.context.job.withheld, self.workshop.lacking)
 
     def _conditions(self) -> Conditions:
         """Under what conditions the run was made, as far as they are known."""
@@ -595,5 +592,4 @@ class _Run:
             selection=(*self.context.selectors, *settings.case),
             only_agents=settings.only_agents,
             arguments=cli_arguments(settings, self.context.selectors),
-            agents=self.head.conditions(),
         )

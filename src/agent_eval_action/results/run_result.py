@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -169,6 +169,31 @@ class Usage(Frozen):
             calls_without_usage=self.calls_without_usage + other.calls_without_usage,
         )
 
+    @classmethod
+    def of_turns(cls, turns: Iterable[Invocation]) -> Usage:
+        """Sum what the events of all turns report; a model event without a report is counted as such."""
+        total = cls()
+        for turn in turns:
+            total += cls(tool_calls=len(turn.tool_calls()))
+            for event in getattr(turn.intermediate_data, "invocation_events", ()):
+                if (report := event.usage_metadata) is not None:
+                    tokens = [_count(report, f"{name}_token_count") for name in ("prompt", "candidates", "total")]
+                    total += cls(
+                        model_calls=1,
+                        input_tokens=tokens[0],
+                        output_tokens=tokens[1],
+                        total_tokens=tokens[2],
+                        calls_without_usage=int(tokens[2] is None),
+                    )
+                elif event.model_version is not None:
+                    total += cls(model_calls=1, calls_without_usage=1)
+        return total
+
+
+def _count(report: Mapping[str, object], name: str) -> int | None:
+    value = report.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
 
 def _add(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else a + b
@@ -180,6 +205,20 @@ class Durations(Frozen):
     total: float | None = None
     model: float | None = None
     tool: float | None = None
+
+    @classmethod
+    def of_turns(cls, turns: Sequence[Invocation]) -> Durations:
+        """Sum the durations of the turns that were measured."""
+        return cls(
+            total=_seconds(turn.duration for turn in turns),
+            model=_seconds(turn.model_duration for turn in turns),
+            tool=_seconds(turn.tool_duration for turn in turns),
+        )
+
+
+def _seconds(values: Iterable[float | None]) -> float | None:
+    measured = [value for value in values if value is not None]
+    return round(sum(measured), 6) if measured else None
 
 
 class ScoreStatus(enum.StrEnum):
@@ -266,7 +305,7 @@ class Attempt(Frozen):
     purpose: Purpose = "first"
     commit: str = ""
     case_digest: str
-    made_with: Provenance = Provenance()
+    provenance: Provenance = Provenance()
     turns: tuple[Invocation, ...] = ()
     final_session_state: dict[str, Any] | None = None
     ended: EndReason = ""

@@ -33,7 +33,6 @@ from agent_eval_action.results.run_result import (
     TurnScore,
     Usage,
 )
-from agent_eval_action.run.attempt_runner import sum_usage
 from agent_eval_action.run.collector import excerpt_turn, summarise
 
 TOOL: Final = "google-adk"
@@ -146,7 +145,7 @@ def _attempt(one: _Set, file: AdkResults, case: AdkCase, repeat: int, infos: Map
         turns=turns,
         error=error,
         scores=tuple(scores),
-        usage=sum_usage(turns),
+        usage=Usage.of_turns(turns),
     )
 
 

@@ -1,15 +1,14 @@
-"""Excerpts of turns for results.json and reports: bounded whatever the agent said.
+"""Collects finished attempts into a RunResult: scores whole, turns as excerpts of bounded size.
 
-What is cut ends in its own digest, so that two different huge values never look equal.
+What an excerpt leaves out is named by its digest, so that two different huge values never look equal.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from agent_eval_action.results.evalset import FunctionCall, Invocation
 from agent_eval_action.results.run_result import (
@@ -17,12 +16,13 @@ from agent_eval_action.results.run_result import (
     Attempt,
     AttemptError,
     AttemptSummary,
+    Base,
     CallBrief,
     CaseKey,
     CaseResult,
     Conditions,
-    CriterionScore,
     ErrorKind,
+    ModelUse,
     RunResult,
     RunStatus,
     ScoreStatus,
@@ -34,38 +34,40 @@ from agent_eval_action.results.run_result import (
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
 from agent_eval_action.run.scoring import SharedScores
 
-TEXT_LIMIT = 600
-CALLS_LIMIT = 60
-_VALUE_LIMIT = 300
-_ITEMS_LIMIT = 20
-_ARGS_LIMIT = 2_000
-_DEPTH_LIMIT = 5
+TEXT_LIMIT: Final = 600
+CALLS_LIMIT: Final = 60
+_VALUE_LIMIT: Final = 300
+_ITEMS_LIMIT: Final = 20
+_ARGS_LIMIT: Final = 2_000
+_DEPTH_LIMIT: Final = 5
+_REASON_LIMIT: Final = 2_000
+_TRACEBACK_LIMIT: Final = 8_000
 
 
 def excerpt_turn(turn: Invocation) -> TurnBrief:
-    """The excerpt of one turn, expected or actual."""
+    """Return the excerpt of one turn, expected or actual."""
     calls = turn.tool_calls()
-    briefs = [excerpt_call(call) for call in calls[:CALLS_LIMIT]]
-    if len(calls) > CALLS_LIMIT:
-        rest = [call.model_dump(mode="json") for call in calls[CALLS_LIMIT:]]
-        briefs.append(CallBrief(name="…", args={"more": len(rest), "sha256": _digest(rest)}))
+    excerpts = [excerpt_call(call) for call in calls[:CALLS_LIMIT]]
+    if rest := [call.model_dump(mode="json") for call in calls[CALLS_LIMIT:]]:
+        excerpts.append(CallBrief(name="…", args={"more": len(rest), "sha256": _digest(rest)}))
     return TurnBrief(
         user=excerpt_text(turn.user_content.text, TEXT_LIMIT),
-        calls=tuple(briefs),
+        calls=tuple(excerpts),
         response=excerpt_text(turn.response_text, TEXT_LIMIT),
     )
 
 
 def excerpt_call(call: FunctionCall) -> CallBrief:
-    """The excerpt of one call."""
-    args = {str(key): _shorten(value, _DEPTH_LIMIT) for key, value in list((call.args or {}).items())[:_ITEMS_LIMIT]}
-    if len(call.args or {}) > _ITEMS_LIMIT or len(json.dumps(args, default=str)) > _ARGS_LIMIT:
-        return CallBrief(name=call.name or "", args={"…": f"sha256:{_digest(call.args)}"})
+    """Return the excerpt of one call."""
+    given = call.args or {}
+    args = {str(key): _shorten(value, _DEPTH_LIMIT) for key, value in list(given.items())[:_ITEMS_LIMIT]}
+    if len(given) > _ITEMS_LIMIT or len(json.dumps(args, default=str)) > _ARGS_LIMIT:
+        args = {"…": f"sha256:{_digest(call.args)}"}
     return CallBrief(name=call.name or "", args=args)
 
 
 def excerpt_text(text: str, limit: int) -> str:
-    """``text`` itself, or its beginning and how much there was."""
+    """Return ``text`` itself, or its beginning, its length and its digest."""
     if len(text) <= limit:
         return text
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
@@ -89,27 +91,24 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-_REASON_LIMIT = 2_000
-_TRACEBACK_LIMIT = 8_000
-
-
 def summarise(attempt: Attempt) -> AttemptSummary:
-    """What results.json keeps of an attempt: scores and reasons whole, the transcript as excerpts."""
+    """Return what results.json keeps of an attempt: its scores and reasons, and the transcript as excerpts."""
     error = attempt.error
     if error is not None:
-        error = error.model_copy(
-            update={
-                "message": excerpt_text(error.message, _REASON_LIMIT),
-                "traceback": error.traceback[-_TRACEBACK_LIMIT:],
-            }
-        )
+        message, traceback = excerpt_text(error.message, _REASON_LIMIT), error.traceback[-_TRACEBACK_LIMIT:]
+        error = error.model_copy(update={"message": message, "traceback": traceback})
     return AttemptSummary(
         repeat=attempt.repeat,
         arm=attempt.arm,
         purpose=attempt.purpose,
         ended=attempt.ended,
         error=error,
-        scores=tuple(_bounded(score) for score in attempt.scores),
+        scores=tuple(
+            score
+            if len(score.reason) <= _REASON_LIMIT
+            else score.model_copy(update={"reason": excerpt_text(score.reason, _REASON_LIMIT)})
+            for score in attempt.scores
+        ),
         turns=tuple(excerpt_turn(turn) for turn in attempt.turns),
         usage=attempt.usage,
         durations=attempt.durations,
@@ -117,123 +116,122 @@ def summarise(attempt: Attempt) -> AttemptSummary:
     )
 
 
-def _in_objects_of(actual: TurnBrief, expected: TurnBrief) -> TurnBrief:
-    """``expected``, with what ``actual`` has as well, mostly the calls, kept once."""
-    same_calls = _written(actual) == _written(expected)
+def _share_parts(actual: TurnBrief, expected: TurnBrief) -> TurnBrief:
+    """Return ``expected`` built from the objects of ``actual`` where they are equal, as calls mostly are."""
+    # by repr: with == the argument 1 would be 1.0 and True
+    same_calls = [(call.name, repr(call.args)) for call in actual.calls] == [
+        (call.name, repr(call.args)) for call in expected.calls
+    ]
     if same_calls and actual.user == expected.user and actual.response == expected.response:
         return actual
     user = actual.user if actual.user == expected.user else expected.user
     return TurnBrief(user=user, calls=actual.calls if same_calls else expected.calls, response=expected.response)
 
 
-def _written(turn: TurnBrief) -> list[tuple[str, str]]:
-    """The calls by which they are told apart: by ==, 1 would be 1.0 and True."""
-    return [(call.name, repr(call.args)) for call in turn.calls]
-
-
-def _bounded(score: CriterionScore) -> CriterionScore:
-    if len(score.reason) <= _REASON_LIMIT:
-        return score
-    return score.model_copy(update={"reason": excerpt_text(score.reason, _REASON_LIMIT)})
-
-
 @dataclass
 class ResultCollector:
-    """Holds the summaries of what has finished.
-
-    ``extra`` counts what was made beyond the first pass, the control's included.
-    """
+    """Keeps the summaries of finished attempts, and what results share: cases and their expected turns."""
 
     plan: Plan
-    extra: int = 0
     _summaries: dict[tuple[CaseKey, ArmName], dict[int, AttemptSummary]] = field(default_factory=dict)
     _shared: SharedScores = field(default_factory=SharedScores)
     _expected: dict[CaseKey, tuple[TurnBrief, ...]] = field(default_factory=dict)
+    _cases: dict[CaseKey, CaseResult] = field(default_factory=dict)
 
-    def add(self, attempt: Attempt, item: PlannedCase | None = None) -> None:
-        """Keep the summary of a finished attempt. ``item``: its case, if that is unpacked just now."""
+    def add(self, attempt: Attempt, item: PlannedCase) -> None:
+        """Keep the summary of a finished attempt of ``item``, which is unpacked just now."""
         key = attempt.key
         summary = summarise(attempt)
         summary = summary.model_copy(update={"scores": tuple(map(self._shared.share, summary.scores))})
         self._summaries.setdefault((key.case_key, key.arm), {})[key.repeat] = summary
-        self.extra += attempt.purpose != "first"
-        if item is not None:
-            self._expected_turns(key.case_key, item)
+        self._cases.pop(key.case_key, None)
+        self._expected_turns(key.case_key, item)
 
     def made(self, case: CaseKey, arm: ArmName = "head") -> int:
-        """The next free repeat of a case: whatever was made so far has a lower one."""
+        """Return the next free repeat of a case: every attempt made so far has a lower one."""
         return 1 + max(self._summaries.get((case, arm), {}), default=-1)
 
     def scored(self) -> int:
-        """How many scores there are: a step that brings none changes nothing."""
-        kept = (summary for made in self._summaries.values() for summary in made.values())
-        return sum(score.status is ScoreStatus.SCORED for summary in kept for score in summary.scores)
+        """Return the number of scores: a step that adds none changes nothing."""
+        made = (summary for summaries in self._summaries.values() for summary in summaries.values())
+        return sum(score.status is ScoreStatus.SCORED for summary in made for score in summary.scores)
 
     def base_errors(self) -> dict[str, AttemptError]:
-        """Why agents of the base commit left an attempt unanswered, for a reason that this change's do not share."""
-        found: dict[str, AttemptError] = {}
-        for (case, arm), made in sorted(self._summaries.items()):
+        """Return, by agent, an error of the base's agent for a reason that this change's agent does not share."""
+        errors: dict[str, AttemptError] = {}
+        for (case, arm), summaries in sorted(self._summaries.items()):
             if arm == "base" and not self._lacks_credentials(case):
-                for one in made.values():
-                    if one.error is not None:
-                        found.setdefault(case.agent, one.error)
-        return found
+                for summary in summaries.values():
+                    if summary.error is not None:
+                        errors.setdefault(case.agent, summary.error)
+        return errors
 
     def _lacks_credentials(self, case: CaseKey) -> bool:
         """Whether no attempt of a case was answered, on either side, for want of credentials."""
-        both = [one for arm in ("head", "base") for one in self._summaries.get((case, arm), {}).values()]
-        return all(one.error is not None and one.error.kind is ErrorKind.CREDENTIALS for one in both)
+        both = [made for arm in ("head", "base") for made in self._summaries.get((case, arm), {}).values()]
+        return all(made.error is not None and made.error.kind is ErrorKind.CREDENTIALS for made in both)
 
     def complete(self) -> bool:
-        """Whether the first pass is."""
+        """Whether every attempt of the first pass was made."""
         keys = (planned.key for planned in self.plan.attempts())
         return all(key.repeat in self._summaries.get((key.case_key, "head"), {}) for key in keys)
 
-    def result(self, *, started_at: str, seconds: float, status: RunStatus, conditions: Conditions) -> RunResult:
-        """The run as far as it came; attempts of the first pass that were not made are errors of kind ``stopped``."""
+    def result(
+        self,
+        *,
+        started_at: str,
+        seconds: float,
+        status: RunStatus,
+        conditions: Conditions,
+        base: Base | None = None,
+        cut_short: str = "",
+        uses: tuple[ModelUse, ...] = (),
+        usd: float | None = None,
+    ) -> RunResult:
+        """Return the run as far as it got. Attempts of the first pass that were not made are errors ``stopped``."""
         sets = tuple(self._set(planned) for planned in self.plan.sets)
         cases = [case for result in sets for case in result.cases]
-        head = [attempt for case in cases for attempt in case.attempts if not _is_not_made(attempt)]
-        control = [attempt for case in cases for attempt in case.control]
+        # what the end of the run cut off is no attempt to count, and no error of anybody's
+        head = [made for case in cases for made in case.attempts if not _was_stopped(made)]
+        control = [made for case in cases for made in case.control]
+        usage = Usage()
+        for made in (*head, *control):
+            usage += made.usage
+        totals = Totals(
+            cases=self.plan.cases,
+            attempts=len(head),
+            extra=sum(made.purpose != "first" for made in head),
+            control=len(control),
+            errors=sum(made.error is not None for made in head),
+            retries=sum(made.tries - 1 for made in (*head, *control)),
+            seconds=round(seconds, 3),
+            usage=usage,
+            uses=uses,
+            usd=usd,
+        )
         return RunResult(
             started_at=started_at,
             status=status,
             conditions=conditions,
             sets=sets,
-            totals=Totals(
-                cases=self.plan.cases,
-                attempts=len(head),
-                extra=sum(attempt.purpose != "first" for attempt in head),
-                control=len(control),
-                errors=sum(attempt.error is not None for attempt in head),
-                retries=sum(attempt.tries - 1 for attempt in (*head, *control)),
-                seconds=round(seconds, 3),
-                usage=_total(attempt.usage for attempt in (*head, *control)),
-            ),
+            totals=totals,
+            base=base,
+            cut_short=cut_short,
         )
 
     def _set(self, planned: PlannedSet) -> SetResult:
-        cases = tuple(self._case(planned, item) for item in planned.cases)
+        cases = tuple(self._case(CaseKey(planned.agent, planned.key, item.eval_id), item) for item in planned.cases)
         return SetResult(
             agent=planned.agent, eval_set=planned.key, path=planned.path, criteria=planned.infos, cases=cases
         )
 
-    def _expected_turns(self, key: CaseKey, item: PlannedCase) -> tuple[TurnBrief, ...]:
-        """Made once, and shared by every result: the gate asks for one after each step."""
-        known = self._expected.get(key)
-        if known is None:
-            made = next(iter(self._summaries.get((key, "head"), {}).values()), None)
-            actual = made.turns if made else ()
-            briefs = [excerpt_turn(turn) for turn in item.case.turns]
-            alike = [_in_objects_of(turn, brief) for turn, brief in zip(actual, briefs, strict=False)]
-            known = self._expected[key] = (*alike, *briefs[len(alike) :])
-        return known
-
-    def _case(self, planned: PlannedSet, item: PlannedCase) -> CaseResult:
-        key = CaseKey(planned.agent, planned.key, item.eval_id)
+    def _case(self, key: CaseKey, item: PlannedCase) -> CaseResult:
+        """Return the result of a case; the object stays the same until another attempt of it is added."""
+        if (known := self._cases.get(key)) is not None:
+            return known
         head, base = (self._summaries.get((key, arm), {}) for arm in ("head", "base"))
         repeats = sorted({*range(0 if item.unmeasured else self.plan.repeats), *head})
-        return CaseResult(
+        result = self._cases[key] = CaseResult(
             case=item.eval_id,
             line=item.line,
             digest=item.digest,
@@ -242,6 +240,17 @@ class ResultCollector:
             control=tuple(base[repeat] for repeat in sorted(base)),
             unmeasured=item.unmeasured,
         )
+        return result
+
+    def _expected_turns(self, key: CaseKey, item: PlannedCase) -> tuple[TurnBrief, ...]:
+        known = self._expected.get(key)
+        if known is None:
+            made = next(iter(self._summaries.get((key, "head"), {}).values()), None)
+            actual = made.turns if made else ()
+            excerpts = [excerpt_turn(turn) for turn in item.case.turns]
+            shared = [_share_parts(turn, expected) for turn, expected in zip(actual, excerpts, strict=False)]
+            known = self._expected[key] = (*shared, *excerpts[len(shared) :])
+        return known
 
 
 def _not_made(repeat: int) -> AttemptSummary:
@@ -249,13 +258,5 @@ def _not_made(repeat: int) -> AttemptSummary:
     return AttemptSummary(repeat=repeat, error=error, tries=1)
 
 
-def _is_not_made(attempt: AttemptSummary) -> bool:
-    """What the end of the run cut off was not made: no attempt to count, and no error of anybody's."""
+def _was_stopped(attempt: AttemptSummary) -> bool:
     return attempt.error is not None and attempt.error.kind is ErrorKind.STOPPED
-
-
-def _total(usages: Iterable[Usage]) -> Usage:
-    total = Usage()
-    for usage in usages:
-        total += usage
-    return total

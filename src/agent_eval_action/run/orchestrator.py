@@ -1,36 +1,50 @@
-"""The loop: one pass over everything, then whatever the gate asks for, until it has enough or a limit is met."""
+"""One pass over the plan, then whatever the gate asks for, until it has enough or a limit is reached."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from agent_eval_action.diagnostics.reader import plural
+from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.gate.evidence import Enough, RerunSuite, RerunSuspects, RunControl, Step
-from agent_eval_action.results.run_result import AttemptError, Base, CaseKey, ErrorKind, Purpose, RunStatus
+from agent_eval_action.results.run_result import (
+    AttemptError,
+    Base,
+    CaseKey,
+    Conditions,
+    ErrorKind,
+    Purpose,
+    RunResult,
+    RunStatus,
+)
 from agent_eval_action.run.attempt_runner import AttemptRunner, interleave
-from agent_eval_action.run.base_agents import AgentGroup, LazyBaseAgents, OpenBaseAgents
+from agent_eval_action.run.base_agents import AgentGroup, LazyBaseAgents
 from agent_eval_action.run.events import Notice, PhaseStarted, RerunsPlanned, RunPlanned
 from agent_eval_action.run.plan import Plan, PlannedAttempt
 
-_STOP_GRACE_S = 2.0
+_CANCEL_GRACE_S: Final = 2.0
 _PHASES: Final[dict[Purpose, str]] = {"rerun": "re-running", "suite": "the suite again", "control": "control"}
+_ENDINGS: Final = {
+    RunStatus.TIMED_OUT: "reached its max_time",
+    RunStatus.INTERRUPTED: "was interrupted",
+    RunStatus.LIMITED: "met a limit",
+    RunStatus.COMPLETE: "is complete",
+}
 
 
 @dataclass
 class StopRequest:
-    """Why and whether the run is to end early. ``request`` may be called from a signal handler of the loop."""
+    """Whether a run is to end early, and why. ``request`` may be called from a signal handler of the loop."""
 
     status: RunStatus = RunStatus.COMPLETE
     interrupted: asyncio.Event = field(default_factory=asyncio.Event)
     _event: asyncio.Event = field(default_factory=asyncio.Event)
 
     def request(self, status: RunStatus) -> None:
-        """End the run; the first reason stays. ``interrupted`` is set whenever somebody asked, also afterwards."""
+        """End the run; the first status stays. ``interrupted`` is set by every interrupt, also by a later one."""
         if status is RunStatus.INTERRUPTED:
             self.interrupted.set()
         if not self._event.is_set():
@@ -47,298 +61,296 @@ class StopRequest:
         return self._event.is_set()
 
 
-class Gate(Protocol):
-    """What the loop asks after each step: the pure decision code, over what was measured so far."""
+class NextStep(Protocol):
+    """Decides from everything measured so far what to run next. ``control``: whether the base's agent can be run."""
 
-    def __call__(self, *, control: bool) -> Step:
-        """The next step. ``control``: whether the base commit's agent can be run."""
-        ...
+    def __call__(self, result: RunResult, *, control: bool) -> Step: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """In seconds; None: no limit. ``stall_timeout`` bounds the time without any answer."""
+
+    max_time: float | None = None
+    stall_timeout: float | None = None
 
 
 @dataclass
 class Orchestrator:
-    """One run over a plan. ``max_time`` is in seconds from its start; None: no bound.
+    """Runs a plan: the first pass, the re-runs and the control, within the run's limits.
 
-    ``stall_timeout``: the seconds without any answer after which the run ends; None: no bound.
-
-    ``base_passes``: how often the base commit's agent runs everything beside the first pass, in the place
-    of a stored history.
-
-    ``controllable``: what the control would run, None where there is nothing. What was measured is in
-    ``crew.collector``; what became of the control in ``base``, also when the run ended before it was made;
-    ``cut_short`` is the limit that ended the re-runs before everything was decided.
+    ``conditions`` are those of the run without its agents, which are known when they have started. ``next_step`` None:
+    nothing is run again. ``base_agents`` None: there is no control. ``base_passes``: how often the base commit's
+    agent runs every case beside the first pass, as the baseline.
     """
 
     plan: Plan
     head: AgentGroup
-    crew: AttemptRunner
+    runner: AttemptRunner
     stop: StopRequest
-    max_time: float | None = None
-    stall_timeout: float | None = None
-    gate: Gate = field(default=lambda *, control: Enough("nothing was asked for"))  # noqa: ARG005 - a Gate
-    open_base: OpenBaseAgents | None = None
-    controllable: Base | None = None
+    conditions: Conditions
+    limits: RunLimits = RunLimits()
+    next_step: NextStep | None = None
+    base_agents: LazyBaseAgents | None = None
     base_passes: int = 0
-    base: Base | None = None
-    cut_short: str = ""
-    _bases: LazyBaseAgents | None = None
-    _passed: bool = False
+    _base: Base | None = field(default=None, init=False)
+    _cut_short: str = field(default="", init=False)
+    _first_pass_done: bool = field(default=False, init=False)
 
-    async def run(self) -> float:
-        """Make and score everything. Returns the seconds it took."""
-        began = time.monotonic()
-        self._bases = LazyBaseAgents(self.open_base) if self.open_base is not None else None
+    async def run(self) -> None:
+        """Make and score everything; ``result`` returns what was measured, also while this runs."""
         for start in self.head.starts.values():
-            start.add_done_callback(lambda _: self.crew.progress.made())
+            start.add_done_callback(lambda _: self.runner.stall.record_progress())
         try:
-            await self._until_stopped(self._work())
-            self._leave_open()
+            await self._run_until_stopped()
+            self._record_missing_control()
         finally:
-            if self._bases is not None:
-                await self._bases.stop()
-        return time.monotonic() - began
+            if self.base_agents is not None:
+                await self.base_agents.stop()
 
-    async def _until_stopped(self, coroutine: Coroutine[None, None, None]) -> None:
-        work = asyncio.create_task(coroutine)
+    def result(self, started_at: str = "", seconds: float = 0.0) -> RunResult:
+        """Return the run as far as it got, without a decision."""
+        meter = self.runner.budget.meter
+        return self.runner.collector.result(
+            started_at=started_at,
+            seconds=seconds,
+            status=self.stop.status,
+            conditions=self.conditions.model_copy(update={"agents": self.head.conditions()}),
+            base=self._base,
+            cut_short=self._cut_short,
+            uses=meter.uses(),
+            usd=meter.usd(),
+        )
+
+    async def _run_until_stopped(self) -> None:
+        steps = asyncio.create_task(self._run_steps())
         stopped = asyncio.create_task(self.stop.wait())
-        stalled = asyncio.create_task(self._stalled())
+        stalled = asyncio.create_task(self._wait_for_stall())
+        tasks = (steps, stopped, stalled)
         try:
-            await asyncio.wait({work, stopped, stalled}, timeout=self.max_time, return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
+            await asyncio.wait(tasks, timeout=self.limits.max_time, return_when=asyncio.FIRST_COMPLETED)
+            if not steps.done():
                 self._end_early(stalled.result() if stalled.done() else "")
         finally:
-            await _cancel(stopped)
-            await _cancel(stalled)
-            await _cancel(work)
+            for task in (stopped, stalled, steps):
+                await _cancel(task)
 
-    async def _stalled(self) -> str:
-        """Return why the run is to end, when nothing was answered for too long."""
-        if self.stall_timeout is None:
+    async def _wait_for_stall(self) -> str:
+        if self.limits.stall_timeout is None:
             await asyncio.Event().wait()
             raise AssertionError("nothing sets that event")
-        return await self.crew.progress.stalled(self.stall_timeout, excused=self._agents_start)
+        return await self.runner.stall.wait_for_stall(self.limits.stall_timeout, excused=self._agents_start)
 
     def _agents_start(self) -> bool:
-        """Whether an agent is being started: building its environment and importing it have bounds of their own."""
-        head = any(not start.done() for start in self.head.starts.values())
-        return head or (self._bases is not None and self._bases.starting)
+        """Whether an agent is being started: building its environment and importing it have limits of their own."""
+        return self.head.starting or (self.base_agents is not None and self.base_agents.starting)
 
     def _end_early(self, stalled: str) -> None:
-        """A first pass cut off leaves cases unmeasured; re-runs cut off leave doubts, which the gate weighs."""
-        if not self.stop.requested and self._passed:
-            self.cut_short = stalled or f"max_time of {self.max_time:g} s was reached"
-            self.crew.emit(Notice(f"stopping: {self.cut_short}; the verdict stands on what there is", level="warning"))
-            return
-        if not self.stop.requested and stalled:
-            self._limited(stalled)
-            return
-        self.stop.request(RunStatus.TIMED_OUT)
-        self.crew.emit(Notice(f"stopping: the run {_WORDS[self.stop.status]}", level="warning"))
+        """A first pass that is cut off leaves cases unmeasured; re-runs cut off leave doubts, which the gate weighs."""
+        if not self.stop.requested and self._first_pass_done:
+            self._cut_short = stalled or f"max_time of {self.limits.max_time:g} s was reached"
+            self._warn(f"stopping: {self._cut_short}; the verdict stands on what there is")
+        elif not self.stop.requested and stalled:
+            self._stop_at_limit(stalled)
+        else:
+            self.stop.request(RunStatus.TIMED_OUT)
+            self._warn(f"stopping: the run {_ENDINGS[self.stop.status]}")
 
-    def _leave_open(self) -> None:
-        """A control that could have been made and was cut off leaves open what it was for: no regression, no pass."""
-        if self.base is None and (self.cut_short or self.stop.requested):
-            self.base = self.controllable
-            if self._bases is not None and (known := self._bases.known()).missing:
-                self.base = Base(commit=known.commit or None)
-                self._record_unavailable(known.missing)
-
-    async def _work(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._first_pass())
+    async def _run_steps(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._run_first_pass())
             if self.base_passes:
-                group.create_task(self._whole_base())
-        if self.base_passes and (met := self.crew.spending.met()) and not self.stop.requested:
-            self._limited(f"{met} while the base commit's agent ran as the baseline")
-        self._passed = True
-        control = self.open_base is not None and not self.base_passes
-        while not self.stop.requested:
-            step = await asyncio.to_thread(self.gate, control=control)
+                tasks.create_task(self._run_baseline())
+        exhausted = self.runner.budget.exhausted_reason()
+        if self.base_passes and exhausted and not self.stop.requested:
+            self._stop_at_limit(f"{exhausted} while the base commit's agent ran as the baseline")
+        self._first_pass_done = True
+        control = self.base_agents is not None and not self.base_passes
+        while self.next_step is not None and not self.stop.requested:
+            step = await asyncio.to_thread(self._ask, self.next_step, control=control)  # seconds in a large suite
             if isinstance(step, Enough):
-                self.cut_short = step.reason if step.limited else ""
+                self._cut_short = step.reason if step.limited else ""
                 return
-            if spent := self.crew.spending.met():  # asked for only where something is still wanted
-                self._cut(spent)
+            if exhausted := self.runner.budget.exhausted_reason():  # a limit matters only where more is wanted
+                self._end_reruns(exhausted)
                 return
-            before = self.crew.collector.scored()
+            scores = self.runner.collector.scored()
             if isinstance(step, RunControl):
-                control = await self._control(step)
+                control = await self._run_control(step)
             else:
-                await self._again(step, control=control)
-            if not self._may_go_on(step, before):
+                await self._rerun(step, control=control)
+            made_no_score = self.runner.collector.scored() == scores and not isinstance(step, RunControl)
+            if made_no_score and not self._cut_short and not self.runner.budget.exhausted_reason():
+                self._end_reruns("what was run again could not be measured")  # else it would be asked for without end
+            if self._cut_short:
                 return
 
-    async def _first_pass(self) -> None:
-        crew, plan = self.crew, self.plan
-        attempts = sum(1 for _ in plan.attempts())
-        kept = sum(planned.key in crew.kept for planned in plan.attempts()) if crew.kept else 0
-        crew.emit(PhaseStarted("run", f"{plural(plan.cases, 'case')}, {plural(attempts, 'attempt')}"))
-        crew.emit(RunPlanned(attempts=attempts, cases=plan.cases, kept=kept))
-        await crew.make(plan.attempts(), self.head)
-        if not crew.collector.complete():
-            self._limited(crew.spending.met())
+    def _ask(self, next_step: NextStep, *, control: bool) -> Step:
+        return next_step(self.result(), control=control)
 
-    def _limited(self, why: str) -> None:
-        self.cut_short = why
-        self.stop.request(RunStatus.LIMITED)
-        self.crew.emit(Notice(f"stopping: {why}", level="warning"))
+    async def _run_first_pass(self) -> None:
+        attempts = sum(1 for _ in self.plan.attempts())
+        previous = self.runner.previous
+        kept = sum(planned.key in previous for planned in self.plan.attempts()) if previous else 0
+        self.runner.emit(PhaseStarted("run", f"{plural(self.plan.cases, 'case')}, {plural(attempts, 'attempt')}"))
+        self.runner.emit(RunPlanned(attempts=attempts, cases=self.plan.cases, kept=kept))
+        await self.runner.make(self.plan.attempts(), self.head)
+        if not self.runner.collector.complete():
+            self._stop_at_limit(self.runner.budget.exhausted_reason())
 
-    async def _again(self, step: RerunSuspects | RerunSuite, *, control: bool) -> None:
+    async def _rerun(self, step: RerunSuspects | RerunSuite, *, control: bool) -> None:
         purpose: Purpose = "rerun" if isinstance(step, RerunSuspects) else "suite"
-        attempts = [(case, count) for case, count in _by_case(step) if case.agent not in self.head.fixed]
-        planned = self._planned(attempts, purpose, self.head)
-        if not planned:
-            self.cut_short = "a recording cannot be run again"
+        wanted = [(case, count) for case, count in _by_case(step) if case.agent not in self.head.replay_only]
+        attempts = self._plan_attempts(wanted, purpose, self.head)
+        if not attempts:
+            self._cut_short = "a recording cannot be run again"
             return
-        self._announce(purpose, len(planned), step.why)
-        agents = frozenset(one.key.agent for one in planned)
-        if control and self._bases is not None and self._bases.begin(agents):
-            # its start overlaps the re-runs; no attempt of it is made before the gate asks for one
-            self.crew.emit(Notice("the base commit's agent is started beside, in case a control is needed"))
-        await self.crew.make(planned, self.head)
+        self._announce(purpose, len(attempts), step.why)
+        agents = frozenset(planned.key.agent for planned in attempts)
+        if control and self.base_agents is not None and self.base_agents.open(agents):
+            # its start overlaps the re-runs; it makes no attempt before the gate asks for one
+            text = "the base commit's agent is started beside, in case a control is needed"
+            self.runner.emit(Notice(text))
+        await self.runner.make(attempts, self.head)
 
-    async def _whole_base(self) -> None:
-        """Everything on the base commit's agent: measured now, under the conditions of this run."""
+    async def _run_baseline(self) -> None:
+        """Run everything on the base commit's agent, under the conditions of this run."""
         cases = dict.fromkeys((case for case, _ in self.plan.digests()), self.base_passes)
-        await self._on_base(list(cases.items()), "the base commit's agent runs everything, as the baseline")
+        await self._run_base(list(cases.items()), "the base commit's agent runs everything, as the baseline")
 
-    async def _control(self, step: RunControl) -> bool:
-        """Run the base commit's agent on suspects. Returns whether it can be asked for again."""
-        beside = [(case, runs) for case, runs in step.beside if isinstance(case, CaseKey)]
-        return await self._on_base(_by_case(step), step.why, beside, errors_answer=step.errors_answer)
+    async def _run_control(self, step: RunControl) -> bool:
+        """Run suspects on the base commit's agent. Returns whether the control can be asked for again."""
+        interleaved = [(case, runs) for case, runs in step.beside if isinstance(case, CaseKey)]
+        return await self._run_base(_by_case(step), step.why, interleaved, errors_answer=step.errors_answer)
 
-    async def _on_base(
+    async def _run_base(
         self,
         wanted: list[tuple[CaseKey, int]],
         why: str,
-        beside: Iterable[tuple[CaseKey, int]] = (),
+        interleaved: Iterable[tuple[CaseKey, int]] = (),
         *,
         errors_answer: bool = False,
     ) -> bool:
-        """Run the base commit's agent, and in turn with it this change's: what drifts then meets both."""
-        if self._bases is None:
+        """Run the base commit's agent, interleaved with this change's, so that what drifts affects both alike.
+
+        ``errors_answer``: errors of the base's agent are an answer and not a reason to give it up.
+        """
+        if self.base_agents is None:
             return False
-        arm = await self._opened(self._bases, frozenset(case.agent for case, _ in wanted))
-        failed = {name: error for name, error in (await _started(arm)).items() if error is not None}
-        self.crew.progress.made()
-        able = arm.drivers.keys() - failed.keys()
-        planned = self._planned([item for item in wanted if item[0].agent in able], "control", arm)
-        if planned:
-            unable = failed.keys() | arm.missing.keys() | self.head.fixed
-            again = self._planned([item for item in beside if item[0].agent not in unable], "control", self.head)
-            self._announce("control", len(planned) + len(again), why)
-            await self.crew.make(interleave(planned, again), arm, self.head)
-        self._record_run(arm, failed)
-        here = await _started(self.head)
+        agents = frozenset(case.agent for case, _ in wanted)
+        self.base_agents.open(agents)
+        if not self.base_agents.ready(agents):
+            self.runner.emit(PhaseStarted("control", "starting the base commit's agent"))
+        group = await self.base_agents.group(agents)
+        failed = await group.start_errors()
+        self.runner.stall.record_progress()
+        runnable = group.drivers.keys() - failed.keys()
+        attempts = self._plan_attempts([item for item in wanted if item[0].agent in runnable], "control", group)
+        if attempts:
+            excluded = failed.keys() | group.missing.keys() | self.head.replay_only
+            own = [item for item in interleaved if item[0].agent not in excluded]
+            head_attempts = self._plan_attempts(own, "control", self.head)
+            self._announce("control", len(attempts) + len(head_attempts), why)
+            await self.runner.make(interleave(attempts, head_attempts), group, self.head)
+        self._record_run(group, failed)
         lacking = {name for name, error in failed.items() if error.kind is ErrorKind.CREDENTIALS}
-        broken = {} if errors_answer else self.crew.collector.base_errors()
-        broken |= {n: error for n, error in failed.items() if not (n in lacking and _kind(here[n]) is error.kind)}
-        short = arm.commit[:10]
-        said = {name: f"the agent of {short} could not be run: {error.message}" for name, error in broken.items()}
-        self._say_unavailable(self._record_unavailable({**arm.missing, **said}))
-        return self.base is None or not self.base.unavailable
+        head_lacks = {
+            name for name, error in (await self.head.start_errors()).items() if error.kind is ErrorKind.CREDENTIALS
+        }
+        broken = {} if errors_answer else self.runner.collector.base_errors()
+        broken |= {name: error for name, error in failed.items() if name not in lacking & head_lacks}
+        commit = group.commit[:10]
+        reasons = {name: f"the agent of {commit} could not be run: {error.message}" for name, error in broken.items()}
+        self._warn_unavailable(self._record_unavailable({**group.missing, **reasons}))
+        return self._base is None or not self._base.unavailable
 
-    async def _opened(self, bases: LazyBaseAgents, agents: frozenset[str]) -> AgentGroup:
-        bases.begin(agents)
-        if not bases.ready(agents):
-            self.crew.emit(PhaseStarted("control", "starting the base commit's agent"))
-        return await bases.opened(agents)
-
-    def _record_run(self, arm: AgentGroup, failed: Mapping[str, AttemptError]) -> None:
-        """Record the agents of the base commit that were run now, beside those of earlier controls."""
-        base = self.base or Base()
-        agents = {said.agent: said for said in (*base.agents, *arm.conditions())}
-        lacking = {name for name, error in failed.items() if error.kind is ErrorKind.CREDENTIALS} | {*base.lacking}
-        update = {"commit": arm.commit or None, "agents": tuple(agents.values()), "lacking": tuple(sorted(lacking))}
-        update["absent"] = tuple(sorted({*base.absent, *arm.absent}))
-        self.base = base.model_copy(update=update)
+    def _record_run(self, group: AgentGroup, failed: Mapping[str, AttemptError]) -> None:
+        """Record the base commit's agents that were run now, beside those of earlier controls."""
+        base = self._base or Base()
+        agents = {agent.agent: agent for agent in (*base.agents, *group.conditions())}
+        lacking = {name for name, error in failed.items() if error.kind is ErrorKind.CREDENTIALS}
+        self._base = base.model_copy(
+            update={
+                "commit": group.commit or None,
+                "agents": tuple(agents.values()),
+                "lacking": tuple(sorted({*base.lacking, *lacking})),
+                "absent": tuple(sorted({*base.absent, *group.absent})),
+            }
+        )
 
     def _record_unavailable(self, agents: Mapping[str, str]) -> dict[str, str]:
-        """Record why agents of the base commit cannot be run. Returns those not recorded before."""
-        base = self.base or Base()
+        """Record why agents of the base commit cannot be run. Returns those that were not recorded before."""
+        base = self._base or Base()
         known = {**agents, **base.unavailable_agents}
-        if known and known.keys() >= {planned.agent for planned in self.plan.sets} - self.head.fixed:
-            why = "; ".join(dict.fromkeys(known.values()))
-            self.base = base.model_copy(update={"unavailable": why, "unavailable_agents": {}})
+        if known and known.keys() >= {planned.agent for planned in self.plan.sets} - self.head.replay_only:
+            reason = "; ".join(dict.fromkeys(known.values()))
+            self._base = base.model_copy(update={"unavailable": reason, "unavailable_agents": {}})
         else:
-            self.base = base.model_copy(update={"unavailable_agents": known})
+            self._base = base.model_copy(update={"unavailable_agents": known})
         return {name: why for name, why in agents.items() if name not in base.unavailable_agents}
 
-    def _say_unavailable(self, agents: Mapping[str, str]) -> None:
-        if self.base is not None and self.base.unavailable:
-            rest = "it has no baseline" if self.base_passes else "the verdict stands on history"
-            self.crew.emit(Notice(f"no control: {self.base.unavailable}; {rest}", level="warning"))
+    def _record_missing_control(self) -> None:
+        """After a cut, record that a control could have been made: without it there is no regression and no pass."""
+        if self._base is not None or self.base_agents is None or not (self._cut_short or self.stop.requested):
             return
-        rest = "it has no baseline" if self.base_passes else "its verdict stands on history"
-        for name, why in agents.items():
-            self.crew.emit(Notice(f"no control of {name}: {why}; {rest}", level="warning"))
+        opened = self.base_agents.opened()
+        if opened.missing:
+            self._base = Base(commit=opened.commit or None)
+            self._record_unavailable(opened.missing)
+        elif self.base_agents.commit:
+            self._base = Base(commit=self.base_agents.commit)
 
-    def _planned(
-        self, wanted: Iterable[tuple[CaseKey, int]], purpose: Purpose, arm: AgentGroup
+    def _warn_unavailable(self, agents: Mapping[str, str]) -> None:
+        rest = "has no baseline" if self.base_passes else "verdict stands on history"
+        if self._base is not None and self._base.unavailable:
+            self._warn(f"no control: {self._base.unavailable}; {'it' if self.base_passes else 'the'} {rest}")
+            return
+        for name, why in agents.items():
+            self._warn(f"no control of {name}: {why}; {'it' if self.base_passes else 'its'} {rest}")
+
+    def _plan_attempts(
+        self, wanted: Iterable[tuple[CaseKey, int]], purpose: Purpose, group: AgentGroup
     ) -> list[PlannedAttempt]:
-        """The attempts asked for, one of every case before the second of any."""
+        """Plan so many attempts of each case, one of every case before the second of any."""
         counts = dict(wanted)
-        starts = {case: self.crew.collector.made(case, arm.name) for case in counts}
-        most = max(counts.values(), default=0)
+        starts = {case: self.runner.collector.made(case, group.name) for case in counts}
+        further = self.plan.further(starts, max(counts.values(), default=0), purpose, group.name)
         return [
             planned
-            for planned in self.plan.further(starts, most, purpose, arm.name)
+            for planned in further
             if planned.key.repeat < starts[planned.key.case_key] + counts[planned.key.case_key]
         ]
 
     def _announce(self, purpose: Purpose, attempts: int, why: str) -> None:
-        self.crew.emit(PhaseStarted(_PHASES[purpose], why))
-        self.crew.emit(RerunsPlanned(attempts, purpose, why))
+        self.runner.emit(PhaseStarted(_PHASES[purpose], why))
+        self.runner.emit(RerunsPlanned(attempts, purpose, why))
 
-    def _may_go_on(self, step: Step, before: int) -> bool:
-        """Whether asking again can lead anywhere: a step that brought no score would be asked for for ever."""
-        spent, brought = self.crew.spending.met(), self.crew.collector.scored() > before
-        if not self.cut_short and not spent and not brought and not isinstance(step, RunControl):
-            self._cut("what was run again could not be measured")
-        return not self.cut_short
+    def _stop_at_limit(self, why: str) -> None:
+        self._cut_short = why
+        self.stop.request(RunStatus.LIMITED)
+        self._warn(f"stopping: {why}")
 
-    def _cut(self, why: str) -> None:
-        self.cut_short = why
-        self.crew.emit(Notice(f"no more re-runs: {why}", level="warning"))
+    def _end_reruns(self, why: str) -> None:
+        self._cut_short = why
+        self._warn(f"no more re-runs: {why}")
+
+    def _warn(self, text: str) -> None:
+        self.runner.emit(Notice(text, level="warning"))
 
 
 def _by_case(step: RerunSuspects | RerunSuite | RunControl) -> list[tuple[CaseKey, int]]:
     return [(case, count) for case, count in step.attempts if isinstance(case, CaseKey)]
 
 
-async def _started(arm: AgentGroup) -> dict[str, AttemptError | None]:
-    said = {name: await asyncio.shield(task) for name, task in arm.starts.items()}
-    return {name: one if isinstance(one, AttemptError) else None for name, one in said.items()}
-
-
-def _kind(error: AttemptError | None) -> ErrorKind | None:
-    return None if error is None else error.kind
-
-
-_WORDS = {
-    RunStatus.TIMED_OUT: "reached its max_time",
-    RunStatus.INTERRUPTED: "was interrupted",
-    RunStatus.LIMITED: "met a limit",
-    RunStatus.COMPLETE: "is complete",
-}
-
-
 async def _cancel(task: asyncio.Task[Any]) -> None:
-    """End a task; what it raised on its own is raised here, what the cancelling causes is not."""
+    """End a task. What it raised by itself is raised here; what cancelling it causes is not."""
     if not task.done():
         task.cancel()
-        with contextlib.suppress(TimeoutError, asyncio.CancelledError):
-            await asyncio.wait_for(asyncio.shield(_settled(task)), _STOP_GRACE_S)
+        with contextlib.suppress(asyncio.CancelledError):  # the other tasks are still to be cancelled
+            await asyncio.wait({task}, timeout=_CANCEL_GRACE_S)
         return
-    if not task.cancelled() and (error := task.exception()) is not None:
-        raise _unwrapped(error)
-
-
-async def _settled(task: asyncio.Task[Any]) -> None:
-    await asyncio.wait({task})
-
-
-def _unwrapped(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):  # all workers meet the same full disk: one of them says it
+    error = None if task.cancelled() else task.exception()
+    while isinstance(error, BaseExceptionGroup):  # all workers meet the same full disk: one of them reports it
         error = error.exceptions[0]
-    return error
+    if error is not None:
+        raise error

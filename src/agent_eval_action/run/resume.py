@@ -1,4 +1,4 @@
-"""What an attempt is made with, as digests: the code, the settings of the agent and who judges. For ``--resume``."""
+"""``--resume``: which attempts of an earlier run still hold, by digests of what they were made with."""
 
 from __future__ import annotations
 
@@ -17,33 +17,42 @@ from typing import Any, Final
 from agent_eval_action import git
 from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.settings import Settings
+from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.errors import OutputError, ResultsError
 from agent_eval_action.folders import OutputFolder, real_path
 from agent_eval_action.llm.credentials import OPENAI_URLS, VERTEX_SWITCHES
-from agent_eval_action.results.run_result import AgentConditions, Attempt, AttemptKey, CaseKey, Provenance
+from agent_eval_action.results.run_result import (
+    AgentConditions,
+    Attempt,
+    AttemptError,
+    AttemptKey,
+    CaseKey,
+    Provenance,
+)
 from agent_eval_action.results.transcripts import ATTEMPTS, line_at, lines, parse
 from agent_eval_action.run.loader import relative
 from agent_eval_action.run.plan import Plan
 
-_SKIPPED: Final = frozenset(
+_PREVIOUS: Final = "attempts.previous.jsonl"
+_SKIPPED_FOLDERS: Final = frozenset(
     {".git", ".agent-eval", "__pycache__", "node_modules", ".venv"}
     | {".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox", ".hypothesis"}
 )
 _SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-_WIRES: Final = (*OPENAI_URLS, *VERTEX_SWITCHES, "GOOGLE_GEMINI_BASE_URL", "GOOGLE_VERTEX_BASE_URL")
+_MODEL_URLS: Final = (*OPENAI_URLS, *VERTEX_SWITCHES, "GOOGLE_GEMINI_BASE_URL", "GOOGLE_VERTEX_BASE_URL")
 
 
 def attempt_provenance(
     settings: Settings, agents: Collection[AgentSettings], environ: Mapping[str, str], hidden: Collection[Path]
 ) -> dict[str, Provenance]:
-    """Of each agent by its name, its environment apart, which is known when it has started. Blocks.
+    """Return each agent's provenance by its name; the environment is added when the agent has started. Blocks.
 
     ``hidden``: files that no agent sees, relative to the workspace; cases and criteria have digests of their own.
-    Read before any agent runs, for it may write into the checkout.
+    Call this before any agent runs, for an agent may write into the checkout.
     """
-    ours = {settings.out, settings.cache_dir, *(settings.workspace / path for path in hidden)}
-    code = _code_digest(settings.workspace, environ, ours)
-    judges = _digest([settings.llm_openai_base_url, {name: environ.get(name, "") for name in _WIRES}])
+    excluded = {settings.out, settings.cache_dir, *(settings.workspace / path for path in hidden)}
+    code = _code_digest(settings.workspace, environ, excluded)
+    judges = _digest([settings.llm_openai_base_url, {name: environ.get(name, "") for name in _MODEL_URLS}])
     return {
         agent.name: Provenance(code=code, settings=_settings_digest(agent, settings, environ), judges=judges)
         for agent in agents
@@ -51,12 +60,12 @@ def attempt_provenance(
 
 
 def environment_digest(conditions: AgentConditions) -> str:
-    """The digest of the environment an agent has started in."""
+    """Return the digest of the environment an agent has started in."""
     return _digest([conditions.python, conditions.adk_version, conditions.packages_digest])
 
 
 def _settings_digest(agent: AgentSettings, settings: Settings, environ: Mapping[str, str]) -> str:
-    """What decides its answers besides its code. Values of secrets are left out: a new key gives no other answers."""
+    """Digest what decides the answers besides the code. Secrets are left out: a new key gives no other answers."""
     env = {
         name: value if value is not None else environ.get(name, "")
         for name, value in agent.env.items()
@@ -67,33 +76,32 @@ def _settings_digest(agent: AgentSettings, settings: Settings, environ: Mapping[
     return _digest([agent.driver, path, recording, sorted(agent.env), env])
 
 
-def _code_digest(workspace: Path, environ: Mapping[str, str], ours: Collection[Path]) -> str:
-    """Every file of the checkout but ours: what an agent imports or reads can lie anywhere in it.
+def _code_digest(workspace: Path, environ: Mapping[str, str], excluded: Collection[Path]) -> str:
+    """Digest every file of the checkout but the excluded: an agent may import or read any of them.
 
-    Where it is a repository, what git ignores is left out but for ``.env``: logs and databases that agents write.
+    In a git repository, files that git ignores are left out but for ``.env``: they are logs and databases of agents.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     listed = git.Repository(workspace, environ).listed()
-    paths = (workspace / name for name in sorted(listed)) if listed is not None else _walked(workspace)
-    for path in paths:
-        if any(path == place or place in path.parents for place in ours):
+    for path in (workspace / name for name in sorted(listed)) if listed is not None else _walk(workspace):
+        if any(path == place or place in path.parents for place in excluded):
             continue
         name = path.relative_to(workspace).as_posix().encode("utf-8", "surrogateescape")
-        found.update(name + b"\0" + _file_digest(path).encode() + b"\0")
-    return found.hexdigest()[:16]
+        digest.update(name + b"\0" + _file_digest(path).encode() + b"\0")
+    return digest.hexdigest()[:16]
 
 
-def _walked(workspace: Path) -> Iterator[Path]:
-    """Files in a stable order. No link is followed."""
+def _walk(workspace: Path) -> Iterator[Path]:
+    """Yield files in a stable order, without following links."""
     for folder, folders, names in os.walk(workspace):
         folders[:] = sorted(
-            name for name in folders if name not in _SKIPPED and not Path(folder, name, "pyvenv.cfg").exists()
+            name for name in folders if name not in _SKIPPED_FOLDERS and not Path(folder, name, "pyvenv.cfg").exists()
         )
         yield from (Path(folder, name) for name in sorted(names))
 
 
 def _file_digest(path: Path) -> str:
-    """Of a file's content, or of where a link leads; what cannot be read is like nothing."""
+    """Digest a file's content, or where a link leads. A file that cannot be read is like an empty one."""
     try:
         if path.is_symlink():
             return f"link {path.readlink()}"
@@ -112,7 +120,7 @@ def _digest(value: Any) -> str:
 
 
 def cli_arguments(settings: Settings, selectors: Sequence[str]) -> tuple[str, ...]:
-    """What repeats a run from the workspace: a configuration that would not be found there, and what narrowed it."""
+    """Return the arguments of ``agent-eval run`` that repeat this run from the workspace."""
     words = list(selectors)
     config = settings.config
     if config and config.is_relative_to(settings.workspace) and config.parent != settings.workspace:
@@ -124,120 +132,118 @@ def cli_arguments(settings: Settings, selectors: Sequence[str]) -> tuple[str, ..
     return tuple(words)
 
 
-_ASIDE = "attempts.previous.jsonl"
-
-
 @dataclass
 class PreviousAttempts:
-    """Attempts of an earlier run that still count: same case definition, and the agent did answer.
+    """Attempts of an earlier run that still hold: the case is defined the same, and the agent did answer.
 
-    Re-runs and the control's attempts are among them; those of the base are asked for with its commit.
-    ``expected``: what attempts of each agent are made with now. ``outdated`` counts those made with something else.
+    Re-runs and attempts of the base commit's agent are among them; the latter are looked up with their commit.
+    ``current`` is the provenance of each agent now. ``outdated`` counts attempts by agent and what changed.
     """
 
-    expected: Mapping[str, Provenance] = field(default_factory=dict)
+    current: Mapping[str, Provenance] = field(default_factory=dict)
     outdated: Counter[tuple[str, str]] = field(default_factory=Counter)
     workspace: Path | None = None
-    _at: dict[tuple[AttemptKey, str], tuple[Path, int, int]] = field(default_factory=dict)
+    _places: dict[tuple[AttemptKey, str], tuple[Path, int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self._at)
+        return len(self._places)
 
     def __contains__(self, key: AttemptKey) -> bool:
-        return (key, "") in self._at
+        return (key, "") in self._places
 
     def get(self, key: AttemptKey, commit: str = "") -> Attempt | None:
-        """The attempt as recorded, or None."""
-        at = self._at.get((key, commit))
-        if at is None:
+        """Read the attempt, without its scores if other judges are asked now. None: it must be made."""
+        place = self._places.get((key, commit))
+        if place is None:
             return None
-        path, number, offset = at
+        path, number, offset = place
         try:
             attempt = parse(path, number, line_at(path, offset, self.workspace))
-        except OSError:  # it is there no more: the attempt is made again
+        except OSError:  # the file is gone
             return None
-        now = self.expected.get(attempt.agent)
-        if now is not None and now.judges != attempt.made_with.judges:
-            return attempt.model_copy(update={"scores": ()})  # its answers hold, what judges said of them does not
-        return attempt
+        now = self.current.get(attempt.agent)
+        other_judges = now is not None and now.judges != attempt.provenance.judges
+        return attempt.model_copy(update={"scores": ()}) if other_judges else attempt
 
-    def add(self, path: Path, wanted: dict[CaseKey, str]) -> None:
-        """Index one file. A line that cannot be read is an attempt to make again."""
+    def provenance_now(self, agent: str, started: AgentConditions | AttemptError, *, commit: str = "") -> Provenance:
+        """Return what a new attempt is made with; its environment is empty if the agent does not start.
+
+        ``commit``: whose agent it is, "" for the checkout; the code of a commit needs no digest.
+        """
+        known = self.current.get(agent)
+        if known is None:
+            return Provenance()
+        environment = "" if isinstance(started, AttemptError) else environment_digest(started)
+        return known.model_copy(update={"environment": environment, **({"code": ""} if commit else {})})
+
+    def add_file(self, path: Path, digests: Mapping[CaseKey, str]) -> None:
+        """Index one file, given the current digests of cases. An unreadable line is an attempt to make again."""
         for number, offset, line in lines(path, self.workspace):
             try:
                 attempt = parse(path, number, line)
             except ResultsError:
                 continue
-            if attempt.error is not None or wanted.get(attempt.key.case_key) != attempt.case_digest:
+            if attempt.error is not None or digests.get(attempt.key.case_key) != attempt.case_digest:
                 continue
-            if changed := self._changed(attempt):
+            if changed := self._change_since(attempt):
                 self.outdated[attempt.agent, changed] += 1
             else:
-                self._at[attempt.key, attempt.commit] = (path, number, offset)
+                self._places[attempt.key, attempt.commit] = (path, number, offset)
 
-    def _changed(self, attempt: Attempt) -> str:
-        """What is not as it was when this attempt was made; "" for nothing. The base commit's code is its commit."""
-        now, then = self.expected.get(attempt.agent), attempt.made_with
+    def _change_since(self, attempt: Attempt) -> str:
+        now, then = self.current.get(attempt.agent), attempt.provenance
         if now is None:
             return ""
         if attempt.arm == "head" and now.code != then.code:
-            return "code"
-        return "settings" if now.settings != then.settings else ""
+            return "files of the checkout changed"
+        return "the agent's settings changed" if now.settings != then.settings else ""
 
     def warnings(self) -> Iterator[str]:
-        """What of the earlier run is not kept, and why."""
-        for (agent, what), attempts in sorted(self.outdated.items()):
-            count = f"{attempts:,} attempt{'' if attempts == 1 else 's'}"
-            yield f"{agent}: {count} of the earlier run {_is(attempts)} not kept, for {_WORDS[what]} since"
-
-
-_WORDS = {"code": "files of the checkout changed", "settings": "the agent's settings changed"}
-
-
-def _is(count: int) -> str:
-    return "is" if count == 1 else "are"
+        """Say which attempts of the earlier run are not kept, and why."""
+        for (agent, change), count in sorted(self.outdated.items()):
+            are = "is" if count == 1 else "are"
+            yield f"{agent}: {plural(count, 'attempt')} of the earlier run {are} not kept, for {change} since"
 
 
 def load_previous_attempts(
     folder: Path,
     out: OutputFolder,
     plan: Plan,
-    expected: Mapping[str, Provenance] | None = None,
+    current: Mapping[str, Provenance] | None = None,
     *,
     workspace: Path | None = None,
 ) -> PreviousAttempts:
-    """Index the run in ``folder``. ``expected``: what attempts of each agent are made with now.
+    """Index the run in ``folder``. ``current``: the provenance of each agent now.
+
+    A transcript in ``out``, which is about to be written, is moved aside first; ``discard_previous_attempts`` removes
+    it when the new run is complete, so that a crash in between loses nothing.
 
     Raises ResultsError when there is no run, OutputError when its transcript cannot be moved aside.
-
-    Where it is written to again (``out``), its transcript is moved aside first and removed by
-    :func:`forget` when the new run is complete: a crash in between loses nothing.
     """
-    wanted = dict(plan.digests())
-    before = OutputFolder.at(folder, workspace)
-    found = PreviousAttempts(expected or {}, workspace=workspace)
-    if not before.holds(ATTEMPTS) and not before.holds(_ASIDE):
+    source = OutputFolder.at(folder, workspace)
+    if not source.holds(ATTEMPTS) and not source.holds(_PREVIOUS):
         raise ResultsError(
             f"there is no run to resume in {folder}", hint=f"--resume takes a folder with {ATTEMPTS} in it"
         )
-    if real_path(before.path) == real_path(out.path) and out.holds(ATTEMPTS):
+    if real_path(source.path) == real_path(out.path) and out.holds(ATTEMPTS):
         try:
             _move_aside(out)
         except OSError as error:
-            path = out.path / _ASIDE
+            path = out.path / _PREVIOUS
             hint = "free disk space, or choose another folder with --out"
             raise OutputError(f"{path} cannot be written: {error.strerror or error}", hint=hint) from error
-    for name in (_ASIDE, ATTEMPTS):
-        if before.holds(name):
-            found.add(before.path / name, wanted)
-    return found
+    previous, digests = PreviousAttempts(current or {}, workspace=workspace), dict(plan.digests())
+    for name in (_PREVIOUS, ATTEMPTS):
+        if source.holds(name):
+            previous.add_file(source.path / name, digests)
+    return previous
 
 
 def _move_aside(out: OutputFolder) -> None:
-    if not out.holds(_ASIDE):
-        out.rename(ATTEMPTS, _ASIDE)
+    if not out.holds(_PREVIOUS):
+        out.rename(ATTEMPTS, _PREVIOUS)
         return
-    with out.append(_ASIDE) as file:  # a run that was itself resumed, and died: keep both
+    with out.append(_PREVIOUS) as file:  # the run was itself resumed and died: keep both
         for _, _, line in lines(out.path / ATTEMPTS):
             file.write(line)
     out.remove(ATTEMPTS)
@@ -245,5 +251,5 @@ def _move_aside(out: OutputFolder) -> None:
 
 def discard_previous_attempts(out: OutputFolder) -> None:
     """Remove the transcript that was moved aside."""
-    with contextlib.suppress(OSError):  # what stays is read again by the next --resume, and is of no harm
-        out.remove(_ASIDE)
+    with contextlib.suppress(OSError):  # the next --resume would read it again, which does no harm
+        out.remove(_PREVIOUS)

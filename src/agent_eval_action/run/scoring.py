@@ -1,4 +1,4 @@
-"""One object for equal scores: in a large suite most attempts are scored alike, and scores are half of what is kept."""
+"""Scores an attempt, turn by turn as it is made where a criterion can, and shares equal scores in memory."""
 
 from __future__ import annotations
 
@@ -13,138 +13,133 @@ from agent_eval_action.results.evalset import Invocation
 from agent_eval_action.results.run_result import Attempt, CriterionScore, ScoreStatus, TurnScore
 from agent_eval_action.run.plan import PlannedAttempt
 
-_DISTINCT: Final = 1_024
-"""Scores remembered at most: those that all differ cost nothing beyond."""
-
+_MAX_SHARED: Final = 1_024
+"""Distinct scores that are remembered. Scores that all differ are not kept alive beyond this."""
+_TRACEBACK_LIMIT: Final = 2_000
+_MESSAGE_LIMIT: Final = 500
 
 _Score = TypeVar("_Score", TurnScore, CriterionScore)
 
 
 @dataclass
 class SharedScores:
-    """Remembers the first distinct scores without a judge's words, and gives the same object for an equal one."""
+    """Returns one object for equal scores: in a large suite most scores are equal, and scores are half of the memory.
+
+    Scores with a judge's words are not shared.
+    """
 
     _turns: dict[tuple[object, ...], TurnScore] = field(default_factory=dict)
     _scores: dict[tuple[object, ...], CriterionScore] = field(default_factory=dict)
 
     def share(self, score: CriterionScore) -> CriterionScore:
-        """An equal score, whose turns may be those of other attempts as well."""
+        """Return an equal score, whose turns may be those of other attempts."""
         turns = tuple(self._turn(turn) for turn in score.turns)
         if score.rubrics or score.details:
             return score.model_copy(update={"turns": turns})
-        judged = score.criterion, score.digest, score.status, repr(score.score), score.passed, score.reason
-        key = (*judged, *map(id, turns))
-        known = self._scores.get(key)
-        return known or _first(key, score.model_copy(update={"turns": turns}), self._scores)
+        # by repr: 1 == 1.0 == True, and they are written differently
+        values = score.criterion, score.digest, score.status, repr(score.score), score.passed, score.reason
+        key = (*values, *map(id, turns))
+        return self._scores.get(key) or _first(key, score.model_copy(update={"turns": turns}), self._scores)
 
     def _turn(self, turn: TurnScore) -> TurnScore:
         if turn.votes or turn.rubrics or turn.sentences:
             return turn
-        key = turn.turn, turn.status, repr(turn.score), turn.reason, repr(turn.details)
-        return _first(key, turn, self._turns)
+        return _first((turn.turn, turn.status, repr(turn.score), turn.reason, repr(turn.details)), turn, self._turns)
 
 
 def _first(key: tuple[object, ...], score: _Score, known: dict[tuple[object, ...], _Score]) -> _Score:
-    return known.setdefault(key, score) if len(known) < _DISTINCT else known.get(key, score)
-
-
-_TRACEBACK_LIMIT = 2_000
-
-_Turns = list[asyncio.Task[TurnScore]]
+    return known.setdefault(key, score) if len(known) < _MAX_SHARED else known.get(key, score)
 
 
 @dataclass(eq=False)
 class AttemptScorer:
-    """The scores of one attempt in the making.
-
-    ``heard`` is told of every turn as it arrives, ``forget`` when the attempt is made again from its start;
-    ``finish`` gives the attempt with one score per criterion, in the order of the criteria. Scores the
-    attempt already has under the same criterion digest are kept (a resumed run). An attempt that failed
-    gets no scores: its error speaks for every criterion. ``answered`` is called for every turn.
-    """
+    """Scores one attempt. ``on_answer`` is called for every turn that arrives."""
 
     planned: PlannedAttempt
-    instruments: ScoringContext = field(default_factory=ScoringContext)
-    answered: Callable[[], None] = lambda: None
-    _judging: dict[str, _Turns] = field(default_factory=dict, init=False)
+    context: ScoringContext = field(default_factory=ScoringContext)
+    on_answer: Callable[[], None] = lambda: None
+    _turn_scores: dict[str, list[asyncio.Task[TurnScore]]] = field(default_factory=dict, init=False)
 
-    def heard(self, turns: Sequence[Invocation]) -> None:
-        """The newest of these turns has just been made: what judges turns one by one begins with it."""
-        self.answered()
+    def on_turn(self, turns: Sequence[Invocation]) -> None:
+        """Start scoring the newest of these turns by the criteria that score turn by turn."""
+        self.on_answer()
         sample = self._sample(tuple(turns))
         for criterion in self.planned.planned_set.scored_by:
-            if isinstance(criterion, TurnCriterion) and _begins(criterion, sample):
-                judging = self._judging.setdefault(criterion.name, [])
-                judging.append(asyncio.create_task(criterion.score_turn(sample, len(turns) - 1)))
+            if isinstance(criterion, TurnCriterion) and _applies(criterion, sample):
+                tasks = self._turn_scores.setdefault(criterion.name, [])
+                tasks.append(asyncio.create_task(criterion.score_turn(sample, len(turns) - 1)))
 
     @property
     def waits(self) -> bool:
-        """Whether scoring waits for somebody else: a judge, or a function of the user's."""
+        """Whether scoring waits for a judge or for a metric function of the user's."""
         return any(criterion.waits for criterion in self.planned.planned_set.scored_by)
 
-    async def forget(self) -> None:
-        """Give up what was begun."""
-        tasks = [task for judging in self._judging.values() for task in judging]
-        self._judging.clear()
+    async def reset(self) -> None:
+        """Cancel the scoring of turns; the attempt is made again, or nobody needs its scores."""
+        tasks = [task for turn_tasks in self._turn_scores.values() for task in turn_tasks]
+        self._turn_scores.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def finish(self, attempt: Attempt) -> Attempt:
-        """The attempt, scored."""
-        try:
-            return await self._finished(attempt)
-        finally:
-            await self.forget()
+        """Return the attempt with one score per criterion, in the order of the criteria; none if the attempt failed.
 
-    async def _finished(self, attempt: Attempt) -> Attempt:
+        Scores it already has (of a resumed run) are kept where the criterion's digest is the same.
+        """
         if attempt.error is not None:
+            await self.reset()
             return attempt.model_copy(update={"scores": ()})
         digests = {info.name: info.digest for info in self.planned.planned_set.infos}
-        kept = {
+        previous = {
             score.criterion: score
             for score in attempt.scores
-            if score.status is not ScoreStatus.ERROR and score.digest and score.digest == digests.get(score.criterion)
+            if score.score is not None and score.digest and score.digest == digests.get(score.criterion)
         }
         sample = self._sample(attempt.turns, attempt.final_session_state)
         criteria = self.planned.planned_set.scored_by
-        scores = await asyncio.gather(*(self._score(criterion, sample, kept, digests) for criterion in criteria))
-        return attempt.model_copy(update={"scores": tuple(scores)})
+        try:
+            scores = await asyncio.gather(*(self._score(criterion, sample, previous) for criterion in criteria))
+        finally:
+            await self.reset()
+        marked = (score.model_copy(update={"digest": digests.get(score.criterion, "")}) for score in scores)
+        return attempt.model_copy(update={"scores": tuple(marked)})
 
     def _sample(self, turns: tuple[Invocation, ...], state: dict[str, object] | None = None) -> Sample:
-        return Sample(self.planned.case, turns, state, self.planned.key.repeat, self.instruments)
+        return Sample(self.planned.case, turns, state, self.planned.key.repeat, self.context)
 
     async def _score(
-        self, criterion: Criterion, sample: Sample, kept: Mapping[str, CriterionScore], digests: Mapping[str, str]
+        self, criterion: Criterion, sample: Sample, previous: Mapping[str, CriterionScore]
     ) -> CriterionScore:
-        if (old := kept.get(criterion.name)) is not None and old.score is not None:
-            return old.model_copy(update={"passed": criterion.meets(old.score)})
+        kept = previous.get(criterion.name)
+        if kept is not None and kept.score is not None:
+            return kept.model_copy(update={"passed": criterion.meets(kept.score)})
         try:
-            score = await self._made(criterion, sample)
+            return await self._new_score(criterion, sample)
         except Exception as error:  # noqa: BLE001 - failing closed: a defect of one criterion is one error, not a lost run
-            text = traceback.format_exc()[-_TRACEBACK_LIMIT:]
-            score = criterion.no_score(
-                ScoreStatus.ERROR, f"{type(error).__name__}: {error}"[:500], details={"traceback": text}
-            )
-        return score.model_copy(update={"digest": digests.get(criterion.name, "")})
+            reason = f"{type(error).__name__}: {error}"[:_MESSAGE_LIMIT]
+            details = {"traceback": traceback.format_exc()[-_TRACEBACK_LIMIT:]}
+            return criterion.no_score(ScoreStatus.ERROR, reason, details=details)
 
-    def _made(self, criterion: Criterion, sample: Sample) -> Awaitable[CriterionScore]:
-        """What was judged while the turns came in is used; what was not (a recording, a kept attempt) is judged now."""
-        judging = self._judging.get(criterion.name, [])
-        if isinstance(criterion, TurnCriterion) and judging and len(judging) == len(sample.actual):
-            return _joined(criterion, sample, judging)
+    def _new_score(self, criterion: Criterion, sample: Sample) -> Awaitable[CriterionScore]:
+        """Use the turn scores made while the conversation went on; a recording or a kept attempt has none yet."""
+        tasks = self._turn_scores.get(criterion.name, [])
+        if isinstance(criterion, TurnCriterion) and tasks and len(tasks) == len(sample.actual):
+            return _combine(criterion, sample, tasks)
         return criterion.score(sample)
 
 
-def _begins(criterion: TurnCriterion, sample: Sample) -> bool:
-    """Whether its turns can be judged as they come. One that raises does so again at the end, where that is a score."""
+def _applies(criterion: TurnCriterion, sample: Sample) -> bool:
+    """Whether the criterion can score single turns. One that raises does so again at the end, as an error score."""
     try:
         return criterion.refusal(sample) is None
     except Exception:  # noqa: BLE001 - see above
         return False
 
 
-async def _joined(criterion: TurnCriterion, sample: Sample, judging: _Turns) -> CriterionScore:
+async def _combine(
+    criterion: TurnCriterion, sample: Sample, tasks: Sequence[asyncio.Task[TurnScore]]
+) -> CriterionScore:
     if reason := sample.unmeasurable():
         return criterion.no_score(ScoreStatus.ERROR, reason)
-    return await criterion.over_turns(sample, await asyncio.gather(*judging))
+    return await criterion.over_turns(sample, await asyncio.gather(*tasks))

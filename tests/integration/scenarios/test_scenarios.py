@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Callable
@@ -20,15 +19,13 @@ from agent_eval_action.criteria.base import ScoringContext
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.router import LlmSettings, open_llm
 from agent_eval_action.results.run_result import Attempt, ErrorKind
-from agent_eval_action.results.transcripts import ATTEMPTS, TranscriptWriter, lines, parse
-from agent_eval_action.run.attempt_runner import AttemptBudget, AttemptLimits, AttemptRunner
+from agent_eval_action.results.transcripts import ATTEMPTS, lines, parse
 from agent_eval_action.run.base_agents import AgentGroup
-from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.loader import Loader
-from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
 from support.gemini_server.faults import Fault
 from support.gemini_server.messages import ModelRequest, Reply
 from support.gemini_server.server import GeminiServer
+from support.plan_runner import run_plan
 
 FOLDER = Path(__file__).with_name("folders") / "clerk"
 SCENARIO = {"starting_prompt": "Hello", "conversation_plan": "Ask how hot Rome is."}
@@ -113,15 +110,10 @@ class Bench:
             workers=1,
             environ=self.environ,
         )
-        head = AgentGroup.begin("head", {"clerk": AdkAgent(options)})
+        head = AgentGroup.start("head", {"clerk": AdkAgent(options)})
         try:
-            with TranscriptWriter(OutputFolder.at(self.folder / out)) as writer:
-                ready = asyncio.create_task(asyncio.sleep(0))
-                crew = AttemptRunner(
-                    AttemptLimits(4), ready, writer, ResultCollector(plan), AttemptBudget(), lambda _: None
-                )
-                crew.instruments = {"clerk": ScoringContext(llm=llm)}
-                await Orchestrator(plan, head, crew, StopRequest(), None).run()
+            contexts = {"clerk": ScoringContext(llm=llm)}
+            await run_plan(self.folder / out, plan, head, contexts=contexts)
         finally:
             await head.stop()
             await llm.close()

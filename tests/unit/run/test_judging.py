@@ -18,13 +18,12 @@ from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Budgeted, Meter, SpendingLimits
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase
 from agent_eval_action.results.run_result import AttemptError, CriterionScore, ErrorKind, RunResult, ScoreStatus
-from agent_eval_action.results.run_result import Conditions as RunConditions
 from agent_eval_action.results.transcripts import TranscriptWriter
-from agent_eval_action.run.attempt_runner import AttemptBudget, AttemptLimits, AttemptRunner
+from agent_eval_action.run.attempt_runner import AttemptLimits
 from agent_eval_action.run.base_agents import AgentGroup
-from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.plan import Plan, PlannedCase
 from agent_eval_action.run.resume import PreviousAttempts, load_previous_attempts
+from support.plan_runner import CONDITIONS, attempt_runner
 from support.scripted_llm import ScriptedLlm
 
 MATCH = CriterionSpec("final_response_match_v2", {"threshold": 0.5})
@@ -56,24 +55,17 @@ async def make(
 ) -> RunResult:
     """Everything of the plan that may be made, as a result."""
 
-    async def nothing() -> None:
-        pass
-
     with TranscriptWriter(OutputFolder.at(out)) as writer:
-        crew = AttemptRunner(
-            AttemptLimits(concurrency, retries=1),
-            asyncio.create_task(nothing()),
+        runner = attempt_runner(
+            plan,
             writer,
-            ResultCollector(plan),
-            AttemptBudget(meter or Meter()),
-            lambda _: None,
-            kept or PreviousAttempts(),
-            {"bot": ScoringContext(llm=llm)},
+            limits=AttemptLimits(concurrency, retries=1),
+            meter=meter,
+            previous=PreviousAttempts() if kept is None else kept,
+            contexts={"bot": ScoringContext(llm=llm)},
         )
-        await crew.make(plan.attempts(), AgentGroup.begin("head", {"bot": driver}))
-    return crew.collector.result(
-        started_at="now", seconds=0.0, status="complete", conditions=RunConditions(tool_version="test")
-    )
+        await runner.make(plan.attempts(), AgentGroup.start("head", {"bot": driver}))
+    return runner.collector.result(started_at="now", seconds=0.0, status="complete", conditions=CONDITIONS)
 
 
 async def test_a_run_that_is_cut_off_asks_no_judge_any_more(tmp_path: Path, kit: Any) -> None:

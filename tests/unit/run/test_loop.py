@@ -20,20 +20,19 @@ from agent_eval_action.results.run_result import (
     AttemptError,
     Base,
     CaseKey,
-    Conditions,
     ErrorKind,
     Provenance,
     RunResult,
     RunStatus,
 )
-from agent_eval_action.results.transcripts import ATTEMPTS, TranscriptWriter, lines, parse
-from agent_eval_action.run.attempt_runner import AttemptBudget, AttemptLimits, AttemptRunner, StallDetector, interleave
-from agent_eval_action.run.base_agents import AgentGroup, BaseUnavailable
-from agent_eval_action.run.collector import ResultCollector
+from agent_eval_action.results.transcripts import ATTEMPTS, lines, parse
+from agent_eval_action.run.attempt_runner import AttemptLimits, StallDetector, interleave
+from agent_eval_action.run.base_agents import AgentGroup, BaseUnavailable, LazyBaseAgents
 from agent_eval_action.run.events import AttemptStarted, Event, Notice, PhaseStarted, RerunsPlanned
-from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
+from agent_eval_action.run.orchestrator import RunLimits, StopRequest
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import PreviousAttempts, load_previous_attempts
+from support.plan_runner import run_plan
 
 BASE = "b" * 40
 BROKEN = AttemptError(kind=ErrorKind.EXCEPTION, message="ValueError: no")
@@ -51,7 +50,8 @@ class Asked:
     control: list[bool] = field(default_factory=list)
     forever: bool = False
 
-    def __call__(self, *, control: bool) -> Step:
+    def __call__(self, result: RunResult, *, control: bool) -> Step:
+        del result
         self.control.append(control)
         if self.forever:
             return self.steps[0]
@@ -73,40 +73,32 @@ class Loop:
         self.fixed: frozenset[str] = frozenset()
         self.passes = 0
         self.concurrency = 4
-        self.pipeline: Orchestrator | None = None
 
     async def __call__(self, plan: Plan, driver: Any, kept: PreviousAttempts | None = None) -> RunResult:
-        async def nothing() -> None:
-            pass
-
         async def opened(agents: frozenset[str]) -> AgentGroup | BaseUnavailable:
             assert self.base is not None
             return self.base(agents)
 
         names = {planned.agent for planned in plan.sets}
-        head = AgentGroup.begin("head", dict.fromkeys(names, driver), fixed=self.fixed)
-        with TranscriptWriter(OutputFolder.at(self.out)) as writer:
-            ready, spending = asyncio.create_task(nothing()), AttemptBudget(Meter(self.limits))
-            crew = AttemptRunner(
-                AttemptLimits(self.concurrency),
-                ready,
-                writer,
-                ResultCollector(plan),
-                spending,
-                self.events.append,
-                PreviousAttempts() if kept is None else kept,
-                progress=self.progress,
-            )
-            self.pipeline = Orchestrator(plan, head, crew, self.stop, self.max_time, self.stall_timeout)
-            self.pipeline.gate = self.gate
-            self.pipeline.open_base = opened if self.base else None
-            self.pipeline.controllable = Base(commit=BASE) if self.base else None
-            self.pipeline.base_passes = self.passes
-            await self.pipeline.run()
-        result = crew.collector.result(
-            started_at="now", seconds=0, status=self.stop.status, conditions=Conditions(tool_version="test")
+        head = AgentGroup.start("head", dict.fromkeys(names, driver), replay_only=self.fixed)
+        orchestrator = await run_plan(
+            self.out,
+            plan,
+            head,
+            stop=self.stop,
+            orchestrate={
+                "limits": RunLimits(self.max_time, self.stall_timeout),
+                "next_step": self.gate,
+                "base_agents": LazyBaseAgents(opened, BASE) if self.base else None,
+                "base_passes": self.passes,
+            },
+            limits=AttemptLimits(self.concurrency),
+            meter=Meter(self.limits),
+            emit=self.events.append,
+            previous=PreviousAttempts() if kept is None else kept,
+            stall=self.progress,
         )
-        return result.model_copy(update={"base": self.pipeline.base, "cut_short": self.pipeline.cut_short})
+        return orchestrator.result("now")
 
     def written(self) -> list[tuple[str, int, str, str]]:
         found = [parse(self.out / ATTEMPTS, n, line) for n, _, line in lines(self.out / ATTEMPTS)]
@@ -170,7 +162,7 @@ async def test_the_control_runs_on_drivers_of_its_own_and_is_kept_apart(tmp_path
     head = kit.Script(lambda *_: "yes")
     asked = Asked([RunControl(((key("a"), 2),), "as bad on main?")])
     loop = Loop(tmp_path, asked)
-    loop.base = lambda agents: AgentGroup.begin(
+    loop.base = lambda agents: AgentGroup.start(
         "base", dict.fromkeys(agents, base), commit=BASE, release=lambda: released.append(True)
     )
     result = await loop(kit.plan(kit.case("a"), kit.case("b")), head)
@@ -193,7 +185,7 @@ async def test_the_control_and_this_change_take_turns(tmp_path: Path, kit: Any) 
     base, head = kit.Script(lambda *_: "yes"), kit.Script(lambda *_: "yes")
     loop = Loop(tmp_path, Asked([RunControl(((key("a"), 3),), "as bad on main?", ((key("a"), 2),))]))
     loop.concurrency = 1
-    loop.base = lambda agents: AgentGroup.begin("base", dict.fromkeys(agents, base), commit=BASE)
+    loop.base = lambda agents: AgentGroup.start("base", dict.fromkeys(agents, base), commit=BASE)
     result = await loop(kit.plan(kit.case("a"), kit.case("b")), head)
     order = [event.key.arm for event in loop.events if isinstance(event, AttemptStarted)]
     assert order[2:] == ["base", "head", "base", "head", "base"], "the first pass apart"
@@ -221,7 +213,7 @@ async def test_the_base_is_started_beside_the_re_runs_and_makes_nothing_nobody_n
 
     def begin(agents: frozenset[str]) -> AgentGroup:
         opened.append(len(loop.written()))
-        return AgentGroup.begin("base", dict.fromkeys(agents, base), commit=BASE)
+        return AgentGroup.start("base", dict.fromkeys(agents, base), commit=BASE)
 
     loop.base = begin
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", lambda _: 0.02))
@@ -239,7 +231,7 @@ async def test_waiting_for_the_base_to_start_is_said(tmp_path: Path, kit: Any, s
 
     steps: list[Step] = [RerunSuspects(((key("a"), 1),), "fell"), RunControl(((key("a"), 1),), "on main?")]
     loop = Loop(tmp_path, Asked(steps))
-    loop.base = lambda _: AgentGroup.begin("base", {"bot": Slow(lambda *_: "yes")}, commit=BASE)
+    loop.base = lambda _: AgentGroup.start("base", {"bot": Slow(lambda *_: "yes")}, commit=BASE)
     await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", lambda _: 0.05))
     said = [event.detail for event in loop.events if isinstance(event, PhaseStarted) and event.name == "control"]
     assert said == [*(["starting the base commit's agent"] if slow else []), "on main?"]
@@ -266,7 +258,7 @@ async def test_each_agent_of_the_base_is_opened_once_and_all_are_given_back(tmp_
     def begin(agents: frozenset[str]) -> AgentGroup:
         asked.append(agents)
         drivers = {name: kit.Script(lambda *_: "yes") for name in agents}
-        return AgentGroup.begin("base", drivers, commit=BASE, release=lambda: released.append(agents))
+        return AgentGroup.start("base", drivers, commit=BASE, release=lambda: released.append(agents))
 
     loop.base = begin
     sets = (kit.planned_set(kit.case("a")), kit.planned_set(kit.case("a"), agent="other"))
@@ -294,7 +286,7 @@ async def test_a_limit_before_the_control_says_that_it_could_have_been_made(
     else:
         loop.max_time = limit
     base = kit.Script(lambda *_: "yes", lambda _: 60.0)
-    loop.base = lambda agents: AgentGroup.begin("base", dict.fromkeys(agents, base), commit=BASE)
+    loop.base = lambda agents: AgentGroup.start("base", dict.fromkeys(agents, base), commit=BASE)
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", tokens=10))
     assert result.cut_short == said
     assert result.base == Base(commit=BASE)
@@ -313,7 +305,7 @@ async def test_a_limit_leaves_nothing_open_where_the_base_cannot_be_had(tmp_path
 async def test_a_limit_met_by_the_base_that_is_the_baseline_makes_the_run_incomplete(tmp_path: Path, kit: Any) -> None:
     loop = Loop(tmp_path, Asked([]))
     loop.limits, loop.passes, loop.concurrency = SpendingLimits(calls=8), 20, 1
-    loop.base = lambda _: AgentGroup.begin(
+    loop.base = lambda _: AgentGroup.start(
         "base", {"bot": kit.Script(lambda *_: "yes", lambda _: 0.01, tokens=10)}, commit=BASE
     )
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", tokens=10))
@@ -346,7 +338,7 @@ async def test_a_base_agent_that_cannot_be_run_is_said_and_is_no_evidence(
 
     asked = Asked([RunControl(((key("a"), 2),), "as bad on main?")])
     loop = Loop(tmp_path, asked)
-    loop.base = lambda _: AgentGroup.begin("base", {"bot": Broken(lambda *_: BROKEN)}, commit=BASE)
+    loop.base = lambda _: AgentGroup.start("base", {"bot": Broken(lambda *_: BROKEN)}, commit=BASE)
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
     assert asked.control == [True, False]
     assert result.base is not None
@@ -367,7 +359,7 @@ async def test_an_agent_the_base_cannot_run_leaves_the_control_of_the_others(
     loop = Loop(tmp_path, asked)
     missing = {"other": "it is new"} if lack == "lacks" else {}
     drivers = {"bot": kit.Script(lambda *_: "yes")} | ({} if missing else {"other": Broken(lambda *_: "yes")})
-    loop.base = lambda _: AgentGroup.begin("base", drivers, commit=BASE, missing=missing, absent=frozenset(missing))
+    loop.base = lambda _: AgentGroup.start("base", drivers, commit=BASE, missing=missing, absent=frozenset(missing))
     sets = (kit.planned_set(kit.case("a")), kit.planned_set(kit.case("a"), agent="other"))
     result = await loop(Plan(sets), kit.Script(lambda *_: "yes"))
     assert asked.control == [True, True, True]
@@ -465,11 +457,11 @@ class Watched(StallDetector):
 
     answered = 0
 
-    def made(self) -> None:
+    def record_progress(self) -> None:
         self.answered += 1
-        super().made()
+        super().record_progress()
 
-    async def stalled(self, seconds: float, *, excused: Callable[[], bool]) -> str:
+    async def wait_for_stall(self, seconds: float, *, excused: Callable[[], bool]) -> str:
         self.seconds, self.excused = seconds, excused
         await asyncio.Event().wait()
         return ""
@@ -491,7 +483,7 @@ async def test_the_start_of_either_arm_is_excused_and_its_end_is_progress(tmp_pa
     head, base = (Starting(lambda *_: "yes") for _ in range(2))
     loop = Loop(tmp_path, Asked([RunControl(((key("a"), 1),), "on main?")]))
     loop.stall_timeout, loop.progress = 7.0, watched
-    loop.base = lambda agents: AgentGroup.begin("base", dict.fromkeys(agents, base), commit=BASE)
+    loop.base = lambda agents: AgentGroup.start("base", dict.fromkeys(agents, base), commit=BASE)
     await loop(kit.plan(kit.case("a")), head)
     assert watched.seconds == 7.0
     for arm in (head, base):
@@ -512,7 +504,7 @@ async def test_a_stop_in_the_middle_keeps_what_is_finished_and_gives_everything_
     steps: list[Step] = [RerunSuspects(((key("a"), 2),), "fell"), RunControl(((key("a"), 2),), "on main?")]
     loop = Loop(tmp_path, Asked(steps if arm == "head" else steps[1:]))
     base = kit.Script(lambda *_: "yes", delay)
-    loop.base = lambda _: AgentGroup.begin("base", {"bot": base}, commit=BASE, release=lambda: released.append(True))
+    loop.base = lambda _: AgentGroup.start("base", {"bot": base}, commit=BASE, release=lambda: released.append(True))
     asyncio.get_running_loop().call_later(0.3, loop.stop.request, RunStatus.INTERRUPTED)
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", delay))
     assert result.status is RunStatus.INTERRUPTED
@@ -527,7 +519,7 @@ async def test_resume_after_an_edit_keeps_what_the_base_commits_agent_said(tmp_p
     for code in ("then", "now"):
         loop = Loop(tmp_path, Asked([RunControl(((key("a"), 1),), "on main?")]))
         head, base = kit.Script(lambda *_: "yes"), kit.Script(lambda *_: "yes")
-        loop.base = lambda _, base=base: AgentGroup.begin("base", {"bot": base}, commit=BASE)
+        loop.base = lambda _, base=base: AgentGroup.start("base", {"bot": base}, commit=BASE)
         expected = {"bot": then.model_copy(update={"code": code})}
         out = OutputFolder.at(tmp_path)
         kept = load_previous_attempts(tmp_path, out, plan, expected) if made else PreviousAttempts(expected)
@@ -543,7 +535,7 @@ async def test_resume_keeps_re_runs_and_the_control_of_the_same_base(tmp_path: P
         return Asked([RerunSuspects(((key("a"), 2),), "fell"), RunControl(((key("a"), 1),), "on main?")])
 
     def base(commit: str, driver: Any) -> Callable[[frozenset[str]], AgentGroup | BaseUnavailable]:
-        return lambda _: AgentGroup.begin("base", {"bot": driver}, commit=commit)
+        return lambda _: AgentGroup.start("base", {"bot": driver}, commit=commit)
 
     first = Loop(tmp_path, steps())
     first.base = base(BASE, kit.Script(lambda *_: "yes"))

@@ -16,18 +16,16 @@ from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.run_result import (
     AgentConditions,
     AttemptError,
-    Conditions,
     ErrorKind,
     Provenance,
     RunResult,
     RunStatus,
 )
 from agent_eval_action.results.transcripts import ATTEMPTS, TranscriptWriter, lines, parse
-from agent_eval_action.run.attempt_runner import AttemptBudget, AttemptLimits, AttemptRunner
+from agent_eval_action.run.attempt_runner import AttemptLimits
 from agent_eval_action.run.base_agents import AgentGroup
-from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.events import AttemptFinished, AttemptRetried, Event, Notice
-from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
+from agent_eval_action.run.orchestrator import RunLimits, StopRequest
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import (
     PreviousAttempts,
@@ -36,11 +34,11 @@ from agent_eval_action.run.resume import (
     load_previous_attempts,
 )
 from support.full_disk import files_of_at_most
+from support.plan_runner import run_plan
 
 DIED = AttemptError(kind=ErrorKind.DIED, message="killed")
 WRONG = AttemptError(kind=ErrorKind.EXCEPTION, message="ValueError: no")
 BUSY = AttemptError(kind=ErrorKind.RATE_LIMITED, message="429")
-CONDITIONS = Conditions(tool_version="test")
 
 
 @pytest.fixture
@@ -60,18 +58,17 @@ class Runner:
         self.stop = StopRequest()
 
     async def __call__(self, plan: Plan, driver: Any, kept: PreviousAttempts | None = None) -> RunResult:
-        async def nothing() -> None:
-            pass
-
-        head = AgentGroup.begin("head", {"bot": driver})
-        with TranscriptWriter(OutputFolder.at(self.out)) as writer:
-            ready = asyncio.create_task(nothing())
-            known = PreviousAttempts() if kept is None else kept
-            crew = AttemptRunner(
-                self.bounds, ready, writer, ResultCollector(plan), AttemptBudget(), self.events.append, known
-            )
-            seconds = await Orchestrator(plan, head, crew, self.stop, self.max_time).run()
-        return crew.collector.result(started_at="now", seconds=seconds, status=self.stop.status, conditions=CONDITIONS)
+        orchestrator = await run_plan(
+            self.out,
+            plan,
+            AgentGroup.start("head", {"bot": driver}),
+            stop=self.stop,
+            orchestrate={"limits": RunLimits(self.max_time)},
+            limits=self.bounds,
+            emit=self.events.append,
+            previous=PreviousAttempts() if kept is None else kept,
+        )
+        return orchestrator.result("now")
 
 
 async def test_results_are_in_the_order_of_the_plan_whatever_finished_first(tmp_path: Path, kit: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from pathlib import Path
@@ -20,16 +19,14 @@ from agent_eval_action.folders import OutputFolder
 from agent_eval_action.formats import case_digest
 from agent_eval_action.llm.client import LlmError, LlmErrorKind
 from agent_eval_action.results.evalset import EvalCase
-from agent_eval_action.results.run_result import Attempt, Conditions, ErrorKind
-from agent_eval_action.results.transcripts import ATTEMPTS, TranscriptWriter, lines, parse
-from agent_eval_action.run.attempt_runner import AttemptBudget, AttemptLimits, AttemptRunner
+from agent_eval_action.results.run_result import Attempt, ErrorKind
+from agent_eval_action.results.transcripts import ATTEMPTS, lines, parse
 from agent_eval_action.run.base_agents import AgentGroup
-from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.loader import Loader
-from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resources import model_requirements, planned_digest
 from agent_eval_action.run.resume import PreviousAttempts, load_previous_attempts
+from support.plan_runner import run_plan
 from support.scripted_llm import ScriptedLlm
 
 SCENARIO = {"starting_prompt": "Hello", "conversation_plan": "Roll twice."}
@@ -71,23 +68,9 @@ def plan(folder: Path, *cases: dict[str, Any], repeats: int = 1, user: UserSimul
 async def run(out: Path, plan: Plan, driver: Any, llm: Any, kept: PreviousAttempts | None = None) -> list[Attempt]:
     """The attempts as written down."""
 
-    async def nothing() -> None:
-        pass
-
-    stop = StopRequest()
-    with TranscriptWriter(OutputFolder.at(out)) as writer:
-        crew = AttemptRunner(
-            AttemptLimits(concurrency=4),
-            asyncio.create_task(nothing()),
-            writer,
-            ResultCollector(plan),
-            AttemptBudget(),
-            lambda _: None,
-            kept or PreviousAttempts(),
-            {"bot": ScoringContext(llm=llm)},
-        )
-        await Orchestrator(plan, AgentGroup.begin("head", {"bot": driver}), crew, stop, None).run()
-    crew.collector.result(started_at="now", seconds=1.0, status=stop.status, conditions=Conditions(tool_version="test"))
+    head = AgentGroup.start("head", {"bot": driver})
+    contexts = {"bot": ScoringContext(llm=llm)}
+    await run_plan(out, plan, head, previous=PreviousAttempts() if kept is None else kept, contexts=contexts)
     path = out / ATTEMPTS
     return sorted((parse(path, n, line) for n, _, line in lines(path)), key=lambda one: (one.case, one.repeat))
 

@@ -43,7 +43,7 @@ def test_equal_scores_are_one_object() -> None:
 
 
 def test_scores_that_all_differ_are_not_all_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "_DISTINCT", 2)
+    monkeypatch.setattr(scoring, "_MAX_SHARED", 2)
     shared = SharedScores()
     first, *_, last = [shared.share(scored(str(number))) for number in range(4)]
     assert shared.share(scored("0")) is first

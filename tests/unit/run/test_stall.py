@@ -31,7 +31,7 @@ def attempt(error: ErrorKind | None = None, status: ScoreStatus = ScoreStatus.SC
 
 
 PROGRESS: dict[str, Callable[[StallDetector], None]] = {
-    "a turn": lambda progress: progress.made(),
+    "a turn": lambda progress: progress.record_progress(),
     "a reply": lambda progress: progress.observe_reply(REPLY),
     "a scored attempt": lambda progress: progress.observe_attempt(attempt()),
     "an agent that raised": lambda progress: progress.observe_attempt(attempt(ErrorKind.EXCEPTION)),
@@ -55,7 +55,7 @@ def ended_at(
         progress = StallDetector()
         for (_, happen), at in zip(events, itertools.accumulate(wait for wait, _ in events), strict=True):
             loop.call_at(at, happen, progress)
-        reason = await progress.stalled(BOUND, excused=lambda: loop.time() < starting_until)
+        reason = await progress.wait_for_stall(BOUND, excused=lambda: loop.time() < starting_until)
         return loop.time(), reason
 
     return virtual_time.run(main)

@@ -17,7 +17,6 @@ from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.evalset import Content, FunctionCall, Invocation, InvocationEvent, InvocationEvents, Part
 from agent_eval_action.results.run_result import Attempt, AttemptError, AttemptKey, ErrorKind, Usage
 from agent_eval_action.results.transcripts import ATTEMPTS, TranscriptWriter, lines, parse
-from agent_eval_action.run.attempt_runner import sum_usage
 from agent_eval_action.run.collector import CALLS_LIMIT, excerpt_call, excerpt_turn
 
 HELLO = Content(role="user", parts=(Part(text="hello"),))
@@ -110,7 +109,7 @@ def test_usage_counts_what_was_not_reported() -> None:
         InvocationEvent(author="bot", content=Content(parts=(Part(function_call=FunctionCall(name="f")),))),
     )
     turn = Invocation(user_content=HELLO, intermediate_data=InvocationEvents(invocation_events=events))
-    assert sum_usage((turn, turn)) == Usage(
+    assert Usage.of_turns((turn, turn)) == Usage(
         model_calls=4, tool_calls=2, input_tokens=20, output_tokens=10, total_tokens=30, calls_without_usage=2
     )
 
