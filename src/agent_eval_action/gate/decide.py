@@ -67,13 +67,15 @@ def decide(comparison: Comparison, result: RunResult, policy: Policy, broken: Br
     judged = [rule for rule in rules if rule.policy.mode != "off"]
     pairs = [pair for rule in judged for pair in rule.one.pairs]
     writer = Writer.of((pair.key for pair in (*pairs, *comparison.removed)), comparison.trajectories)
+    silent = tuple(silence_findings(judged, writer))
     by_criterion = {
-        rule.one.criterion: [*suite_findings(rule, writer), *pair_findings(rule, writer)] for rule in judged
+        rule.one.criterion: [*suite_findings(rule, writer, silent=bool(silent)), *pair_findings(rule, writer)]
+        for rule in judged
     }
     findings = [finding for own in by_criterion.values() for finding in own]
     broken = broken_code(result) if broken is None else broken
     findings += error_findings(judged, result, writer, broken)
-    findings += silence_findings(judged, writer)
+    findings += silent
     findings += baseline_findings(judged, comparison.unmeasured, writer)
     if not broken.confirmed and (nothing := nothing_measured(judged)) is not None:
         findings.append(nothing)

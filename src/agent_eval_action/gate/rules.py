@@ -111,23 +111,24 @@ def pair_reason(rule: Rule, pair: ComparedPair, writer: Writer) -> str:
     return writer.evidence(pair, test)
 
 
-def suite_findings(rule: Rule, writer: Writer) -> Iterable[Finding]:
-    """Findings about the criterion's means."""
+def suite_findings(rule: Rule, writer: Writer, *, silent: bool = False) -> Iterable[Finding]:
+    """Findings about the criterion's means. ``silent``: the model answers nothing, which says why main fell as well."""
     reasons = []
     if rule.policy.threshold_on == "suite":
         reasons += list(_suite_thresholds(rule.one))
     for reason in reasons:
         yield Finding(effect=rule.effect, reason=reason, criterion=rule.one.criterion)
-    yield from _evidence_findings(rule, writer)
+    yield from _evidence_findings(rule, writer, silent=silent)
 
 
-def _evidence_findings(rule: Rule, writer: Writer) -> Iterable[Finding]:
+def _evidence_findings(rule: Rule, writer: Writer, *, silent: bool) -> Iterable[Finding]:
     """The suite's mean and all suspects together: what is more than chance blocks, what may be chance advises."""
     name, found = rule.one.criterion, rule.weighed.criteria.get(rule.one.criterion)
     suite = found.suite_test if found else None
     if found and found.main_collapse is not None:
         effect: Literal["inconclusive", "advisory"] = "inconclusive" if rule.effect == "blocks" else "advisory"
-        yield Finding(effect=effect, reason=_collapsed(name, found.main_collapse), criterion=name)
+        if not silent:
+            yield Finding(effect=effect, reason=_collapsed(name, found.main_collapse), criterion=name)
         return
     sure = suite is not None and suite.confirmed
     if (moved := _moved_too_far(rule, writer)) is not None or (sure and suite):

@@ -72,3 +72,17 @@ def test_an_agent_that_did_not_ask_its_model_is_not_the_models_silence() -> None
 
 def test_a_case_that_is_no_worse_than_in_its_history_is_not_asked_about() -> None:
     assert silences([said(EMPTY, score=1.0)] * 6, ON_MAIN) == 0
+
+
+def test_where_the_whole_suite_is_silent_that_is_the_reason_and_not_that_main_fell() -> None:
+    beside = said(EMPTY).model_copy(update={"repeat": 1, "purpose": "control"})
+    cases = [
+        case(f"c{n}", said(EMPTY), beside, expected=DUE).model_copy(update={"control": (said(EMPTY),)})
+        for n in range(12)
+    ]
+    before = run(*(simple(f"c{n}", *[1.0] * 19, 0.0) for n in range(12)))
+    result = run(*cases).model_copy(update={"base": Base(commit="b"), "totals": Totals(extra=12, control=12)})
+    decision = decide(compare(from_result(before), result), result, Policy())
+    assert decision.outcome is Verdict.INCONCLUSIVE
+    assert "the model answers nothing" in decision.reason
+    assert "main's agent lost it as well" not in decision.reason
