@@ -29,7 +29,7 @@ RUN apt-get update \
        "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 COPY --from=build /opt/venv /opt/venv
 # Run by the runner after a cancel as well: what the container wrote is given to the checkout's owner.
-RUN printf '#!/opt/venv/bin/python -Iu\nfrom agent_eval_action.cli.ownership import main\n\nmain()\n' \
+RUN printf '#!/opt/venv/bin/python -Iu\nfrom agent_eval_action.sandbox.ownership import main\n\nmain()\n' \
       > /usr/local/bin/agent-eval-restore-ownership \
     && chmod 755 /usr/local/bin/agent-eval-restore-ownership
 # Where the runner puts the checkout whatever is said here; this is for `docker run` by hand.

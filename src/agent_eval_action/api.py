@@ -40,7 +40,7 @@ from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
 from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
 from agent_eval_action.llm.router import LlmSettings
-from agent_eval_action.processes.managed import end_children
+from agent_eval_action.processes.managed import kill_children
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.history import Accepted, History
 from agent_eval_action.results.redaction import Redaction
@@ -102,7 +102,7 @@ from agent_eval_action.run.resume import (
     discard_previous_attempts,
     load_previous_attempts,
 )
-from agent_eval_action.sandbox.cell import Isolation, Level
+from agent_eval_action.sandbox.sandboxes import Level, Sandboxes
 
 _TAIL_LINES = 8
 _STOP_S = 2.5
@@ -187,7 +187,7 @@ class Evaluation:
         """After an interrupt: give what is still at work a moment to clean up, then kill its processes."""
         if self._work is not None:
             await asyncio.wait({self._work}, timeout=_CLEAN_S)
-        end_children()
+        kill_children()
         if self._work is None or not self._work.done():
             redact_logs(self.settings.output_folder(self.settings.out / LOGS), self.context.redaction)
 
@@ -368,7 +368,7 @@ class _Run:
     spending: AttemptBudget = field(init=False)
     workshop: RunResources = field(default_factory=lambda: RunResources({}))
     orchestrator: Orchestrator = field(init=False)
-    isolation: Isolation | None = None
+    isolation: Sandboxes | None = None
     made_with: dict[str, Provenance] = field(default_factory=dict)
     plan: Plan | None = None
     progress: StallDetector = field(default_factory=StallDetector)

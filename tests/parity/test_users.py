@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from agent_eval_action.agents.base import ConversationEnd
 from agent_eval_action.agents.simulator import SimulatedUser
-from agent_eval_action.agents.user import Ended
 from agent_eval_action.cli.app import app
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.results.evalset import Content, ConversationScenario, Invocation
@@ -56,7 +56,7 @@ async def ours(
         said = await user.next(turns)
         if not isinstance(said, Content):
             ended = {"stop_signal": "stop_signal_detected", "turn_limit": "turn_limit_reached"}
-            how = ended[said.reason] if isinstance(said, Ended) else "error"
+            how = ended[said.reason] if isinstance(said, ConversationEnd) else "error"
             texts = [turn.user_content.text for turn in turns]
             return {"said": texts, "ended": how, "asked": [one.messages[0].text for one in llm.asked]}
         answer = {"role": "model", "parts": [{"text": answers[len(turns)]}]}

@@ -13,20 +13,20 @@ from pathlib import Path
 from uuid import uuid4
 
 from agent_eval_action.agents.base import AgentSession, SessionEnd, SessionRequest, TurnDone
-from agent_eval_action.agents.withheld_variables import names_in_code, not_passed, with_advice, withheld_names
-from agent_eval_action.environments.install import index_not_reached
-from agent_eval_action.environments.launch import Launch, Limits, Started, start
-from agent_eval_action.environments.resolve import AgentEnvironment, Say, Search, choose
+from agent_eval_action.agents.withheld_variables import advice_for, names_in_code, with_advice, withheld_names
+from agent_eval_action.environments.install import is_index_unreachable
+from agent_eval_action.environments.launch import AgentLimits, Launch, StartedProcess, start_process
+from agent_eval_action.environments.resolve import AgentEnvironment, Log, Search, choose_interpreter
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder, file_name
 from agent_eval_action.llm.credentials import dotenv_of
 from agent_eval_action.processes.managed import OutputLog
-from agent_eval_action.processes.pool import WorkerPool, cores
+from agent_eval_action.processes.pool import WorkerPool, available_cores
 from agent_eval_action.processes.protocol import Frame, to_invocation
 from agent_eval_action.processes.worker import WorkerClient
 from agent_eval_action.results.evalset import Content
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
-from agent_eval_action.sandbox.cell import Cell, Isolation, Role, agent_environ
+from agent_eval_action.sandbox.sandboxes import Role, Sandbox, Sandboxes, agent_environ
 
 _FIRST_WORKERS = 2
 """Importing google-adk twice side by side costs no time on two cores, and the first answers come twice as fast."""
@@ -51,12 +51,12 @@ class AdkAgentOptions:
     environ: Mapping[str, str] = field(default_factory=dict)
     env_allow: tuple[str, ...] = ()
     install_env: Mapping[str, str] = field(default_factory=dict)
-    limits: Limits = field(default_factory=Limits)
-    isolation: Isolation | None = None
+    limits: AgentLimits = field(default_factory=AgentLimits)
+    isolation: Sandboxes | None = None
     role: Role = "head"
-    say: Say = lambda _text, _level: None
+    say: Log = lambda _text, _level: None
 
-    def cell(self) -> Cell | None:
+    def cell(self) -> Sandbox | None:
         """Where its code runs, where it has a uid of its own. Copies the workspace at the first call."""
         return self.isolation.cell(self.role, self.workspace.resolve()) if self.isolation else None
 
@@ -65,7 +65,7 @@ class AdkAgentOptions:
 class _Prepared:
     environment: AgentEnvironment
     launch: Launch
-    workers: tuple[Started, ...]
+    workers: tuple[StartedProcess, ...]
 
 
 class AdkAgent:
@@ -95,7 +95,7 @@ class AdkAgent:
         return self._options.path
 
     @property
-    def isolation(self) -> Isolation | None:
+    def isolation(self) -> Sandboxes | None:
         """What it runs in, where it has a uid of its own."""
         return self._options.isolation
 
@@ -117,12 +117,12 @@ class AdkAgent:
         try:
             prepared = await self._prepared()
         except AgentEnvironmentError as error:
-            away = index_not_reached(error.hint or "")
+            away = is_index_unreachable(error.hint or "")
             kind = ErrorKind.UNAVAILABLE if away else ErrorKind.ENVIRONMENT
             return AttemptError(kind=kind, message=error.message, traceback=error.hint or "")
         except OSError as error:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=f"the agent's worker cannot be started: {error}")
-        self._pool = WorkerPool(prepared.launch, self._log, self._options.workers or cores())
+        self._pool = WorkerPool(prepared.launch, self._log, self._options.workers or available_cores())
         said = await self._pool.start(prepared.workers)
         if isinstance(said, AttemptError):
             where = f" (environment: {prepared.environment.how})"
@@ -210,8 +210,8 @@ class AdkAgent:
             options.say,
         )
         if asked := names_in_code(options.path) & self._withheld - _dotenv_names(options):
-            options.say(not_passed(asked), "warning")
-        environment, seen = choose(search), agent_environ(options.environ, options.env_allow)
+            options.say(advice_for(asked), "warning")
+        environment, seen = choose_interpreter(search), agent_environ(options.environ, options.env_allow)
         if self._given_up.is_set():
             raise AgentEnvironmentError("the run ended before the agent was started")
         launch = Launch(
@@ -224,7 +224,9 @@ class AdkAgent:
             cell=cell,
         )
         return _Prepared(
-            environment, launch, tuple(start(launch) for _ in range(options.workers or min(_FIRST_WORKERS, cores())))
+            environment,
+            launch,
+            tuple(start_process(launch) for _ in range(options.workers or min(_FIRST_WORKERS, available_cores()))),
         )
 
 

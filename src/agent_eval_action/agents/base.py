@@ -10,10 +10,11 @@ kind is about the session it is said of, and no other session suffers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
-from agent_eval_action.results.evalset import Content, Invocation
+from agent_eval_action.results.evalset import Content, ConversationScenario, Invocation
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, AttemptKey
 
 
@@ -79,3 +80,37 @@ class AgentDriver(Protocol):
     async def stop(self) -> None:
         """End every worker and child process; never raises, never hangs longer than a few seconds."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationEnd:
+    """The user has no more to say: all is said, they ended it, or the limit of turns is met."""
+
+    reason: Literal["said_all", "stop_signal", "turn_limit"]
+
+
+class ConversationUser(Protocol):
+    """One side of one conversation."""
+
+    async def next(self, turns: Sequence[Invocation]) -> Content | ConversationEnd | AttemptError:
+        """The next message after these turns. An error is never the agent's fault."""
+        ...
+
+
+@runtime_checkable
+class RecordedConversation(Protocol):
+    """A session that is a recording: whoever spoke in it speaks again as then, and no model is asked."""
+
+    def speaker(self, scenario: ConversationScenario) -> ConversationUser:
+        """The user as recorded."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedUser:
+    """Says what the case says, whatever the agent answers."""
+
+    messages: tuple[Content, ...]
+
+    async def next(self, turns: Sequence[Invocation]) -> Content | ConversationEnd | AttemptError:
+        return self.messages[len(turns)] if len(turns) < len(self.messages) else ConversationEnd("said_all")

@@ -7,8 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent_eval_action.agents.base import AgentSession, SessionEnd, SessionRequest, TurnDone
-from agent_eval_action.agents.user import Ended, User
+from agent_eval_action.agents.base import (
+    AgentSession,
+    ConversationEnd,
+    ConversationUser,
+    SessionEnd,
+    SessionRequest,
+    TurnDone,
+)
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.errors import ResultsError
 from agent_eval_action.results.evalset import Content, ConversationScenario, Invocation
@@ -31,7 +37,7 @@ class RecordedAgent:
         """Index the recording by eval set, case and repeat; the last line of a key wins."""
         try:
             for number, offset, line in lines(self.folder / ATTEMPTS, self.workspace):
-                if (key := _key(self.folder / ATTEMPTS, number, line)) is not None:
+                if (key := _attempt_key(self.folder / ATTEMPTS, number, line)) is not None:
                     self._offsets[key] = (number, offset)
         except ResultsError as error:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=str(error))
@@ -54,7 +60,7 @@ class RecordedAgent:
         """Nothing runs."""
 
 
-def _key(path: Path, number: int, line: bytes) -> _Key | None:
+def _attempt_key(path: Path, number: int, line: bytes) -> _Key | None:
     """Which attempt a line is, without validating the whole of it: that is done when it is replayed.
 
     None for what the base commit's agent answered: that is not this agent's.
@@ -92,19 +98,19 @@ class _Replay:
     async def close(self) -> SessionEnd | AttemptError:
         return SessionEnd(self.attempt.final_session_state or {})
 
-    def speaker(self, scenario: ConversationScenario) -> User:
+    def speaker(self, scenario: ConversationScenario) -> ConversationUser:
         """The simulated user of this scenario, as it spoke then."""
-        return _SpokenBefore(self.attempt, scenario.starting_prompt)
+        return _RecordedUser(self.attempt, scenario.starting_prompt)
 
 
 @dataclass(frozen=True)
-class _SpokenBefore:
+class _RecordedUser:
     """A ``User`` that says what was said; where the recording ends with an error, so does this."""
 
     attempt: Attempt
     starting_prompt: str
 
-    async def next(self, turns: Sequence[Invocation]) -> Content | Ended | AttemptError:
+    async def next(self, turns: Sequence[Invocation]) -> Content | ConversationEnd | AttemptError:
         recorded = self.attempt.turns
         if recorded and recorded[0].user_content.text != self.starting_prompt:
             return AttemptError(
@@ -113,4 +119,4 @@ class _SpokenBefore:
             )
         if len(turns) < len(recorded):
             return recorded[len(turns)].user_content
-        return self.attempt.error or Ended(self.attempt.ended or "said_all")
+        return self.attempt.error or ConversationEnd(self.attempt.ended or "said_all")

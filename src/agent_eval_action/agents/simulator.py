@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent_eval_action.agents.base import ConversationEnd
 from agent_eval_action.agents.prompts import load
-from agent_eval_action.agents.user import Ended
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.llm.budget import SIMULATED_USER
 from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, Message
@@ -31,7 +31,7 @@ _PROMPT = "user_simulator"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RenderedPrompt:
     """The two halves of a request: what stays the same over a conversation, and what grows."""
 
     system: str
@@ -43,12 +43,12 @@ def prompt_version() -> str:
     return load(_PROMPT).version
 
 
-def own(scenario: ConversationScenario, history: str) -> Told:
+def render_own_prompt(scenario: ConversationScenario, history: str) -> RenderedPrompt:
     """Our own prompt for this scenario."""
     parts = load(_PROMPT).parts
     stop = {"stop_signal": STOP_SIGNAL}
     fixed = {**stop, "manner": _manner(scenario), "conversation_plan": scenario.conversation_plan}
-    return Told(
+    return RenderedPrompt(
         fill_placeholders(parts["system"], fixed),
         fill_placeholders(parts["message"], {**stop, "conversation_history": history}),
     )
@@ -70,7 +70,7 @@ def _described(who: str, behaviors: Sequence[PersonaBehavior | _BehaviorView]) -
     return "\n\n".join([*([who] if who else []), *pieces])
 
 
-def custom(instructions: str, scenario: ConversationScenario, history: str) -> Told:
+def render_custom_prompt(instructions: str, scenario: ConversationScenario, history: str) -> RenderedPrompt:
     """``custom_instructions`` rendered with jinja2 as in ADK: its placeholders, filters, conditionals, loops.
 
     Sandboxed, because who changes the file must not reach what this process knows. History is a value and never a
@@ -83,18 +83,18 @@ def custom(instructions: str, scenario: ConversationScenario, history: str) -> T
     values: dict[str, Any] = {
         "stop_signal": STOP_SIGNAL,
         "conversation_plan": scenario.conversation_plan,
-        "conversation_history": _Heard(history),
+        "conversation_history": _ConversationText(history),
     }
     if scenario.user_persona is not None:
         values["persona"] = _PersonaView(find_persona(scenario.user_persona))
 
     def render_string(text: str) -> str:
         """The filter of ADK's own prompts, for a persona's texts that hold placeholders; never for what was said."""
-        return text if isinstance(text, _Heard) else environment.from_string(text or "").render(values)
+        return text if isinstance(text, _ConversationText) else environment.from_string(text or "").render(values)
 
     environment.filters["render_string_filter"] = render_string
     try:
-        return Told("", environment.from_string(instructions).render(values))
+        return RenderedPrompt("", environment.from_string(instructions).render(values))
     except (
         TemplateError,
         ArithmeticError,
@@ -107,7 +107,7 @@ def custom(instructions: str, scenario: ConversationScenario, history: str) -> T
         raise ValueError(f"the custom instructions cannot be rendered: {error}") from error
 
 
-class _Heard(str):
+class _ConversationText(str):
     """Text of the conversation."""
 
     __slots__ = ()
@@ -159,8 +159,8 @@ def history_of(turns: Sequence[Invocation], *, function_calls: bool) -> str:
 
 
 def _entries(turn: Invocation, *, function_calls: bool) -> Iterator[dict[str, Any]]:
-    yield from _said("user", turn.user_content)
-    for part in _between(turn.intermediate_data):
+    yield from _texts("user", turn.user_content)
+    for part in _parts_between(turn.intermediate_data):
         if part.text and not part.thought:
             yield {"from": "agent", "text": part.text}
         elif function_calls and part.function_call:
@@ -168,16 +168,16 @@ def _entries(turn: Invocation, *, function_calls: bool) -> Iterator[dict[str, An
         elif function_calls and part.function_response:
             yield {"from": "tool", "tool": part.function_response.name, "returned": part.function_response.response}
     if turn.final_response:
-        yield from _said("agent", turn.final_response)
+        yield from _texts("agent", turn.final_response)
 
 
-def _said(who: str, content: Content) -> Iterator[dict[str, Any]]:
+def _texts(who: str, content: Content) -> Iterator[dict[str, Any]]:
     for part in content.parts or ():
         if part.text and not part.thought:
             yield {"from": who, "text": part.text}
 
 
-def _between(data: IntermediateData | InvocationEvents | None) -> Iterator[Part]:
+def _parts_between(data: IntermediateData | InvocationEvents | None) -> Iterator[Part]:
     for event in data.invocation_events if isinstance(data, InvocationEvents) else ():
         if event.content:
             yield from event.content.parts or ()
@@ -196,18 +196,18 @@ class SimulatedUser:
     config: UserSimulatorConfig
     repeat: int = 0
 
-    async def next(self, turns: Sequence[Invocation]) -> Content | Ended | AttemptError:
+    async def next(self, turns: Sequence[Invocation]) -> Content | ConversationEnd | AttemptError:
         """The next message. Unsent: one that holds the stop signal, in any case, or has no text (an error)."""
         limit = self.config.max_allowed_invocations
         if 0 <= limit <= len(turns):
-            return Ended("turn_limit")
+            return ConversationEnd("turn_limit")
         if not turns:
             return _message(self.scenario.starting_prompt)
         reply = await self._asked(turns)
         if isinstance(reply, LlmError):
             return _error(reply)
         if STOP_SIGNAL.lower() in reply.text.lower():
-            return Ended("stop_signal")
+            return ConversationEnd("stop_signal")
         empty = LlmError(LlmErrorKind.EMPTY, "the model's message was empty")
         return _message(reply.text) if reply.text.strip() else _error(empty)
 
@@ -221,7 +221,7 @@ class SimulatedUser:
         return await self.llm.generate(request)
 
     def _request(self, turns: Sequence[Invocation]) -> LlmRequest:
-        told = _told(self.scenario, self.config, turns)
+        told = _render(self.scenario, self.config, turns)
         return LlmRequest(
             model=self.config.model,
             messages=(Message("user", told.message),),
@@ -234,7 +234,7 @@ class SimulatedUser:
         )
 
 
-def refusal(scenario: ConversationScenario, config: UserSimulatorConfig) -> str:
+def reason_not_playable(scenario: ConversationScenario, config: UserSimulatorConfig) -> str:
     """Why no user of this scenario can be played; "" when one can. The instructions are rendered to find out."""
     if config.max_allowed_invocations == 0:
         return "max_allowed_invocations is 0, so the user never says anything"
@@ -244,13 +244,13 @@ def refusal(scenario: ConversationScenario, config: UserSimulatorConfig) -> str:
     if scenario.user_persona is not None and "persona" not in config.placeholders():
         return "custom_instructions need the placeholder {{ persona }}, because the scenario has a user_persona"
     try:
-        _told(scenario, config, ())
+        _render(scenario, config, ())
     except ValueError as error:
         return str(error)
     return ""
 
 
-def identity(scenario: ConversationScenario, config: UserSimulatorConfig) -> str:
+def simulator_digest(scenario: ConversationScenario, config: UserSimulatorConfig) -> str:
     """16 hex digits: who the user is. Conversations with different users are not comparable.
 
     The words of behaviours are part of it: a persona may be but an id in the file, and its words are ours.
@@ -266,11 +266,11 @@ def identity(scenario: ConversationScenario, config: UserSimulatorConfig) -> str
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _told(scenario: ConversationScenario, config: UserSimulatorConfig, turns: Sequence[Invocation]) -> Told:
+def _render(scenario: ConversationScenario, config: UserSimulatorConfig, turns: Sequence[Invocation]) -> RenderedPrompt:
     history = history_of(turns, function_calls=config.include_function_calls)
     if config.custom_instructions is None:
-        return own(scenario, history)
-    return custom(config.custom_instructions, scenario, history)
+        return render_own_prompt(scenario, history)
+    return render_custom_prompt(config.custom_instructions, scenario, history)
 
 
 def _message(text: str) -> Content:

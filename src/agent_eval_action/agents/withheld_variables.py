@@ -10,9 +10,9 @@ from typing import Final
 from agent_eval_action.config.discovery import TooManyEntries, files_below
 from agent_eval_action.config.types import is_job_variable
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
-from agent_eval_action.sandbox.cell import agent_environ
+from agent_eval_action.sandbox.sandboxes import agent_environ
 
-_ASKED: Final = re.compile(
+_READ_VARIABLE: Final = re.compile(
     rb"(?:environ(?:\.(?:get|pop|setdefault))?|getenv)\s*[\[(]\s*[rub]?[\"']([A-Za-z_][A-Za-z0-9_]*)[\"']"
 )
 _FILES: Final = 5_000
@@ -39,7 +39,7 @@ def names_in_code(folder: Path) -> frozenset[str]:
     try:
         for file in files_below(folder, max_entries=_FILES):
             if file.suffix == ".py":
-                found |= {name.decode() for name in _ASKED.findall(_beginning(file))}
+                found |= {name.decode() for name in _READ_VARIABLE.findall(_beginning(file))}
     except TooManyEntries:
         pass  # what was found until here is still true
     return frozenset(found)
@@ -53,7 +53,7 @@ def withheld_names(environ: Mapping[str, str], passed: Iterable[str]) -> frozens
     )
 
 
-def not_passed(names: Collection[str]) -> str:
+def advice_for(names: Collection[str]) -> str:
     """What to do about variables that are asked for and withheld; "" where there are none."""
     if not names:
         return ""
@@ -65,7 +65,7 @@ def not_passed(names: Collection[str]) -> str:
 
 def with_advice(error: AttemptError, withheld: Collection[str]) -> AttemptError:
     """The error with what to set, or what to pass on, where that is its cause."""
-    advice = not_passed(_mentioned(error.message, withheld))
+    advice = advice_for(_names_in_message(error.message, withheld))
     if not advice and error.kind is ErrorKind.CREDENTIALS:
         advice = next((what for sign, what in _CREDENTIALS if sign.search(error.message)), "")
     if not advice or advice in error.message:
@@ -73,7 +73,7 @@ def with_advice(error: AttemptError, withheld: Collection[str]) -> AttemptError:
     return error.model_copy(update={"message": f"{error.message} — {advice}"})
 
 
-def _mentioned(message: str, withheld: Collection[str]) -> set[str]:
+def _names_in_message(message: str, withheld: Collection[str]) -> set[str]:
     """Withheld names in a message. A short or plain word of an error is no variable: PWD, DEBUG, user."""
     words = set(_WORD.findall(message)) & set(withheld)
     return {word for word in words if "_" in word.strip("_") or f"KeyError: '{word}'" in message}

@@ -15,9 +15,9 @@ from agent_eval_action.errors import AgentEvalError, ExitCode
 
 def main() -> None:
     """Entry point of ``agent-eval``: runs the command and turns what it raises into an exit code."""
-    from agent_eval_action.cli.container_init import enter
+    from agent_eval_action.sandbox.container_init import supervise
 
-    enter()
+    supervise(print_step_error)
     signal.signal(signal.SIGTERM, _interrupt)  # as SIGINT, until a run listens to both itself
     try:
         code = _run()
@@ -28,6 +28,12 @@ def main() -> None:
     if _threads_at_work():  # of an interrupted run: Python would wait for them, a download for minutes
         os._exit(code)
     sys.exit(code)
+
+
+def print_step_error(sentence: str) -> None:
+    """Print an annotation of the step. The first process does so when nothing else runs, so it imports no CI module."""
+    text = sentence.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    print(f"::error title=agent-eval::{text}", flush=True)
 
 
 def _run() -> int:

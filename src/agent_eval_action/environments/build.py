@@ -15,17 +15,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from uv import find_uv_bin
 
-from agent_eval_action.environments.archive import keep, taken_out
 from agent_eval_action.environments.digest import environment_digest
 from agent_eval_action.environments.install import failing_package
-from agent_eval_action.environments.launch import upwards
+from agent_eval_action.environments.launch import folders_upwards
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.sandbox.cell import Cell, options_of
-from agent_eval_action.sandbox.users import User, end_all
+from agent_eval_action.sandbox.sandboxes import Sandbox, popen_options
+from agent_eval_action.sandbox.users import SandboxUser, kill_processes_of
 
 UV_LOCK = "uv.lock"
 REQUIREMENTS = "requirements.txt"
@@ -46,7 +46,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
-class Lock:
+class LockFile:
     """The file that says what the agent needs, in a workspace."""
 
     path: Path
@@ -73,17 +73,17 @@ class Lock:
         return found[1] if found and self.path.name == REQUIREMENTS else ""
 
 
-def find_lock(folder: Path, workspace: Path) -> Lock | None:
+def find_lock(folder: Path, workspace: Path) -> LockFile | None:
     """The nearest lock above the agent; in one folder uv.lock before pyproject.toml before requirements.txt.
 
     Raises AgentEnvironmentError where another tool's lock pins the packages: without it other versions would be
     measured. Requirements beside it are taken for what that tool exported.
     """
-    for place in upwards(folder, workspace):
+    for place in folders_upwards(folder, workspace):
         foreign = next((name for name in OTHER_LOCKS if (place / name).is_file()), None)
         for kind in (UV_LOCK, REQUIREMENTS) if foreign else KINDS:
             if (place / kind).is_file():
-                return Lock(place / kind, workspace)
+                return LockFile(place / kind, workspace)
         if foreign:
             shown = (place / foreign).relative_to(workspace) if place.is_relative_to(workspace) else place / foreign
             raise AgentEnvironmentError(
@@ -93,16 +93,20 @@ def find_lock(folder: Path, workspace: Path) -> Lock | None:
     return None
 
 
-def is_built(lock: Lock, cache: OutputFolder, environ: Mapping[str, str], cell: Cell | None = None) -> bool:
+def is_built(lock: LockFile, cache: OutputFolder, environ: Mapping[str, str], cell: Sandbox | None = None) -> bool:
     """Whether the environment is there already, so that nothing is to be installed."""
-    name = digest(lock, environ)
+    name = digest_of_lock(lock, environ)
     if cell is None:
         return (cache.path / name / "bin" / "python").exists()
     return (cell.environments / name / "bin" / "python").exists() or cache.holds(f"{name}.tar")
 
 
-def build(
-    lock: Lock, cache: OutputFolder, environ: Mapping[str, str], given_up: threading.Event, cell: Cell | None = None
+def build_environment(
+    lock: LockFile,
+    cache: OutputFolder,
+    environ: Mapping[str, str],
+    given_up: threading.Event,
+    cell: Sandbox | None = None,
 ) -> tuple[Path, bool]:
     """The environment's folder, and whether it was there already. Raises AgentEnvironmentError.
 
@@ -110,15 +114,15 @@ def build(
     """
     if cell is not None:
         with cell.building:
-            return _build_in(cell, lock, cache, environ, given_up)
-    final = cache.path / digest(lock, environ)
+            return _build_in_sandbox(cell, lock, cache, environ, given_up)
+    final = cache.path / digest_of_lock(lock, environ)
     if (final / "bin" / "python").exists():
         return final, True
     cache.make()
     # Built apart and renamed: a process that dies half-way leaves nothing that looks finished.
     draft = cache.path / f".draft-{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        _build_into(draft, lock, dict(environ), given_up, None)
+        _install(draft, lock, dict(environ), given_up, None)
         if not (final / "bin" / "python").exists():
             # a Python that uv had downloaded for it is not here any more: a cache that was brought back is one
             shutil.rmtree(final, ignore_errors=True)
@@ -129,14 +133,14 @@ def build(
     return final, False
 
 
-def _build_in(
-    cell: Cell, lock: Lock, cache: OutputFolder, environ: Mapping[str, str], given_up: threading.Event
+def _build_in_sandbox(
+    cell: Sandbox, lock: LockFile, cache: OutputFolder, environ: Mapping[str, str], given_up: threading.Event
 ) -> tuple[Path, bool]:
     """The same for a cell: built by the installer's uid, then root's, so that no agent can change another's.
 
     The workspace's cache is closed to both, so what is built is kept there in one file, and taken out of it again.
     """
-    name = digest(lock, environ)
+    name = digest_of_lock(lock, environ)
     final, kept = cell.environments / name, f"{name}.tar"
     if (final / "bin" / "python").exists():
         return final, True
@@ -145,38 +149,38 @@ def _build_in(
         folder.mkdir(mode=0o755, exist_ok=True)
         os.chown(folder, cell.installer.uid, cell.installer.uid)
     # An earlier build must leave nothing here: one of its steps could have edited packages in uv's cache.
-    end_all({cell.installer.uid})
+    kill_processes_of({cell.installer.uid})
     cell.installer.remake_home()
     try:
-        was_kept = taken_out(cache, kept, draft, cell.installer)
+        was_kept = extract_environment(cache, kept, draft, cell.installer)
         if not was_kept:
             said = cell.install_environ(environ, pythons)
             try:
-                _build_into(draft / "env", lock, said, given_up, cell.installer)
+                _install(draft / "env", lock, said, given_up, cell.installer)
             except AgentEnvironmentError as error:
                 raise AgentEnvironmentError(cell.shown(error.message), hint=cell.shown(error.hint or "")) from error
         # a build step may have left a process behind, which would go on writing
-        end_all({cell.installer.uid})
+        kill_processes_of({cell.installer.uid})
         for folder in (draft, pythons):
-            _to_root(folder)
+            _give_to_root(folder)
         shutil.rmtree(final, ignore_errors=True)
         (draft / "env").rename(final)
         if not was_kept:
-            keep(final, cache, kept)
+            archive_environment(final, cache, kept)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return final, was_kept
 
 
-def _to_root(folder: Path) -> None:
+def _give_to_root(folder: Path) -> None:
     """Nobody but root can change what lies here from now on, whatever modes a build step gave it."""
-    _take(folder)
+    _own(folder)
     for _, folders, files, here in os.fwalk(folder):
         for name in (*folders, *files):
-            _take(name, here)
+            _own(name, here)
 
 
-def _take(path: str | Path, folder: int | None = None) -> None:
+def _own(path: str | Path, folder: int | None = None) -> None:
     # the change of owner ends set-uid bits as well
     os.chown(path, 0, 0, dir_fd=folder, follow_symlinks=False)
     mode = os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode
@@ -184,7 +188,7 @@ def _take(path: str | Path, folder: int | None = None) -> None:
         os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS_WRITE, dir_fd=folder)
 
 
-def digest(lock: Lock, environ: Mapping[str, str]) -> str:
+def digest_of_lock(lock: LockFile, environ: Mapping[str, str]) -> str:
     """Names an environment by everything that decides what is in it."""
     return environment_digest(lock.path, lock.workspace, environ)
 
@@ -202,7 +206,9 @@ def uv_binary(environ: Mapping[str, str]) -> str:
     return found
 
 
-def _build_into(draft: Path, lock: Lock, environ: dict[str, str], given_up: threading.Event, user: User | None) -> None:
+def _install(
+    draft: Path, lock: LockFile, environ: dict[str, str], given_up: threading.Event, user: SandboxUser | None
+) -> None:
     uv = uv_binary(environ)
     environ = {**environ, "UV_PROJECT_ENVIRONMENT": str(draft), "UV_NO_PROGRESS": "1"}
     install = (
@@ -212,13 +218,13 @@ def _build_into(draft: Path, lock: Lock, environ: dict[str, str], given_up: thre
     )
     # Relocatable, because it is renamed when it is complete.
     for command in (["venv", "--relocatable", str(draft)], install):
-        code, said = _run([uv, *command], lock.project, environ, given_up, user)
+        code, said = _run_uv([uv, *command], lock.project, environ, given_up, user)
         if code != 0:
-            raise _failure(lock, said)
+            raise _install_error(lock, said)
 
 
-def _run(
-    command: list[str], cwd: Path, environ: dict[str, str], given_up: threading.Event, user: User | None
+def _run_uv(
+    command: list[str], cwd: Path, environ: dict[str, str], given_up: threading.Event, user: SandboxUser | None
 ) -> tuple[int, str]:
     with subprocess.Popen(  # noqa: S603 - uv, with arguments of ours
         user.command(command) if user else command,
@@ -228,7 +234,7 @@ def _run(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        **options_of(user),
+        **popen_options(user),
     ) as process:
         end, late = time.monotonic() + LONGEST_INSTALL_S, ""
         while True:
@@ -243,7 +249,7 @@ def _run(
                     os.killpg(process.pid, signal.SIGKILL)
 
 
-def _failure(lock: Lock, said: str) -> AgentEnvironmentError:
+def _install_error(lock: LockFile, said: str) -> AgentEnvironmentError:
     package = failing_package(said)
     lines = said.strip().splitlines()[-TAIL_LINES:]
     return AgentEnvironmentError(
@@ -251,3 +257,48 @@ def _failure(lock: Lock, said: str) -> AgentEnvironmentError:
         + (f": package {package} failed" if package else ""),
         hint="uv's last lines:\n" + "\n".join(f"  {line}" for line in lines),
     )
+
+
+_LONGEST_S: Final = 300.0
+_LEFT_BEHIND_S: Final = 3600.0
+
+
+def archive_environment(environment: Path, folder: OutputFolder, name: str) -> None:
+    """Keep it; an environment that cannot be kept is built again next time, which is no error."""
+    tar = shutil.which("tar")
+    if tar is None:
+        return
+    with contextlib.suppress(OSError):
+        for draft, found in folder.files():
+            if draft.endswith(".tmp") and time.time() - found.st_mtime > _LEFT_BEHIND_S:  # of a job that was killed
+                folder.remove(draft)
+    with contextlib.suppress(OSError, subprocess.SubprocessError), folder.replacing(name, sync=False) as target:
+        command = [tar, "--create", f"--directory={environment.parent}", f"--transform=s,^{environment.name},env,S"]
+        subprocess.run(  # noqa: S603 - tar, with arguments of ours
+            [*command, "--owner=0", "--group=0", environment.name],
+            stdout=target,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": os.defpath},
+            check=True,
+            timeout=_LONGEST_S,
+        )
+
+
+def extract_environment(kept: OutputFolder, name: str, folder: Path, user: SandboxUser) -> bool:
+    """Take it out into ``folder/env`` as ``user``, who can write nowhere else; False when it has to be built."""
+    tar = shutil.which("tar")
+    if tar is None or not kept.holds(name):
+        return False
+    with contextlib.suppress(OSError, subprocess.SubprocessError), kept.read(name) as source:
+        subprocess.run(  # noqa: S603 - tar, with arguments of ours
+            [tar, "--extract", "--no-same-owner", "--no-same-permissions", f"--directory={folder}"],
+            stdin=source,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": os.defpath},
+            check=True,
+            timeout=_LONGEST_S,
+            **user.options(),
+        )
+        # a Python that uv had downloaded for it is not here any more
+        return (folder / "env" / "bin" / "python").exists()
+    return False

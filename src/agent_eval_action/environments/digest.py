@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from agent_eval_action.environments.launch import upwards
+from agent_eval_action.environments.launch import folders_upwards
 from agent_eval_action.folders import real_path
 
 _SETTINGS: Final = ("uv.toml", "pyproject.toml", ".python-version", ".python-versions")
@@ -73,7 +73,7 @@ def included(path: Path, seen: set[Path]) -> list[Path]:
 
 
 def _settings(lock: Path, workspace: Path) -> list[Path]:
-    folders = upwards(lock.parent, workspace)
+    folders = folders_upwards(lock.parent, workspace)
     return [folder / name for folder in folders for name in _SETTINGS if (folder / name).is_file()]
 
 

@@ -39,19 +39,19 @@ FROM_PIP = {
 _LOGIN: Final = re.compile(r"(?<=://)([^/\s@]+)@")
 
 
-def seen_by_install(environ: Mapping[str, str], install_env: Mapping[str, str]) -> dict[str, str]:
+def install_environ(environ: Mapping[str, str], install_env: Mapping[str, str]) -> dict[str, str]:
     """What the install step sees: ``install_environ``, and over it what was given for it alone."""
     given = {name: value for name, value in install_env.items() if not is_job_variable(name)}
-    return {**install_environ(environ), **given}
+    return {**inherited_install_environ(environ), **given}
 
 
-def given_for_install(named: Mapping[str, str | None], environ: Mapping[str, str]) -> dict[str, str]:
+def selected_install_env(named: Mapping[str, str | None], environ: Mapping[str, str]) -> dict[str, str]:
     """The variables of ``install_env``: those with a value, and those of the environment that are named."""
     given = {name: environ.get(name) if value is None else value for name, value in named.items()}
     return {name: value for name, value in given.items() if value is not None}
 
 
-def install_environ(environ: Mapping[str, str]) -> dict[str, str]:
+def inherited_install_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """What the install step sees: index settings, proxies, certificates; none of CI's own tokens."""
     passed = {
         name: value
@@ -88,7 +88,7 @@ _NOT_REACHED = re.compile(
 )
 
 
-def index_not_reached(text: str) -> bool:
+def is_index_unreachable(text: str) -> bool:
     """Whether uv says that an index did not answer, or let nobody in: no lock can be blamed for that."""
     return _NOT_REACHED.search(text) is not None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_eval_action.processes.managed import MARKER
 from agent_eval_action.processes.protocol import encode
-from agent_eval_action.sandbox.cell import Cell, options_of
+from agent_eval_action.sandbox.sandboxes import Sandbox, popen_options
 
 _PROGRAMS = Path(__file__).resolve().parents[1] / "worker"
 WORKER = _PROGRAMS / "agent_eval_worker_main.py"
@@ -19,7 +19,7 @@ METRIC_WORKER = _PROGRAMS / "agent_eval_worker_metric.py"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AgentLimits:
     """What an agent may take before it is an error. Seconds and bytes."""
 
     import_s: float = 180.0
@@ -38,14 +38,14 @@ class Launch:
     folder: Path
     workspace: Path
     timeout_s: float
-    limits: Limits = field(default_factory=Limits)
+    limits: AgentLimits = field(default_factory=AgentLimits)
     program: Path = WORKER
-    cell: Cell | None = None
+    cell: Sandbox | None = None
 
     @property
     def cwd(self) -> Path:
         """The folder with the pyproject.toml of the agent, else the agent's parent."""
-        for place in upwards(self.folder, self.workspace):
+        for place in folders_upwards(self.folder, self.workspace):
             if (place / "pyproject.toml").is_file():
                 return place
         return self.folder.parent
@@ -69,7 +69,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedProcess:
     """A worker process and our ends of its pipes."""
 
     process: subprocess.Popen[bytes]
@@ -79,7 +79,7 @@ class Started:
     output_fd: int
 
 
-def start(launch: Launch) -> Started:
+def start_process(launch: Launch) -> StartedProcess:
     """Start a worker in a session of its own; raises OSError when the interpreter cannot be executed."""
     marker, user = secrets.token_hex(16), launch.cell.user if launch.cell else None
     command_read, command_write = os.pipe()
@@ -97,7 +97,7 @@ def start(launch: Launch) -> Started:
             cwd=launch.cwd,
             env={**launch.environ, MARKER: marker},
             start_new_session=True,
-            **options_of(user),
+            **popen_options(user),
         )
     except OSError:
         for fd in ours:
@@ -108,10 +108,10 @@ def start(launch: Launch) -> Started:
             os.close(fd)
     # Small enough for an empty pipe, so the import begins now, whatever our event loop is busy with.
     os.write(command_write, encode(launch.first_frame()))
-    return Started(process, marker, event_read, command_write, output_read)
+    return StartedProcess(process, marker, event_read, command_write, output_read)
 
 
-def upwards(folder: Path, last: Path) -> list[Path]:
+def folders_upwards(folder: Path, last: Path) -> list[Path]:
     """The folder and those above it up to ``last``; the folder alone when it does not lie in ``last``."""
     places = [folder, *folder.parents]
     return places[: places.index(last) + 1] if last in places else [folder]

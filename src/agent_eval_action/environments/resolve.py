@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Final, Literal
 
 from agent_eval_action.diagnostics.reader import plural
-from agent_eval_action.environments.build import KINDS, Lock, build, find_lock, is_built
+from agent_eval_action.environments.build import KINDS, LockFile, build_environment, find_lock, is_built
 from agent_eval_action.environments.digest import included
-from agent_eval_action.environments.install import seen_by_install, without_secrets
-from agent_eval_action.environments.launch import upwards
+from agent_eval_action.environments.install import install_environ, without_secrets
+from agent_eval_action.environments.launch import folders_upwards
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.sandbox.cell import Cell, options_of
+from agent_eval_action.sandbox.sandboxes import Sandbox, popen_options
 
 _ALSO: Final = (".python-version", "uv.toml", "setup.py", "setup.cfg", "requirements.in")
 _PROBE_S: Final = 30.0
@@ -48,14 +48,14 @@ print(json.dumps(sorted(found)))
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AgentFolder:
     """An agent's folder in a workspace."""
 
     folder: Path
     workspace: Path
 
 
-def not_shared(python: Path, here: Place, there: Place, environ: Mapping[str, str]) -> str:
+def reason_env_not_reusable(python: Path, here: AgentFolder, there: AgentFolder, environ: Mapping[str, str]) -> str:
     """Why the interpreter of the agent ``here`` must not run the one ``there``; "" when it may. Blocks.
 
     This is asked where all agents run as one user, who could change any environment. In a cell nothing is shared
@@ -78,7 +78,7 @@ def not_shared(python: Path, here: Place, there: Place, environ: Mapping[str, st
     return f"{installed[0]} of this tree is installed in it" if installed else ""
 
 
-def _needs(place: Place) -> dict[str, bytes]:
+def _needs(place: AgentFolder) -> dict[str, bytes]:
     """Everything that says what an agent needs, by its path in the agent's folder, which may be renamed, or above."""
     found: dict[str, bytes] = {}
     for path in _files(place):
@@ -89,8 +89,8 @@ def _needs(place: Place) -> dict[str, bytes]:
     return found
 
 
-def _files(place: Place) -> Iterator[Path]:
-    for folder in upwards(place.folder, place.workspace):
+def _files(place: AgentFolder) -> Iterator[Path]:
+    for folder in folders_upwards(place.folder, place.workspace):
         yield from (folder / name for name in (*KINDS, *_ALSO) if (folder / name).is_file())
         yield from included((folder / "requirements.txt"), set())
 
@@ -109,7 +109,7 @@ found = {"adk": bool(spec and spec.origin), "version": version}
 print(json.dumps({"python": "%d.%d.%d" % sys.version_info[:3], **found}))
 """
 PROBE_S = 30.0
-Say = Callable[[str, Literal["info", "warning"]], None]
+Log = Callable[[str, Literal["info", "warning"]], None]
 """Takes a sentence for the log. It is called from the thread in which an agent starts."""
 MIN_PYTHON = (3, 10)
 MIN_ADK = (1, 10)
@@ -139,9 +139,9 @@ class Search:
     environ: Mapping[str, str]
     python: Path | None = None
     given_up: threading.Event = field(default_factory=threading.Event)
-    cell: Cell | None = None
+    cell: Sandbox | None = None
     install_env: Mapping[str, str] = field(default_factory=dict)
-    say: Say = lambda _text, _level: None
+    say: Log = lambda _text, _level: None
 
     @property
     def activated(self) -> Path | None:
@@ -154,7 +154,7 @@ class _TooOldError(Exception):
     """An environment was found that is the agent's, and its google-adk cannot be run."""
 
 
-def choose(search: Search) -> AgentEnvironment:
+def choose_interpreter(search: Search) -> AgentEnvironment:
     """The agent's interpreter; raises AgentEnvironmentError saying what was tried. Blocks."""
     if search.python is not None:
         return _configured(search, search.python)
@@ -163,7 +163,7 @@ def choose(search: Search) -> AgentEnvironment:
         # in a cell a link: what it points to cannot be exchanged by the agent
         python = (venv.resolve() if search.cell else venv) / "bin" / "python"
         try:
-            wrong = _wrong_with(python, search)
+            wrong = _reason_unusable(python, search)
         except _TooOldError as error:
             raise AgentEnvironmentError(
                 f"the agent's environment {_shown(venv, search)} cannot run it: {error}", hint=_UPGRADE
@@ -185,7 +185,9 @@ def choose(search: Search) -> AgentEnvironment:
 def _candidates(search: Search) -> Iterator[tuple[Path, str]]:
     """Virtual environments that may be the agent's, nearest first, and how each is called where it is taken."""
     active = search.activated
-    found = [place / ".venv" for place in upwards(search.folder, search.workspace) if (place / ".venv").is_dir()]
+    found = [
+        place / ".venv" for place in folders_upwards(search.folder, search.workspace) if (place / ".venv").is_dir()
+    ]
     if active is not None and search.cell is not None:
         active = search.cell.inside(active)
     for venv in found:
@@ -215,7 +217,7 @@ def _configured(search: Search, python: Path) -> AgentEnvironment:
         inside = search.cell.inside(found)
         found = inside.parent.parent.resolve() / "bin" / inside.name if inside != found else found
     try:
-        wrong = _wrong_with(found, search)
+        wrong = _reason_unusable(found, search)
     except _TooOldError as error:
         wrong = str(error)
     if wrong is not None:
@@ -226,8 +228,8 @@ def _configured(search: Search, python: Path) -> AgentEnvironment:
     return AgentEnvironment(found, f"configured: {python}")
 
 
-def _built(search: Search, lock: Lock, rejected: list[str]) -> AgentEnvironment:
-    seen = seen_by_install(search.environ, search.install_env)
+def _built(search: Search, lock: LockFile, rejected: list[str]) -> AgentEnvironment:
+    seen = install_environ(search.environ, search.install_env)
     shown_lock = _shown(lock.path, search)
     if (pinned := lock.pinned("google-adk")) and _too_old(pinned):
         raise AgentEnvironmentError(f"{shown_lock} pins {_old(pinned)}", hint=_UPGRADE)
@@ -236,13 +238,13 @@ def _built(search: Search, lock: Lock, rejected: list[str]) -> AgentEnvironment:
             f"builds the agent's environment from {shown_lock}{_size(lock)}; this is done once for these files", "info"
         )
     try:
-        venv, was_cached = build(lock, search.cache, seen, search.given_up, search.cell)
+        venv, was_cached = build_environment(lock, search.cache, seen, search.given_up, search.cell)
     except AgentEnvironmentError as error:
         shown = [without_secrets(text or "", seen) for text in (error.message, error.hint)]
         raise AgentEnvironmentError(shown[0], hint=shown[1]) from None
     python = venv / "bin" / "python"
     try:
-        wrong = _wrong_with(python, search)
+        wrong = _reason_unusable(python, search)
     except _TooOldError as error:
         raise AgentEnvironmentError(f"{shown_lock} installs {error}", hint=_UPGRADE) from None
     if wrong is not None:
@@ -254,7 +256,7 @@ def _built(search: Search, lock: Lock, rejected: list[str]) -> AgentEnvironment:
     return AgentEnvironment(python, _join(how, rejected))
 
 
-def _wrong_with(python: Path, search: Search) -> str | None:
+def _reason_unusable(python: Path, search: Search) -> str | None:
     """Why an interpreter will not do, or None. It is started: a .venv made elsewhere may only look like one."""
     if not os.access(python, os.X_OK):
         return (
@@ -271,7 +273,7 @@ def _wrong_with(python: Path, search: Search) -> str | None:
             capture_output=True,
             timeout=PROBE_S,
             check=False,
-            **options_of(user),
+            **popen_options(user),
         )
         said = json.loads(done.stdout) if done.returncode == 0 else None
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
@@ -295,7 +297,7 @@ def _old(version: str) -> str:
     return f"google-adk {version}, which is too old: 1.10 or newer is needed"
 
 
-def _size(lock: Lock) -> str:
+def _size(lock: LockFile) -> str:
     packages = lock.packages()
     return f" ({plural(packages, 'package')})" if packages else ""
 

@@ -18,9 +18,9 @@ MARKER = "AGENT_EVAL_WORKER"
 GONE_S = 2.0
 
 
-def end_tree(process: subprocess.Popen[bytes], marker: str) -> None:
+def kill_tree(process: subprocess.Popen[bytes], marker: str) -> None:
     """Kill the worker's process group, then whoever else carries its marker, and see them gone. Blocks."""
-    strays = marked(marker) - {process.pid}
+    strays = pids_with_marker(marker) - {process.pid}
     # The group outlives its leader, so it is killed even when the worker is gone; not when nobody is left
     # of it, since its number may have been given anew.
     if process.returncode is None or strays:
@@ -32,12 +32,12 @@ def end_tree(process: subprocess.Popen[bytes], marker: str) -> None:
             _kill(pid)
         time.sleep(0.005)
         # A child may have been forked between the look and the blow.
-        strays = {pid for pid in strays if _runs(pid)} | marked(marker) - {process.pid}
+        strays = {pid for pid in strays if _is_running(pid)} | pids_with_marker(marker) - {process.pid}
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(GONE_S)
 
 
-def end_children() -> None:
+def kill_children() -> None:
     """Kill every child of this process, and the group of those that lead one: nobody waits for them any more.
 
     On Linux; elsewhere they end when their pipes do.
@@ -63,7 +63,7 @@ def _kill(pid: int) -> None:
         os.waitpid(pid, os.WNOHANG)
 
 
-def _runs(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
     except (OSError, IndexError):
@@ -71,7 +71,7 @@ def _runs(pid: int) -> bool:
     return state != "Z" or os.getpid() == 1
 
 
-def marked(marker: str) -> set[int]:
+def pids_with_marker(marker: str) -> set[int]:
     """Processes whose environment carries the marker (Linux; elsewhere the process group has to do)."""
     needle = f"{MARKER}={marker}".encode()
     found = set()
@@ -134,7 +134,7 @@ class OutputLog:
         return self._file
 
 
-class Drain(threading.Thread):
+class OutputReader(threading.Thread):
     """Reads one worker's output to the end, whatever it is worth."""
 
     def __init__(self, fd: int, log: OutputLog) -> None:

@@ -13,22 +13,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action.environments.launch import METRIC_WORKER, Launch, Limits, start
-from agent_eval_action.environments.resolve import Search, choose
+from agent_eval_action.environments.launch import METRIC_WORKER, AgentLimits, Launch, start_process
+from agent_eval_action.environments.resolve import Search, choose_interpreter
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.processes.managed import Drain, OutputLog, end_tree
+from agent_eval_action.processes.managed import OutputLog, OutputReader, kill_tree
 from agent_eval_action.processes.protocol import Frame, FramePipe
 from agent_eval_action.processes.worker import last_lines
 from agent_eval_action.results.evalset import FunctionReply
-from agent_eval_action.sandbox.cell import Cell, Isolation, Role, agent_environ
+from agent_eval_action.sandbox.sandboxes import Role, Sandbox, Sandboxes, agent_environ
 
 _FRAME_BYTES = 4 << 20
 _STACK_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FunctionError:
     """Why there is no answer, in one sentence, and a traceback or the last lines printed."""
 
     message: str
@@ -44,13 +44,13 @@ class FunctionProcess:
         self.places: tuple[str, ...] = tuple(launch.first_frame()["sys_path"])
         self._shown = launch.shown
         self._loop = asyncio.get_running_loop()
-        self._started = start(launch)
-        self._answer: asyncio.Future[Frame | Failure] | None = None
+        self._started = start_process(launch)
+        self._answer: asyncio.Future[Frame | FunctionError] | None = None
         self._early: Frame | None = None  # the first frame may come before somebody waits for it
         self._burial: asyncio.Task[None] | None = None
         self._pid_fd: int | None = None
         self._code: int | None = None
-        self._drain = Drain(self._started.output_fd, log)
+        self._drain = OutputReader(self._started.output_fd, log)
         self._drain.start()
         self._pipe = FramePipe(self._started.read_fd, self._started.write_fd, _FRAME_BYTES)
         self._pipe.attach(self._on_frame, self._on_end)
@@ -60,11 +60,11 @@ class FunctionProcess:
                 self._pid_fd = os.pidfd_open(self._started.process.pid)
                 self._loop.add_reader(self._pid_fd, self._on_exit)
 
-    async def ask(self, frame: Frame | None, limit_s: float, what: str) -> Frame | Failure:
+    async def ask(self, frame: Frame | None, limit_s: float, what: str) -> Frame | FunctionError:
         """Send a frame and wait for its answer; None only waits. ``what`` is the sentence's subject on a timeout."""
         if self._burial is not None:
             return await self._ended("")
-        answer: asyncio.Future[Frame | Failure] = self._loop.create_future()
+        answer: asyncio.Future[Frame | FunctionError] = self._loop.create_future()
         self._answer = answer
         if frame is not None:
             self._pipe.send(frame)
@@ -80,7 +80,7 @@ class FunctionProcess:
                 os.kill(self._started.process.pid, signal.SIGUSR2)
             await asyncio.sleep(_STACK_S)
             await self.end()
-            return Failure(f"{what} took longer than {limit_s:g} s", self._tail())
+            return FunctionError(f"{what} took longer than {limit_s:g} s", self._tail())
         except asyncio.CancelledError:
             self.usable = False
             raise
@@ -114,23 +114,23 @@ class FunctionProcess:
             task = self._loop.create_task(self._ended(reason))
             task.add_done_callback(lambda done: None if answer.done() else answer.set_result(done.result()))
 
-    async def _ended(self, reason: str) -> Failure:
+    async def _ended(self, reason: str) -> FunctionError:
         if self._burial is not None:
             await asyncio.shield(self._burial)
         if reason:
-            return Failure(f"its process wrote what is no answer ({reason})", self._tail())
+            return FunctionError(f"its process wrote what is no answer ({reason})", self._tail())
         code = self._code
         how = (
             "ended" if code is None else f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         )
-        return Failure(f"its process {how}", self._tail())
+        return FunctionError(f"its process {how}", self._tail())
 
     async def _bury(self) -> None:
         process = self._started.process
         # The pipe ends a moment before the process does.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._code = await asyncio.to_thread(process.wait, 0.3)
-        await asyncio.to_thread(end_tree, process, self._started.marker)
+        await asyncio.to_thread(kill_tree, process, self._started.marker)
         await asyncio.to_thread(self._drain.finish)
         self._forget_pid_fd()
         self._pipe.close()
@@ -147,7 +147,7 @@ class FunctionProcess:
 
 _MOST = 4
 _GROW_S = 0.5
-_STOPPED = Failure("the run ended")
+_STOPPED = FunctionError("the run ended")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +168,9 @@ class FunctionOptions:
     environ: Mapping[str, str] = field(default_factory=dict)
     env_allow: tuple[str, ...] = ()
     install_env: Mapping[str, str] = field(default_factory=dict)
-    limits: Limits = field(default_factory=Limits)
+    limits: AgentLimits = field(default_factory=AgentLimits)
     known: Callable[[], Path | None] = lambda: None
-    isolation: Isolation | None = None
+    isolation: Sandboxes | None = None
     role: Role = "metrics"
 
 
@@ -192,16 +192,16 @@ class MetricFunctions:
         self._idle: asyncio.Queue[FunctionProcess] = asyncio.Queue()
         self._all: set[FunctionProcess] = set()
         self._starting = 0
-        self._prepared: asyncio.Task[Launch | Failure] | None = None
+        self._prepared: asyncio.Task[Launch | FunctionError] | None = None
         self._given_up = threading.Event()
-        self._useless: Failure | None = None
+        self._useless: FunctionError | None = None
         self._stopped = False
         self._ending: set[asyncio.Task[None]] = set()
 
     async def start(self) -> str:
         """Choose the interpreter and start a process now; "" or why it cannot be. Optional."""
         process = await self._acquire()
-        if isinstance(process, Failure):
+        if isinstance(process, FunctionError):
             return process.message
         self._release(process)
         return ""
@@ -209,7 +209,7 @@ class MetricFunctions:
     async def call(self, function: str, arguments: Mapping[str, Any]) -> FunctionReply:
         """Call ``package.module.function`` with ``metric``, ``actual``, ``expected`` and ``scenario`` as JSON."""
         process = await self._acquire()
-        if isinstance(process, Failure):
+        if isinstance(process, FunctionError):
             return FunctionReply(error=process.message, traceback=process.traceback)
         try:
             said = await self._called(process, function, arguments)
@@ -230,7 +230,7 @@ class MetricFunctions:
         options = self._options
         if function not in process.loaded:
             answer = await process.ask({"op": "load", "function": function}, options.limits.import_s, "the import")
-            if failed := _failure(answer):
+            if failed := _error_in(answer):
                 places = " and ".join(process.places)
                 said = f"cannot import {function} (from {places} or an installed package): {failed.message}"
                 return FunctionReply(error=said, traceback=failed.traceback)
@@ -239,11 +239,11 @@ class MetricFunctions:
         answer = await process.ask(asked, options.timeout_s, "the call")
         if isinstance(answer, dict) and answer.get("broken"):
             process.usable = False
-        if failed := _failure(answer):
+        if failed := _error_in(answer):
             return FunctionReply(error=f"{function}: {failed.message}", traceback=failed.traceback)
         return FunctionReply(value=answer.get("value") if isinstance(answer, dict) else None)
 
-    async def _acquire(self) -> FunctionProcess | Failure:
+    async def _acquire(self) -> FunctionProcess | FunctionError:
         while not self._stopped:
             if self._useless is not None:
                 return self._useless
@@ -269,34 +269,36 @@ class MetricFunctions:
             return not self._starting and len(self._all) < _MOST
         return False
 
-    async def _start(self) -> FunctionProcess | Failure:
+    async def _start(self) -> FunctionProcess | FunctionError:
         self._starting += 1
         try:
             if self._prepared is None:
                 self._prepared = asyncio.create_task(asyncio.to_thread(self._prepare))
             launch = await asyncio.shield(self._prepared)
-            if isinstance(launch, Failure) or self._stopped:
-                return launch if isinstance(launch, Failure) else _STOPPED
+            if isinstance(launch, FunctionError) or self._stopped:
+                return launch if isinstance(launch, FunctionError) else _STOPPED
             try:
                 process = FunctionProcess(launch, self._log)
             except OSError as error:
-                return Failure(f"the process for metric functions cannot be started: {error}")
+                return FunctionError(f"the process for metric functions cannot be started: {error}")
             self._all.add(process)
             return await self._ready(process)
         finally:
             self._starting -= 1
 
-    async def _ready(self, process: FunctionProcess) -> FunctionProcess | Failure:
+    async def _ready(self, process: FunctionProcess) -> FunctionProcess | FunctionError:
         try:
             answer = await process.ask(None, self._options.limits.import_s, "importing google.adk.evaluation")
         except asyncio.CancelledError:
             self._release(process)
             raise
-        if failed := _failure(answer):
+        if failed := _error_in(answer):
             process.usable = False
             self._release(process)
             hint = "custom_metrics need google-adk[eval] in the agent's environment"
-            self._useless = Failure(f"metric functions cannot be called: {failed.message} ({hint})", failed.traceback)
+            self._useless = FunctionError(
+                f"metric functions cannot be called: {failed.message} ({hint})", failed.traceback
+            )
             return _STOPPED if self._stopped else self._useless
         return process
 
@@ -310,11 +312,11 @@ class MetricFunctions:
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    def _prepare(self) -> Launch | Failure:
+    def _prepare(self) -> Launch | FunctionError:
         """The interpreter and everything that is the same for all processes. Blocks."""
         options = self._options
         folder, workspace = options.path.resolve(), options.workspace.resolve()
-        cell: Cell | None = None
+        cell: Sandbox | None = None
         try:
             if options.isolation is not None:
                 # a copy of their own: an agent must not be able to rewrite what grades it
@@ -330,9 +332,9 @@ class MetricFunctions:
                 cell,
                 options.install_env,
             )
-            chosen = choose(search)
+            chosen = choose_interpreter(search)
         except (AgentEnvironmentError, OSError) as error:
-            return Failure(f"no interpreter for metric functions: {_said(error)}")
+            return FunctionError(f"no interpreter for metric functions: {_sentence(error)}")
         seen = agent_environ(options.environ, options.env_allow)
         return Launch(
             python=chosen.python,
@@ -346,18 +348,18 @@ class MetricFunctions:
         )
 
 
-def _said(error: AgentEnvironmentError | OSError) -> str:
+def _sentence(error: AgentEnvironmentError | OSError) -> str:
     if isinstance(error, OSError):
         return str(error)
     return error.message + (f" ({error.hint})" if error.hint else "")
 
 
-def _failure(answer: Frame | Failure) -> Failure | None:
+def _error_in(answer: Frame | FunctionError) -> FunctionError | None:
     """What went wrong, where something did."""
-    if isinstance(answer, Failure):
+    if isinstance(answer, FunctionError):
         return answer
     if answer.get("ev") != "failed":
         return None
     error = answer.get("error")
     said = error if isinstance(error, dict) else {}
-    return Failure(str(said.get("message", "it failed"))[:2_000], str(said.get("traceback", ""))[:16_000])
+    return FunctionError(str(said.get("message", "it failed"))[:2_000], str(said.get("traceback", ""))[:16_000])

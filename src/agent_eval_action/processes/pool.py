@@ -7,14 +7,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent_eval_action.environments.launch import Launch, Started, start
+from agent_eval_action.environments.launch import Launch, StartedProcess, start_process
 from agent_eval_action.processes.managed import OutputLog
 from agent_eval_action.processes.protocol import Frame
 from agent_eval_action.processes.worker import WorkerClient
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
 
-def cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+def available_cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
     """Cores we may use: the affinity of the process, and a container's quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
@@ -39,7 +39,7 @@ class WorkerPool:
         self._exclusive = False
         self._freed = asyncio.Condition()
 
-    async def start(self, started: Sequence[Started]) -> Frame | AttemptError:
+    async def start(self, started: Sequence[StartedProcess]) -> Frame | AttemptError:
         """Take over workers that are importing already; what the first one that imported the agent says of it.
 
         An error only where no worker could import it, one more included when a worker was killed in the middle of it.
@@ -66,7 +66,7 @@ class WorkerPool:
             if ready is not None or not waiting:
                 return ready if ready is not None else said[-1]
 
-    def adopt(self, started: Sequence[Started]) -> None:
+    def adopt(self, started: Sequence[StartedProcess]) -> None:
         """Take over workers started elsewhere."""
         self._workers += [WorkerClient(one, self._launch, self._log) for one in started]
 
@@ -111,7 +111,7 @@ class WorkerPool:
         self._workers.clear()
 
     def _new(self, *, alone: bool) -> WorkerClient:
-        worker = WorkerClient(start(self._launch), self._launch, self._log, alone=alone)
+        worker = WorkerClient(start_process(self._launch), self._launch, self._log, alone=alone)
         self._workers.append(worker)
         return worker
 

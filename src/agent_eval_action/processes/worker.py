@@ -9,8 +9,8 @@ import signal
 import subprocess
 from collections.abc import Callable
 
-from agent_eval_action.environments.launch import Launch, Started
-from agent_eval_action.processes.managed import Drain, OutputLog, end_tree
+from agent_eval_action.environments.launch import Launch, StartedProcess
+from agent_eval_action.processes.managed import OutputLog, OutputReader, kill_tree
 from agent_eval_action.processes.protocol import Frame, FramePipe
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
@@ -24,7 +24,7 @@ FRAME_SLACK = 1 << 20
 class WorkerClient:
     """One worker. ``ready`` resolves to its first frame, or to why there is none."""
 
-    def __init__(self, started: Started, launch: Launch, log: OutputLog, *, alone: bool = False) -> None:
+    def __init__(self, started: StartedProcess, launch: Launch, log: OutputLog, *, alone: bool = False) -> None:
         self.alone = alone
         self.sessions: set[str] = set()
         self.retired = False
@@ -38,7 +38,7 @@ class WorkerClient:
         self._waiting: dict[str, asyncio.Future[Frame | AttemptError]] = {}
         self._started = started
         self._pid_fd: int | None = None
-        self._drain = Drain(self._started.output_fd, log)
+        self._drain = OutputReader(self._started.output_fd, log)
         self._drain.start()
         self._pipe = FramePipe(self._started.read_fd, self._started.write_fd, launch.limits.turn_bytes + FRAME_SLACK)
         self._pipe.attach(self._on_frame, self._on_end)
@@ -84,7 +84,7 @@ class WorkerClient:
                 self._pipe.send({"op": "stop"})
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     await asyncio.to_thread(self._started.process.wait, self._launch.limits.stop_s)
-            self._bury(_stopped)
+            self._bury(_run_ended)
         if self._burial is not None:
             await self._burial
 
@@ -199,14 +199,14 @@ class WorkerClient:
         """End the process and answer everybody who waits. Only the first reason counts."""
         if self._burial is None:
             self._timer.cancel()
-            self._burial = self._loop.create_task(self._end(_stopped if self._stopping else verdict))
+            self._burial = self._loop.create_task(self._end(_run_ended if self._stopping else verdict))
 
     async def _end(self, verdict: Callable[[str], AttemptError]) -> None:
         process = self._started.process
         # The pipe ends a moment before the process does.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._natural_code = await asyncio.to_thread(process.wait, 0.3)
-        await asyncio.to_thread(end_tree, process, self._started.marker)
+        await asyncio.to_thread(kill_tree, process, self._started.marker)
         await asyncio.to_thread(self._drain.finish)
         self._forget_pid_fd()
         self._pipe.close()
@@ -227,7 +227,7 @@ class WorkerClient:
         return dead
 
     def _error_of(self, said: object) -> AttemptError:
-        error, shown = error_of(said), self._launch.shown
+        error, shown = attempt_error(said), self._launch.shown
         return error.model_copy(update={"message": shown(error.message), "traceback": shown(error.traceback)})
 
     def _tail(self) -> str:
@@ -239,7 +239,7 @@ def _signal_name(number: int) -> str:
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
-def _stopped(_session: str) -> AttemptError:
+def _run_ended(_session: str) -> AttemptError:
     return AttemptError(kind=ErrorKind.STOPPED, message="the run ended")
 
 
@@ -248,7 +248,7 @@ def last_lines(text: str) -> str:
     return "\n".join(line[:TAIL_COLUMNS] for line in text.rstrip().splitlines()[-TAIL_LINES:])
 
 
-def error_of(said: object) -> AttemptError:
+def attempt_error(said: object) -> AttemptError:
     """An error as the worker says it; whatever it says, it becomes one of ours."""
     fields = said if isinstance(said, dict) else {}
     try:

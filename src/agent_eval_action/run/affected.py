@@ -16,7 +16,7 @@ from agent_eval_action.config.discovery import CRITERIA_FILE, DiscoveredSet, Dis
 from agent_eval_action.config.loader import CONFIG_NAMES
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.environments.digest import included, table_at
-from agent_eval_action.environments.launch import upwards
+from agent_eval_action.environments.launch import folders_upwards
 from agent_eval_action.folders import real_path
 from agent_eval_action.git import Repository
 from agent_eval_action.results.decision import Decision, Verdict
@@ -46,7 +46,7 @@ class BuildFiles:
     def of(cls, folder: Path, workspace: Path) -> BuildFiles:
         """As the checkout has it now; what a file that is gone had said shows in its removal."""
         places: set[Path] = set()
-        for place in upwards(folder, workspace):
+        for place in folders_upwards(folder, workspace):
             _add_project(place, workspace, places)
         return cls(frozenset({folder, folder.resolve()}), frozenset(places))
 

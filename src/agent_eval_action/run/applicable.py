@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from agent_eval_action.agents.simulator import refusal
+from agent_eval_action.agents.simulator import reason_not_playable
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.config.discovery import DiscoveredSet as FoundSet
 from agent_eval_action.criteria.base import Criterion, Sample, TurnCriterion
@@ -71,6 +71,7 @@ def refused_users(eval_set: EvalSet, simulator: UserSimulatorConfig, found: Foun
     whys = {
         why: case
         for case in reversed(eval_set.eval_cases)
-        if case.conversation_scenario is not None and (why := refusal(case.conversation_scenario, simulator))
+        if case.conversation_scenario is not None
+        and (why := reason_not_playable(case.conversation_scenario, simulator))
     }
     return [Problem(found.path, f"case {case.eval_id}: {why}", case.line) for why, case in whys.items()]

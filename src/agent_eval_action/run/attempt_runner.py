@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from agent_eval_action.agents.base import AgentDriver, AgentSession, SessionRequest
-from agent_eval_action.agents.user import Ended, User
+from agent_eval_action.agents.base import AgentDriver, AgentSession, ConversationEnd, ConversationUser, SessionRequest
 from agent_eval_action.criteria.base import ScoringContext
 from agent_eval_action.llm.budget import Meter, Spend, agent_calls
 from agent_eval_action.llm.client import LlmError, LlmReply
@@ -159,11 +158,11 @@ class _Conversation:
     throttled: int = 0
     final_state: dict[str, Any] | None = None
 
-    async def converse(self, session: AgentSession, user: User, scorer: AttemptScorer) -> None:
+    async def converse(self, session: AgentSession, user: ConversationUser, scorer: AttemptScorer) -> None:
         """Let user and agent take turns until the user has finished or something failed."""
         while self.error is None:
             message = await user.next(self.turns)
-            if isinstance(message, Ended):
+            if isinstance(message, ConversationEnd):
                 self.ended = "" if message.reason == "said_all" else message.reason
                 return
             turn = message if isinstance(message, AttemptError) else await session.turn(message)

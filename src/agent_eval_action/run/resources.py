@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
-from agent_eval_action.agents.base import AgentDriver, AgentSession
+from agent_eval_action.agents.base import AgentDriver, AgentSession, ConversationUser, FixedUser, RecordedConversation
 from agent_eval_action.agents.recorded import RecordedAgent
-from agent_eval_action.agents.simulator import SimulatedUser, identity
-from agent_eval_action.agents.user import FixedUser, HeldBefore, User
+from agent_eval_action.agents.simulator import SimulatedUser, simulator_digest
 from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.config.secrets import rewriting, secrets_in
@@ -23,8 +22,8 @@ from agent_eval_action.config.settings import Settings
 from agent_eval_action.criteria.base import Functions, ScoringContext
 from agent_eval_action.criteria.custom import CustomCriterion
 from agent_eval_action.criteria.judge.base import JudgedCriterion
-from agent_eval_action.environments.install import given_for_install, install_secrets
-from agent_eval_action.environments.resolve import Place, Say, configured_interpreter, not_shared
+from agent_eval_action.environments.install import install_secrets, selected_install_env
+from agent_eval_action.environments.resolve import AgentFolder, Log, configured_interpreter, reason_env_not_reusable
 from agent_eval_action.errors import ConfigError, CredentialsError, Problem
 from agent_eval_action.folders import OutputFolder, file_name, real_path
 from agent_eval_action.formats import case_digest
@@ -42,7 +41,7 @@ from agent_eval_action.run.cost_estimate import estimate_plan
 from agent_eval_action.run.events import Notice
 from agent_eval_action.run.missing_credentials import MissingCredentials, mark_unmeasured
 from agent_eval_action.run.plan import Plan, PlannedAttempt, PlannedSet
-from agent_eval_action.sandbox.cell import Isolation, Level, open_isolation
+from agent_eval_action.sandbox.sandboxes import Level, Sandboxes, open_sandboxes
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +108,12 @@ def _problems(found: Iterable[tuple[ModelRequirement, str]]) -> tuple[Problem, .
     return tuple(Problem(Path(one.source or "criteria"), f"{one.purpose}: {why}") for one, why in found if why)
 
 
-def make_user(planned: PlannedAttempt, session: AgentSession, llm: Llm | None) -> User:
+def make_user(planned: PlannedAttempt, session: AgentSession, llm: Llm | None) -> ConversationUser:
     """The case's own user, or the one who spoke in a recording of it."""
     scenario = planned.case.conversation_scenario
     if scenario is None:
         return FixedUser(tuple(turn.user_content for turn in planned.case.turns))
-    if isinstance(session, HeldBefore):
+    if isinstance(session, RecordedConversation):
         return session.speaker(scenario)
     return SimulatedUser(llm, scenario, planned.planned_set.simulator, planned.key.repeat)
 
@@ -124,7 +123,7 @@ def planned_digest(case: EvalCase, simulator: UserSimulatorConfig) -> str:
     digest = case_digest(case)
     if case.conversation_scenario is None:
         return digest
-    user = identity(case.conversation_scenario, simulator)
+    user = simulator_digest(case.conversation_scenario, simulator)
     return hashlib.sha256(f"{digest} {user}".encode()).hexdigest()[: len(digest)]
 
 
@@ -134,7 +133,7 @@ async def open_sandbox(
     agents: Sequence[AgentSettings],
     emit: Callable[[Notice], None],
     hidden: Collection[Path] = (),
-) -> Isolation | None:
+) -> Sandboxes | None:
     """What agents run in, where they can be given a uid of their own; what they run as is said once.
 
     ``hidden``: what no copy of the checkout that an agent works on has in it, relative to the workspace.
@@ -145,7 +144,7 @@ async def open_sandbox(
         said.append(Notice(text, level=level))
 
     ours = (settings.out, settings.cache_dir)
-    found = await asyncio.to_thread(open_isolation, environ, settings.workspace, ours, say)
+    found = await asyncio.to_thread(open_sandboxes, environ, settings.workspace, ours, say)
     if found is not None:
         found.hidden = hidden
     for notice in said if any(agent.driver != "recorded" for agent in agents) else ():
@@ -157,8 +156,8 @@ def make_driver(
     agent: AgentSettings,
     settings: Settings,
     environ: Mapping[str, str],
-    isolation: Isolation | None = None,
-    say: Say = lambda _text, _level: None,
+    isolation: Sandboxes | None = None,
+    say: Log = lambda _text, _level: None,
 ) -> AgentDriver:
     """The driver an agent asks for. ``isolation``: what it runs in, where it can be given a uid of its own.
 
@@ -218,8 +217,8 @@ def base_interpreter(
         return _outside(agent.python, base.settings.workspace, workspace)
     if not isinstance(mine, AdkAgent) or mine.python is None:
         return None
-    here = Place(mine.path.resolve(), base.settings.workspace.resolve())
-    there = Place(agent.path.resolve(), workspace.resolve())
+    here = AgentFolder(mine.path.resolve(), base.settings.workspace.resolve())
+    there = AgentFolder(agent.path.resolve(), workspace.resolve())
     return mine.python if _may_share(mine.python, base, here, there, environ) else None
 
 
@@ -238,12 +237,14 @@ def _resolves_into(python: Path, tree: Path) -> bool:
     return python.parent.resolve().is_relative_to(tree.resolve())
 
 
-def _may_share(python: Path, base: BaseCommit, here: Place, there: Place, environ: Mapping[str, str]) -> bool:
+def _may_share(
+    python: Path, base: BaseCommit, here: AgentFolder, there: AgentFolder, environ: Mapping[str, str]
+) -> bool:
     """Whether the base commit's agent may run in the environment of the change's, where all run as one user."""
     made, root = python.parent.parent / "pyvenv.cfg", here.workspace
     if made.is_relative_to(root) and base.brought_along(base.settings.workspace / made.relative_to(root)):
         return False
-    return not not_shared(python, here, there, environ)
+    return not reason_env_not_reusable(python, here, there, environ)
 
 
 def _options(agent: AgentSettings, settings: Settings, environ: Mapping[str, str]) -> AdkAgentOptions:
@@ -256,7 +257,7 @@ def _options(agent: AgentSettings, settings: Settings, environ: Mapping[str, str
         concurrency=settings.concurrency,
         environ={**environ, **{name: value for name, value in agent.env.items() if value is not None}},
         env_allow=tuple(agent.env),
-        install_env=given_for_install(agent.install_env, environ),
+        install_env=selected_install_env(agent.install_env, environ),
         logs=settings.output_folder(settings.out / LOGS),
         cache=settings.output_folder(settings.cache_dir / "environments"),
         workspace=settings.workspace,
@@ -327,7 +328,7 @@ class ResourceOptions:
     meter: Meter
     read_cache: bool
     say: Callable[[str], None]
-    isolation: Isolation | None = None
+    isolation: Sandboxes | None = None
     may_lack: bool = False
     base: BaseMetricFunctions | None = None
     brought_along: Callable[[Path], bool] = lambda _: False
@@ -438,7 +439,7 @@ def _options_on_base(
         timeout_s=then.timeout_s,
         environ={**environ, **{name: value for name, value in then.env.items() if value is not None}},
         env_allow=tuple(then.env),
-        install_env=given_for_install(then.install_env, environ),
+        install_env=selected_install_env(then.install_env, environ),
         known=lambda: base_interpreter(mine, base.commit, environ, then, workspace),
         isolation=opening.isolation,
     )
@@ -456,7 +457,7 @@ def _options_instruments(agent: AgentSettings, opening: ResourceOptions, head: A
         timeout_s=agent.timeout_s,
         environ={**opening.environ, **{name: value for name, value in agent.env.items() if value is not None}},
         env_allow=tuple(agent.env),
-        install_env=given_for_install(agent.install_env, opening.environ),
+        install_env=selected_install_env(agent.install_env, opening.environ),
         known=lambda: driver.python if isinstance(driver, AdkAgent) else None,
         isolation=opening.isolation,
     )
@@ -471,7 +472,7 @@ def agent_secrets(agents: Iterable[AgentSettings], environ: Mapping[str, str], w
     for agent in agents:
         given = {name: environ.get(name, "") if value is None else value for name, value in agent.env.items()}
         yield from secrets_in(given)
-        yield from install_secrets(given_for_install(agent.install_env, environ))
+        yield from install_secrets(selected_install_env(agent.install_env, environ))
         yield from secrets_in(_dotenv(real_path(agent.path), inside))
 
 

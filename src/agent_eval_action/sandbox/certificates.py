@@ -33,7 +33,7 @@ def read_certificates(path: Path, workspace: Path) -> bytes | None:
     """
     try:
         absolute = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
-        descriptor = _opened(absolute, workspace.resolve())
+        descriptor = _open_without_links(absolute, workspace.resolve())
         with os.fdopen(descriptor, "rb") as file:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
@@ -45,7 +45,7 @@ def read_certificates(path: Path, workspace: Path) -> bytes | None:
     return certificates
 
 
-def _opened(path: Path, workspace: Path) -> int:
+def _open_without_links(path: Path, workspace: Path) -> int:
     if not path.is_relative_to(workspace):
         path = Path(os.path.realpath(path))
     if not path.is_relative_to(workspace):
@@ -53,14 +53,14 @@ def _opened(path: Path, workspace: Path) -> int:
     folder = os.open(workspace, _FOLDER)
     *above, name = path.relative_to(workspace).parts or (".",)
     for part in above:
-        folder = _entered(part, folder)
+        folder = _enter(part, folder)
     try:
         return os.open(name, _FILE, dir_fd=folder)
     finally:
         os.close(folder)
 
 
-def _entered(name: str, folder: int) -> int:
+def _enter(name: str, folder: int) -> int:
     """The folder below an open one, which is closed."""
     try:
         return os.open(name, _FOLDER, dir_fd=folder)

@@ -32,7 +32,7 @@ _LEAST_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class AccessToken:
     """An access token and when it ends (seconds since 1970)."""
 
     text: str
@@ -52,14 +52,16 @@ class GoogleTokens:
         self.server.server_close()
 
 
-def google_tokens(environ: Mapping[str, str], uids: frozenset[int], warn: Callable[[str], None]) -> GoogleTokens | None:
+def serve_google_tokens(
+    environ: Mapping[str, str], uids: frozenset[int], warn: Callable[[str], None]
+) -> GoogleTokens | None:
     """Serve tokens of the credential file in use; None where there is none, or it cannot be read (warned)."""
     path = credential_file(environ)
     if path is None:
         return None
     try:
         said = json.loads(path.read_text("utf-8"))
-        source = _Source(dict(said))
+        source = _TokenSource(dict(said))
     except (OSError, ValueError, TypeError) as error:
         warn(f"the Google credentials of {path} are not used for the agent: they cannot be read ({error})")
         return None
@@ -88,7 +90,7 @@ def credential_file(environ: Mapping[str, str]) -> Path | None:
     return found if (home or folder) and found.is_file() else None
 
 
-class _Source:
+class _TokenSource:
     """Tokens of one credential file, exchanged by google-auth in this process."""
 
     def __init__(self, info: dict[str, Any]) -> None:
@@ -97,7 +99,7 @@ class _Source:
         self._lock = threading.Lock()
         self._credentials: Any = None
 
-    def token(self) -> Token:
+    def token(self) -> AccessToken:
         """A token that lasts a while yet; raises what google-auth raises."""
         from google.auth.transport.requests import Request  # noqa: PLC0415 - heavy, needed where there is such a file
 
@@ -106,7 +108,7 @@ class _Source:
                 self._credentials = self._loaded()
             if not self._credentials.token or self._left() < _LEAST_S:
                 self._credentials.refresh(Request())
-            return Token(str(self._credentials.token), time.time() + max(self._left(), 0.0))
+            return AccessToken(str(self._credentials.token), time.time() + max(self._left(), 0.0))
 
     def _loaded(self) -> Any:
         import google.auth  # noqa: PLC0415 - heavy, and needed where there is such a file
@@ -140,24 +142,24 @@ _NONE: Final = _Answer(404, _TEXT, "no such value")
 _REFUSED: Final = _Answer(403, _TEXT, "not for you")
 
 
-def _answer(path: str, source: _Source, project: str) -> _Answer:
+def _answer(path: str, source: _TokenSource, project: str) -> _Answer:
     """What the metadata server says, as far as google-auth asks it."""
     if path.startswith(_ACCOUNT):
         what = path.removeprefix(_ACCOUNT).rstrip("/").partition("/")[2]
-        return _token(source) if what == "token" else _about(what, source)
+        return _token_answer(source) if what == "token" else _account_answer(what, source)
     plain = {"/": "agent-eval", _ROOT: "agent-eval", f"{_ROOT}universe/universe-domain": "googleapis.com"}
     if project:
         plain[f"{_ROOT}project/project-id"] = project
     return _Answer(200, _TEXT, plain[path]) if path in plain else _NONE
 
 
-def _about(what: str, source: _Source) -> _Answer:
+def _account_answer(what: str, source: _TokenSource) -> _Answer:
     account = {"aliases": ["default"], "email": source.email, "scopes": [_SCOPE]}
     found = {"": (_JSON, json.dumps(account)), "email": (_TEXT, source.email), "scopes": (_TEXT, _SCOPE)}
     return _Answer(200, *found[what]) if what in found else _NONE
 
 
-def _token(source: _Source) -> _Answer:
+def _token_answer(source: _TokenSource) -> _Answer:
     try:
         token = source.token()
     except Exception as error:  # noqa: BLE001 - google-auth raises many kinds, and all mean no token
@@ -168,11 +170,11 @@ def _token(source: _Source) -> _Answer:
     return _Answer(200, _JSON, json.dumps(said))
 
 
-def _handler(source: _Source, uids: frozenset[int], project: str) -> type[BaseHTTPRequestHandler]:
+def _handler(source: _TokenSource, uids: frozenset[int], project: str) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             host, port = self.client_address[:2]
-            allowed = self.headers.get("Metadata-Flavor") == "Google" and peer(str(host), port) in uids
+            allowed = self.headers.get("Metadata-Flavor") == "Google" and uid_of_peer(str(host), port) in uids
             answer = _answer(urlsplit(self.path).path, source, project) if allowed else _REFUSED
             body = answer.text.encode()
             self.send_response(answer.status)
@@ -188,7 +190,7 @@ def _handler(source: _Source, uids: frozenset[int], project: str) -> type[BaseHT
     return Handler
 
 
-def peer(host: str, port: int) -> int | None:
+def uid_of_peer(host: str, port: int) -> int | None:
     """The uid at the other end of a loopback connection: with the host's network there are others on it."""
     wanted = f"{socket.inet_aton(host)[::-1].hex().upper()}:{port:04X}"
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:

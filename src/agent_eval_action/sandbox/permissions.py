@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.sandbox.users import User
+from agent_eval_action.sandbox.users import SandboxUser
 
 _SHARED: Final = frozenset(
     Path(name)
@@ -48,14 +48,14 @@ print(json.dumps([path for path in sys.argv[1:] if open_to_us(path)]))
 _PROBE_S: Final = 30.0
 
 
-def worth_closing(environ: Mapping[str, str], more: Iterable[Path] = ()) -> tuple[Path, ...]:
+def paths_to_close(environ: Mapping[str, str], more: Iterable[Path] = ()) -> tuple[Path, ...]:
     """What nobody but us may read or write, as far as it is there."""
     named = [environ[name] for name in (*_FOLDERS, *_FILES) if environ.get(name, "").startswith("/")]
     paths = [Path(text) for text in (*named, *_ALWAYS, *_SOCKETS)]
     return tuple(dict.fromkeys(path for path in (*more, *paths) if os.path.lexists(path)))
 
 
-def close(paths: Iterable[Path]) -> None:
+def close_paths(paths: Iterable[Path]) -> None:
     """Close the container's own folder above each path.
 
     The folder above is in the container's own layer, so nothing of the runner's changes its mode, and a container
@@ -73,7 +73,7 @@ def close(paths: Iterable[Path]) -> None:
             break
 
 
-def still_open(user: User, paths: Sequence[Path]) -> tuple[str, ...] | str:
+def find_open_paths(user: SandboxUser, paths: Sequence[Path]) -> tuple[str, ...] | str:
     """Which of these a process of this user can open; a text says why there can be no such process."""
     command = [sys.executable, "-I", "-S", "-c", _PROBE, *map(str, paths)]
     try:

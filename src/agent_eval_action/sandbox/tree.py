@@ -18,7 +18,7 @@ from agent_eval_action.folders import OutputFolder
 LEFT_OUT: Final = frozenset(
     {".git", ".agent-eval", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox", ".hypothesis"}
 )
-CREDENTIALS: Final = "gha-creds-*.json"
+CREDENTIAL_FILES: Final = "gha-creds-*.json"
 """What google-github-actions/auth leaves in the workspace."""
 
 TREE_BYTES: Final = 4 << 30
@@ -59,7 +59,7 @@ class TreeCopy:
         target.mkdir(mode=_MODE)
         for entry in _entries(source):
             path = Path(entry.path)
-            if entry.name in LEFT_OUT or path in self.closed or fnmatchcase(entry.name, CREDENTIALS):
+            if entry.name in LEFT_OUT or path in self.closed or fnmatchcase(entry.name, CREDENTIAL_FILES):
                 continue
             if entry.is_symlink():
                 self._link(path, target / entry.name)
@@ -105,7 +105,7 @@ class TreeCopy:
             shutil.copytree(source, place, symlinks=True)
         except RecursionError:
             raise self._too_deep() from None
-        _moved(place, str(self.source), str(self.target))
+        _rewrite_paths(place, str(self.source), str(self.target))
         target.symlink_to(place)
         os.lchown(target, self.uid, self.gid)
 
@@ -135,7 +135,7 @@ def _size(path: Path) -> int:
     return sum((Path(top) / name).lstat().st_size for top, _, names in os.walk(path) for name in names)
 
 
-def _moved(environment: Path, old: str, new: str) -> None:
+def _rewrite_paths(environment: Path, old: str, new: str) -> None:
     """Code of the tree that is installed by its path is found in the copy."""
     libraries = OutputFolder.at(environment, environment) / "lib"
     with contextlib.suppress(OSError):  # a link, which is not followed: what it leads to is not of this environment

@@ -24,7 +24,7 @@ _SPARED_BYTES: Final = 512 << 20
 _KILLED_FIRST: Final = 900  # of 1000: when memory runs out, before we are
 _GONE_S: Final = 3.0
 _PR_SET_NO_NEW_PRIVS: Final = 38
-_OURS: Final = (
+_VARIABLES_OF_OURS: Final = (
     "TEMP",
     "TMP",
     "UV_CACHE_DIR",
@@ -34,7 +34,7 @@ _OURS: Final = (
     "XDG_DATA_HOME",
 )
 
-_BOUNDED: Final = """
+_LIMIT_AND_EXEC: Final = """
 import json, os, resource, sys
 bounds, score = json.loads(sys.argv[1])
 for name, most in bounds.items():
@@ -51,7 +51,7 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class SandboxUser:
     """A uid that is neither root's nor the workspace's owner's, in no group but its own, with a home of its own."""
 
     uid: int
@@ -64,7 +64,7 @@ class User:
 
     def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The variables with what says who and where this user is; folders of ours are not its."""
-        kept = {name: value for name, value in environ.items() if name not in _OURS}
+        kept = {name: value for name, value in environ.items() if name not in _VARIABLES_OF_OURS}
         # getpass.getuser() asks these first, and the uid is in no /etc/passwd
         return {**kept, "HOME": str(self.home), "TMPDIR": str(self.home / "tmp"), "USER": "agent", "LOGNAME": "agent"}
 
@@ -82,7 +82,7 @@ class User:
             "RLIMIT_DATA": max(memory_bytes() - _SPARED_BYTES, _SPARED_BYTES),
         }
         said = json.dumps([bounds, _KILLED_FIRST])
-        return [sys.executable, "-I", "-S", "-c", _BOUNDED, said, *command]
+        return [sys.executable, "-I", "-S", "-c", _LIMIT_AND_EXEC, said, *command]
 
     def make_home(self) -> None:
         """Its home and its folder for temporary files, closed to everybody else."""
@@ -108,16 +108,16 @@ def memory_bytes(cgroup: Path = Path("/sys/fs/cgroup/memory.max"), meminfo: Path
 
 def free_uids(count: int, taken: Collection[int]) -> tuple[int, ...]:
     """Uids nobody has a process of. ``taken``: uids that something of value belongs to."""
-    running = set(_owners().values()) | set(taken)
+    running = set(_uids_by_pid().values()) | set(taken)
     start = _FIRST + (os.getpid() * count) % (_LAST - _FIRST - count)
     candidates = [*range(start, _LAST), *range(_FIRST, start)]
     return tuple([uid for uid in candidates if uid not in running][:count])
 
 
-def end_all(uids: Collection[int]) -> bool:
+def kill_processes_of(uids: Collection[int]) -> bool:
     """Kill every process of these uids, whatever group or session it fled to, and see them gone. Blocks."""
     gone_by = time.monotonic() + _GONE_S
-    while found := [pid for pid, uid in _owners().items() if uid in uids]:
+    while found := [pid for pid, uid in _uids_by_pid().items() if uid in uids]:
         for pid in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -127,7 +127,7 @@ def end_all(uids: Collection[int]) -> bool:
     return True
 
 
-def _owners() -> dict[int, int]:
+def _uids_by_pid() -> dict[int, int]:
     """Uids of living processes by pid. Read from their status, for that is open where their environment is not."""
     found = {}
     with contextlib.suppress(OSError):

@@ -13,7 +13,7 @@ import pytest
 
 from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
 from agent_eval_action.agents.base import SessionRequest, TurnDone
-from agent_eval_action.environments.launch import Limits
+from agent_eval_action.environments.launch import AgentLimits
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.evalset import Content, Part
 from agent_eval_action.results.run_result import AgentConditions, AttemptError
@@ -70,7 +70,7 @@ async def driven(python: Path | None, scratch: Path, path: Path, **options: Any)
         "python": python,
         "workers": 1,
         "environ": {key: os.environ[key] for key in ("PATH", "HOME")},
-        "limits": Limits(cancel_grace_s=0.5),
+        "limits": AgentLimits(cancel_grace_s=0.5),
     }
     driver = AdkAgent(AdkAgentOptions(**{**settings, **options}))
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.agents.base import SessionEnd, TurnDone
-from agent_eval_action.environments.launch import Limits
+from agent_eval_action.environments.launch import AgentLimits
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
 
@@ -116,14 +116,14 @@ async def test_a_call_that_holds_the_interpreters_lock(drive) -> None:
 
 
 async def test_output_is_read_to_the_end_and_kept_to_a_limit(drive) -> None:
-    async with drive("wild", limits=Limits(log_bytes=1 << 20)) as agent:
+    async with drive("wild", limits=AgentLimits(log_bytes=1 << 20)) as agent:
         assert json.loads(await agent.answer('print_much {"megabytes": 200}')) == {"printed": 200}
     assert agent.log.stat().st_size < (1 << 20) + 200
     assert b"more bytes were printed" in agent.log.read_bytes()[-200:]
 
 
 async def test_large_answers(drive) -> None:
-    async with drive("wild", limits=Limits(turn_bytes=24 << 20)) as agent:
+    async with drive("wild", limits=AgentLimits(turn_bytes=24 << 20)) as agent:
         assert len(await agent.answer('answer_much {"megabytes": 10}')) > 10 << 20
         done = await agent.ask('answer_much {"megabytes": 30}')
         assert isinstance(done, AttemptError)
@@ -170,7 +170,7 @@ asyncio.run(main(*map(Path, sys.argv[1:])))
 
 
 async def test_stop_ends_a_worker_that_is_stuck(drive, say, children) -> None:
-    async with drive("wild", timeout_s=60, limits=Limits(stop_s=0.2)) as agent:
+    async with drive("wild", timeout_s=60, limits=AgentLimits(stop_s=0.2)) as agent:
         session = await agent.open()
         turn = asyncio.create_task(session.turn(say('block {"seconds": 600}')))
         await asyncio.sleep(0.3)
@@ -182,7 +182,7 @@ async def test_stop_ends_a_worker_that_is_stuck(drive, say, children) -> None:
 
 
 async def test_a_turn_given_up_does_not_hold_the_caller(drive, say) -> None:
-    async with drive("wild", timeout_s=60, limits=Limits(stop_s=0.2)) as agent:
+    async with drive("wild", timeout_s=60, limits=AgentLimits(stop_s=0.2)) as agent:
         session = await agent.open()
         turn = asyncio.create_task(session.turn(say('block {"seconds": 600}')))
         await asyncio.sleep(0.3)

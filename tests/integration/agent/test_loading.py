@@ -12,7 +12,7 @@ import pytest
 
 from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
 from agent_eval_action.agents.base import SessionEnd, TurnDone
-from agent_eval_action.environments.launch import Limits
+from agent_eval_action.environments.launch import AgentLimits
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
 
@@ -211,7 +211,7 @@ async def test_a_later_worker_killed_while_it_imports_is_no_broken_import(drive,
 async def test_an_import_that_does_not_end(drive, tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "agent.py").write_text("import time\ntime.sleep(600)")
-    async with drive(tmp_path / "broken", limits=Limits(import_s=1, stop_s=0.2)) as agent:
+    async with drive(tmp_path / "broken", limits=AgentLimits(import_s=1, stop_s=0.2)) as agent:
         assert isinstance(agent.conditions, AttemptError)
         assert agent.conditions.kind is ErrorKind.IMPORT
         assert agent.conditions.message.startswith("importing the agent took longer than 1 s")
@@ -252,13 +252,13 @@ async def test_a_google_adk_that_is_too_old(drive, tmp_path: Path) -> None:
 
 async def test_two_workers_to_begin_with_where_there_are_two_cores(drive, monkeypatch) -> None:
     for count, workers in ((1, 1), (2, 2), (8, 2)):
-        monkeypatch.setattr("agent_eval_action.agents.adk.cores", lambda count=count: count)
+        monkeypatch.setattr("agent_eval_action.agents.adk.available_cores", lambda count=count: count)
         async with drive("wild", workers=None) as agent:
             assert len({*await asyncio.gather(*(agent.answer("who") for _ in range(4)))}) == workers
 
 
 async def test_more_workers_while_those_there_are_saturated(drive, say, monkeypatch) -> None:
-    monkeypatch.setattr("agent_eval_action.agents.adk.cores", lambda: 2)
+    monkeypatch.setattr("agent_eval_action.agents.adk.available_cores", lambda: 2)
     monkeypatch.setattr("agent_eval_action.agents.adk._FIRST_WORKERS", 1)
     async with drive("wild", workers=None, timeout_s=3) as agent:
         first = {await agent.answer("who"), *await asyncio.gather(*(agent.answer("who") for _ in range(4)))}

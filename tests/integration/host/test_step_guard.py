@@ -28,8 +28,9 @@ pytestmark = [
 
 PROGRAM = """
 import os, subprocess, sys
-from agent_eval_action.cli.container_init import enter
-enter()
+from agent_eval_action.cli import print_step_error
+from agent_eval_action.sandbox.container_init import supervise
+supervise(print_step_error)
 from agent_eval_action.ci.github.outputs import write_outputs
 attack = sys.argv[1]
 done = subprocess.run([sys.executable, "-I", "-c", attack, *sys.argv[2:]], env={}, capture_output=True, text=True)

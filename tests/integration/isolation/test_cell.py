@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.sandbox.cell import Isolation, open_isolation
+from agent_eval_action.sandbox.sandboxes import Sandboxes, open_sandboxes
 
 LIMITS = """
 import json, resource
@@ -32,12 +32,12 @@ for name in %s:
 CELL = """
 import json, subprocess, sys
 from pathlib import Path
-from agent_eval_action.sandbox.cell import open_isolation
+from agent_eval_action.sandbox.sandboxes import open_sandboxes
 def print_(text, level):
     print(text, file=sys.stderr)
 workspace = Path(sys.argv[1])
 step, seen = json.loads(sys.argv[2])
-isolation = open_isolation({"AGENT_EVAL_ISOLATION": "on", **step}, workspace, [], print_)
+isolation = open_sandboxes({"AGENT_EVAL_ISOLATION": "on", **step}, workspace, [], print_)
 cell = isolation.cell("head", workspace)
 environ = cell.environ(seen)
 print(json.dumps({"uid": cell.user.uid, "tree": str(cell.tree), "environ": environ}), flush=True)
@@ -50,9 +50,9 @@ print(f"left behind ended with {left.wait(10)}")
 """
 
 
-def opened(workspace: Path, environ: dict[str, str]) -> tuple[Isolation | None, list[str]]:
+def opened(workspace: Path, environ: dict[str, str]) -> tuple[Sandboxes | None, list[str]]:
     said: list[str] = []
-    found = open_isolation(environ, workspace, [workspace / ".agent-eval"], lambda text, _: said.append(text))
+    found = open_sandboxes(environ, workspace, [workspace / ".agent-eval"], lambda text, _: said.append(text))
     return found, said
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.cli.container_init import mode_of
+from agent_eval_action.sandbox.container_init import supervision_mode
 
 BEGIN = """
 import json, os, signal, subprocess, sys, time
 from pathlib import Path
-from agent_eval_action.cli.container_init import enter
-enter()
+from agent_eval_action.cli import print_step_error
+from agent_eval_action.sandbox.container_init import supervise
+supervise(print_step_error)
 """
 CANARY = "canary-of-the-environment"
 WAITING = "print('ready', flush=True)\ntime.sleep(60)\n"
@@ -161,4 +162,4 @@ def test_a_number_of_the_jobs_own_is_not_taken_for_settings(start):
     ],
 )
 def test_it_acts_in_a_container_in_a_step_or_when_asked(environ, pid, uid, mode):
-    assert mode_of(environ, pid, uid) == (mode if sys.platform == "linux" else None)
+    assert supervision_mode(environ, pid, uid) == (mode if sys.platform == "linux" else None)

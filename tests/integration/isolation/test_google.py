@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from agent_eval_action.sandbox.google_tokens import google_tokens
+from agent_eval_action.sandbox.google_tokens import serve_google_tokens
 from support.serving import serving
 
 ASKED = """
@@ -87,7 +87,7 @@ def asked(python: Path, environ: dict[str, str], home: Path) -> subprocess.Compl
 
 def served(credentials: Path, uid: int):
     environ = {"GOOGLE_APPLICATION_CREDENTIALS": str(credentials), "GOOGLE_CLOUD_PROJECT": "the-project"}
-    tokens = google_tokens(environ, frozenset({uid}), pytest.fail)
+    tokens = serve_google_tokens(environ, frozenset({uid}), pytest.fail)
     assert tokens is not None
     return tokens
 
@@ -133,9 +133,9 @@ def test_what_the_exchange_answers_is_not_repeated(credentials, exchange, adk213
 def test_a_file_that_cannot_be_read_is_said(tmp_path):
     said: list[str] = []
     environ = {"GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "gone.json")}
-    assert google_tokens(environ, frozenset(), said.append) is None
+    assert serve_google_tokens(environ, frozenset(), said.append) is None
     assert "gone.json" in said[0]
 
 
 def test_without_a_file_nothing_is_served(tmp_path):
-    assert google_tokens({"HOME": str(tmp_path)}, frozenset(), pytest.fail) is None
+    assert serve_google_tokens({"HOME": str(tmp_path)}, frozenset(), pytest.fail) is None

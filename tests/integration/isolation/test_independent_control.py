@@ -253,18 +253,18 @@ BUILDS = """
 import json, os, sys, threading
 from pathlib import Path
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.environments.build import build, find_lock
-from agent_eval_action.sandbox.cell import open_isolation
+from agent_eval_action.environments.build import build_environment, find_lock
+from agent_eval_action.sandbox.sandboxes import open_sandboxes
 head, base, cache = (Path(text) for text in sys.argv[1:4])
 environ = {"AGENT_EVAL_ISOLATION": "on"}
-isolation = open_isolation(environ, head, [cache], lambda text, level: None)
+isolation = open_sandboxes(environ, head, [cache], lambda text, level: None)
 seen = {name: os.environ[name] for name in os.environ if name.startswith(("UV_", "PATH"))}
 made = {}
 order = (("head", head, "first"), ("head", head, "evil"), ("head", head, "second"), ("base", base, "first"))
 for role, tree, agent in order:
     cell = isolation.cell(role, tree)
     lock = find_lock(cell.inside(tree / agent), cell.tree)
-    place, cached = build(lock, OutputFolder.at(cache), seen, threading.Event(), cell)
+    place, cached = build_environment(lock, OutputFolder.at(cache), seen, threading.Event(), cell)
     files = sorted(path for path in place.rglob("*") if not path.is_symlink())
     made[f"{role} {agent}"] = {
         "place": str(place), "cached": cached, "spoilt": [str(path) for path in files if path.name == "spoilt.py"],

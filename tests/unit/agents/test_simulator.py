@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.agents.simulator import STOP_SIGNAL, SimulatedUser, history_of, identity, refusal
-from agent_eval_action.agents.user import Ended, FixedUser
+from agent_eval_action.agents.base import ConversationEnd, FixedUser
+from agent_eval_action.agents.simulator import (
+    STOP_SIGNAL,
+    SimulatedUser,
+    history_of,
+    reason_not_playable,
+    simulator_digest,
+)
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest
 from agent_eval_action.results.evalset import Content, ConversationScenario, Invocation, Part, Persona, PersonaBehavior
@@ -110,7 +116,7 @@ async def test_the_stop_signal_in_the_agents_mouth_ends_nothing():
 
 @pytest.mark.parametrize("reply", ["</finished>", "Thanks! </FINISHED> bye", "x</Finished>"])
 async def test_a_reply_with_the_stop_signal_ends_it_unsent(reply):
-    assert await user(reply).next([turn("Hello", "Hi")]) == Ended("stop_signal")
+    assert await user(reply).next([turn("Hello", "Hi")]) == ConversationEnd("stop_signal")
 
 
 async def test_a_reply_is_sent_as_it_was_written():
@@ -125,7 +131,7 @@ async def test_a_reply_is_sent_as_it_was_written():
 async def test_the_limit_counts_the_starting_prompt(limit, turns, ends):
     speaker = user(config={"max_allowed_invocations": limit})
     said = await speaker.next([turn("a", "b")] * turns)
-    assert (said == Ended("turn_limit")) is ends
+    assert (said == ConversationEnd("turn_limit")) is ends
     assert len(speaker.llm.asked) == (0 if ends else 1)
 
 
@@ -236,12 +242,12 @@ async def test_what_was_said_is_never_a_template_even_through_adks_filter():
 )
 def test_instructions_that_cannot_be_used_are_refused_before_anything_runs(instructions, persona, says):
     config = UserSimulatorConfig(custom_instructions=instructions)
-    assert says in refusal(scenario(user_persona=persona), config)
+    assert says in reason_not_playable(scenario(user_persona=persona), config)
 
 
 def test_a_limit_of_nothing_is_refused():
-    assert "never says anything" in refusal(scenario(), UserSimulatorConfig(max_allowed_invocations=0))
-    assert refusal(scenario(user_persona="EXPERT"), UserSimulatorConfig(max_allowed_invocations=-1)) == ""
+    assert "never says anything" in reason_not_playable(scenario(), UserSimulatorConfig(max_allowed_invocations=0))
+    assert reason_not_playable(scenario(user_persona="EXPERT"), UserSimulatorConfig(max_allowed_invocations=-1)) == ""
 
 
 @pytest.mark.parametrize("missing", ["stop_signal", "conversation_plan", "conversation_history"])
@@ -254,20 +260,20 @@ def test_placeholders_are_looked_for_as_jinja_does(missing):
 
 
 def test_who_the_user_is_tells_by_everything_that_leads_the_conversation():
-    plain = identity(scenario(), UserSimulatorConfig())
+    plain = simulator_digest(scenario(), UserSimulatorConfig())
     others = [
-        identity(scenario(user_persona="NOVICE"), UserSimulatorConfig()),
-        identity(scenario(), UserSimulatorConfig(model="openai/x")),
-        identity(scenario(), UserSimulatorConfig(max_allowed_invocations=3)),
-        identity(scenario(), UserSimulatorConfig(custom_instructions=NEEDED)),
-        identity(scenario(), UserSimulatorConfig(model_configuration={"temperature": 0})),
+        simulator_digest(scenario(user_persona="NOVICE"), UserSimulatorConfig()),
+        simulator_digest(scenario(), UserSimulatorConfig(model="openai/x")),
+        simulator_digest(scenario(), UserSimulatorConfig(max_allowed_invocations=3)),
+        simulator_digest(scenario(), UserSimulatorConfig(custom_instructions=NEEDED)),
+        simulator_digest(scenario(), UserSimulatorConfig(model_configuration={"temperature": 0})),
     ]
     assert len({plain, *others}) == 6
     spelled = UserSimulatorConfig.model_validate({"maxAllowedInvocations": 20, "modelConfiguration": {}})
-    assert identity(scenario(starting_prompt="another"), spelled) == plain
+    assert simulator_digest(scenario(starting_prompt="another"), spelled) == plain
 
 
 async def test_a_fixed_user_says_its_lines_whatever_it_hears():
     lines = (Content(parts=(Part(text="one"),)), Content(parts=(Part(text="two"),)))
     speaker = FixedUser(lines)
-    assert [await speaker.next([turn("x", "y")] * n) for n in range(3)] == [*lines, Ended("said_all")]
+    assert [await speaker.next([turn("x", "y")] * n) for n in range(3)] == [*lines, ConversationEnd("said_all")]

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.processes.managed import Drain, OutputLog
+from agent_eval_action.processes.managed import OutputLog, OutputReader
 
 
 def test_two_workers_share_a_limit(tmp_path: Path) -> None:
@@ -14,7 +14,7 @@ def test_two_workers_share_a_limit(tmp_path: Path) -> None:
     drains = []
     for text in (b"\x1b[31mred\xff", b"0123456789"):
         read, write = os.pipe()
-        drain = Drain(read, log)
+        drain = OutputReader(read, log)
         drain.start()
         os.write(write, text)
         os.close(write)
@@ -30,7 +30,7 @@ def test_two_workers_share_a_limit(tmp_path: Path) -> None:
 def test_an_end_that_is_still_open_does_not_hold_us(tmp_path: Path) -> None:
     read, write = os.pipe()
     log = OutputLog(OutputFolder.at(tmp_path), "agent.log", 1 << 20)
-    drain = Drain(read, log)
+    drain = OutputReader(read, log)
     drain.start()
     os.write(write, b"said before the end")
     drain.finish()
@@ -48,7 +48,7 @@ def test_a_log_that_cannot_be_written_is_no_reason_to_stop_reading(tmp_path: Pat
     (tmp_path / "agent.log").mkdir()
     log = OutputLog(OutputFolder.at(tmp_path), "agent.log", 1 << 20)
     read, write = os.pipe()
-    drain = Drain(read, log)
+    drain = OutputReader(read, log)
     drain.start()
     os.write(write, b"x" * 1000)
     os.close(write)

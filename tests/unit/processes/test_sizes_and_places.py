@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.environments.build import Lock, digest, find_lock
-from agent_eval_action.environments.install import failing_package, index_not_reached, install_environ
-from agent_eval_action.environments.launch import Launch, upwards
-from agent_eval_action.processes.pool import cores
+from agent_eval_action.environments.build import LockFile, digest_of_lock, find_lock
+from agent_eval_action.environments.install import failing_package, inherited_install_environ, is_index_unreachable
+from agent_eval_action.environments.launch import Launch, folders_upwards
+from agent_eval_action.processes.pool import available_cores
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,8 @@ from agent_eval_action.processes.pool import cores
 )
 def test_a_containers_quota_counts(tmp_path: Path, text: str, most: int | None) -> None:
     (tmp_path / "cpu.max").write_text(text)
-    here = cores(tmp_path / "nothing")
-    assert cores(tmp_path / "cpu.max") == (here if most is None else most)
+    here = available_cores(tmp_path / "nothing")
+    assert available_cores(tmp_path / "cpu.max") == (here if most is None else most)
 
 
 def test_the_working_directory_is_the_projects(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_the_working_directory_is_the_projects(tmp_path: Path) -> None:
     assert launch.first_frame()["sys_path"] == [str(agent.parent), str(tmp_path / "project")]
     outside = Launch(Path("python"), {}, agent, tmp_path / "elsewhere", 1.0)
     assert outside.cwd == agent.parent
-    assert upwards(agent, tmp_path / "elsewhere") == [agent]
+    assert folders_upwards(agent, tmp_path / "elsewhere") == [agent]
 
 
 def test_the_nearest_lock_and_the_best_of_one_folder(tmp_path: Path) -> None:
@@ -42,21 +42,21 @@ def test_the_nearest_lock_and_the_best_of_one_folder(tmp_path: Path) -> None:
     assert find_lock(agent, tmp_path) is None
     for path in (tmp_path / "uv.lock", tmp_path / "a" / "requirements.txt", tmp_path / "a" / "pyproject.toml"):
         path.touch()
-        assert find_lock(agent, tmp_path) == Lock(path, tmp_path)
+        assert find_lock(agent, tmp_path) == LockFile(path, tmp_path)
 
 
 def test_an_environment_is_named_by_all_that_decides_it(tmp_path: Path) -> None:
-    lock = Lock(tmp_path / "requirements.txt", tmp_path)
+    lock = LockFile(tmp_path / "requirements.txt", tmp_path)
     lock.path.write_text("-r more.txt\n-r more.txt\n-r requirements.txt\na\n")
     (tmp_path / "more.txt").write_text("b\n")
-    names = [digest(lock, {})]
+    names = [digest_of_lock(lock, {})]
     (tmp_path / "more.txt").write_text("c\n")
-    names.append(digest(lock, {}))
+    names.append(digest_of_lock(lock, {}))
     (tmp_path / ".python-version").write_text("3.12\n")
-    names.append(digest(lock, {}))
-    names.append(digest(lock, {"UV_PYTHON": "3.13"}))
+    names.append(digest_of_lock(lock, {}))
+    names.append(digest_of_lock(lock, {"UV_PYTHON": "3.13"}))
     assert len(set(names)) == 4
-    assert digest(lock, {"UV_PYTHON": "3.13", "PATH": "/x", "https_proxy": "p"}) == names[-1]
+    assert digest_of_lock(lock, {"UV_PYTHON": "3.13", "PATH": "/x", "https_proxy": "p"}) == names[-1]
 
 
 def test_the_install_step_sees_indexes_and_no_tokens() -> None:
@@ -71,7 +71,7 @@ def test_the_install_step_sees_indexes_and_no_tokens() -> None:
         "OPENAI_API_KEY": "s",
         "UV_DEFAULT_INDEX": "",
     }
-    assert install_environ(environ) == {
+    assert inherited_install_environ(environ) == {
         "PATH": "/bin",
         "UV_INDEX_INTERNAL_PASSWORD": "p",
         "UV_DEFAULT_INDEX": "https://pip",
@@ -110,4 +110,4 @@ def test_the_package_a_failure_is_about(text: str, name: str | None) -> None:
     ],
 )
 def test_an_index_that_is_away_is_told_from_a_lock_that_cannot_be_installed(said: str, away: bool) -> None:
-    assert index_not_reached(said) is away
+    assert is_index_unreachable(said) is away

@@ -14,8 +14,8 @@ import pytest
 
 from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.settings import Settings, resolve
-from agent_eval_action.environments.build import Lock, digest
-from agent_eval_action.environments.resolve import Place, not_shared
+from agent_eval_action.environments.build import LockFile, digest_of_lock
+from agent_eval_action.environments.resolve import AgentFolder, reason_env_not_reusable
 from agent_eval_action.git import Repository
 from agent_eval_action.git.export import export_tree
 from agent_eval_action.results.run_result import AgentConditions, AttemptError
@@ -294,22 +294,22 @@ def test_what_nothing_names_and_what_cannot_be_had_is_said(repo: Repo) -> None:
     )
 
 
-def places(tmp_path: Path, ours: str, theirs: str) -> tuple[Place, Place]:
+def places(tmp_path: Path, ours: str, theirs: str) -> tuple[AgentFolder, AgentFolder]:
     found = []
     for name, text in (("ours", ours), ("theirs", theirs)):
         folder = tmp_path / name / "bot"
         folder.mkdir(parents=True)
         (tmp_path / name / "requirements.txt").write_text(text)
-        found.append(Place(folder, tmp_path / name))
+        found.append(AgentFolder(folder, tmp_path / name))
     return found[0], found[1]
 
 
 def test_an_environment_is_shared_where_both_need_the_same(tmp_path: Path) -> None:
-    assert not_shared(Path(sys.executable), *places(tmp_path, "a==1\n", "a==1\n"), os.environ) == ""
+    assert reason_env_not_reusable(Path(sys.executable), *places(tmp_path, "a==1\n", "a==1\n"), os.environ) == ""
 
 
 def test_an_environment_is_not_shared_where_the_packages_differ(tmp_path: Path) -> None:
-    why = not_shared(Path(sys.executable), *places(tmp_path, "a==1\n", "a==2\n"), os.environ)
+    why = reason_env_not_reusable(Path(sys.executable), *places(tmp_path, "a==1\n", "a==2\n"), os.environ)
     assert why == "they need other packages"
 
 
@@ -318,15 +318,21 @@ def test_an_environment_with_this_trees_own_code_in_it_is_not_shared(tmp_path: P
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     (site,) = (venv / "lib").glob("python*/site-packages")
-    assert not_shared(venv / "bin" / "python", ours, theirs, os.environ) == ""
+    assert reason_env_not_reusable(venv / "bin" / "python", ours, theirs, os.environ) == ""
     (site / "ours.pth").write_text(f"{ours.workspace}/src\n")
-    assert not_shared(venv / "bin" / "python", ours, theirs, os.environ) == "ours.pth of this tree is installed in it"
+    assert (
+        reason_env_not_reusable(venv / "bin" / "python", ours, theirs, os.environ)
+        == "ours.pth of this tree is installed in it"
+    )
     (site / "ours.pth").unlink()
     info = site / "shop-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shop\nVersion: 1.0\n")
     (info / "direct_url.json").write_text('{"url": "file://' + str(ours.workspace) + '", "dir_info": {}}')
-    assert not_shared(venv / "bin" / "python", ours, theirs, os.environ) == "shop of this tree is installed in it"
+    assert (
+        reason_env_not_reusable(venv / "bin" / "python", ours, theirs, os.environ)
+        == "shop of this tree is installed in it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -335,5 +341,7 @@ def test_an_environment_with_this_trees_own_code_in_it_is_not_shared(tmp_path: P
 )
 def test_requirements_of_an_index_are_built_once_for_both_trees(tmp_path: Path, text: str, same: bool) -> None:
     ours, theirs = places(tmp_path, text, text)
-    digests = {digest(Lock(one.workspace / "requirements.txt", one.workspace), {}) for one in (ours, theirs)}
+    digests = {
+        digest_of_lock(LockFile(one.workspace / "requirements.txt", one.workspace), {}) for one in (ours, theirs)
+    }
     assert (len(digests) == 1) is same

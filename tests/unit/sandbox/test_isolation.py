@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.environments.install import seen_by_install
-from agent_eval_action.sandbox.cell import ALLOWED, PREFIXES, agent_environ
+from agent_eval_action.environments.install import install_environ
+from agent_eval_action.sandbox.sandboxes import ALLOWED_NAMES, ALLOWED_PREFIXES, agent_environ
 
 CI = {
     "PATH": "/bin",
@@ -70,10 +70,10 @@ def test_more_by_name() -> None:
 @pytest.mark.parametrize("name", JOB)
 def test_a_variable_of_the_job_passes_to_nobody_whatever_names_it(name: str) -> None:
     assert agent_environ({**CI, name: "s"}, [name]) == CI
-    assert name not in seen_by_install(CI, {name: "s"})
+    assert name not in install_environ(CI, {name: "s"})
 
 
 def test_the_list_is_documented() -> None:
     page = (Path(__file__).parents[3] / "docs" / "agents.md").read_text()
     said = {*re.findall(r"[A-Z][A-Z_]+", page[page.index("## What the agent sees") : page.index("## How it runs")])}
-    assert said >= ALLOWED | set(PREFIXES)
+    assert said >= ALLOWED_NAMES | set(ALLOWED_PREFIXES)

@@ -19,18 +19,18 @@ _DEEPEST: Final = 250
 
 def main() -> None:
     """The action's post-entrypoint: after a cancel the container may have been killed before it came to this."""
-    give_back(places(os.environ))
+    restore_ownership(owned_folders(os.environ))
     sys.exit(0)
 
 
-def places(environ: Mapping[str, str]) -> tuple[Path, ...]:
+def owned_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
     """The workspace, then the runner's other folders that are mounted into a container action."""
     workspace = Path(environ.get("GITHUB_WORKSPACE", "").strip() or Path.cwd())
     others = (Path(environ[name]) for name in ("HOME", "RUNNER_TEMP") if environ.get(name))
     return (workspace, *(place for place in others if place.is_relative_to(_GITHUB)))
 
 
-def give_back(roots: Iterable[Path], until: float | None = None) -> int:
+def restore_ownership(roots: Iterable[Path], until: float | None = None) -> int:
     """Give every path under the roots that is root's or an agent's to the first root's owner; returns how many.
 
     No symbolic link is followed, not even one that takes a folder's place while we look: each folder is entered
@@ -43,7 +43,7 @@ def give_back(roots: Iterable[Path], until: float | None = None) -> int:
         return 0
     if owner.st_uid == 0:  # rootless engines, and machines where all is root's
         return 0
-    given = _Giving(owner.st_uid, owner.st_gid, until)
+    given = _OwnerChange(owner.st_uid, owner.st_gid, until)
     for root in (roots[0] / _FIRST, *roots):
         with contextlib.suppress(OSError):
             top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -55,7 +55,7 @@ def give_back(roots: Iterable[Path], until: float | None = None) -> int:
     return given.count
 
 
-class _Giving:
+class _OwnerChange:
     """One walk: whom to give to, until when, and how many were given."""
 
     def __init__(self, uid: int, gid: int, until: float | None) -> None:

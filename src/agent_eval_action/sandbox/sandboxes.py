@@ -17,12 +17,12 @@ from typing import Any, Final, Literal
 
 from agent_eval_action.config.types import is_job_variable
 from agent_eval_action.sandbox.certificates import BUNDLE_VARIABLES, read_certificates
-from agent_eval_action.sandbox.google_tokens import GoogleTokens, google_tokens
-from agent_eval_action.sandbox.permissions import close, still_open, worth_closing
+from agent_eval_action.sandbox.google_tokens import GoogleTokens, serve_google_tokens
+from agent_eval_action.sandbox.permissions import close_paths, find_open_paths, paths_to_close
 from agent_eval_action.sandbox.tree import TreeCopy
-from agent_eval_action.sandbox.users import User, end_all, free_uids, no_new_privileges
+from agent_eval_action.sandbox.users import SandboxUser, free_uids, kill_processes_of, no_new_privileges
 
-ALLOWED = frozenset(
+ALLOWED_NAMES = frozenset(
     {
         "PATH",
         "HOME",
@@ -88,7 +88,7 @@ ALLOWED = frozenset(
 )
 """Names passed on; in upper case, compared without case where a lower-case form is in use (proxies)."""
 
-PREFIXES = ("LC_", "SSL_CERT_", "GOOGLE_", "GEMINI_", "VERTEX", "LITELLM_")
+ALLOWED_PREFIXES = ("LC_", "SSL_CERT_", "GOOGLE_", "GEMINI_", "VERTEX", "LITELLM_")
 """Beginnings of names passed on."""
 
 
@@ -98,19 +98,23 @@ def agent_environ(environ: Mapping[str, str], env_allow: Iterable[str] = ()) -> 
     return {
         name: value
         for name, value in environ.items()
-        if (name in names or _allowed(name)) and not is_job_variable(name)
+        if (name in names or _is_allowed(name)) and not is_job_variable(name)
     }
 
 
-def _allowed(name: str) -> bool:
-    return name in ALLOWED or name.startswith(PREFIXES) or (name.lower().endswith("_proxy") and name.upper() in ALLOWED)
+def _is_allowed(name: str) -> bool:
+    return (
+        name in ALLOWED_NAMES
+        or name.startswith(ALLOWED_PREFIXES)
+        or (name.lower().endswith("_proxy") and name.upper() in ALLOWED_NAMES)
+    )
 
 
 Role = Literal["head", "base", "metrics"]
 Level = Literal["info", "warning"]
 ROLES: Final[tuple[Role, ...]] = ("head", "base", "metrics")
 
-ASKED: Final = "AGENT_EVAL_ISOLATION"
+ISOLATION_VARIABLE: Final = "AGENT_EVAL_ISOLATION"
 """``container`` (set by our first process), ``on`` or ``off``. No option of agent-eval.yaml, which is the change's."""
 
 _IN_CONTAINER: Final = Path("/agent-eval")
@@ -118,13 +122,13 @@ _IN_CONTAINER: Final = Path("/agent-eval")
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Sandbox:
     """Where one tree's code runs, and as whom. ``workspace`` is the original, ``tree`` the copy."""
 
     workspace: Path
     tree: Path
-    user: User
-    installer: User
+    user: SandboxUser
+    installer: SandboxUser
     environments: Path
     building: threading.Lock
     rewrite: Callable[[dict[str, str]], dict[str, str]]
@@ -148,13 +152,13 @@ class Cell:
         return {**found, "UV_PYTHON_INSTALL_DIR": str(pythons), "UV_COMPILE_BYTECODE": "1"}
 
 
-def options_of(user: User | None) -> dict[str, Any]:
+def popen_options(user: SandboxUser | None) -> dict[str, Any]:
     """What ``subprocess.Popen`` is told; nothing where there is no uid to give."""
     return user.options() if user else {}
 
 
 @dataclass
-class Isolation:
+class Sandboxes:
     """The cells of one run. Thread-safe; ``close`` ends everything that runs in them.
 
     ``hidden``: paths relative to a workspace that the copies of agents lack, those of metric functions have.
@@ -162,19 +166,19 @@ class Isolation:
 
     root: Path
     workspace: Path
-    users: Mapping[Role, User]
-    installers: Mapping[Role, User]
+    users: Mapping[Role, SandboxUser]
+    installers: Mapping[Role, SandboxUser]
     environ: Mapping[str, str]
     closed: Collection[Path]
     removed: bool
     tokens: GoogleTokens | None = None
     hidden: Collection[Path] = ()
     copied: list[tuple[float, int, int]] = field(default_factory=list)
-    _cells: dict[tuple[Role, Path], Cell] = field(default_factory=dict)
+    _cells: dict[tuple[Role, Path], Sandbox] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _building: threading.Lock = field(default_factory=threading.Lock)
 
-    def cell(self, role: Role, workspace: Path) -> Cell:
+    def cell(self, role: Role, workspace: Path) -> Sandbox:
         """The cell of a tree, its copy made at the first call. Raises AgentEnvironmentError or OSError. Blocks."""
         with self._lock:
             made = self._cells.get((role, workspace))
@@ -184,13 +188,13 @@ class Isolation:
 
     def close(self) -> None:
         """Kill whatever still runs as one of our uids, and remove the copies where nobody else does."""
-        end_all({user.uid for user in (*self.users.values(), *self.installers.values())})
+        kill_processes_of({user.uid for user in (*self.users.values(), *self.installers.values())})
         if self.tokens is not None:
             self.tokens.close()
         if self.removed:
             shutil.rmtree(self.root, ignore_errors=True)
 
-    def _make(self, role: Role, workspace: Path) -> Cell:
+    def _make(self, role: Role, workspace: Path) -> Sandbox:
         user, installer = self.users[role], self.installers[role]
         user.make_home()
         installer.make_home()
@@ -199,14 +203,14 @@ class Isolation:
             # one per commit, and the same one for the same commit: its environment may be cached
             place /= hashlib.sha256(str(workspace).encode()).hexdigest()[:12]
         shutil.rmtree(place, ignore_errors=True)
-        _folders(self.root, place)
+        _make_folders(self.root, place)
         began = time.monotonic()
         hidden = () if role == "metrics" else (workspace / path for path in self.hidden)
         closed = {*self.closed, *hidden}
         copy = TreeCopy(workspace, place / workspace.name, user.uid, installer.uid, self.root / "environments", closed)
         copy.make()
         self.copied.append((time.monotonic() - began, copy.files, copy.bytes))
-        return Cell(
+        return Sandbox(
             workspace,
             copy.target,
             user,
@@ -243,41 +247,41 @@ class Isolation:
             return value
         target = self.root / "certificates" / hashlib.sha256(value.encode()).hexdigest()[:16]
         with contextlib.suppress(OSError):
-            _folders(self.root, target.parent)
+            _make_folders(self.root, target.parent)
             target.write_bytes(certificates)
             target.chmod(0o644)
             return str(target)
         return value
 
 
-def open_isolation(
+def open_sandboxes(
     environ: Mapping[str, str], workspace: Path, ours: Iterable[Path], say: Callable[[str, Level], None]
-) -> Isolation | None:
+) -> Sandboxes | None:
     """The cells of a run, or None where the uid cannot be dropped; either is said once. Blocks.
 
     ``ours`` are folders that hold what we write: closed, and in no copy. ``say`` takes a text and a level.
     """
-    asked = environ.get(ASKED, "")
-    why = _cannot(asked)
+    asked = environ.get(ISOLATION_VARIABLE, "")
+    why = _reason_not_isolated(asked)
     if why:
         say(f"the agent runs as the user of this process and sees its files: {why}", "info")
         return None
     found = workspace.resolve()
     uids = free_uids(2 * len(ROLES), {0, found.stat().st_uid})
-    root = _root(asked)
+    root = _make_root(asked)
     homes = root / "homes"
-    _folders(root, homes, root / "environments")
-    users = {role: User(uid, homes / role) for role, uid in zip(ROLES, uids, strict=False)}
+    _make_folders(root, homes, root / "environments")
+    users = {role: SandboxUser(uid, homes / role) for role, uid in zip(ROLES, uids, strict=False)}
     # one each: what a build step of the change leaves behind must not reach the environment of the base commit
     installers = {
-        role: User(uid, homes / f"install-{role}", umask=0o022)
+        role: SandboxUser(uid, homes / f"install-{role}", umask=0o022)
         for role, uid in zip(ROLES, uids[len(ROLES) :], strict=True)
     }
     ours = tuple(path.resolve() for path in ours)
-    closing = worth_closing(environ, (found, *ours))
+    closing = paths_to_close(environ, (found, *ours))
     if asked == "container":
-        close(closing)
-    left = still_open(users["head"], closing)
+        close_paths(closing)
+    left = find_open_paths(users["head"], closing)
     if isinstance(left, str):
         shutil.rmtree(root, ignore_errors=True)
         say(f"the agent runs as root and sees everything: no process can be given another uid here ({left})", "warning")
@@ -288,19 +292,25 @@ def open_isolation(
     )
     if left:
         say(f"not closed to the agent, whose uid can open it: {', '.join(left)}", "warning")
-    tokens = google_tokens(environ, frozenset(user.uid for user in users.values()), lambda text: say(text, "warning"))
-    return Isolation(root, found, users, installers, environ, frozenset(ours), root != _IN_CONTAINER, tokens)
+    tokens = serve_google_tokens(
+        environ, frozenset(user.uid for user in users.values()), lambda text: say(text, "warning")
+    )
+    return Sandboxes(root, found, users, installers, environ, frozenset(ours), root != _IN_CONTAINER, tokens)
 
 
-def _cannot(asked: str) -> str:
+def _reason_not_isolated(asked: str) -> str:
     if asked == "off":
-        return f"{ASKED} is off"
+        return f"{ISOLATION_VARIABLE} is off"
     if os.geteuid() != 0:
         return "only root can give it a uid of its own"
-    return "" if asked in {"on", "container"} else f"a uid of its own is given in the container, or with {ASKED}=on"
+    return (
+        ""
+        if asked in {"on", "container"}
+        else f"a uid of its own is given in the container, or with {ISOLATION_VARIABLE}=on"
+    )
 
 
-def _root(asked: str) -> Path:
+def _make_root(asked: str) -> Path:
     if asked == "container":
         _IN_CONTAINER.mkdir(mode=0o711, exist_ok=True)
         return _IN_CONTAINER
@@ -309,7 +319,7 @@ def _root(asked: str) -> Path:
     return root
 
 
-def _folders(root: Path, *places: Path) -> None:
+def _make_folders(root: Path, *places: Path) -> None:
     """Folders under the root that anybody may pass through, and nobody but root may list or write."""
     for place in places:
         for folder in reversed((place, *place.parents)):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.cli.ownership import give_back, places
+from agent_eval_action.sandbox.ownership import owned_folders, restore_ownership
 
 OWNER = 1001
 
@@ -35,7 +35,7 @@ def owner(path: Path) -> int:
 
 
 def test_what_root_and_agents_wrote_is_the_owners(checkout):
-    give_back([checkout])
+    restore_ownership([checkout])
     written = (".agent-eval", ".agent-eval/out", ".agent-eval/out/results.json", "made-by-an-agent")
     assert [owner(checkout / name) for name in written] == [OWNER] * 4
     assert owner(checkout / "somebodys") == 4242
@@ -49,7 +49,7 @@ def test_a_link_is_given_and_what_it_points_to_is_not(checkout, tmp_path):
     (folder / "file").write_text("root's")
     (checkout / ".agent-eval/out/link").symlink_to(precious)
     (checkout / ".agent-eval/out/folder").symlink_to(folder)
-    give_back([checkout])
+    restore_ownership([checkout])
     listener.close()
     assert owner(checkout / ".agent-eval/out/link") == OWNER
     assert owner(checkout / ".agent-eval/out/folder") == OWNER
@@ -60,37 +60,37 @@ def test_a_root_that_is_a_link_is_not_entered(checkout, tmp_path):
     (tmp_path / "inside").mkdir()
     (tmp_path / "home").symlink_to(tmp_path / "inside")
     (tmp_path / "inside" / "file").write_text("root's")
-    give_back([checkout, tmp_path / "home"])
+    restore_ownership([checkout, tmp_path / "home"])
     assert owner(tmp_path / "inside" / "file") == 0
 
 
 def test_a_socket_in_the_checkout_stays_as_it_is(checkout):
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(checkout / "socket"))
-    give_back([checkout])
+    restore_ownership([checkout])
     listener.close()
     assert owner(checkout / "socket") == 0
 
 
 def test_where_all_is_roots_nothing_changes(checkout):
     os.chown(checkout, 0, 0)
-    assert give_back([checkout]) == 0
+    assert restore_ownership([checkout]) == 0
     assert owner(checkout / "made-by-an-agent") == 60_700
 
 
 def test_out_of_time_our_own_folder_came_first(checkout):
-    give_back([checkout], until=0.0)
+    restore_ownership([checkout], until=0.0)
     assert owner(checkout / ".agent-eval") == OWNER
     assert owner(checkout / "made-by-an-agent") == 60_700
 
 
 def test_a_workspace_that_is_not_there_is_no_error(tmp_path):
-    assert give_back([tmp_path / "gone"]) == 0
+    assert restore_ownership([tmp_path / "gone"]) == 0
 
 
 def test_the_runners_folders_are_mounted_below_github():
     environ = {"GITHUB_WORKSPACE": "/github/workspace", "HOME": "/github/home", "RUNNER_TEMP": "/home/runner/_temp"}
-    assert places(environ) == (Path("/github/workspace"), Path("/github/home"))
+    assert owned_folders(environ) == (Path("/github/workspace"), Path("/github/home"))
 
 
 def deep(folder: Path, levels: int) -> None:
@@ -108,7 +108,7 @@ def test_circles_and_very_deep_folders_end_nothing(checkout):
     (checkout / ".agent-eval/self").symlink_to("self")
     (checkout / ".agent-eval/up").symlink_to("..")
     deep(checkout, 1500)
-    assert give_back([checkout]) > 3
+    assert restore_ownership([checkout]) > 3
     assert owner(checkout / ".agent-eval/out/results.json") == OWNER
     assert owner(checkout / ".agent-eval/self") == OWNER
     subprocess.run(["rm", "-rf", str(checkout / "d")], check=True)

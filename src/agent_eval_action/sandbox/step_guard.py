@@ -26,12 +26,12 @@ _PACKAGES: Final = frozenset({"site-packages", "dist-packages"})
 _OF_AGENTS: Final = ("agent_eval_action", "worker", _PRECOMPILED)
 """What the agents' interpreters compile of ours, and only they run."""
 
-State = tuple[int, int, int]
+FileState = tuple[int, int, int]
 """Inode, size and time of the last change of a file. That time cannot be set to another one, but by root's clock."""
 
 
 @dataclass(slots=True)
-class _Kept:
+class _GuardedFile:
     """A file of the runner's: open, with what it held, and what the command wrote in its place."""
 
     name: str
@@ -41,12 +41,12 @@ class _Kept:
 
     def give(self) -> bool:
         """Leave what was there and what the command wrote. Whether nobody else had written. Raises OSError."""
-        untouched = _read(self.descriptor) == self.before
-        added = _read(self.written) if self.written is not None else b""
+        untouched = _read_all(self.descriptor) == self.before
+        added = _read_all(self.written) if self.written is not None else b""
         if not untouched:
             os.ftruncate(self.descriptor, 0)
-            _write(self.descriptor, self.before)
-        _write(self.descriptor, added)
+            _append(self.descriptor, self.before)
+        _append(self.descriptor, added)
         return untouched
 
 
@@ -54,8 +54,8 @@ class _Kept:
 class StepGuard:
     """What is watched while a command runs. ``tool`` is None where the tool's files are not its own alone."""
 
-    kept: list[_Kept] = field(default_factory=list)
-    tool: dict[str, State] | None = None
+    kept: list[_GuardedFile] = field(default_factory=list)
+    tool: dict[str, FileState] | None = None
     roots: tuple[Path, ...] = ()
 
     @classmethod
@@ -64,7 +64,7 @@ class StepGuard:
         guard = cls(roots=tool_folders(environ))
         if guard.roots:
             sys.dont_write_bytecode = True  # what is new in the tool's folders is then nobody's but an agent's
-            guard.tool = dict(_states(guard.roots))
+            guard.tool = dict(_file_states(guard.roots))
         for name in (*_WRITTEN, *_LEFT_ALONE):
             with contextlib.suppress(OSError):
                 guard._keep(name, environ)
@@ -93,7 +93,7 @@ class StepGuard:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             return
-        kept = _Kept(name, descriptor, _read(descriptor))
+        kept = _GuardedFile(name, descriptor, _read_all(descriptor))
         if name in _WRITTEN:
             kept.written = os.memfd_create(f"agent-eval-{name.lower()}")
             environ[name] = f"/proc/self/fd/{kept.written}"
@@ -103,7 +103,7 @@ class StepGuard:
         """A file of the tool's that is not what it was; "" where all are."""
         if self.tool is None:
             return ""
-        now = dict(_states(self.roots))
+        now = dict(_file_states(self.roots))
         for path, state in self.tool.items():
             if now.get(path) != state:
                 return path
@@ -117,7 +117,7 @@ class StepGuard:
         for file in self.kept:
             if file.name == "GITHUB_OUTPUT":
                 with contextlib.suppress(OSError):
-                    _write(file.descriptor, b"verdict=inconclusive\nreason=files of agent-eval itself were changed\n")
+                    _append(file.descriptor, b"verdict=inconclusive\nreason=files of agent-eval itself were changed\n")
 
 
 def tool_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
@@ -133,7 +133,7 @@ def tool_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
     return tuple(place for place in dict.fromkeys(places) if place == prefix or not place.is_relative_to(prefix))
 
 
-def _states(roots: tuple[Path, ...]) -> Iterator[tuple[str, State]]:
+def _file_states(roots: tuple[Path, ...]) -> Iterator[tuple[str, FileState]]:
     for root in roots:
         for folder, folders, names in os.walk(root):
             if Path(folder).parts[-len(_OF_AGENTS) :] == _OF_AGENTS:
@@ -148,12 +148,12 @@ def _states(roots: tuple[Path, ...]) -> Iterator[tuple[str, State]]:
                     yield path, (found.st_ino, found.st_size, found.st_ctime_ns)
 
 
-def _read(descriptor: int) -> bytes:
+def _read_all(descriptor: int) -> bytes:
     size = os.fstat(descriptor).st_size
     return os.pread(descriptor, size, 0) if size else b""
 
 
-def _write(descriptor: int, data: bytes) -> None:
+def _append(descriptor: int, data: bytes) -> None:
     os.lseek(descriptor, 0, os.SEEK_END)
     while data:
         data = data[os.write(descriptor, data) :]

@@ -13,16 +13,16 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-from agent_eval_action.cli.ownership import give_back, places
-from agent_eval_action.cli.step_guard import StepGuard
+from agent_eval_action.sandbox.ownership import owned_folders, restore_ownership
+from agent_eval_action.sandbox.step_guard import StepGuard
 
 Mode = Literal["container", "on", "job"]
 
-ASKED: Final = "AGENT_EVAL_ISOLATION"  # as in interpreter.isolation_cell, which would take long to import
+ISOLATION_VARIABLE: Final = "AGENT_EVAL_ISOLATION"  # as in interpreter.isolation_cell, which would take long to import
 HANDED_BY: Final = "AGENT_EVAL_SETTINGS_FD"
 _NAME: Final = "agent-eval-settings"
 _KEPT: Final = (
@@ -52,21 +52,24 @@ _GONE_S: Final = 2.0
 _SET_PDEATHSIG, _SET_DUMPABLE, _SET_SUBREAPER, _SET_NO_NEW_PRIVS = 1, 4, 36, 38
 
 
-def enter() -> None:
-    """Return in the process that is to do the work: this one, or a child of the one that looks after it."""
+def supervise(report_error: Callable[[str], None]) -> None:
+    """Return in the process that does the work: this one, or a child of the one that supervises it.
+
+    ``report_error`` prints a sentence as an error of the step; the supervisor calls it when all else has ended.
+    """
     handed = os.environ.pop(HANDED_BY, "")
     if handed and _is_ours(handed):
-        _start(int(handed))
-    elif mode := mode_of(os.environ, os.getpid(), os.geteuid()):
-        _again(dict(os.environb), mode)
+        _fork_work(int(handed), report_error)
+    elif mode := supervision_mode(os.environ, os.getpid(), os.geteuid()):
+        _reexecute(dict(os.environb), mode)
 
 
-def mode_of(environ: Mapping[str, str], pid: int, uid: int) -> Mode | None:
+def supervision_mode(environ: Mapping[str, str], pid: int, uid: int) -> Mode | None:
     """How this process looks after its work; None: not at all, where there is nothing to hide from anybody.
 
     *container* and *on*: agents get uids of their own. *job*: a step on the runner, where they have the same uid.
     """
-    asked = environ.get(ASKED, "")
+    asked = environ.get(ISOLATION_VARIABLE, "")
     if sys.platform != "linux" or asked == "off":
         return None
     if uid == 0 and pid == 1:
@@ -76,10 +79,10 @@ def mode_of(environ: Mapping[str, str], pid: int, uid: int) -> Mode | None:
     return "job" if environ.get("GITHUB_ACTIONS") == "true" else None
 
 
-def _again(environ: dict[bytes, bytes], mode: Mode) -> None:
+def _reexecute(environ: dict[bytes, bytes], mode: Mode) -> None:
     # until the process that handles them is there none may be lost: the first process has no default handlers
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
-    environ[ASKED.encode()] = mode.encode()
+    environ[ISOLATION_VARIABLE.encode()] = mode.encode()
     fd = os.memfd_create(_NAME, 0)
     with open(fd, "wb", closefd=False) as file:
         file.write(b"\0".join(name + b"=" + value for name, value in environ.items()))
@@ -97,11 +100,11 @@ def _is_ours(handed: str) -> bool:
         return False
 
 
-def _start(fd: int) -> None:
+def _fork_work(fd: int, report_error: Callable[[str], None]) -> None:
     _prctl(_SET_DUMPABLE, 0)  # no core file, and /proc of this process and its children is root's
     _prctl(_SET_SUBREAPER, 1)
-    settings = _settings(fd)
-    is_job = settings.get(ASKED) == "job"
+    settings = _read_settings(fd)
+    is_job = settings.get(ISOLATION_VARIABLE) == "job"
     if is_job:
         # sudo, which GitHub's runners give without a password, would make an agent root
         _prctl(_SET_NO_NEW_PRIVS, 1)
@@ -116,31 +119,30 @@ def _start(fd: int) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
         return
     settings.clear()
-    code, interrupted = _look_after(child)
+    code, interrupted = _wait_for(child)
     _end_children()
     if guard is None:
-        give_back(places(os.environ), time.monotonic() + _TO_GIVE_S if interrupted else None)
+        restore_ownership(owned_folders(os.environ), time.monotonic() + _TO_GIVE_S if interrupted else None)
     else:
-        code = _finished(guard, code)
+        code = _finish_guarded(guard, code, report_error)
     os._exit(code)
 
 
-def _settings(fd: int) -> dict[str, str]:
+def _read_settings(fd: int) -> dict[str, str]:
     with open(fd, "rb") as file:
         entries = [entry.partition(b"=") for entry in file.read().split(b"\0")]
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries if name}
 
 
-def _finished(guard: StepGuard, code: int) -> int:
+def _finish_guarded(guard: StepGuard, code: int, report_error: Callable[[str], None]) -> int:
     """The step's exit code. What somebody else changed makes a pass inconclusive, whatever is allowed to pass."""
     said = guard.finish()
     for sentence in said:
-        text = sentence.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-        print(f"::error title=agent-eval::{text}", flush=True)
+        report_error(sentence)
     return code or (_INCONCLUSIVE if said else code)
 
 
-def _look_after(child: int) -> tuple[int, bool]:
+def _wait_for(child: int) -> tuple[int, bool]:
     """Forward signals to the child and reap whoever ends, until it ends: its exit code, and whether one was sent."""
     leave_by = None
     while True:
@@ -149,7 +151,7 @@ def _look_after(child: int) -> tuple[int, bool]:
             leave_by = leave_by or time.monotonic() + _TO_LEAVE_S
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, got.si_signo)
-        for pid, status in _ended():
+        for pid, status in _reap():
             if pid == child:
                 code = os.waitstatus_to_exitcode(status)
                 return (code if code >= 0 else _INTERRUPTED if leave_by else 128 - code), leave_by is not None
@@ -158,7 +160,7 @@ def _look_after(child: int) -> tuple[int, bool]:
                 os.kill(child, signal.SIGKILL)
 
 
-def _ended() -> list[tuple[int, int]]:
+def _reap() -> list[tuple[int, int]]:
     """Whoever ended, our child or an orphan that was given to us."""
     found = []
     with contextlib.suppress(ChildProcessError):
@@ -174,7 +176,7 @@ def _end_children() -> None:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        _ended()
+        _reap()
         time.sleep(0.005)
 
 
