@@ -10,8 +10,9 @@ import time
 
 from agent_eval_action.github.sections import Stamp
 
+from agent_eval_action.ci.base import ChangeRequest
 from agent_eval_action.ci.comment import BUDGETS, Section, publish
-from agent_eval_action.ci.github.client import ChangeRequest, GitHubClient
+from agent_eval_action.ci.github.client import GitHubClient
 from agent_eval_action.reports import REPORTS, ReportInput
 from agent_eval_action.reports.detail import scores_only
 from benchmarks.large_report import CASES, SECONDS, failing

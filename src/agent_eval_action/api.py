@@ -8,7 +8,7 @@ import platform
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from agent_eval_action import __version__, git, stats
 from agent_eval_action.baseline.accepted import Names, unknown
 from agent_eval_action.baseline.file_store import FileStore
 from agent_eval_action.baseline.history_session import HistorySession, open_history_session
-from agent_eval_action.baseline.lookup import BaseBaseline, Upon, behind, event_of, put_upon
+from agent_eval_action.baseline.lookup import BaseBaseline
 from agent_eval_action.baseline.pooling import (
     PASSES,
     baseline_of,
@@ -25,7 +25,7 @@ from agent_eval_action.baseline.pooling import (
     without_control,
 )
 from agent_eval_action.baseline.records import Baseline
-from agent_eval_action.ci.github.event import Job, job_from
+from agent_eval_action.ci import Job, detect
 from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.discovery import Discovery, discover
 from agent_eval_action.config.settings import Settings
@@ -39,6 +39,7 @@ from agent_eval_action.gate.next_step import next_step
 from agent_eval_action.gate.state import rules_of, scores_of, state_of
 from agent_eval_action.gate.why import told
 from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
+from agent_eval_action.git.base_commit import CheckoutBase, commit_behind, resolve_base
 from agent_eval_action.llm.router import LlmSettings
 from agent_eval_action.processes.managed import kill_children
 from agent_eval_action.results.decision import Decision
@@ -125,18 +126,14 @@ class Context:
     flags: Mapping[str, Any] = field(default_factory=dict)  # as typed: the same words are read on the base
     cwd: Path | None = None
     meanwhile: Callable[[], None] = lambda: None  # done in a thread while the agents start
+    job: Job = field(default_factory=Job)  # what CI says about this run
     redaction: Redaction = field(default_factory=Redaction)  # what is taken out of all that is kept
     hide: Callable[[Iterable[str]], None] | None = None  # told of secrets before anything that may hold them is said
-
-    @cached_property
-    def job(self) -> Job:
-        """What the event asks of this run."""
-        return job_from(self.environ)
 
     @property
     def may_lack(self) -> bool:
         """Whether credentials may be missing: on a pull request, but not for a baseline, which is whole or not made."""
-        return self.job.is_pull_request and self.repeats is None
+        return self.job.may_lack_credentials and self.repeats is None
 
 
 @dataclass
@@ -197,7 +194,7 @@ async def _evaluate(evaluation: Evaluation) -> RunResult:
     began, started_at = evaluation._began, evaluation._started_at  # noqa: SLF001 - two halves of one thing
     if warning := context.job.refuse(allowed=settings.allow_pull_request_target):
         context.emit(Notice(warning, level="warning"))
-    upon = await asyncio.to_thread(upon_of, settings, context.environ)
+    upon = await asyncio.to_thread(base_of, settings, context)
     change = await asyncio.to_thread(change_of, settings, context, upon)
     if change.unreadable:
         return change.undecided(started_at, conditions_of(settings, context))
@@ -216,7 +213,7 @@ async def _evaluate(evaluation: Evaluation) -> RunResult:
     if left.nothing:
         return left.result(started_at, conditions_of(settings, context))
     partly = bool(context.selectors or settings.case or left.skipped)
-    main = await asyncio.to_thread(mainline, settings, context.environ, change.stored)
+    main = await asyncio.to_thread(mainline, settings, context.environ, change.stored, context.job)
     history = main.history().without_cases()  # those of the suite are pooled when its files have been read
     for note in history.notes:
         context.emit(Notice(note, level="warning"))
@@ -258,13 +255,13 @@ def _decision(run: _Run, result: RunResult, history: History) -> Decision | None
     return judged(held, against, settings, Path(history.source), history, broken=broken).decision
 
 
-def narrow(settings: Settings, found: Discovery, context: Context, upon: Upon) -> AffectedAgents:
+def narrow(settings: Settings, found: Discovery, context: Context, upon: CheckoutBase) -> AffectedAgents:
     """What is left to run where agents say what they are made of, and the event is one of a change."""
     if context.repeats is not None or not context.job.may_skip or not declares_paths(found):  # a baseline is whole
         return AffectedAgents(found, settings)
     repository = git.Repository(settings.workspace, context.environ)
-    changed = changed_files(repository, upon.exactly, upon.head.sha if upon.head else None)
-    return affected_agents(settings, found, changed, context.job.workflow_file)
+    changed = changed_files(repository, upon.exact_sha, upon.head.sha if upon.head else None)
+    return affected_agents(settings, found, changed, context.job.definition)
 
 
 def conditions_of(settings: Settings, context: Context) -> Conditions:
@@ -272,16 +269,22 @@ def conditions_of(settings: Settings, context: Context) -> Conditions:
     return Conditions(tool_version=__version__, commit=git.head_commit(settings.workspace), change=context.job.commit)
 
 
-def upon_of(settings: Settings, environ: Mapping[str, str]) -> Upon:
-    """The commit the change under test is put upon, as the event says it."""
-    return put_upon(settings.workspace, environ, event_of(environ))
+def base_of(settings: Settings, context: Context) -> CheckoutBase:
+    """The commit under test and the one it is based on, according to git and the event."""
+    return resolve_base(settings.workspace, context.environ, context.job.event)
 
 
-def change_of(settings: Settings, context: Context, upon: Upon) -> GateChanges:
+def change_of(settings: Settings, context: Context, upon: CheckoutBase) -> GateChanges:
     """The change under test beside what it is made to, read out of git before any agent runs."""
     everything = partial(discovered, selectors=())
     return detect_changes(
-        settings, context.flags, context.environ, context.cwd or settings.start, everything, base=upon.rules
+        settings,
+        context.flags,
+        context.environ,
+        context.cwd or settings.start,
+        everything,
+        base=upon.rules,
+        is_change=context.job.event.is_change,
     )
 
 
@@ -296,9 +299,12 @@ def discovered(settings: Settings, selectors: Sequence[str], *, may_lack: bool =
     return discover(settings, [(s.path, s.case_ids) for s in chosen], app_names, may_lack=may_lack)
 
 
-def mainline(settings: Settings, environ: Mapping[str, str], base: BaseBaseline | None = None) -> HistorySession:
+def mainline(
+    settings: Settings, environ: Mapping[str, str], base: BaseBaseline | None = None, job: Job | None = None
+) -> HistorySession:
     """What main has scored, as a run of this checkout compares with it. ``base``: what the base commit has stored."""
-    return open_history_session(settings, environ, event_of(environ), base)
+    event = (job or detect(environ).job(environ)).event
+    return open_history_session(settings, environ, event, base)
 
 
 def accept_names(settings: Settings) -> Names:
@@ -357,7 +363,7 @@ class _Run:
     context: Context
     found: Discovery
     baseline: Baseline | None
-    upon: Upon
+    upon: CheckoutBase
     change: GateChanges
     recording: bool = False
     commit: str | None = None
@@ -391,7 +397,7 @@ class _Run:
         # read before any agent runs: what it may do to the repository then decides nothing
         self.commit = git.head_commit(settings.workspace)
         known = self.baseline.commit if self.baseline else None
-        known = behind(settings.workspace, environ, known, self.upon.head)
+        known = commit_behind(settings.workspace, environ, known, self.upon.head)
         self.base = find_base(settings, self.upon.control(known), environ)
         agents = self.agents()
         self.context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in agents)))

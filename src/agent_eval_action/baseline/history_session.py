@@ -11,28 +11,28 @@ from typing import Final
 from agent_eval_action.baseline import STORES, Store
 from agent_eval_action.baseline.accepted import ACCEPT, Entry, pending, read
 from agent_eval_action.baseline.file_store import FileStore
-from agent_eval_action.baseline.lookup import BaseBaseline, Event, FoundRecords, StoreConfig, WriteResult, look_up
+from agent_eval_action.baseline.lookup import BaseBaseline, FoundRecords, StoreConfig, WriteResult, look_up
 from agent_eval_action.baseline.pooling import Suite, age_note, pool, record_of_baseline
 from agent_eval_action.baseline.records import record_of
 from agent_eval_action.config.settings import Settings
 from agent_eval_action.git import Commit, Repository, remote_of
+from agent_eval_action.git.base_commit import Event, EventKind
 from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.history import Accepted, Baseline, History, Record
 from agent_eval_action.results.run_result import CaseKey, RunResult, RunStatus
 
-_OF_MAIN: Final = frozenset({"push", "schedule", "workflow_dispatch", "repository_dispatch"})
+_RECORDED: Final = frozenset({EventKind.PUSH, EventKind.SCHEDULE, EventKind.MANUAL})
 
 
 def why_never_recorded(event: Event, head: str | None) -> str | None:
     """Why no run of this job leaves a record, however it ends; None when it may. ``head``: the commit tested."""
-    main = f"refs/heads/{event.default_branch}"
     reasons = (
-        (not event.name, "only runs of main in CI are recorded"),
+        (event.kind is EventKind.LOCAL, "only runs of main in CI are recorded"),
         (event.is_change or event.fork, "a change that is not merged is never recorded"),
-        (event.name not in _OF_MAIN, f"runs on {event.name} are not recorded"),
+        (event.kind not in _RECORDED, f"runs on {event.name} are not recorded"),
         (not event.default_branch, "the event names no default branch"),
-        (event.ref != main, f"only runs of {event.default_branch} are recorded, not of {event.ref or 'nothing'}"),
+        (not event.on_main, f"only runs of {event.default_branch} are recorded, not of {event.ref or 'nothing'}"),
         (head is None or event.sha not in (None, head), "the commit that was tested is not the one this run is of"),
     )
     return next((why for holds, why in reasons if holds), None)
@@ -125,8 +125,7 @@ def open_history_session(
     """
     place = place_of(settings, environ)
     repository = Repository(settings.workspace, environ)
-    head = repository.resolve("HEAD")
-    name = store_name(settings, environ, base)
+    name = store_name(settings, environ, event, base)
     store = STORES[name](place)
     remote = remote_of(repository, place.remote, environ) if name == "branch" else None
     lookup = look_up(repository, event, remote, remote_name=place.remote, limit=2 * settings.baseline_runs)
@@ -145,7 +144,7 @@ def open_history_session(
         store=store,
         store_kind=name,
         event=event,
-        head=repository.commit(head) if head else None,
+        head=repository.head(),
         found=found,
         how=lookup.how,
         entries=read(settings.workspace / ACCEPT, workspace=settings.workspace),
@@ -183,8 +182,8 @@ def place_of(settings: Settings, environ: Mapping[str, str]) -> StoreConfig:
     )
 
 
-def store_name(settings: Settings, environ: Mapping[str, str], base: BaseBaseline | None = None) -> str:
-    """Which store is meant: the one named; else the file where one is kept; else on GitHub the branch.
+def store_name(settings: Settings, environ: Mapping[str, str], event: Event, base: BaseBaseline | None = None) -> str:
+    """Which store is meant: the one named; else the file where one is kept; else where CI has one the branch.
 
     ``base``: of a change, what its base commit has stored, for a change must not choose what it is compared with.
     """
@@ -193,7 +192,7 @@ def store_name(settings: Settings, environ: Mapping[str, str], base: BaseBaselin
     if settings.baseline_store != "auto":
         return settings.baseline_store
     kept = _exists(settings.baseline) if base is None else base.baseline is not None
-    if kept or environ.get("GITHUB_ACTIONS") != "true":
+    if kept or not event.keeps_branch:
         return "file"
     repository = Repository(settings.workspace, environ)
     return "branch" if remote_of(repository, settings.baseline_remote, environ) else "file"

@@ -1,4 +1,4 @@
-"""The first line of the comment: an HTML comment that says whose it is, and that no other text can forge."""
+"""The comment of a run: one per key, found by its first line, an HTML comment that no other text can forge."""
 
 from __future__ import annotations
 
@@ -7,30 +7,83 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
-from agent_eval_action.ci.github.client import (
-    ApiError,
-    ChangeRequest,
-    Comment,
-    ErrorKind,
-    GitHubClient,
-    User,
-    is_author,
-    pause_before,
-)
+from pydantic import AliasChoices, Field
+
+from agent_eval_action.ci.api_client import Answer, ApiError, Clock, ErrorKind, pause_before
+from agent_eval_action.ci.base import ChangeRequest
 
 _MARKER: Final = re.compile(r"<!-- agent-eval-action:comment (\{.*\}) -->")
 _FORGED: Final = re.compile(r"<!--(?=\s*agent-eval-action:)")
 _LONGEST_VALUE: Final = 300  # characters
+_BOT: Final = "[bot]"
+
+
+class Account(Answer):
+    """Who wrote a comment. GraphQL may leave out the ``[bot]`` of an app's login, REST never does."""
+
+    login: str = Field(validation_alias=AliasChoices("login", "username"))
+    id: int | None = None
+
+
+class Comment(Answer):
+    """A comment on a change request; ``author`` is None when the account is gone."""
+
+    id: int
+    body: str | None = None
+    url: str = Field("", validation_alias="html_url")
+    author: Account | None = Field(None, validation_alias=AliasChoices("author", "user"))
+
+
+class CommentHost(Protocol):
+    """Where comments are written. Every method raises ApiError and nothing else."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def viewer(self) -> Account:
+        """Whose token this is."""
+        ...
+
+    def comments(self, target: ChangeRequest) -> list[Comment]:
+        """All comments, oldest first."""
+        ...
+
+    def comment(self, target: ChangeRequest, number: int) -> Comment: ...
+
+    def create_comment(self, target: ChangeRequest, body: str) -> Comment:
+        """Write a comment; never tried again, for it may have been written."""
+        ...
+
+    def update_comment(self, target: ChangeRequest, number: int, body: str) -> Comment:
+        """Replace a comment's text; never tried again, for another job may have written meanwhile."""
+        ...
+
+    def delete_comment(self, target: ChangeRequest, number: int) -> None: ...
+
+    def advice(self, error: ApiError) -> str:
+        """What to do about a comment that was refused; "" where nothing can be said."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def is_author(viewer: Account, author: Account | None) -> bool:
+    """Whether a comment is the viewer's: by number where both have one, else by the login without ``[bot]``."""
+    if author is None:
+        return False
+    if viewer.id is not None and author.id is not None:
+        return viewer.id == author.id
+    return viewer.login.lower().removesuffix(_BOT) == author.login.lower().removesuffix(_BOT)
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
     """Whose comment it is and of which run.
 
-    ``key`` names the job, or what the input comment-key says. ``run`` and ``attempt`` are GITHUB_RUN_NUMBER and
-    GITHUB_RUN_ATTEMPT, ``run_id`` is GITHUB_RUN_ID (0: unknown). ``outcome`` is the verdict, ``state`` what the mode
+    ``key`` names the job, or what the input comment-key says. ``run`` is the number of the run, ``run_id`` its id
+    (0: unknown). ``outcome`` is the verdict, ``state`` what the mode
     ``changes`` compares.
     """
 
@@ -131,7 +184,7 @@ class RunComment:
 class Published:
     """What became of it. ``note`` is one sentence for the log, "" when there is nothing to say; ``url`` the comment's.
 
-    ``written``: whether anything on GitHub was changed. ``ok`` is False when the note is a warning.
+    ``written``: whether anything on the host was changed. ``ok`` is False when the note is a warning.
     """
 
     note: str = ""
@@ -140,15 +193,17 @@ class Published:
     ok: bool = True
 
 
-def publish(github: GitHubClient, target: ChangeRequest, comment: RunComment, mode: Mode = "update") -> Published:
-    """Write the comment on the pull request. Never raises: a comment that fails is a warning."""
+def publish(host: CommentHost, target: ChangeRequest, comment: RunComment, mode: Mode = "update") -> Published:
+    """Write the comment on the change request. Never raises: a comment that fails is a warning."""
     if mode == "off":
         return Published()
-    sync = _Sync(github, target, normalize_marker(comment.marker), comment.render, mode)
+    sync = CommentSync(host, target, normalize_marker(comment.marker), comment.render, mode)
     try:
         return sync.run()
     except ApiError as error:
-        return Published(f"no comment on {target}: {_advice(error)}", sync.url, sync.written, ok=False)
+        advice = host.advice(error)
+        note = f"no comment on {target}: {error}{f'. {advice}' if advice else ''}"
+        return Published(note, sync.url, sync.written, ok=False)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with a comment, the verdict stands
         what = f"{type(error).__name__}: {error}"
         return Published(f"no comment on {target}: {what[:500]}", sync.url, sync.written, ok=False)
@@ -161,24 +216,24 @@ class _Found:
 
 
 @dataclass
-class _Sync:
-    """One publication. ``last``: the comment as we wrote it last."""
+class CommentSync:
+    """Writes one comment. ``last``: the comment as we wrote it last."""
 
-    github: GitHubClient
+    host: CommentHost
     target: ChangeRequest
     marker: Marker
     render: Callable[[int], str]
     mode: Mode
     url: str = ""
     written: bool = False
-    viewer: User | None = None
+    viewer: Account | None = None
     last: Comment | None = None
     _budget: int = 0
     _writes: int = 0
 
     def run(self) -> Published:
-        """Look and write until the pull request holds exactly our comment."""
-        clock = self.github.clock
+        """Look and write until there is exactly our comment."""
+        clock = self.host.clock
         ends, failed = clock.now() + _PATIENCE, 0
         while True:
             try:
@@ -197,36 +252,27 @@ class _Sync:
     def _find(self) -> list[_Found]:
         """Our comments under this key, oldest first; when recreating, the one of this run first."""
         if self.viewer is None:
-            self.viewer = self._who()
+            self.viewer = self.host.viewer()
         found = []
         for comment in self._comments():
             marker = read_marker(comment.body)
-            if marker is not None and marker.key == self.marker.key and is_author(self.viewer, comment.user):
+            if marker is not None and marker.key == self.marker.key and is_author(self.viewer, comment.author):
                 found.append(_Found(comment, marker))
         found.sort(key=lambda one: (self._must_recreate(one), one.comment.id))
-        self.url = found[0].comment.html_url if found else ""
+        self.url = found[0].comment.url if found else ""
         return found
 
     def _comments(self) -> list[Comment]:
         """All there are; also the one we wrote where the list is behind, or we would write a second."""
-        listed = self.github.comments(self.target)
+        listed = self.host.comments(self.target)
         if self.last is None or any(comment.id == self.last.id for comment in listed):
             return listed
         try:
-            return [*listed, self.github.comment(self.target, self.last.id)]
+            return [*listed, self.host.comment(self.target, self.last.id)]
         except ApiError as error:
             if error.kind is not ErrorKind.MISSING:
                 raise
             return listed
-
-    def _who(self) -> User:
-        """Whose token this is; where GraphQL does not say, it is taken for a job's own."""
-        try:
-            return self.github.viewer()
-        except ApiError as error:
-            if error.kind not in {ErrorKind.ANSWER, ErrorKind.PERMISSION, ErrorKind.MISSING}:
-                raise
-            return User(login="github-actions")
 
     def _result(self, found: list[_Found]) -> Published | None:
         """How it ended; None while there is something to write."""
@@ -256,16 +302,16 @@ class _Sync:
         stays = found[0] if found and not self._must_recreate(found[0]) else None
         body = add_marker(self.marker, self.render(BUDGETS[self._budget] - len(add_marker(self.marker, "").encode())))
         if stays is None:
-            made = self.github.create_comment(self.target, body)
+            made = self.host.create_comment(self.target, body)
         elif self.last is None or (stays.comment.id, stays.comment.body) != (self.last.id, self.last.body):
-            made = self.github.update_comment(self.target, stays.comment.id, body)
+            made = self.host.update_comment(self.target, stays.comment.id, body)
         else:
             made = stays.comment
-        self.url, self.written, self.last = made.html_url, True, made
-        self.viewer = made.user or self.viewer  # who wrote it is who we are, whatever was said before
+        self.url, self.written, self.last = made.url, True, made
+        self.viewer = made.author or self.viewer  # who wrote it is who we are, whatever was said before
         for other in found:
             if other.comment.id != made.id:
-                self.github.delete_comment(self.target, other.comment.id)
+                self.host.delete_comment(self.target, other.comment.id)
 
     def _must_recreate(self, found: _Found) -> bool:
         return self.mode == "recreate" and not found.marker.is_of_same_run(self.marker)
@@ -275,23 +321,8 @@ class _Sync:
         if error.kind is ErrorKind.TOO_LONG and self._budget + 1 < len(BUDGETS):
             self._budget += 1
             return 0.0
-        # a comment that is gone is looked for anew; a pull request that is not there is not
+        # a comment that is gone is looked for anew; a change request that is not there is not
         gone = error.kind is ErrorKind.MISSING and bool(self.url)
         if not gone and error.kind not in {ErrorKind.UNAVAILABLE, ErrorKind.LIMITED}:
             raise error
         return pause_before(failed) if error.wait is None else error.wait
-
-
-def _advice(error: ApiError) -> str:
-    match error.kind:
-        case ErrorKind.PERMISSION:
-            return (
-                f"{error.message}. The job needs `permissions: pull-requests: write`; "
-                "a pull request from a fork or of Dependabot has a token that may only read"
-            )
-        case ErrorKind.TOKEN:
-            return f"{error.message}. The input github-token is not a token of this GitHub, or it has expired"
-        case ErrorKind.MISSING:
-            return f"{error.message}. There is no such pull request, or the token may not see the repository"
-        case _:
-            return error.message

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from agent_eval_action.ci import Job, detect
 from agent_eval_action.ci.comment import Marker, Published, RunComment, publish
-from agent_eval_action.ci.github.client import GitHubClient
-from agent_eval_action.ci.github.event import Job
 from agent_eval_action.cli.output import in_detail, report_input
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.settings import Settings
@@ -28,37 +27,45 @@ def publisher(result: RunResult, settings: Settings, job: Job) -> Callable[[], s
     """What posts the comment and returns what went wrong, "" when nothing did."""
 
     def post() -> str:
-        said = published(result, settings, job, os.environ)
-        if not said.ok and not job.withheld:
-            return said.note
-        # GitHub lets no pull request of a fork write: that is nobody's fault, and no warning
-        if told := said.note or said.url:
-            print(terminal(f"comment: {told}{f' ({job.withheld})' if not said.ok else ''}"), file=sys.stderr)
+        published = post_comment(result, settings, job, os.environ)
+        if not published.ok and not job.withheld:
+            return published.note
+        # no pull request of a fork may write: that is nobody's fault, and no warning
+        if shown := published.note or published.url:
+            why = f" ({job.withheld})" if not published.ok else ""
+            print(terminal(f"comment: {shown}{why}"), file=sys.stderr)
         return ""
 
     return post
 
 
-def published(result: RunResult, settings: Settings, job: Job, environ: Mapping[str, str]) -> Published:
-    """Post it, where there is a pull request to post it to. Never raises for what GitHub does."""
-    if job.pull_request is None or settings.comment == "off":
-        return Published()
-    target = job.pull_request
+def token_of(settings: Settings, environ: Mapping[str, str]) -> str:
+    """The token to comment with: the input's, otherwise the job's own; "" for none."""
     given = settings.github_token
-    token = given.get_secret_value() if given else environ.get("GITHUB_TOKEN", "").strip()
+    return given.get_secret_value() if given else environ.get(detect(environ).token_variable, "").strip()
+
+
+def post_comment(result: RunResult, settings: Settings, job: Job, environ: Mapping[str, str]) -> Published:
+    """Post it, where the job itself comments on a change request. Never raises for what its host does."""
+    ci = detect(environ)
+    if job.change_request is None or ci.log_commands is None or settings.comment == "off":
+        return Published()
+    target = job.change_request
+    token = token_of(settings, environ)
     if not token:
         why = "there is no token; the input github-token has the job's own unless it is set to nothing"
         return Published(f"no comment on {target}: {why}", ok=False)
-    github = GitHubClient.of(environ, token, settings.ca_bundle)
+    host = ci.connect(environ, token, settings.ca_bundle)
     try:
-        return publish(github, target, run_comment(result, settings, job, environ), settings.comment)
+        return publish(host, target, run_comment(result, settings, job), settings.comment)
     finally:
-        github.close()
+        host.close()
 
 
-def run_comment(result: RunResult, settings: Settings, job: Job, environ: Mapping[str, str]) -> RunComment:
+def run_comment(result: RunResult, settings: Settings, job: Job) -> RunComment:
     """What this job has to say: rendered when it is known how much room there is."""
-    given = in_detail("markdown", replace(report_input(result), links=_links(job, environ), marker=""), settings)
+    links = (Link("this run and its files", job.url),) if job.url else ()
+    given = in_detail("markdown", replace(report_input(result), links=links, marker=""), settings)
     key = settings.comment_key or default_key(job, settings.config, settings.workspace)
     marker = Marker(
         key=key if len(key) <= _KEY else f"{key[:_KEY]} {hashlib.sha256(key.encode()).hexdigest()[:8]}",
@@ -70,7 +77,7 @@ def run_comment(result: RunResult, settings: Settings, job: Job, environ: Mappin
         state=state_of(report_input(result).decision),
     )
     return RunComment(
-        marker, with_title(settings.comment_key or job.matrix, lambda room: REPORTS["markdown"](given, room))
+        marker, with_title(settings.comment_key or job.leg, lambda room: REPORTS["markdown"](given, room))
     )
 
 
@@ -78,13 +85,6 @@ def with_title(title: str, render: Callable[[int], str]) -> Callable[[int], str]
     """Put a heading above a comment that is one of several; "" for none."""
     heading = f"## {escaped(title, _KEY)}\n\n" if title else ""
     return lambda room: heading + render(room - len(heading.encode()))
-
-
-def _links(job: Job, environ: Mapping[str, str]) -> tuple[Link, ...]:
-    server = environ.get("GITHUB_SERVER_URL", "").rstrip("/")
-    if not server or not job.run_id:
-        return ()
-    return (Link("this run and its files", f"{server}/{job.repository}/actions/runs/{job.run_id}"),)
 
 
 def default_key(job: Job, config: Path | None, workspace: Path) -> str:

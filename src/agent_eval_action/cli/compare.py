@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action import api
-from agent_eval_action.ci.github.outputs import write_outputs
-from agent_eval_action.ci.github.publish import on_github
+from agent_eval_action.ci import detect
 from agent_eval_action.cli import log, output, summary
 from agent_eval_action.cli.comparison_input import Side, read_side
 from agent_eval_action.cli.output import outputs, refuse_unsafe_folders
@@ -43,7 +42,7 @@ def kept(result: RunResult, settings: Settings) -> tuple[tuple[str, str], ...]:
         raise written.lost
     if written.problems:
         raise OutputError("; ".join(written.problems))
-    if on_github(os.environ) and (failed := write_outputs(outputs(result, written), os.environ)):
+    if failed := detect(os.environ).write_outputs(outputs(result, written), os.environ):
         log.warning(failed)
     return written.shown
 

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-from agent_eval_action.ci import log
-from agent_eval_action.ci.github.outputs import append_summary
-from agent_eval_action.ci.github.publish import on_github
+from agent_eval_action.ci import detect
+from agent_eval_action.ci.base import LogCommands
 from agent_eval_action.ci.log import GuardedStream, is_log
 from agent_eval_action.config.secrets import secrets_around
 from agent_eval_action.results.evalset import Annotation
@@ -25,8 +24,8 @@ redaction: Final = Redaction()
 
 
 def begin() -> None:
-    """Guard both streams in a step of a workflow, and hide what the environment holds, before anything is printed."""
-    if on_github(os.environ):
+    """Guard both streams in a job of CI, and hide what the environment holds, before anything is printed."""
+    if detect(os.environ).is_running(os.environ):
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
             if not isinstance(stream, GuardedStream) and is_log(stream):
@@ -37,8 +36,15 @@ def begin() -> None:
 
 def hide(secrets: Iterable[str]) -> None:
     """Hide these from now on, here and in the runner's log."""
+    commands = _commands()
     for piece in redaction.hide(secrets):
-        say(log.command("add-mask", piece))
+        if commands is not None:
+            say(commands.mask(piece))
+
+
+def _commands() -> LogCommands | None:
+    """The commands of this log, where there is somebody that reads them."""
+    return detect(os.environ).log_commands if isinstance(sys.stderr, GuardedStream) else None
 
 
 def _clean(message: str, *, lines: bool) -> str:
@@ -48,7 +54,7 @@ def _clean(message: str, *, lines: bool) -> str:
 
 
 def say(command: str) -> None:
-    """Give the runner a command, where there is one that listens."""
+    """Write a command of ours, where there is a runner that reads it."""
     if isinstance(sys.stderr, GuardedStream):
         sys.stderr.command(command)
 
@@ -56,44 +62,48 @@ def say(command: str) -> None:
 def error(message: str, title: str = TITLE, path: str = "", line: int | None = None) -> None:
     """Why the step is red. A container's exit code alone shows nothing on the page of the run."""
     shown = _clean(message, lines=True)
-    say(log.annotation(Annotation(level="error", title=title, message=shown, path=path, line=line)))
+    if (commands := _commands()) is not None:
+        say(commands.annotation(Annotation(level="error", title=title, message=shown, path=path, line=line)))
 
 
 def could_not_run(message: str) -> None:
     """The same of a run that ended before there was a verdict, which the page of the run has to say too."""
     error(message, f"{TITLE}: nothing was decided")
-    if not on_github(os.environ):
+    ci = detect(os.environ)
+    if ci.log_commands is None:
         return
     from agent_eval_action.reports.escaping import fence
 
     lines = fence(redaction.text(message).splitlines()[:_LINES], "text")
     text = f"> [!CAUTION]\n> **Nothing was decided:** agent-eval ended before it had a verdict.\n\n{lines}\n"
-    if failed := append_summary(lambda room: text if len(text.encode()) <= room else "", os.environ):
+    if failed := ci.append_summary(lambda room: text if len(text.encode()) <= room else "", os.environ):
         warning(failed)
 
 
 def warning(message: str) -> None:
     """What went wrong beside the verdict: an annotation in a step, else a line."""
     shown = _clean(message, lines=False)
-    if folds():
-        say(log.annotation(Annotation(level="warning", title=TITLE, message=shown)))
+    if (commands := _commands()) is not None:
+        say(commands.annotation(Annotation(level="warning", title=TITLE, message=shown)))
     else:
         print(f"warning: {shown}", file=sys.stderr)
 
 
-def folds() -> bool:
-    """Whether the log can fold lines."""
-    return isinstance(sys.stderr, GuardedStream)
+def takes_commands() -> bool:
+    """Whether the log can fold lines and show annotations."""
+    return _commands() is not None
 
 
 def group(title: str) -> None:
     """Begin lines that can be folded."""
-    say(log.command("group", title))
+    if (commands := _commands()) is not None:
+        say(commands.group(title))
 
 
 def end_group() -> None:
     """End them."""
-    say(log.command("endgroup"))
+    if (commands := _commands()) is not None:
+        say(commands.end_group())
 
 
 def excerpt(text: str) -> str:
@@ -102,7 +112,7 @@ def excerpt(text: str) -> str:
     Matchers that earlier steps left (setup-python's) turn the lines of a traceback into annotations; behind a bar
     they match none. Removing the matcher would take it from the steps that come after.
     """
-    if not folds():
+    if not takes_commands():
         return text
     return "\n".join(f"| {line}" for line in text.splitlines())
 

@@ -13,7 +13,8 @@ from typing import Final
 
 from agent_eval_action.baseline.accepted import ACCEPT
 from agent_eval_action.baseline.file_store import FOLDER, keep_out_of_git
-from agent_eval_action.ci.github.publish import StepReports, publish_step
+from agent_eval_action.ci import detect
+from agent_eval_action.ci.base import StepReports, publish_step
 from agent_eval_action.cli import log, summary
 from agent_eval_action.cli.missing import rest_command
 from agent_eval_action.cli.session import EXIT, console, exit_code
@@ -240,14 +241,14 @@ def finish(result: RunResult, settings: Settings, publish: Publish | None = None
     written = write(result, settings)
     code = exit_code(result, result.conditions.fail_on or settings.fail_on)
     interrupted = result.status is RunStatus.INTERRUPTED
-    leaving = StepReports(
+    reports = StepReports(
         outputs=lambda: outputs(result, written),
         summary=lambda room: REPORTS["summary"](report_input(result), room),
         show=lambda: summary.show(console(), result, written.shown, rest=rest_command(result, settings)),
         annotations=lambda: remarked(result, red=code is not ExitCode.PASS),
         publish=None if interrupted else publish,
     )
-    publish_step(leaving, os.environ, log.warning, log.say)
+    publish_step(reports, detect(os.environ), os.environ, log.warning, log.say)
     for problem in written.problems:
         log.warning(problem)
     if written.lost is not None and code is ExitCode.PASS:  # a pass that is written down nowhere is none

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action.baseline.lookup import payload_of
-from agent_eval_action.ci.comment import Marker, RunComment, publish
-from agent_eval_action.ci.github.client import ApiError, GitHubClient
-from agent_eval_action.ci.github.post import UNVERIFIED, TriggeringRun, pulls_of, verified
-from agent_eval_action.cli.comment import with_title
+from agent_eval_action.ci import detect
+from agent_eval_action.ci.api_client import ApiError
+from agent_eval_action.ci.base import PostedRun
+from agent_eval_action.ci.comment import CommentHost, Marker, RunComment, publish
+from agent_eval_action.ci.posting import UNVERIFIED, verify
+from agent_eval_action.cli.comment import token_of, with_title
 from agent_eval_action.cli.output import in_detail
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.settings import Settings, resolve
@@ -24,47 +25,47 @@ from agent_eval_action.results.run_result import RunResult
 
 
 def post_command(results: Path, flags: Mapping[str, Any]) -> ExitCode:
-    """Find the pull requests the earlier run is of, and comment there. The verdict makes no step red: it is no check.
+    """Find the change requests the earlier run is of, and comment there. The verdict makes no step red: it is no check.
 
     No agent-eval.yaml is read: what lies in this job's folder may have come with the results.
     """
-    run = TriggeringRun.of(os.environ, payload_of(os.environ))
+    ci = detect(os.environ)
+    run = ci.posted_run(os.environ)
     settings = resolve(flags=flags, environ=os.environ, cwd=Path.cwd(), files=False).settings
-    given = settings.github_token
-    token = given.get_secret_value() if given else os.environ.get("GITHUB_TOKEN", "")
+    token = token_of(settings, os.environ)
     if not token:
-        raise UsageError("there is no token to comment with", hint="env: GITHUB_TOKEN: ${{ github.token }}")
-    result = verified(read_foreign(results), run)
-    github = GitHubClient.of(os.environ, token, settings.ca_bundle)
+        raise UsageError("there is no token to comment with", hint=ci.token_hint)
+    result = verify(read_foreign(results), run.head_sha)
+    host = ci.connect(os.environ, token, settings.ca_bundle)
     try:
-        return _post(github, run, result, settings)
+        return _post(host, run, result, settings)
     except ApiError as error:
         raise OutputError(f"no comment: {error}") from error
     finally:
-        github.close()
+        host.close()
 
 
-def _post(github: GitHubClient, run: TriggeringRun, result: RunResult, settings: Settings) -> ExitCode:
-    pulls, why = pulls_of(github, run)
-    if not pulls:
-        _say(f"nothing is posted: {why}")
+def _post(host: CommentHost, run: PostedRun, result: RunResult, settings: Settings) -> ExitCode:
+    targets, why = run.targets(host)
+    if not targets:
+        _print(f"nothing is posted: {why}")
         return ExitCode.PASS
     failed = []
-    for pull in pulls:
-        said = publish(github, pull, run_comment(run, result, settings), settings.comment)
-        _say(f"{pull}: {said.note or said.url or 'nothing to change'}")
-        failed += [] if said.ok else [str(pull)]
+    for target in targets:
+        published = publish(host, target, run_comment(run, result, settings), settings.comment)
+        _print(f"{target}: {published.note or published.url or 'nothing to change'}")
+        failed += [] if published.ok else [str(target)]
     if failed:
         raise OutputError(f"the results could not be posted to {', '.join(failed)}")
     return ExitCode.PASS
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(terminal(text), file=sys.stderr)
 
 
-def run_comment(run: TriggeringRun, result: RunResult, settings: Settings) -> RunComment:
-    """What is said on the pull request: rendered here from the numbers alone, and of a fork's that nobody vouches."""
+def run_comment(run: PostedRun, result: RunResult, settings: Settings) -> RunComment:
+    """What is posted: rendered here from the numbers alone, and marked as a fork's where nobody vouches for them."""
     given = in_detail("markdown", ReportInput(result=result, marker=UNVERIFIED if run.fork else ""), settings)
     marker = Marker(
         key=settings.comment_key or run.name or "agent-eval",

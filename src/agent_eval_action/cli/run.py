@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_eval_action.ci.github.event import job_from
 from agent_eval_action.cli import output
 from agent_eval_action.cli.comment import publisher
 from agent_eval_action.cli.output import finish
@@ -21,6 +19,6 @@ def run_command(selectors: Sequence[str], flags: Mapping[str, Any]) -> ExitCode:
     session = Session(resolved, tuple(selectors), flags=flags)
     with output.written_by_a_run(settings):
         result = session.evaluate()
-        code = finish(result, settings, publisher(result, settings, job_from(os.environ)))
+        code = finish(result, settings, publisher(result, settings, session.job))
         session.end()
     return code

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_eval_action import api
+from agent_eval_action.ci import Job, detect
 from agent_eval_action.cli import log
 from agent_eval_action.cli.progress import Display, LiveDisplay, PlainDisplay
 from agent_eval_action.config.settings import Resolved, resolve
@@ -57,6 +58,7 @@ class Session:
     selectors: tuple[str, ...] = ()
     repeats: int | None = None
     flags: Mapping[str, Any] = field(default_factory=dict)
+    job: Job = field(default_factory=lambda: detect(os.environ).job(os.environ))
     _runner: asyncio.Runner = field(default_factory=asyncio.Runner)
     _interrupted: api.Evaluation | None = None
 
@@ -95,6 +97,7 @@ class Session:
             repeats=self.repeats,
             flags=self.flags,
             cwd=Path.cwd(),
+            job=self.job,
             meanwhile=_import_drawing,
             redaction=log.redaction,
             hide=log.hide,
@@ -105,7 +108,7 @@ class Session:
             return LiveDisplay(console())
         return PlainDisplay(
             lambda line: print(log.redaction.text(line), file=sys.stderr, flush=True),
-            log.group if log.folds() else None,
+            log.group if log.takes_commands() else None,
             log.end_group,
             log.excerpt,
         )

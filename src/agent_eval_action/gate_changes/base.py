@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 from agent_eval_action.baseline import accepted
 from agent_eval_action.baseline.file_store import FileStore
-from agent_eval_action.baseline.lookup import event_of
 from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.config.discovery import Discovery
@@ -51,7 +50,8 @@ class Discover(Protocol):
 class CommandContext:
     """How this run was asked for: the same words are read on the base. ``flags`` as ``resolve`` takes them.
 
-    ``base`` is the commit whose rules and cases the change is held to, None where nothing says it.
+    ``base`` is the commit whose rules and cases the change is held to, None where nothing says it. ``is_change``:
+    the event is of a change that asks to be merged, for which the base's rules hold.
     """
 
     flags: Mapping[str, Any]
@@ -59,11 +59,7 @@ class CommandContext:
     cwd: Path
     discover: Discover
     base: str | None = None
-
-    @property
-    def is_change(self) -> bool:
-        """Whether the event is one of a change that asks to be merged: there the base's rules hold."""
-        return event_of(self.environ).is_change
+    is_change: bool = False
 
     @property
     def fail_on(self) -> FailOn:

@@ -174,12 +174,13 @@ def detect_changes(
     discover: Discover,
     *,
     base: str | None,
+    is_change: bool,
 ) -> GateChanges:
     """Read the side of the commit ``base`` out of git; nothing is run.
 
     Never raises for what is wrong there. Raises ConfigError where the change fills the cache that is in force.
     """
-    context = CommandContext(flags, environ, cwd, discover, base)
+    context = CommandContext(flags, environ, cwd, discover, base, is_change)
     found = read_base(settings, context)
     if isinstance(found, BaseUnavailable):
         broken = found.commit is not None and not context.is_change

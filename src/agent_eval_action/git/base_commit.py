@@ -42,7 +42,8 @@ class Event:
     ``base_ref``: the branch a change is for. ``base_sha`` of a pull request is the tip of its base branch when the
     event fired, of a merge queue the commit that the group is based on. ``sha``: the commit the run is of, whatever
     was checked out. ``base_is_first_parent``: the CI merges a change into its base, so that the first parent of the
-    merge commit is the base; False where it may merge the base into the change.
+    merge commit is the base; False where it may merge the base into the change. ``keeps_branch``: records of main are
+    kept on a branch, unless a file of them is committed.
     """
 
     kind: EventKind = EventKind.LOCAL
@@ -54,6 +55,7 @@ class Event:
     sha: str | None = None
     fork: bool = False
     base_is_first_parent: bool = True
+    keeps_branch: bool = False
     name: str = ""
 
     @property

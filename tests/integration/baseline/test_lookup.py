@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.baseline.lookup import Event, look_up
+from agent_eval_action.baseline.lookup import look_up
 from agent_eval_action.git import remote_of
+from agent_eval_action.git.base_commit import Event, EventKind
 from support.records import record, store_at
 from support.repositories import Origin, environ, fingerprint, repository, run_git
 
@@ -39,7 +40,7 @@ def found(path, event, *, network=True):
 
 def pull(shas, head):
     # what the event says is older than what was merged onto
-    return Event("pull_request", "refs/pull/7/merge", "main", "main", base_sha=shas[1], head_sha=head)
+    return Event(EventKind.CHANGE, "refs/pull/7/merge", "main", "main", base_sha=shas[1], head_sha=head)
 
 
 @pytest.mark.parametrize("depth", [["--depth=1"], ["--depth=2"], []])
@@ -68,7 +69,7 @@ def test_without_a_network_a_shallow_clone_is_matched_by_date_and_says_so(origin
 def test_the_head_itself_is_compared_with_the_merge_base(origin, history, depth):
     shas, head, _ = history
     work = origin.clone("work", *depth, ref="refs/heads/feature")
-    event = Event("pull_request", "refs/pull/7/merge", "main", "main", base_sha=shas[4], head_sha=head)
+    event = Event(EventKind.CHANGE, "refs/pull/7/merge", "main", "main", base_sha=shas[4], head_sha=head)
     lookup, commits = found(work, event)
     assert lookup.reference == shas[2]
     assert commits == shas[2::-1]
@@ -78,7 +79,7 @@ def test_a_head_that_is_a_merge_of_main_is_not_taken_for_the_merge_commit(origin
     shas, head, _ = history
     updated = origin.merge(head, shas[3], "refs/heads/updated")
     work = origin.clone("work", "--depth=1", ref="refs/heads/updated")
-    event = Event("pull_request", "refs/pull/8/merge", "main", "main", base_sha=shas[4], head_sha=updated)
+    event = Event(EventKind.CHANGE, "refs/pull/8/merge", "main", "main", base_sha=shas[4], head_sha=updated)
     lookup, commits = found(work, event)
     assert lookup.reference == shas[3]
     assert commits == shas[3::-1]
@@ -88,7 +89,7 @@ def test_a_merge_queue_is_compared_with_its_base(origin, history):
     shas, head, _ = history
     origin.merge(shas[4], head, "refs/heads/gh-readonly-queue/main/pr-7")
     work = origin.clone("work", "--depth=1", ref="refs/heads/gh-readonly-queue/main/pr-7")
-    event = Event("merge_group", "refs/heads/gh-readonly-queue/main/pr-7", "main", "main", base_sha=shas[4])
+    event = Event(EventKind.QUEUE, "refs/heads/gh-readonly-queue/main/pr-7", "main", "main", base_sha=shas[4])
     lookup, commits = found(work, event)
     assert lookup.reference == shas[4]
     assert commits == shas[::-1]
@@ -97,7 +98,7 @@ def test_a_merge_queue_is_compared_with_its_base(origin, history):
 def test_a_push_to_main_is_compared_with_what_was_before_it(origin, history):
     shas, _, _ = history
     work = origin.clone("work", "--depth=1", ref="refs/heads/main")
-    lookup, commits = found(work, Event("push", "refs/heads/main", "main"))
+    lookup, commits = found(work, Event(EventKind.PUSH, "refs/heads/main", "main"))
     assert lookup.reference == shas[3]
     assert commits == shas[3::-1]
 
@@ -105,7 +106,7 @@ def test_a_push_to_main_is_compared_with_what_was_before_it(origin, history):
 def test_a_scheduled_run_of_main_is_compared_with_main_itself(origin, history):
     shas, _, _ = history
     work = origin.clone("work", "--depth=1", ref="refs/heads/main")
-    _, commits = found(work, Event("schedule", "refs/heads/main", "main"))
+    _, commits = found(work, Event(EventKind.SCHEDULE, "refs/heads/main", "main"))
     assert commits == shas[::-1]
 
 

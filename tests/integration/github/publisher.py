@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from agent_eval_action.ci.base import ChangeRequest
 from agent_eval_action.ci.comment import Marker, RunComment, publish
-from agent_eval_action.ci.github.client import ChangeRequest, GitHubClient
+from agent_eval_action.ci.github.client import GitHubClient
 
 
 def one(told: dict[str, Any], number: int) -> dict[str, Any]:

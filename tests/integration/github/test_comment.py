@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from agent_eval_action.ci.base import ChangeRequest
 from agent_eval_action.ci.comment import BUDGETS, Marker, Published, RunComment, add_marker, publish, read_marker
-from agent_eval_action.ci.github.client import ChangeRequest, GitHubClient
+from agent_eval_action.ci.github.client import GitHubClient
 from support.standing_clock import StandingClock
 
 PULL = ChangeRequest("org/repo", 7)
@@ -267,7 +268,7 @@ class TestTrouble:
             for comment in remover.github.comments(PULL):
                 remover.github.delete_comment(PULL, comment.id)
 
-        job.github.connection.clock = replace(job.github.clock, sleep=remove)
+        job.github.api.clock = replace(job.github.clock, sleep=remove)
         said = job()
         remover.github.close()
         assert not said.ok

@@ -7,16 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent_eval_action.ci.github.client import (
-    ApiError,
-    ChangeRequest,
-    Clock,
-    ErrorKind,
-    GitHubClient,
-    Server,
-    User,
-    is_author,
-)
+from agent_eval_action.ci.api_client import ApiError, Clock, ErrorKind
+from agent_eval_action.ci.base import ChangeRequest
+from agent_eval_action.ci.comment import Account, is_author
+from agent_eval_action.ci.github.client import GitHubClient
 from support.github_server import client
 from support.standing_clock import StandingClock
 
@@ -54,9 +48,9 @@ def test_every_page_is_read(server):
 def test_whose_token_it_is_is_known_without_asking_for_a_user(server):
     viewer = connected(server).viewer()
     assert viewer.login == "github-actions"  # GraphQL's spelling here
-    assert is_author(viewer, User(login="github-actions[bot]", id=41898282))
-    assert is_author(User(login="my-app[bot]"), User(login="my-app"))
-    assert not is_author(viewer, User(login="github-actions[bot]", id=7))
+    assert is_author(viewer, Account(login="github-actions[bot]", id=41898282))
+    assert is_author(Account(login="my-app[bot]"), Account(login="my-app"))
+    assert not is_author(viewer, Account(login="github-actions[bot]", id=7))
     assert not is_author(viewer, None)
 
 
@@ -93,7 +87,7 @@ def test_trying_again_ends(server):
     time = StandingClock()
     server.configure(faults=[{"on": f"GET {COMMENTS}", "times": 4}])
     github = connected(server, time.clock())
-    github.connection.deadline = 10.0
+    github.api.deadline = 10.0
     with pytest.raises(ApiError, match=r"502 Server Error \(4 tries\)") as error:
         github.comments(PULL)
     assert error.value.kind is ErrorKind.UNAVAILABLE
@@ -203,7 +197,7 @@ def test_a_repository_that_is_none_is_asked_for_nowhere(server):
 
 def test_an_enterprise_server_has_its_own_addresses(server):
     environ = server.enterprise_environ
-    assert Server.of(environ).graphql == f"{server.url}/api/graphql"
+    assert opened(environ, server.token).api.unpaced == f"{server.url}/api/graphql"
     server.put(comments=[{"issue": 7, "body": "x"}] * 150)
     github = opened(environ, server.token)
     assert len(github.comments(PULL)) == 150

@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.baseline.lookup import Event, RecordQuery, reference, select
+from agent_eval_action.baseline.lookup import RecordQuery, select
 from agent_eval_action.git import Commit
+from agent_eval_action.git.base_commit import Event, EventKind, expected_reference
 from support.records import record
 
 A, B, C, D = (letter * 40 for letter in "abcd")
 MERGE = Commit(D, (A, B), 1000)
-PULL = Event("pull_request", "refs/pull/1/merge", "main", "main", base_sha=C, head_sha=B)
+PULL = Event(EventKind.CHANGE, "refs/pull/1/merge", "main", "main", base_sha=C, head_sha=B)
 
 
 @pytest.mark.parametrize(
     ("event", "head", "main", "sha", "tip"),
     [
         (PULL, MERGE, None, A, None),
-        (Event("pull_request", head_sha=None, base_sha=C), MERGE, None, A, None),
+        (Event(EventKind.CHANGE, head_sha=None, base_sha=C), MERGE, None, A, None),
         (PULL, Commit(B, (A,), 1), None, None, C),  # the head itself
         (PULL, Commit(B, (A, C), 1), None, None, C),  # a head that is a merge itself
         (PULL, Commit(D, (A, C), 1), None, C, None),  # a merge of something else: only the event is left
-        (Event("pull_request_target", base_sha=C, head_sha=B), Commit(C, (A,), 1), None, C, None),
-        (Event("pull_request_target", base_sha=C, head_sha=B), MERGE, None, A, None),
-        (Event("merge_group", base_sha=C, head_sha=D), MERGE, None, C, None),
-        (Event("merge_group", base_sha=C), None, None, C, None),
-        (Event("push", "refs/heads/main", "main"), Commit(D, (A,), 1), D, A, None),
-        (Event("push", "refs/heads/main", "main"), MERGE, D, A, None),
-        (Event("push", "refs/heads/main", "main"), Commit(D), D, None, None),
-        (Event("push", "refs/heads/feature", "main"), Commit(D, (A,), 1), C, None, C),
-        (Event("schedule", "refs/heads/main", "main"), Commit(D, (A,), 1), D, D, None),
-        (Event("schedule", "refs/heads/main", "main"), Commit(D, (A,), 1), C, D, None),
-        (Event("workflow_dispatch", "refs/heads/feature", "main"), Commit(D, (A,), 1), C, None, C),
+        (Event(EventKind.PRIVILEGED_CHANGE, base_sha=C, head_sha=B), Commit(C, (A,), 1), None, C, None),
+        (Event(EventKind.PRIVILEGED_CHANGE, base_sha=C, head_sha=B), MERGE, None, A, None),
+        (Event(EventKind.QUEUE, base_sha=C, head_sha=D), MERGE, None, C, None),
+        (Event(EventKind.QUEUE, base_sha=C), None, None, C, None),
+        (Event(EventKind.PUSH, "refs/heads/main", "main"), Commit(D, (A,), 1), D, A, None),
+        (Event(EventKind.PUSH, "refs/heads/main", "main"), MERGE, D, A, None),
+        (Event(EventKind.PUSH, "refs/heads/main", "main"), Commit(D), D, None, None),
+        (Event(EventKind.PUSH, "refs/heads/feature", "main"), Commit(D, (A,), 1), C, None, C),
+        (Event(EventKind.SCHEDULE, "refs/heads/main", "main"), Commit(D, (A,), 1), D, D, None),
+        (Event(EventKind.SCHEDULE, "refs/heads/main", "main"), Commit(D, (A,), 1), C, D, None),
+        (Event(EventKind.MANUAL, "refs/heads/feature", "main"), Commit(D, (A,), 1), C, None, C),
         (Event(), Commit(D, (A,), 1), C, None, C),
         (Event(), Commit(D, (A,), 1), D, D, None),
         (Event(), Commit(D, (A,), 1), None, D, None),
@@ -39,7 +40,7 @@ PULL = Event("pull_request", "refs/pull/1/merge", "main", "main", base_sha=C, he
     ],
 )
 def test_the_commit_to_compare_with(event, head, main, sha, tip):
-    found = reference(event, head, main)
+    found = expected_reference(event, head, main)
     assert (found.sha, found.tip) == (sha, tip)
     assert found.how
 

@@ -8,10 +8,11 @@ from agent_eval_action.baseline import STORES, RecordQuery, StoreConfig
 from agent_eval_action.baseline.history_session import store_name
 from agent_eval_action.baseline.records import record_of
 from agent_eval_action.config.settings import Settings
+from agent_eval_action.git.base_commit import Event
 from support.repositories import environ, run_git
 from support.results import run, simple
 
-GITHUB = environ(GITHUB_ACTIONS="true")
+BRANCH, FILE = Event(keeps_branch=True), Event()
 
 
 @pytest.fixture
@@ -33,20 +34,20 @@ def settings(folder, store="auto"):
 
 
 def test_on_github_it_is_the_branch_and_elsewhere_the_file(checkout):
-    assert store_name(settings(checkout), GITHUB) == "branch"
-    assert store_name(settings(checkout), environ()) == "file"
-    assert store_name(settings(checkout, "branch"), environ()) == "branch"
-    assert store_name(settings(checkout, "file"), GITHUB) == "file"
+    assert store_name(settings(checkout), environ(), BRANCH) == "branch"
+    assert store_name(settings(checkout), environ(), FILE) == "file"
+    assert store_name(settings(checkout, "branch"), environ(), FILE) == "branch"
+    assert store_name(settings(checkout, "file"), environ(), BRANCH) == "file"
 
 
 def test_a_committed_baseline_is_what_it_was_committed_for(checkout):
     (checkout / "baseline.json").write_text("{}")
-    assert store_name(settings(checkout), GITHUB) == "file"
+    assert store_name(settings(checkout), environ(), BRANCH) == "file"
 
 
 def test_without_a_remote_there_is_no_branch_to_keep_anything_on(checkout):
     run_git(checkout, "remote", "remove", "origin")
-    assert store_name(settings(checkout), GITHUB) == "file"
+    assert store_name(settings(checkout), environ(), BRANCH) == "file"
 
 
 @pytest.mark.parametrize("name", STORES)

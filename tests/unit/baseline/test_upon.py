@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent_eval_action.baseline.lookup import Event, Reference, Upon, behind, put_upon
 from agent_eval_action.git import Commit
+from agent_eval_action.git.base_commit import CheckoutBase, Event, EventKind, Reference, commit_behind, resolve_base
 from support.repositories import Origin, environ, run_git
 
 A, B, D = (letter * 40 for letter in "abd")
@@ -18,14 +18,14 @@ THERE, ITSELF = Reference(A, "said"), Reference(D, "said")
 @pytest.mark.parametrize(
     ("upon", "control", "known", "rules"),
     [
-        (Upon(THERE, HEAD, known_main=True), A, A, A),  # a change: whatever its history is of
-        (Upon(THERE, HEAD, of_main=True, known_main=True), A, A, D),  # a push to main: its rules are main's
-        (Upon(ITSELF, HEAD, of_main=True, known_main=True), A, B, D),  # a schedule on main
-        (Upon(ITSELF, HEAD, known_main=True), A, B, D),  # main on a laptop: the working tree is the change
-        (Upon(ITSELF, HEAD), None, B, None),  # no branch is known: the commit before may be the change's own
-        (Upon(ITSELF, Commit(D), known_main=True), None, B, D),  # the first commit
-        (Upon(Reference(None, "unknown"), HEAD), None, None, None),
-        (Upon(Reference(B, "the event's"), None), B, B, B),  # nothing is checked out
+        (CheckoutBase(THERE, HEAD, known_main=True), A, A, A),  # a change: whatever its history is of
+        (CheckoutBase(THERE, HEAD, of_main=True, known_main=True), A, A, D),  # a push to main: its rules are main's
+        (CheckoutBase(ITSELF, HEAD, of_main=True, known_main=True), A, B, D),  # a schedule on main
+        (CheckoutBase(ITSELF, HEAD, known_main=True), A, B, D),  # main on a laptop: the working tree is the change
+        (CheckoutBase(ITSELF, HEAD), None, B, None),  # no branch is known: the commit before may be the change's own
+        (CheckoutBase(ITSELF, Commit(D), known_main=True), None, B, D),  # the first commit
+        (CheckoutBase(Reference(None, "unknown"), HEAD), None, None, None),
+        (CheckoutBase(Reference(B, "the event's"), None), B, B, B),  # nothing is checked out
     ],
 )
 def test_which_commit_it_is(upon, control, known, rules):
@@ -52,7 +52,7 @@ def commits(origin):
 def pull(commits):
     # what the event says is older than what was merged onto
     older, head = commits["main"][1], commits["head"]
-    return Event("pull_request", "refs/pull/7/merge", "main", "main", base_sha=older, head_sha=head)
+    return Event(EventKind.CHANGE, "refs/pull/7/merge", "main", "main", base_sha=older, head_sha=head)
 
 
 DEPTHS = pytest.mark.parametrize("depth", [["--depth=1"], ["--depth=2"], []])
@@ -61,7 +61,7 @@ DEPTHS = pytest.mark.parametrize("depth", [["--depth=1"], ["--depth=2"], []])
 @DEPTHS
 def test_a_merge_commit_of_a_pull_request_is_put_upon_its_first_parent(origin, commits, depth):
     work = origin.clone("work", *depth, ref="refs/pull/7/merge")
-    upon = put_upon(work, environ(), pull(commits))
+    upon = resolve_base(work, environ(), pull(commits))
     assert upon.control() == upon.control(commits["main"][0]) == upon.rules == commits["main"][3]
 
 
@@ -69,7 +69,7 @@ def test_a_merge_commit_of_a_pull_request_is_put_upon_its_first_parent(origin, c
 def test_a_head_that_is_checked_out_itself_is_put_upon_where_it_left_main(origin, commits, depth):
     work = origin.clone("work", *depth, ref="refs/heads/feature")
     event = replace(pull(commits), base_sha=commits["main"][4])
-    upon = put_upon(work, environ(), event)
+    upon = resolve_base(work, environ(), event)
     assert upon.control() == upon.rules == commits["main"][2]
 
 
@@ -78,15 +78,15 @@ def test_a_merge_queue_is_put_upon_the_groups_base(origin, commits, depth):
     work = origin.clone("work", *depth, ref="refs/heads/gh-readonly-queue/main/pr-7")
     ref = "refs/heads/gh-readonly-queue/main/pr-7"
     # a group of several: what is below this commit is another pull request's, not main
-    event = Event("merge_group", ref, "main", "main", base_sha=commits["main"][2], head_sha=commits["queue"])
-    upon = put_upon(work, environ(), event)
+    event = Event(EventKind.QUEUE, ref, "main", "main", base_sha=commits["main"][2], head_sha=commits["queue"])
+    upon = resolve_base(work, environ(), event)
     assert upon.control() == upon.rules == commits["main"][2]
 
 
 def test_a_detached_head_on_a_laptop_is_put_upon_where_it_left_main(origin, commits):
     work = origin.clone("work")
     run_git(work, "checkout", "--quiet", "--detach", commits["head"])
-    upon = put_upon(work, environ(), Event())
+    upon = resolve_base(work, environ(), Event())
     assert upon.control() == upon.rules == commits["main"][2]
 
 
@@ -94,35 +94,37 @@ def test_a_branch_that_took_main_in_is_put_upon_what_it_took(origin, commits):
     work = origin.clone("work")
     run_git(work, "checkout", "--quiet", "--detach", commits["head"])
     run_git(work, "merge", "--quiet", "--no-ff", "-m", "main into the branch", commits["main"][4])
-    assert put_upon(work, environ(), Event()).control() == commits["main"][4], "its first parent is the change's own"
+    assert resolve_base(work, environ(), Event()).control() == commits["main"][4], (
+        "its first parent is the change's own"
+    )
 
 
 def test_main_itself_is_held_against_the_commit_of_its_history_else_the_one_before(origin, commits):
     work = origin.clone("work")
-    for event in (Event(), Event("schedule", "refs/heads/main", "main")):
-        upon = put_upon(work, environ(), event)
+    for event in (Event(), Event(EventKind.SCHEDULE, "refs/heads/main", "main")):
+        upon = resolve_base(work, environ(), event)
         assert upon.rules == commits["main"][4]
         assert (upon.control(), upon.control(commits["main"][1])) == (commits["main"][3], commits["main"][1])
-    pushed = put_upon(work, environ(), Event("push", "refs/heads/main", "main"))
+    pushed = resolve_base(work, environ(), Event(EventKind.PUSH, "refs/heads/main", "main"))
     assert pushed.control(commits["main"][1]) == commits["main"][3], "the event says what was pushed upon"
     assert pushed.rules == commits["main"][4]
 
 
 def test_a_shallow_clone_of_a_branch_that_nothing_names_is_not_guessed_at(origin):
     work = origin.clone("work", "--depth=1", ref="refs/heads/feature")
-    upon = put_upon(work, environ(), Event())
+    upon = resolve_base(work, environ(), Event())
     assert (upon.control(), upon.rules) == (None, None)
 
 
 def test_without_a_payload_a_pull_request_is_put_upon_where_it_left_its_target(origin, commits):
     work = origin.clone("work")
     run_git(work, "checkout", "--quiet", "--detach", commits["head"])
-    upon = put_upon(work, environ(), Event("pull_request", "refs/pull/7/head", base_ref="main"))
+    upon = resolve_base(work, environ(), Event(EventKind.CHANGE, "refs/pull/7/head", base_ref="main"))
     assert upon.control() == commits["main"][2]
 
 
 def test_outside_of_git_nothing_is_known(tmp_path):
-    upon = put_upon(tmp_path, environ(), Event())
+    upon = resolve_base(tmp_path, environ(), Event())
     assert (upon.control(), upon.rules) == (None, None)
 
 
@@ -135,4 +137,4 @@ def test_a_history_of_another_commit_is_not_behind(origin, commits):
         ("f" * 40, None),
         ("x", None),
     ):
-        assert behind(work, environ(), known, head) == found
+        assert commit_behind(work, environ(), known, head) == found

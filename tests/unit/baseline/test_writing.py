@@ -8,13 +8,14 @@ import json
 import pytest
 
 from agent_eval_action.baseline.history_session import regressed, why_not_recorded
-from agent_eval_action.baseline.lookup import Event, event_of
+from agent_eval_action.ci.github.event import read_event, read_payload
+from agent_eval_action.git.base_commit import Event, EventKind
 from agent_eval_action.results.decision import ChangeKind, Decision, PairChange, Verdict
 from agent_eval_action.results.run_result import CaseKey, RunStatus
 from support.results import run, simple
 
 HEAD, OTHER = "a" * 40, "b" * 40
-PUSH = Event("push", "refs/heads/main", "main", sha=HEAD)
+PUSH = Event(EventKind.PUSH, "refs/heads/main", "main", sha=HEAD)
 
 
 def result(outcome=Verdict.PASS, status=RunStatus.COMPLETE):
@@ -28,21 +29,21 @@ def test_a_run_of_main_is_recorded_whatever_it_found(outcome):
     assert why_not_recorded(PUSH, result(outcome), HEAD) is None
 
 
-@pytest.mark.parametrize("name", ["schedule", "workflow_dispatch"])
-def test_so_are_runs_of_main_that_nobody_pushed(name):
-    assert why_not_recorded(dataclasses.replace(PUSH, name=name), result(), HEAD) is None
+@pytest.mark.parametrize("kind", [EventKind.SCHEDULE, EventKind.MANUAL])
+def test_so_are_runs_of_main_that_nobody_pushed(kind):
+    assert why_not_recorded(dataclasses.replace(PUSH, kind=kind), result(), HEAD) is None
 
 
 @pytest.mark.parametrize(
     ("event", "why"),
     [
         (Event(), "in CI"),
-        (dataclasses.replace(PUSH, name="pull_request"), "not merged"),
-        (dataclasses.replace(PUSH, name="pull_request_target"), "not merged"),
-        (dataclasses.replace(PUSH, name="merge_group"), "not merged"),
+        (dataclasses.replace(PUSH, kind=EventKind.CHANGE, name="pull_request"), "not merged"),
+        (dataclasses.replace(PUSH, kind=EventKind.PRIVILEGED_CHANGE, name="pull_request_target"), "not merged"),
+        (dataclasses.replace(PUSH, kind=EventKind.QUEUE, name="merge_group"), "not merged"),
         (dataclasses.replace(PUSH, fork=True), "not merged"),
-        (dataclasses.replace(PUSH, name="issue_comment"), "issue_comment"),
-        (dataclasses.replace(PUSH, name="workflow_run"), "workflow_run"),
+        (dataclasses.replace(PUSH, kind=EventKind.OTHER, name="issue_comment"), "issue_comment"),
+        (dataclasses.replace(PUSH, kind=EventKind.FOLLOW_UP, name="workflow_run"), "workflow_run"),
         (dataclasses.replace(PUSH, ref="refs/heads/feature"), "refs/heads/feature"),
         (dataclasses.replace(PUSH, ref="refs/tags/main"), "refs/tags/main"),
         (dataclasses.replace(PUSH, default_branch=""), "no default branch"),
@@ -78,6 +79,10 @@ def test_only_pairs_confirmed_worse_are_withheld_whatever_blocks():
     assert regressed(decision) == ((CaseKey("bot", "set", "worse"), "q"), (CaseKey("bot", "set", "newly"), "q"))
 
 
+def event_of(environ):
+    return read_event(environ, read_payload(environ))
+
+
 def github(tmp_path, name, payload, **more):
     path = tmp_path / "event.json"
     path.write_text(payload if isinstance(payload, str) else json.dumps(payload))
@@ -94,7 +99,9 @@ def pull(head_repo):
 @pytest.mark.parametrize(("head_repo", "fork"), [({"id": 1}, False), ({"id": 2}, True), (None, True)])
 def test_a_pull_request(tmp_path, head_repo, fork):
     event = event_of(github(tmp_path, "pull_request", pull(head_repo), GITHUB_BASE_REF="trunk"))
-    assert event == Event("pull_request", "", "trunk", "trunk", HEAD, OTHER, fork=fork)
+    assert event == Event(
+        EventKind.CHANGE, "", "trunk", "trunk", HEAD, OTHER, fork=fork, keeps_branch=True, name="pull_request"
+    )
 
 
 def test_a_merge_queue(tmp_path):

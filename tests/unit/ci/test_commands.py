@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.ci.log import annotation, command, neutralize
+from agent_eval_action.ci.github.log import WorkflowCommands, command
+from agent_eval_action.ci.log import neutralize
 from agent_eval_action.results.evalset import Annotation
 from support.runner_log import commands
 
@@ -29,9 +30,9 @@ def test_a_lone_surrogate_ends_no_stream() -> None:
 
 def test_properties_without_a_value_are_left_out() -> None:
     assert command("endgroup") == "::endgroup::"
-    assert annotation(Annotation(level="warning", message="m")) == "::warning::m"
+    assert WorkflowCommands().annotation(Annotation(level="warning", message="m")) == "::warning::m"
     placed = Annotation(level="error", message="m", title="a: b", path="evals/x,y.json", line=7)
-    assert annotation(placed) == "::error file=evals/x%2Cy.json,line=7,title=a%3A b::m"
+    assert WorkflowCommands().annotation(placed) == "::error file=evals/x%2Cy.json,line=7,title=a%3A b::m"
 
 
 @pytest.mark.parametrize("name", ["", "a b", "error title=x", "Error", "x::y"])

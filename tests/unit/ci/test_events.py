@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.ci.github.client import ChangeRequest
-from agent_eval_action.ci.github.event import Job, Kind, job_from, job_of
+from agent_eval_action.ci import Job, detect
+from agent_eval_action.ci.base import ChangeRequest
+from agent_eval_action.ci.github.event import read_job
 from agent_eval_action.errors import UsageError
+from agent_eval_action.git.base_commit import EventKind
 
 ROOT = Path(__file__).resolve().parents[3]
 EVENTS = ROOT / "tests" / "support" / "github_events"
@@ -37,27 +39,31 @@ def environ(name: str, **more: str) -> dict[str, str]:
     }
 
 
+def job_here(given: dict[str, str]) -> Job:
+    return detect(given).job(given)
+
+
 def payload(file: str) -> object:
     return json.loads((EVENTS / f"{file}.json").read_text())
 
 
 def job(name: str, file: str = "", **more: str) -> Job:
-    return job_of(environ(name, **more), payload(file or name))
+    return read_job(environ(name, **more), payload(file or name))
 
 
 ROWS = {
-    "`pull_request`": ("pull_request", "pull_request", Kind.PULL_REQUEST),
-    "`pull_request` from a fork": ("pull_request", "pull_request_fork", Kind.PULL_REQUEST),
-    "`pull_request` of Dependabot": ("pull_request", "pull_request_dependabot", Kind.PULL_REQUEST),
-    "`pull_request_review`": ("pull_request_review", "pull_request_review", Kind.PULL_REQUEST),
-    "`pull_request_target`": ("pull_request_target", "pull_request_target", Kind.TARGET),
-    "`merge_group`": ("merge_group", "merge_group", Kind.QUEUE),
-    "`push`": ("push", "push", Kind.PUSH),
-    "`schedule`": ("schedule", "schedule", Kind.SCHEDULE),
-    "`workflow_dispatch`": ("workflow_dispatch", "workflow_dispatch", Kind.MANUAL),
-    "`workflow_run`": ("workflow_run", "workflow_run", Kind.WORKFLOW_RUN),
-    "`workflow_run` after a fork's run": ("workflow_run", "workflow_run_fork", Kind.WORKFLOW_RUN),
-    "everything else": ("release", "release", Kind.OTHER),
+    "`pull_request`": ("pull_request", "pull_request", EventKind.CHANGE),
+    "`pull_request` from a fork": ("pull_request", "pull_request_fork", EventKind.CHANGE),
+    "`pull_request` of Dependabot": ("pull_request", "pull_request_dependabot", EventKind.CHANGE),
+    "`pull_request_review`": ("pull_request_review", "pull_request_review", EventKind.CHANGE),
+    "`pull_request_target`": ("pull_request_target", "pull_request_target", EventKind.PRIVILEGED_CHANGE),
+    "`merge_group`": ("merge_group", "merge_group", EventKind.QUEUE),
+    "`push`": ("push", "push", EventKind.PUSH),
+    "`schedule`": ("schedule", "schedule", EventKind.SCHEDULE),
+    "`workflow_dispatch`": ("workflow_dispatch", "workflow_dispatch", EventKind.MANUAL),
+    "`workflow_run`": ("workflow_run", "workflow_run", EventKind.FOLLOW_UP),
+    "`workflow_run` after a fork's run": ("workflow_run", "workflow_run_fork", EventKind.FOLLOW_UP),
+    "everything else": ("release", "release", EventKind.OTHER),
 }
 
 
@@ -76,21 +82,36 @@ def test_a_row_of_the_table(row):
     name, file, kind = ROWS[row]
     compared, comments, credentials, skipped = documented()[row]
     found = job(name, file)
-    assert found.kind is kind
+    assert found.event.kind is kind
     assert ("refused" in compared) == bool(found.refusal)
-    assert (comments == "yes") == (found.pull_request is not None and found.writes)
-    assert (found.pull_request is not None) == (comments != "no")
-    assert credentials.startswith("not measured") == found.is_pull_request
+    assert (comments == "yes") == found.may_comment
+    assert (found.change_request is not None) == (comments != "no")
+    assert credentials.startswith("not measured") == found.may_lack_credentials
     assert credentials.endswith("not red") == bool(found.withheld)
     assert (skipped == "yes") == found.may_skip
 
 
+CHANGES = {
+    "pull_request",
+    "pull_request_target",
+    "pull_request_review",
+    "pull_request_review_comment",
+    "merge_group",
+}
+
+
+@pytest.mark.parametrize("name", [*sorted(CHANGES), "push", "schedule", "workflow_dispatch", "workflow_run", "release"])
+def test_every_event_of_a_change_is_one_for_the_gate_the_skipping_and_the_history_alike(name):
+    found = read_job(environ(name), None)
+    assert found.event.is_change == found.may_skip == (name in CHANGES)
+
+
 def test_a_pull_request_has_all_a_comment_needs():
     found = job("pull_request")
-    assert found.pull_request == PULL
+    assert found.change_request == PULL
     assert (found.commit, found.event.base_sha, found.event.sha) == (HEAD, BASE, MERGE)
     assert (found.run_id, found.run_number, found.run_attempt) == (30433642, 562, 2)
-    assert found.workflow_file == ".github/workflows/evals.yml"
+    assert found.definition == ".github/workflows/evals.yml"
     assert found.key == "Evals / evals"
     assert not found.refusal
     assert not found.withheld
@@ -99,7 +120,7 @@ def test_a_pull_request_has_all_a_comment_needs():
 def test_the_results_of_a_queue_or_a_push_are_of_the_commit_that_was_run():
     assert job("merge_group").commit == HEAD
     assert job("push").commit == MERGE
-    assert job("push").pull_request is None
+    assert job("push").change_request is None
 
 
 def test_legs_of_a_matrix_are_told_apart_whatever_the_order_of_its_values():
@@ -109,7 +130,7 @@ def test_legs_of_a_matrix_are_told_apart_whatever_the_order_of_its_values():
     assert one.key == same.key == "Evals / evals (booking, 3.12)"
     assert other.key != one.key
     assert job("pull_request", INPUT_MATRIX="null").key == "Evals / evals"
-    assert job("pull_request", INPUT_MATRIX="[" * 5_000).matrix == ""
+    assert job("pull_request", INPUT_MATRIX="[" * 5_000).leg == ""
 
 
 def test_a_fork_whose_repository_is_gone_is_still_a_fork():
@@ -121,7 +142,7 @@ def test_a_rerun_by_a_person_gives_dependabot_no_secrets_and_a_persons_push_does
     assert "Dependabot" in rerun.withheld
     pushed = payload("pull_request_dependabot")
     pushed["sender"] = {"login": "octocat"}
-    assert not job_of(environ("pull_request"), pushed).withheld
+    assert not read_job(environ("pull_request"), pushed).withheld
 
 
 @pytest.mark.parametrize(
@@ -144,8 +165,8 @@ def test_other_events_are_run_without_a_word():
 def test_a_run_before_of_a_repository_that_is_not_named_is_refused():
     said = payload("workflow_run")
     said["workflow_run"]["head_repository"] = None
-    assert job_of(environ("workflow_run"), said).refusal
-    assert job_of(environ("workflow_run"), None).refusal
+    assert read_job(environ("workflow_run"), said).refusal
+    assert read_job(environ("workflow_run"), None).refusal
 
 
 NONSENSE = [
@@ -167,22 +188,22 @@ NONSENSE = [
 @pytest.mark.parametrize("said", NONSENSE, ids=str)
 @pytest.mark.parametrize("name", ["pull_request", "pull_request_target", "workflow_run", "merge_group", "", "é" * 99])
 def test_a_payload_that_makes_no_sense_names_no_pull_request_and_raises_nothing(name, said):
-    found = job_of(environ(name), said)
-    assert found.pull_request is None or said == {"pull_request": {"number": "2"}}
+    found = read_job(environ(name), said)
+    assert found.change_request is None or said == {"pull_request": {"number": "2"}}
     assert found.event.head_sha is None
 
 
 @pytest.mark.parametrize("name", ["../../x", "octo-org", "a/b/c", "", "octo org/x", "octo-org/Hello\nWorld"])
 def test_a_repository_that_is_none_is_nowhere_to_comment(name):
     found = job("pull_request", GITHUB_REPOSITORY=name)
-    assert (found.repository, found.pull_request, found.workflow_file) == ("", None, "")
+    assert (found.repository, found.change_request, found.definition) == ("", None, "")
 
 
 @pytest.mark.parametrize(
     "ref", ["other/repo/.github/workflows/x.yml@main", "octo-org/Hello-World/../../etc/x@main", "@"]
 )
 def test_the_workflow_of_another_repository_is_no_file_of_this_one(ref):
-    assert job("pull_request", GITHUB_WORKFLOW_REF=ref).workflow_file == ""
+    assert job("pull_request", GITHUB_WORKFLOW_REF=ref).definition == ""
 
 
 def test_numbers_that_are_none_are_nought():
@@ -202,19 +223,19 @@ def test_a_huge_payload_is_read(tmp_path):
     said["deep"] = json.loads("[" * 200 + "]" * 200)
     file = tmp_path / "event.json"
     file.write_text(json.dumps(said))
-    assert job_from(environ("pull_request", GITHUB_EVENT_PATH=str(file))).pull_request == PULL
+    assert job_here(environ("pull_request", GITHUB_EVENT_PATH=str(file))).change_request == PULL
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "\0", '{"pull_request": NaN}'])
 def test_a_file_that_cannot_be_read_says_nothing(tmp_path, text):
     file = tmp_path / "event.json"
     file.write_text(text)
-    found = job_from(environ("pull_request", GITHUB_EVENT_PATH=str(file)))
-    assert (found.kind, found.pull_request) == (Kind.PULL_REQUEST, None)
-    gone = job_from(environ("pull_request", GITHUB_EVENT_PATH=str(tmp_path / "gone.json")))
-    assert gone.pull_request is None
+    found = job_here(environ("pull_request", GITHUB_EVENT_PATH=str(file)))
+    assert (found.event.kind, found.change_request) == (EventKind.CHANGE, None)
+    gone = job_here(environ("pull_request", GITHUB_EVENT_PATH=str(tmp_path / "gone.json")))
+    assert gone.change_request is None
 
 
 def test_outside_of_actions_there_is_no_job():
-    assert job_of({**environ("pull_request_target"), "GITHUB_ACTIONS": ""}, payload("pull_request_target")) == Job()
-    assert not Job().in_actions
+    assert read_job({**environ("pull_request_target"), "GITHUB_ACTIONS": ""}, payload("pull_request_target")) == Job()
+    assert not detect({}).is_running({})

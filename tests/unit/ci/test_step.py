@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from agent_eval_action.ci import detect
+from agent_eval_action.ci.base import StepReports, publish_step
 from agent_eval_action.ci.github.outputs import LIMIT, append_summary
-from agent_eval_action.ci.github.publish import StepReports, publish_step
 from agent_eval_action.results.evalset import Annotation
 
 STEPS = ["outputs", "summary", "show", "annotations", "publish"]
@@ -46,7 +47,8 @@ class Step:
         return answer
 
     def __call__(self, environ: Mapping[str, str] | None = None) -> None:
-        publish_step(self.leaving, self.environ if environ is None else environ, self.warned.append, self.said.append)
+        given = self.environ if environ is None else environ
+        publish_step(self.leaving, detect(given), given, self.warned.append, self.said.append)
 
 
 @pytest.fixture
@@ -98,7 +100,7 @@ def test_nobody_reads_the_log(step: Step) -> None:
         raise BrokenPipeError
 
     step.leaving = replace(step.leaving, show=fail)
-    publish_step(step.leaving, step.environ, fail, step.said.append)
+    publish_step(step.leaving, detect(step.environ), step.environ, fail, step.said.append)
     assert step.asked == [name for name in STEPS if name != "show"]
 
 

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from agent_eval_action.ci.log import GuardedStream, command, is_log
+from agent_eval_action.ci.github.log import command
+from agent_eval_action.ci.log import GuardedStream, is_log
 from support.runner_log import Command, commands
 
 
