@@ -1,4 +1,4 @@
-"""Changes under GitLab, Azure Pipelines, Bitbucket and Jenkins, in the checkouts these make: no change judges itself."""
+"""Changes under GitLab, Azure, Bitbucket and Jenkins, in the checkouts these make: no change judges itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MR = "refs/merge-requests/7/head"
 class Hosted:
     """A bare repository with a main branch that went on, and a change whose agent got worse and whose rule allows it.
 
-    ``fork_point``: where the change left main; ``tip``: main as it is; ``head``: the change; ``merge``: of it into main.
+    ``fork_point``: where the change left main; ``tip``: main as it is; ``head``: the change; ``merge``: both merged.
     """
 
     root: Path
