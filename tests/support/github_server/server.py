@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 import re
-import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,12 +35,6 @@ class GitHubServer:
     faults: list[Fault] = field(default_factory=list)
     latency: tuple[float, float] = (0.0, 0.0)
     url: str = ""
-
-    async def start(self, port: int = 0, tls: ssl.SSLContext | None = None) -> tuple[asyncio.Server, str]:
-        """Listen; returns the server and its URL."""
-        server = await wire.serve(self.handle, "127.0.0.1", port, tls)
-        self.url = f"http{'s' if tls else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        return server, self.url
 
     async def handle(self, request: wire.HttpRequest) -> wire.HttpResponse:
         """One request: control, or GitHub with its latency and faults."""
