@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agent_eval_action.config.action_inputs import HOST, NO_OPTIONS, ActionInput
-from agent_eval_action.config.options import OPTIONS
+from agent_eval_action.config.options import HOST, NO_OPTIONS, OPTIONS, ActionInput
 
 
 def inputs_yaml(*, host: bool = False) -> str:
     """The entries of ``inputs:``."""
     entries: list[tuple[str, str, str]] = [
-        (option.input, option.help + (f" Default: {option.shown}." if option.shown else ""), option.action_default)
+        (option.input, option.help + (f" Default: {option.shown}." if option.shown else ""), option.info.action_default)
         for option in OPTIONS
     ]
     own: Iterable[ActionInput] = (*NO_OPTIONS, *(HOST if host else ()))
-    entries += [(one.name, one.help, one.default) for one in own]
+    entries += [(item.name, item.help, item.default) for item in own]
     return "".join(_entry(*entry) for entry in entries)
 
 
 def inputs_env() -> str:
     """What a composite action's step sets, so that the command reads the same inputs. Indented for a step's ``env``."""
-    names = [*(option.input for option in OPTIONS), *(one.name for one in NO_OPTIONS)]
+    names = [*(option.input for option in OPTIONS), *(item.name for item in NO_OPTIONS)]
     return "".join(f"        INPUT_{name.upper().replace('-', '_')}: ${{{{ inputs.{name} }}}}\n" for name in names)
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
+from pydantic import TypeAdapter
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import models_json_schema
 
 from agent_eval_action.config.criteria import CustomMetric, UserSimulatorConfig
 from agent_eval_action.config.loader import AGENT_KEYS, FILE_OPTIONS, SECTIONS
-from agent_eval_action.config.options import AGENT_OPTIONS, BY_NAME, Option
-from agent_eval_action.config.types import NAME, TEXT, or_list
+from agent_eval_action.config.models import AgentWords
+from agent_eval_action.config.options import AGENT_OPTIONS, BY_NAME, Option, given_type
+from agent_eval_action.config.types import Text, or_list
 from agent_eval_action.criteria import CRITERIA
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -21,19 +24,25 @@ _ANY_OPTIONS: Final = {"type": ["number", "object", "null"]}
 
 def agent_eval_schema() -> dict[str, Any]:
     """The schema: what it accepts, the reader accepts, but for what only files and folders can tell."""
+    definitions: dict[str, Any] = {}
     properties: dict[str, Any] = {}
-    for option in FILE_OPTIONS:
-        *section, key = str(option.key).split(".")
+    for path, option in FILE_OPTIONS.items():
+        *section, key = path.split(".")
         target = properties
         for name in section:
             target = target.setdefault(name, _section())["properties"]
-        target[key] = _property(option)
+        target[key] = _property(option, definitions)
     for name in SECTIONS:
         if short := properties[name]["properties"].get("path"):
             properties[name] = {"anyOf": [short, properties[name]]}
-    agents = or_list({"anyOf": [dict(TEXT.schema), {"$ref": "#/$defs/agent"}]})
+    agents = or_list({"anyOf": [_schema(Text, {}), {"$ref": "#/$defs/agent"}]})
     sentence = "An agent's folder, or a mapping with its path and what is its own; or a list of agents."
     properties |= {"agent": {**agents, "description": sentence}, "agents": {**agents, "description": sentence}}
+    agent = _agent(definitions)
+    rules = definitions["CriterionPolicy"]
+    rules["minProperties"] = 1
+    for rule in rules["properties"].values():
+        del rule["default"]  # what is not given is inherited
     return {
         "$schema": DIALECT,
         "title": "agent-eval.yaml",
@@ -42,7 +51,7 @@ def agent_eval_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "properties": dict(sorted(properties.items(), key=lambda item: _rank(item[0]))),
         "not": {"required": ["agent", "agents"]},
-        "$defs": {"agent": _agent(), **_criteria_definitions()},
+        "$defs": {"agent": agent, **definitions, **_criteria_definitions(UserSimulatorConfig)},
     }
 
 
@@ -104,19 +113,27 @@ def _section() -> dict[str, Any]:
     return {"type": "object", "additionalProperties": False, "properties": {}}
 
 
-def _property(option: Option) -> dict[str, Any]:
-    schema = {**option.kind.schema, "description": option.help}
+def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    """The schema of what may be written for a type; what it refers to is added to ``definitions``."""
+    schema = TypeAdapter(kind).json_schema(mode="validation", by_alias=False)
+    definitions |= schema.pop("$defs", {})
+    return schema
+
+
+def _property(option: Option, definitions: dict[str, Any]) -> dict[str, Any]:
+    schema = {**_schema(option.annotation, definitions), "description": option.help}
     if option.name == "criteria":
-        schema["anyOf"] = [dict(TEXT.schema), _CRITERIA]
-    return schema | ({"default": option.default} if option.default not in (None, {}, ()) else {})
+        schema["anyOf"] = [schema["anyOf"][0], _CRITERIA]
+    default = option.default.as_posix() if isinstance(option.default, Path) else option.default
+    return schema | ({"default": default} if default not in (None, {}, ()) else {})
 
 
-def _agent() -> dict[str, Any]:
+def _agent(definitions: dict[str, Any]) -> dict[str, Any]:
     properties: dict[str, Any] = {
-        "path": {**TEXT.schema, "description": "The agent's folder."},
-        "name": {**NAME.schema, "description": "The agent's name in every result; by default its folder's."},
+        name: {**_schema(given_type(field), definitions), "description": field.description}
+        for name, field in AgentWords.model_fields.items()
     }
-    properties |= {option.name: _property(option) for option in AGENT_OPTIONS}
+    properties |= {option.name: _property(option, definitions) for option in AGENT_OPTIONS}
     return {
         "type": "object",
         "description": "One agent.",

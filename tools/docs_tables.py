@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from agent_eval_action.config.action_inputs import HOST, NO_OPTIONS
-from agent_eval_action.config.options import OPTIONS, Option
+from agent_eval_action.config.options import HOST, NO_OPTIONS, OPTIONS, Option
 
 HEADER: Final = "| key | flag | input | value | default | |\n|---|---|---|---|---|---|"
 
@@ -18,8 +17,8 @@ def option_table(options: Iterable[Option] = OPTIONS) -> str:
 
 def input_table() -> str:
     """A row per input of the actions that is no option."""
-    rows = [f"| `{one.name}` | {one.help} |" for one in NO_OPTIONS]
-    rows += [f"| `{one.name}` (host) | {one.help} |" for one in HOST]
+    rows = [f"| `{item.name}` | {item.help} |" for item in NO_OPTIONS]
+    rows += [f"| `{item.name}` (host) | {item.help} |" for item in HOST]
     return "\n".join(["| input | |\n|---|---|", *rows])
 
 
@@ -28,10 +27,10 @@ def _row(option: Option) -> str:
     if option.name == "agent":
         keys = "`agent` or `agents`"
     cells = (
-        keys + (" (a)" if option.scope == "agent" else ""),
+        keys + (" (a)" if option.info.scope == "agent" else ""),
         f"`{option.flag}`" if option.flag else "arguments" if option.name == "evals" else "–",
         f"`{option.input}`",
-        option.kind.label,
+        option.value_type.label,
         option.shown or "–",
         option.help,
     )

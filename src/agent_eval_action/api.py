@@ -26,9 +26,8 @@ from agent_eval_action.baseline.pooling import (
 )
 from agent_eval_action.baseline.records import Baseline
 from agent_eval_action.ci import Job, detect
-from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.discovery import Discovery, discover
-from agent_eval_action.config.settings import Settings
+from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.criteria import warm_up
 from agent_eval_action.errors import AgentEvalError, Problem
 from agent_eval_action.formats import load_eval_file, parse_selector
@@ -225,7 +224,7 @@ async def _evaluate(evaluation: Evaluation) -> RunResult:
         run.start()
         plan, kept = await run.prepare()
         history, main = main.history(plan.suite(left.skipped)), main.without_records()
-        if settings.baseline_store == "rerun":  # no record says which entries main has: the base commit's file does
+        if settings.baseline.store == "rerun":  # no record says which entries main has: the base commit's file does
             history = replace(history, pending=tuple(one for one in history.pending if one not in change.accepted))
         run.accepted = history.pending
         run.baseline = history.as_baseline()
@@ -249,7 +248,7 @@ def _decision(run: _Run, result: RunResult, history: History) -> Decision | None
     settings = run.settings
     held, against = held_against(result, run.baseline, settings, run.accepted)
     broken = broken_code(result)
-    if settings.baseline_store == "rerun":
+    if settings.baseline.store == "rerun":
         source, lost = Path("the base commit, run beside"), unmeasured_on_base(result)
         return judged(held, against, settings, source, history, broken=broken, unmeasured=lost).decision
     return judged(held, against, settings, Path(history.source), history, broken=broken).decision
@@ -326,14 +325,14 @@ def held_against(
     result: RunResult, baseline: Baseline | None, settings: Settings, accepted: Sequence[Accepted] = ()
 ) -> tuple[RunResult, Baseline | None]:
     """The run and what it is compared with: what is stored, or what the base commit's agent scored beside it."""
-    if settings.baseline_store != "rerun":
+    if settings.baseline.store != "rerun":
         return result, baseline
     return without_control(result), without_accepted(baseline_of(result), accepted)
 
 
 def stored_baseline(settings: Settings) -> FileStore:
     """The committed file."""
-    return FileStore(settings.baseline, settings.workspace)
+    return FileStore(settings.baseline.path, settings.workspace)
 
 
 def judged(
@@ -350,7 +349,7 @@ def judged(
 
     ``unmeasured``: cases whose baseline this run was to measure and could not, with the reason.
     """
-    source = relative(path or settings.baseline, settings.workspace)
+    source = relative(path or settings.baseline.path, settings.workspace)
     comparison = compare(baseline, result, path=source, history=history, unmeasured=unmeasured)
     return result.model_copy(update={"decision": decide(comparison, result, settings.policy, broken)})
 
@@ -511,9 +510,9 @@ class _Run:
                 context.redaction.value,
                 self.progress,
             )
-            longest = max(settings.llm_timeout_s, *(agent.timeout_s for agent in self.agents()))
+            longest = max(settings.llm.timeout_s, *(agent.timeout_s for agent in self.agents()))
             asks_gate = self.adaptive or (context.repeats is None and self._asks_base_for_withheld)
-            rerun = settings.baseline_store == "rerun" and context.repeats is None
+            rerun = settings.baseline.store == "rerun" and context.repeats is None
             known = self.base.commit if asks_gate and isinstance(self.base, BaseCommit) else ""
             self.orchestrator = Orchestrator(
                 plan,

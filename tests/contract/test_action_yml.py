@@ -12,13 +12,7 @@ import yaml
 
 from agent_eval_action.cli import output
 from agent_eval_action.cli.output import outputs
-from agent_eval_action.config.action_inputs import (
-    CREDENTIALS,
-    HOST,
-    NO_OPTIONS,
-    given_credentials,
-)
-from agent_eval_action.config.options import OPTIONS
+from agent_eval_action.config.options import CREDENTIALS, HOST, NO_OPTIONS, OPTIONS, given_credentials
 from agent_eval_action.reports import results_json
 
 ROOT = Path(__file__).resolve().parents[2]

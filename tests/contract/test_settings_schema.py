@@ -12,8 +12,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agent_eval_action.config.loader import resolve
 from agent_eval_action.config.options import AGENT_OPTIONS, OPTIONS
-from agent_eval_action.config.settings import resolve
 from agent_eval_action.errors import ConfigError
 from support import pages
 from tools.config_schema import agent_eval_schema

@@ -87,7 +87,6 @@ def test_every_criterion_as_google_adk_dumps_it(tmp_path, adk213_python, alias, 
     built = build(config.specs)
     assert [criterion.name for criterion in built] == names
     assert config.user_simulator_config is None
-    assert config.live_model_config is None
     assert not config.custom_metrics
     for criterion in built:
         options = getattr(criterion, "judge_model_options", None)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from agent_eval_action import api
-from agent_eval_action.config.settings import resolve
+from agent_eval_action.config.loader import resolve
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.results.decision import Verdict
 from agent_eval_action.results.run_result import Conditions, RunResult, RunStatus

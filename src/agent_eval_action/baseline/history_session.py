@@ -14,7 +14,7 @@ from agent_eval_action.baseline.file_store import FileStore
 from agent_eval_action.baseline.lookup import BaseBaseline, FoundRecords, StoreConfig, WriteResult, look_up
 from agent_eval_action.baseline.pooling import Suite, age_note, pool, record_of_baseline
 from agent_eval_action.baseline.records import record_of
-from agent_eval_action.config.settings import Settings
+from agent_eval_action.config.models import Settings
 from agent_eval_action.git import Commit, Repository, remote_of
 from agent_eval_action.git.base_commit import Event, EventKind
 from agent_eval_action.results.base import StoreKind
@@ -128,10 +128,10 @@ def open_history_session(
     name = store_name(settings, environ, event, base)
     store = STORES[name](place)
     remote = remote_of(repository, place.remote, environ) if name == "branch" else None
-    lookup = look_up(repository, event, remote, remote_name=place.remote, limit=2 * settings.baseline_runs)
-    rerun = settings.baseline_store == "rerun"
+    lookup = look_up(repository, event, remote, remote_name=place.remote, limit=2 * settings.baseline.runs)
+    rerun = settings.baseline.store == "rerun"
     found = FoundRecords() if rerun else _of_base(place, base) if base and name == "file" else store.records(lookup)
-    if base and name == "branch" and settings.baseline_store == "auto" and _exists(settings.baseline):
+    if base and name == "branch" and settings.baseline.store == "auto" and _exists(settings.baseline.path):
         if found.records:
             note = (
                 f"the {FileStore.at(place).name} that this change adds is not used: main's scores are on {store.name}"
@@ -148,8 +148,8 @@ def open_history_session(
         found=found,
         how=lookup.how,
         entries=read(settings.workspace / ACCEPT, workspace=settings.workspace),
-        last=settings.baseline_runs,
-        max_age=settings.baseline_max_age,
+        last=settings.baseline.runs,
+        max_age=settings.baseline.max_age,
         kept="rerun" if rerun else "branch" if name == "branch" else "file",
         honour=settings.policy.accept == "honour",
     )
@@ -174,10 +174,10 @@ def place_of(settings: Settings, environ: Mapping[str, str]) -> StoreConfig:
     """Where the baseline of these settings may lie."""
     return StoreConfig(
         workspace=settings.workspace,
-        file=settings.baseline,
-        branch=settings.baseline_branch,
-        remote=settings.baseline_remote,
-        last=settings.baseline_runs,
+        file=settings.baseline.path,
+        branch=settings.baseline.branch,
+        remote=settings.baseline.remote,
+        last=settings.baseline.runs,
         environ=environ,
     )
 
@@ -187,15 +187,15 @@ def store_name(settings: Settings, environ: Mapping[str, str], event: Event, bas
 
     ``base``: of a change, what its base commit has stored, for a change must not choose what it is compared with.
     """
-    if settings.baseline_store == "rerun":  # nothing is kept: the file store is never written by a run
+    if settings.baseline.store == "rerun":  # nothing is kept: the file store is never written by a run
         return "file"
-    if settings.baseline_store != "auto":
-        return settings.baseline_store
-    kept = _exists(settings.baseline) if base is None else base.baseline is not None
+    if settings.baseline.store != "auto":
+        return settings.baseline.store
+    kept = _exists(settings.baseline.path) if base is None else base.baseline is not None
     if kept or not event.keeps_branch:
         return "file"
     repository = Repository(settings.workspace, environ)
-    return "branch" if remote_of(repository, settings.baseline_remote, environ) else "file"
+    return "branch" if remote_of(repository, settings.baseline.remote, environ) else "file"
 
 
 def _exists(path: Path) -> bool:

@@ -37,7 +37,7 @@ def print_step_error(sentence: str) -> None:
 
 
 def _run() -> int:
-    from agent_eval_action.config.action_inputs import given_credentials
+    from agent_eval_action.config.options import given_credentials
 
     # judges and agents read the models' own variables, whichever way their values came
     os.environ.update(given_credentials(os.environ))

@@ -14,7 +14,7 @@ from agent_eval_action.cli import output
 from agent_eval_action.cli.compare import in_folder
 from agent_eval_action.cli.session import console, settings_for
 from agent_eval_action.cli.text import terminal
-from agent_eval_action.config.settings import Settings
+from agent_eval_action.config.models import Settings
 from agent_eval_action.diagnostics.reader import did_you_mean
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
 from agent_eval_action.gate.acceptable import worse_pairs

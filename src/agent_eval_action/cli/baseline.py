@@ -33,7 +33,7 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
     """Make a run (or take one) and store it."""
     resolved = settings_for(flags)
     settings, out = resolved.settings, console()
-    if settings.baseline_store == "branch":
+    if settings.baseline.store == "branch":
         raise UsageError("the branch store is written by runs of main alone", hint="let CI run on the main branch")
     store = api.stored_baseline(settings)
     before = store.read()
@@ -52,12 +52,12 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
     entries = accepted.read(settings.workspace / ACCEPT, workspace=settings.workspace)
     after = update(before, result, [entry.accepted for entry in entries])
     if not any(pair.scores for pair in measured_pairs(result)):
-        where = relative(settings.baseline, settings.workspace)
+        where = relative(settings.baseline.path, settings.workspace)
         out.print(f"nothing was measured, so {where} is not written: see the errors above", markup=False)
         return ExitCode.INCONCLUSIVE
     if after.differs or before is None:
         store.write(after.baseline)
-    for line in _lines(after, result, relative(settings.baseline, settings.workspace)):
+    for line in _lines(after, result, relative(settings.baseline.path, settings.workspace)):
         out.print(terminal(line), markup=False, soft_wrap=True)
     return ExitCode.INCONCLUSIVE if after.kept or after.missing else ExitCode.PASS
 

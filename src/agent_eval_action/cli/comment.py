@@ -13,7 +13,7 @@ from agent_eval_action.ci import Job, detect
 from agent_eval_action.ci.comment import Marker, Published, RunComment, publish
 from agent_eval_action.cli.output import in_detail, report_input
 from agent_eval_action.cli.text import terminal
-from agent_eval_action.config.settings import Settings
+from agent_eval_action.config.models import Settings
 from agent_eval_action.reports import REPORTS, Link
 from agent_eval_action.reports.detail import state_of
 from agent_eval_action.reports.escaping import text as escaped

@@ -14,7 +14,7 @@ from agent_eval_action.cli import log, output, summary
 from agent_eval_action.cli.comparison_input import Side, read_side
 from agent_eval_action.cli.output import outputs, refuse_unsafe_folders
 from agent_eval_action.cli.session import console, exit_code, settings_for
-from agent_eval_action.config.settings import Settings
+from agent_eval_action.config.models import Settings
 from agent_eval_action.errors import ExitCode, OutputError
 from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
 from agent_eval_action.gate_changes.snapshot import Snapshot, sets_of_result

@@ -15,7 +15,7 @@ Command = Callable[..., None]
 
 def with_options(*, only: Sequence[str] = ()) -> Callable[[Command], Command]:
     """Add the options of the table that have a flag (or ``only`` these) as keywords; values arrive as text."""
-    chosen = [option for option in OPTIONS if option.has_flag and (not only or option.name in only)]
+    chosen = [option for option in OPTIONS if option.info.has_flag and (not only or option.name in only)]
 
     def decorate(command: Command) -> Command:
         def wrapped(**given: Any) -> None:
@@ -39,9 +39,9 @@ def with_options(*, only: Sequence[str] = ()) -> Callable[[Command], Command]:
 
 def _parameter(option: Option) -> inspect.Parameter:
     text = option.help + (f" [default: {option.shown.replace('`', '')}]" if option.shown else "")
-    metavar = None if option.switch else option.metavar
+    metavar = None if option.info.switch else option.metavar
     info = typer.Option(option.flag, help=_switched(option) or text, metavar=metavar, show_default=False)
-    kind: Any = list[str] | None if option.repeatable else bool | None if option.switch else str | None
+    kind: Any = list[str] | None if option.info.repeatable else bool | None if option.info.switch else str | None
     return inspect.Parameter(
         option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, info]
     )
@@ -49,4 +49,4 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 def _switched(option: Option) -> str:
     """The sentence of a flag that turns its option off."""
-    return f"Turn off {option.key}. {option.help}" if option.switch else ""
+    return f"Turn off {option.key}. {option.help}" if option.info.switch else ""

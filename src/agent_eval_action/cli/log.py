@@ -11,9 +11,8 @@ from typing import Final
 from agent_eval_action.ci import detect
 from agent_eval_action.ci.base import LogCommands
 from agent_eval_action.ci.log import GuardedStream, is_log
-from agent_eval_action.config.secrets import secrets_around
 from agent_eval_action.results.evalset import Annotation
-from agent_eval_action.results.redaction import Redaction
+from agent_eval_action.results.redaction import Redaction, secrets_around
 
 TITLE: Final = "agent-eval"
 _MESSAGE: Final = 4_000

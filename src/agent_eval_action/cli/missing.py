@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from agent_eval_action.config.settings import Settings
+from agent_eval_action.config.models import Settings
 from agent_eval_action.results.run_result import RunResult, RunStatus, ScoreStatus
 from agent_eval_action.results.transcripts import ATTEMPTS
 from agent_eval_action.run.loader import relative

@@ -19,7 +19,7 @@ from agent_eval_action.cli import log, summary
 from agent_eval_action.cli.missing import rest_command
 from agent_eval_action.cli.session import EXIT, console, exit_code
 from agent_eval_action.cli.text import terminal
-from agent_eval_action.config.settings import Settings
+from agent_eval_action.config.models import Settings
 from agent_eval_action.errors import ConfigError, ExitCode, OutputError, Problem
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.git import Repository
@@ -118,7 +118,7 @@ def _tracked(ours: list[_Ours], settings: Settings, environ: Mapping[str, str]) 
 
 def _is_ours(path: Path, place: Path, settings: Settings) -> bool:
     """Whether a tracked path lies in the folder, or the folder in it; names differ in no more than their case."""
-    if path.name in _COMMITTED or path == settings.baseline:
+    if path.name in _COMMITTED or path == settings.baseline.path:
         return False
     own = _folded(path.relative_to(settings.workspace))
     folder = _folded(place)

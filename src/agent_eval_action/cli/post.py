@@ -16,7 +16,8 @@ from agent_eval_action.ci.posting import UNVERIFIED, verify
 from agent_eval_action.cli.comment import token_of, with_title
 from agent_eval_action.cli.output import in_detail
 from agent_eval_action.cli.text import terminal
-from agent_eval_action.config.settings import Settings, resolve
+from agent_eval_action.config.loader import resolve
+from agent_eval_action.config.models import Settings
 from agent_eval_action.errors import ExitCode, OutputError, UsageError
 from agent_eval_action.reports import REPORTS, ReportInput
 from agent_eval_action.reports.artifact import read_foreign

@@ -16,7 +16,7 @@ from agent_eval_action import api
 from agent_eval_action.ci import Job, detect
 from agent_eval_action.cli import log
 from agent_eval_action.cli.progress import Display, LiveDisplay, PlainDisplay
-from agent_eval_action.config.settings import Resolved, resolve
+from agent_eval_action.config.loader import Resolved, resolve
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ExitCode
 from agent_eval_action.results.decision import Verdict

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeVar, get_args
+from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_camel, to_snake
 
 from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean, shorten
 from agent_eval_action.diagnostics.suggestions import recognise_foreign_criteria
+from agent_eval_action.diagnostics.validation import Issue, issues_of
 from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.results.base import AdkModel
 
@@ -54,145 +55,123 @@ class CriteriaConfig:
     specs: tuple[CriterionSpec, ...]
     custom_metrics: Mapping[str, CustomMetric] = field(default_factory=dict)
     user_simulator_config: UserSimulatorConfig | None = None
-    live_model_config: LiveModelConfig | None = None
     warnings: tuple[Problem, ...] = ()
     path: Path | None = None
 
 
 def load_criteria_file(path: Path, *, workspace: Path) -> CriteriaConfig:
     """Read a test_config.json (or YAML, by its suffix). Raises ConfigError with every problem of the file."""
-    reader = _Reader(Source.read(path, workspace=workspace, error=ConfigError))
-    config = reader.config()
-    if reader.errors:
-        raise ConfigError(f"{path} is not a criteria config that can be used", problems=reader.errors)
+    source = Source.read(path, workspace=workspace, error=ConfigError)
+    issues: list[Issue] = []
+    config = _criteria_config(source, issues)
+    if issues:
+        problems = [source.problem(issue.at, issue.message, **issue.fields) for issue in issues]
+        raise ConfigError(f"{path} is not a criteria config that can be used", problems=problems)
     return config
 
 
 def parse_criteria(
     mapping: Any,
     *,
-    source: Source,
+    source: Source | None,
     at: JsonPath = ("criteria",),
     custom_metrics: Mapping[str, CustomMetric] | None = None,
-) -> tuple[tuple[CriterionSpec, ...], tuple[Problem, ...]]:
-    """The entries of a ``criteria`` mapping at ``at`` of a file, and what is wrong with it."""
-    reader = _Reader(source)
-    specs = reader.criteria(mapping, at, custom_metrics or {})
-    return specs, tuple(reader.errors)
+) -> tuple[tuple[CriterionSpec, ...], tuple[Issue, ...]]:
+    """The entries of a ``criteria`` mapping at ``at`` of a file, and what is wrong inside it."""
+    if mapping is not None and not isinstance(mapping, Mapping):
+        return (), (Issue("criteria is a mapping of criterion to threshold or options", value=shorten(mapping)),)
+    custom = custom_metrics or {}
+    specs: list[CriterionSpec] = []
+    issues: list[Issue] = []
+    for key, value in (mapping or {}).items():
+        if is_comment(key):
+            continue
+        name, place = str(key), (*at, str(key))
+        if isinstance(value, list):
+            issues.append(Issue("a criterion is a threshold or a mapping of options", (name,), shorten(value)))
+        options = {} if value is None or isinstance(value, list) else {"threshold": value}
+        if isinstance(value, Mapping):
+            # a function of the user's own may tell a null from an option that is absent
+            options = set_values(value, nulls=name in custom)
+        path, line = (source.path, source.line(place)) if source else (None, None)
+        specs.append(CriterionSpec(name, options, path, line, place, source, custom.get(name)))
+    if not specs:
+        hint = 'for example "criteria": {"response_match_score": 0.8}'
+        issues.append(Issue("no criteria, so there is nothing to measure", hint=hint))
+    return tuple(specs), tuple(issues)
 
 
 _TOP: Final = ("criteria", "custom_metrics", "user_simulator_config", "live_model_config")
-_ABSENT: Final = object()
 
 
-class _Reader:
-    """Collects problems while a config is read."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.errors: list[Problem] = []
-        self.warnings: list[Problem] = list(source.warnings)
-
-    def config(self) -> CriteriaConfig:
-        data = self.source.value
-        if foreign := recognise_foreign_criteria(data):
-            self._add((), f"this is {foreign[0]}, which is not read", hint=foreign[1])
-            return CriteriaConfig(())
-        if not isinstance(data, Mapping):
-            self._add((), "a criteria config is a mapping with the key criteria", value=data)
-            return CriteriaConfig(())
-        top = self._top(data)
-        custom = self._custom_metrics(*top["custom_metrics"])
-        at, mapping = top["criteria"]
-        specs = self.criteria(mapping, at, custom)
-        named = {spec.name for spec in specs}
-        for name in custom.keys() - named if specs else ():
-            place = (*top["custom_metrics"][0], name)
-            text = f"custom metric {name} is not in criteria, so it never runs"
-            self.warnings.append(self.source.problem(place, text, severity="warning"))
-        return CriteriaConfig(
-            specs=specs,
-            custom_metrics=custom,
-            user_simulator_config=self._model(UserSimulatorConfig, *top["user_simulator_config"]),
-            live_model_config=self._live(*top["live_model_config"]),
-            warnings=tuple(self.warnings),
-            path=self.source.path,
+def _criteria_config(source: Source, issues: list[Issue]) -> CriteriaConfig:
+    """The config in a file, as far as it can be used; what is wrong is added to ``issues``."""
+    data = source.value
+    if foreign := recognise_foreign_criteria(data):
+        issues.append(Issue(f"this is {foreign[0]}, which is not read", hint=foreign[1]))
+        return CriteriaConfig(())
+    if not isinstance(data, Mapping):
+        issues.append(Issue("a criteria config is a mapping with the key criteria", value=shorten(data)))
+        return CriteriaConfig(())
+    spelled = _spellings(data, issues)
+    top = {name: data.get(key) for name, key in spelled.items()}
+    custom = _custom_metrics(spelled["custom_metrics"], top["custom_metrics"], issues)
+    at: JsonPath = (spelled["criteria"],)
+    specs, wrong = parse_criteria(top["criteria"], source=source, at=at, custom_metrics=custom)
+    issues += [replace(issue, at=(*at, *issue.at)) for issue in wrong]
+    if top["live_model_config"] is not None:
+        # Its presence changes how the agent is driven: running the turns without it would measure another thing.
+        message = "live (bidirectional streaming) mode is known, but not in this version"
+        issues.append(Issue(message, (spelled["live_model_config"],)))
+    simulator = _model(UserSimulatorConfig, (spelled["user_simulator_config"],), top["user_simulator_config"], issues)
+    unused = custom.keys() - {spec.name for spec in specs} if specs else ()
+    warnings = [
+        source.problem(
+            (spelled["custom_metrics"], name),
+            f"custom metric {name} is not in criteria, so it never runs",
+            severity="warning",
         )
+        for name in unused
+    ]
+    return CriteriaConfig(specs, custom, simulator, (*source.warnings, *warnings), source.path)
 
-    def criteria(self, mapping: Any, at: JsonPath, custom: Mapping[str, CustomMetric]) -> tuple[CriterionSpec, ...]:
-        if mapping is not None and not isinstance(mapping, Mapping):
-            self._add(at, "criteria is a mapping of criterion to threshold or options", value=mapping)
-            return ()
-        specs = []
-        for key, value in (mapping or {}).items():
-            if not is_comment(key):
-                name, place = str(key), (*at, str(key))
-                line = self.source.line(place)
-                options = self._options(value, place, nulls=name in custom)
-                specs.append(CriterionSpec(name, options, self.source.path, line, place, self.source, custom.get(name)))
-        if not specs:
-            example = '"criteria": {"response_match_score": 0.8}'
-            self._add(at, "no criteria, so there is nothing to measure", hint=f"for example {example}")
-        return tuple(specs)
 
-    def _options(self, value: Any, at: JsonPath, *, nulls: bool) -> dict[str, Any]:
-        """``nulls``: the user's own function may tell a null from an option that is absent."""
-        if isinstance(value, list):
-            self._add(at, "a criterion is a threshold or a mapping of options", value=value)
-            return {}
-        if isinstance(value, Mapping):
-            return dict(set_values(value, nulls=nulls))
-        return {} if value is None else {"threshold": value}
+def _spellings(data: Mapping[Any, Any], issues: list[Issue]) -> dict[str, str]:
+    """The known keys in snake_case, each as the file spells it."""
+    spelled: dict[str, str] = {}
+    for key in data:
+        name = to_snake(str(key))
+        if name in _TOP and key in (name, to_camel(name)):
+            if name in spelled:
+                issues.append(Issue(f"`{key}` and `{spelled[name]}` are the same key, given twice", (key,)))
+            spelled[name] = str(key)
+        elif not is_comment(key) and key != "$schema":
+            issues.append(
+                Issue(f"unknown key `{shorten(str(key))[1:-1]}`", (str(key),), None, did_you_mean(str(key), _TOP))
+            )
+    return {name: spelled.get(name, name) for name in _TOP}
 
-    def _top(self, data: Mapping[Any, Any]) -> dict[str, tuple[JsonPath, Any]]:
-        """The known keys in snake_case, each with its place and value; absent ones are None."""
-        spellings = {spelling: name for name in _TOP for spelling in (name, to_camel(name))}
-        found: dict[str, tuple[JsonPath, Any]] = {}
-        for key, value in data.items():
-            name = spellings.get(key)
-            if name is None:
-                if not is_comment(key) and key != "$schema":
-                    self._add(
-                        (str(key),), f"unknown key `{shorten(str(key))[1:-1]}`", hint=did_you_mean(str(key), _TOP)
-                    )
-            elif name in found:
-                self._add((key,), f"`{key}` and `{found[name][0][0]}` are the same key, given twice")
-            else:
-                found[name] = ((key,), value)
-        return {name: found.get(name, ((name,), None)) for name in _TOP}
 
-    def _custom_metrics(self, at: JsonPath, entries: Any) -> dict[str, CustomMetric]:
-        if entries is not None and not isinstance(entries, Mapping):
-            self._add(at, "custom_metrics is a mapping of name to code_config", value=entries)
-            return {}
-        made = {
-            str(name): self._model(CustomMetric, (*at, str(name)), {} if value is None else value)
-            for name, value in (entries or {}).items()
-            if not is_comment(name)
-        }
-        return {name: metric for name, metric in made.items() if metric is not None}
+def _custom_metrics(key: str, entries: Any, issues: list[Issue]) -> dict[str, CustomMetric]:
+    if entries is not None and not isinstance(entries, Mapping):
+        issues.append(Issue("custom_metrics is a mapping of name to code_config", (key,), shorten(entries)))
+        return {}
+    metrics = {
+        str(name): _model(CustomMetric, (key, str(name)), {} if value is None else value, issues)
+        for name, value in (entries or {}).items()
+        if not is_comment(name)
+    }
+    return {name: metric for name, metric in metrics.items() if metric is not None}
 
-    def _live(self, at: JsonPath, value: Any) -> LiveModelConfig | None:
-        if value is not None:
-            # Its presence changes how the agent is driven: running the turns without it would measure another thing.
-            self._add(at, "live (bidirectional streaming) mode is known, but not in this version")
-        return self._model(LiveModelConfig, at, value)
 
-    def _model(self, kind: type[_M], at: JsonPath, value: Any) -> _M | None:
-        if value is None:
-            return None
-        try:
-            return kind.model_validate(set_values(value))
-        except ValidationError as error:
-            self.errors += [
-                self.source.problem((*at, *place), message, **fields)
-                for place, message, fields in refusals(error, kind)
-            ]
-            return None
-
-    def _add(self, at: JsonPath, message: str, *, value: Any = _ABSENT, hint: str | None = None) -> None:
-        text = None if value is _ABSENT else shorten(value)
-        self.errors.append(self.source.problem(at, message, value=text, hint=hint))
+def _model(kind: type[_M], at: JsonPath, value: Any, issues: list[Issue]) -> _M | None:
+    if value is None:
+        return None
+    try:
+        return kind.model_validate(set_values(value))
+    except ValidationError as error:
+        issues += [replace(issue, at=(*at, *issue.at)) for issue in issues_of(error, value, kind)]
+        return None
 
 
 def is_comment(key: Any) -> bool:
@@ -212,35 +191,6 @@ def set_values(value: Any, *, nulls: bool = False) -> Any:
             if not is_comment(key) and (nulls or inner is not None)
         }
     return [set_values(inner, nulls=nulls) for inner in value] if isinstance(value, list) else value
-
-
-def refusals(error: ValidationError, kind: type[BaseModel]) -> list[tuple[JsonPath, str, dict[str, str | None]]]:
-    """Each problem of a validation: where, in words, and the fields ``value`` and ``hint`` of a Problem."""
-    found: list[tuple[JsonPath, str, dict[str, str | None]]] = []
-    for detail in error.errors(include_url=False):
-        place, text = tuple(detail["loc"]), detail["msg"].removeprefix("Value error, ")
-        if detail["type"] == "extra_forbidden":
-            key = str(place[-1])
-            hint = did_you_mean(key, _fields_at(kind, place[:-1]))
-            found.append((place, f"unknown key `{key}`", {"hint": hint}))
-        elif detail["type"] == "missing":
-            name = to_snake(str(place[-1]))  # pydantic names its camelCase spelling
-            found.append(((*place[:-1], name), f"`{name}` is required", {}))
-        else:
-            found.append((place, text[:1].lower() + text[1:], {"value": shorten(detail["input"])}))
-    return found
-
-
-def _fields_at(kind: type[BaseModel], place: JsonPath) -> tuple[str, ...]:
-    """The keys that are known at a place inside a model; none where that is no model."""
-    for step in place:
-        field = kind.model_fields.get(to_snake(str(step)))
-        inner = (field.annotation, *get_args(field.annotation)) if field else ()
-        models = [one for one in inner if isinstance(one, type) and issubclass(one, BaseModel)]
-        if not models:
-            return ()
-        kind = models[0]
-    return tuple(kind.model_fields)
 
 
 _TAKEN = ("system_instruction", "response_schema", "response_json_schema", "response_mime_type", "tools")
@@ -349,9 +299,3 @@ def _variables(template: str) -> frozenset[str]:
         return frozenset(meta.find_undeclared_variables(environment.parse(template)))
     except TemplateSyntaxError as error:
         raise ValueError(f"is no jinja2 template: line {error.lineno}: {error.message}") from error
-
-
-class LiveModelConfig(AdkModel):
-    """Bidirectional streaming; its presence turns it on."""
-
-    timeout_seconds: int = Field(default=300, gt=0)

@@ -13,10 +13,11 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from agent_eval_action.config.assignment import AgentSettings, AppNames, Owners, Unowned, relative_name, unique_names
-from agent_eval_action.config.settings import Settings
-from agent_eval_action.config.types import EvalPattern, Flaw, Refused, Where
-from agent_eval_action.diagnostics.reader import did_you_mean
+from agent_eval_action.config.agents import relative_name, unique_names
+from agent_eval_action.config.assignment import AgentAssignment, AppNames, Unassigned
+from agent_eval_action.config.models import AgentDefaults, AgentSettings, Settings
+from agent_eval_action.config.types import EvalPattern, Origin
+from agent_eval_action.diagnostics.reader import did_you_mean, shorten
 from agent_eval_action.errors import EvalFileError, Problem
 
 EVAL_SUFFIXES: Final = (".evalset.json", ".test.json")
@@ -170,17 +171,22 @@ _MAGIC = re.compile(r"[*?\[]")
 
 
 def expand(named: EvalPattern) -> tuple[Path, ...]:
-    """The files, sorted. Raises Refused when there is none: a gate that ran nothing must not pass."""
-    path = Path(os.path.normpath(named.where.base / named.pattern))
+    """The files, sorted. Raises EvalFileError when there is none: a gate that ran nothing must not pass."""
+    path = Path(os.path.normpath(named.origin.base / named.pattern))
     if path.is_file():
         return (path,)
     try:
         return _searched(path, named)
     except TooManyEntries:
-        hint = "name a folder further down"
-        raise Refused(Flaw(f"more than {MAX_ENTRIES} files to look through", named.pattern, hint=hint)) from None
+        message = f"more than {MAX_ENTRIES} files to look through"
+        raise _refusal(named, message, "name a folder further down") from None
     except re.error:
-        raise Refused(Flaw("is not a glob", named.pattern, hint="[a-z] holds a range, ** stands alone")) from None
+        raise _refusal(named, "is not a glob", "[a-z] holds a range, ** stands alone") from None
+
+
+def _refusal(named: EvalPattern, message: str, hint: str | None) -> EvalFileError:
+    problem = named.origin.problem(message, value=shorten(named.pattern), hint=hint)
+    return EvalFileError("eval files cannot be found", problems=(problem,))
 
 
 def _searched(path: Path, named: EvalPattern) -> tuple[Path, ...]:
@@ -189,16 +195,16 @@ def _searched(path: Path, named: EvalPattern) -> tuple[Path, ...]:
         named_so = tuple(file for file in files if is_eval_file(file))
         found = named_so or tuple(file for file in files if holds_eval_set(file))
         if not found and any(map(is_agents_cli_dataset, files)):
-            raise Refused(Flaw(f"what is in this folder {NOT_READ}", named.pattern, hint=AS_EVAL_SET))
+            raise _refusal(named, f"what is in this folder {NOT_READ}", AS_EVAL_SET)
         if not found:
-            raise Refused(Flaw("no eval file in this folder", named.pattern, hint="*.evalset.json or *.test.json"))
+            raise _refusal(named, "no eval file in this folder", "*.evalset.json or *.test.json")
         return found
     if not _MAGIC.search(named.pattern):
-        there = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise Refused(Flaw("there is no such eval file", named.pattern, hint=did_you_mean(path.name, there)))
+        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise _refusal(named, "there is no such eval file", did_you_mean(path.name, siblings))
     found = tuple(sorted(_matches(path)))
     if not found:
-        raise Refused(Flaw("matches no file", named.pattern, hint=f"paths start from {named.where.base}"))
+        raise _refusal(named, "matches no file", f"paths start from {named.origin.base}")
     return found
 
 
@@ -294,15 +300,15 @@ class Search:
             message = "no folder holds an agent.py with root_agent, app or get_agent_async, or a root_agent.yaml"
             hint = "name the agent's folder: --agent DIR, or agent: DIR in agent-eval.yaml"
             raise EvalFileError(f"no agent found: below {self.settings.start} {message}", hint=hint)
-        common = {name: getattr(defaults, name) for name in type(defaults).model_fields}
+        common = {name: getattr(defaults, name) for name in AgentDefaults.model_fields}
         names = unique_names(folders, workspace)
         return tuple(AgentSettings(path=f, name=n, **common) for f, n in zip(folders, names, strict=True))
 
     @cached_property
-    def _owners(self) -> Owners:
+    def _assignment(self) -> AgentAssignment:
         mine = {agent.path for agent in self.agents}
         others = [folder for folder in self.walked.agents if folder not in mine]
-        return Owners(self.agents, others, self.settings.workspace, self.app_names)
+        return AgentAssignment(self.agents, others, self.settings.workspace, self.app_names)
 
     @cached_property
     def _own(self) -> dict[str, tuple[Path, ...]]:
@@ -312,8 +318,7 @@ class Search:
     def _select(self, selectors: Sequence[Selector]) -> None:
         """The files named for this run."""
         for path, case_ids in selectors:
-            where = Where(Path.cwd(), Path(path))
-            for file in self._files((EvalPattern(str(path), where),)):
+            for file in self._files((EvalPattern(str(path), Origin(Path.cwd(), Path(path))),)):
                 for agent in self._run_by(file):
                     self._choose(agent, file, case_ids)
 
@@ -333,8 +338,8 @@ class Search:
         claimed = {file for files in self._own.values() for file in files}
         files = [file for file in self.walked.eval_files if file not in claimed]
         for file in self._own_of_named_agents(files) if self.settings.only_agents else files:
-            owners = self._owners.of(file)
-            if isinstance(owners, Unowned):
+            owners = self._assignment.agents_for(file)
+            if isinstance(owners, Unassigned):
                 self.elsewhere.update(owners.others)
                 self.problems += () if owners.others else owners.problems
                 continue
@@ -347,7 +352,7 @@ class Search:
 
         Whoever names an agent's folder inside a larger checkout means that agent's files.
         """
-        near = {file: self._owners.near(file) for file in files}
+        near = {file: self._assignment.nearby(file) for file in files}
         if not any(near.values()):
             return files
         strays = {file for file in files if not near[file] and self._is_stray(file)}
@@ -355,8 +360,8 @@ class Search:
         return [file for file in files if file not in strays]
 
     def _is_stray(self, file: Path) -> bool:
-        owners = self._owners.of(file)
-        return not isinstance(owners, Unowned) or not owners.others
+        owners = self._assignment.agents_for(file)
+        return not isinstance(owners, Unassigned) or not owners.others
 
     def _run_by(self, file: Path) -> Sequence[AgentSettings]:
         """The agents a named file is run against: those that name it, the only one there is, else its owners."""
@@ -365,8 +370,8 @@ class Search:
             return naming
         if len(self.settings.agents) == 1:
             return self.settings.agents
-        owners = self._owners.of(file)
-        if isinstance(owners, Unowned):
+        owners = self._assignment.agents_for(file)
+        if isinstance(owners, Unassigned):
             self.problems += owners.problems
             return ()
         return owners
@@ -376,12 +381,8 @@ class Search:
         for pattern in patterns:
             try:
                 files |= dict.fromkeys(expand(pattern))
-            except Refused as refused:
-                if self.may_lack:
-                    continue
-                self.problems += [
-                    pattern.where.problem(flaw.message, value=flaw.shown, hint=flaw.hint) for flaw in refused.flaws
-                ]
+            except EvalFileError as error:
+                self.problems += () if self.may_lack else error.problems
         return tuple(files)
 
     def _choose(self, agent: AgentSettings, file: Path, case_ids: Sequence[str] = ()) -> None:

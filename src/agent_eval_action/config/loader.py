@@ -1,21 +1,142 @@
-"""Where the workspace begins, and which configuration file is meant."""
+"""Settings: defaults < agent-eval.yaml < INPUT_* < flags, merged once; the environment is a parameter."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from agent_eval_action.config.action_inputs import NO_OPTIONS
-from agent_eval_action.config.criteria import parse_criteria
-from agent_eval_action.config.options import AGENT_OPTIONS, BY_NAME, OPTIONS, Option
-from agent_eval_action.config.types import NAME, TEXT, EvalPattern, Flaw, Refused, Where
-from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean
+from pydantic import ValidationError
+
+from agent_eval_action.config.agents import AgentEntry, resolve_agents
+from agent_eval_action.config.models import AgentWords, Policy, Settings
+from agent_eval_action.config.options import AGENT_OPTIONS, BY_NAME, NO_OPTIONS, OPTIONS, SECTION_FIELDS, Option
+from agent_eval_action.config.types import Origin, SourcedValue
+from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean, shorten
+from agent_eval_action.diagnostics.validation import Issue, issues_of
 from agent_eval_action.errors import ConfigError, Problem
 
 CONFIG_NAMES: Final = ("agent-eval.yaml", "agent-eval.yml")
 GITHUB_CONFIG: Final = Path(".github") / "agent-eval.yaml"
+_UNUSABLE: Final = "the configuration cannot be used"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Settings, what to say about them, and where each given one came from.
+
+    ``origins`` has an entry for every option somebody gave (its label is like ``INPUT_FAIL-ON``,
+    ``agent-eval.yaml:4`` or ``--max-drop``); the rest are defaults.
+    """
+
+    settings: Settings
+    notes: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    def refuse_unknown_rules(self, known: Collection[str]) -> None:
+        """Raise ConfigError when ``gate.criteria`` names a criterion that does not exist: its rules would be idle.
+
+        ``known`` are the names of all criteria, which are a layer above.
+        """
+        origin = self.origins.get("gate_criteria")
+        problems = [
+            origin.problem(f"gate.criteria: there is no criterion {name}", hint=did_you_mean(name, known))
+            for name in self.settings.policy.criteria
+            if origin and name not in known
+        ]
+        if problems:
+            raise ConfigError(_UNUSABLE, problems=tuple(problems))
+
+
+def resolve(
+    *, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, files: bool = True, may_lack: bool = False
+) -> Resolved:
+    """Merge the layers. ``flags`` is keyed by option name; None is a flag nobody typed.
+
+    ``files`` False: no agent-eval.yaml is looked for, as where a stranger could have laid one. ``may_lack``:
+    agents without their folder are left out, as in an earlier commit that does not have it yet.
+
+    Raises ConfigError with every problem of the file, the inputs and the flags at once.
+    """
+    here = cwd.resolve()
+    workspace = find_workspace(here, environ)
+    typed = _flag_layer(flags, environ, here)
+    inputs = _input_layer(environ, workspace)
+    over = {**inputs.given, **typed.given}
+    named = over.get("config")
+    config = find_config(named, here, workspace) if files or named else None
+    file = _file_layer(config, workspace, environ) if config else _Layer()
+    chosen = typed.agents if "agent" in typed.given else inputs.agents
+    agents = resolve_agents(file.agents, chosen, file.given, over, workspace, may_lack=may_lack)
+    problems = [*file.problems, *inputs.problems, *typed.problems, *agents.problems, *_outside(file, workspace)]
+    if problems:
+        raise ConfigError(_UNUSABLE, problems=tuple(problems))
+    given = {**file.given, **over}
+    if "strict" in given and given["strict"].value:
+        origin = given["strict"].origin
+        given = {o.name: SourcedValue(o.info.strict, origin) for o in OPTIONS if o.info.strict is not None} | given
+    settings = Settings(
+        workspace=workspace,
+        start=config_base(config, workspace) if config else here,
+        config=config,
+        agents=agents.agents,
+        only_agents=tuple(agent.name for agent in agents.agents) if "agent" in over else (),
+        agent_defaults=agents.defaults,
+    )
+    settings = _with_values(settings, given)
+    settings = settings.model_copy(update={"policy": _with_rules(settings.policy, (file, inputs, typed))})
+    origins = {name: value.origin for name, value in given.items()}
+    shown = config.relative_to(workspace) if config and config.is_relative_to(workspace) else config
+    note = f"configuration: {shown}" if shown else "no configuration file: defaults"
+    return Resolved(settings, (note,), (*file.warnings, *inputs.warnings), origins)
+
+
+_PLACES: Final = ("baseline", "out", "cache_dir")
+
+
+def _with_values(settings: Settings, given: Mapping[str, SourcedValue]) -> Settings:
+    """The settings with every value that was given outside of agents; places are absolute."""
+    values = {name: item.value for name, item in given.items() if name not in ("agent", "config")}
+    values |= {name: _absolute(settings.workspace / values.get(name, BY_NAME[name].default)) for name in _PLACES}
+    own: dict[str, Any] = {}
+    for section in ("", *SECTION_FIELDS):
+        fields = {o.field[-1]: values[o.name] for o in OPTIONS if o.section == section and o.name in values}
+        if section:
+            own[section] = getattr(settings, section).model_copy(update=fields)
+        else:
+            own |= fields
+    return settings.model_copy(update=own)
+
+
+def _with_rules(policy: Policy, layers: Sequence[_Layer]) -> Policy:
+    """The rules of single criteria and the modes of sets, which layers change one by one; the rest is inherited."""
+    rules: dict[str, dict[str, Any]] = {}
+    modes: dict[str, Any] = {}
+    for layer in layers:
+        modes |= layer.value("gate_sets", {})
+        for criterion, own in layer.value("gate_criteria", {}).items():
+            rules.setdefault(criterion, {}).update(own.model_dump(exclude_unset=True))
+    criteria = {name: policy.inherited(name).model_copy(update=rules[name]) for name in sorted(rules)}
+    return policy.model_copy(update={"criteria": criteria, "sets": dict(sorted(modes.items()))})
+
+
+def _absolute(path: Path) -> Path:
+    """Without ``..``, which would mean something else behind a link."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 - resolve() follows links
+
+
+def _outside(file: _Layer, workspace: Path) -> Iterator[Problem]:
+    """What the file places outside of the workspace: only whoever starts the run may, by a flag or an input."""
+    for name in _PLACES:
+        given = file.given.get(name)
+        if given is not None and not _absolute(given.value).is_relative_to(workspace):
+            option = BY_NAME[name]
+            message = f"{option.key} must stay inside the workspace {workspace}"
+            hint = f"a place elsewhere is named by the flag {option.flag} or the input {option.input}"
+            yield given.origin.problem(message, value=str(given.value), hint=hint)
 
 
 def find_workspace(cwd: Path, environ: Mapping[str, str]) -> Path:
@@ -35,15 +156,16 @@ def find_workspace(cwd: Path, environ: Mapping[str, str]) -> Path:
     return here
 
 
-def find_config(named: Path | None, label: str, cwd: Path, workspace: Path) -> Path | None:
+def find_config(named: SourcedValue | None, cwd: Path, workspace: Path) -> Path | None:
     """The file named, else the nearest from the current folder up to the workspace, else .github's."""
     if named is not None:
-        if named.is_file():
-            return named
-        there = [path.name for path in named.parent.iterdir()] if named.parent.is_dir() else []
-        raise ConfigError(f"{label}: there is no configuration file {named}", hint=did_you_mean(named.name, there))
-    here = cwd.resolve()
-    for folder in (here, *here.parents):
+        path: Path = named.value
+        if path.is_file():
+            return path
+        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        message = f"{named.origin.label}: there is no configuration file {path}"
+        raise ConfigError(message, hint=did_you_mean(path.name, siblings))
+    for folder in (cwd, *cwd.parents):
         if not folder.is_relative_to(workspace):
             break
         found = [folder / name for name in CONFIG_NAMES if (folder / name).is_file()]
@@ -60,50 +182,45 @@ def config_base(path: Path, workspace: Path) -> Path:
     return workspace if path == workspace / GITHUB_CONFIG else path.parent
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A value somebody gave, and where."""
-
-    value: Any
-    where: Where
-
-
-@dataclass(frozen=True, slots=True)
-class AgentEntry:
-    """One entry of ``agents``: its folder or name as written, and what it says about itself."""
-
-    where: Where
-    path: str | None = None
-    name: str | None = None
-    given: Mapping[str, Given] = field(default_factory=dict)
-
-
 @dataclass(slots=True)
-class Layer:
+class _Layer:
     """What one source says, option by option; ``agents`` is kept apart because its entries have insides."""
 
-    given: dict[str, Given] = field(default_factory=dict)
+    given: dict[str, SourcedValue] = field(default_factory=dict)
     agents: tuple[AgentEntry, ...] = ()
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
+    def value(self, name: str, default: Any) -> Any:
+        """The value given for an option."""
+        return self.given[name].value if name in self.given else default
 
-def flag_layer(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) -> Layer:
+    def take(self, option: Option, value: Any, origin: Origin, into: dict[str, SourcedValue] | None = None) -> None:
+        """Read one option's value, or keep what is wrong with it."""
+        try:
+            read = option.adapter.validate_python(value, context=origin)
+        except ValidationError as error:
+            self.problems += [origin.issue(issue) for issue in issues_of(error, value, option.annotation)]
+        else:
+            (self.given if into is None else into)[option.name] = SourcedValue(read, origin)
+
+
+def _flag_layer(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) -> _Layer:
     """What the command line says. None and empty tuples are flags nobody typed."""
-    layer = Layer()
+    layer = _Layer()
     for name, value in flags.items():
         option = BY_NAME[name]
         if value is None or value in ((), []):
             continue
-        where = Where(cwd, Path(option.flag or name), text=True, search_path=environ.get("PATH"))
-        _take_text(layer, option, str(value) if isinstance(value, Path) else value, where)
+        origin = Origin(cwd, Path(option.flag or name), text=True, search_path=environ.get("PATH"))
+        _take_text(layer, option, str(value) if isinstance(value, Path) else value, origin)
     return layer
 
 
-def input_layer(environ: Mapping[str, str], workspace: Path) -> Layer:
+def _input_layer(environ: Mapping[str, str], workspace: Path) -> _Layer:
     """What INPUT_* variables say. The empty string is an input nobody gave."""
-    layer = Layer()
-    known = {name for one in NO_OPTIONS for name in one.variables}
+    layer = _Layer()
+    known = {name for item in NO_OPTIONS for name in item.variables}
     for option in OPTIONS:
         known.update(option.variables)
         texts = {name: environ[name].strip() for name in option.variables if environ.get(name, "").strip()}
@@ -113,8 +230,8 @@ def input_layer(environ: Mapping[str, str], workspace: Path) -> Layer:
             layer.problems.append(Problem(Path(dashed), message, hint="set one of them"))
         elif texts:
             name, text = next(iter(texts.items()))
-            where = Where(workspace, Path(name), text=True, search_path=environ.get("PATH"))
-            _take_text(layer, option, text, where)
+            origin = Origin(workspace, Path(name), text=True, search_path=environ.get("PATH"))
+            _take_text(layer, option, text, origin)
     for name in sorted(environ):
         # Other actions of a job leave INPUT_* of their own behind: only a near miss is worth a word.
         near = did_you_mean(name, sorted(known)) if name.startswith("INPUT_") and name not in known else None
@@ -123,141 +240,116 @@ def input_layer(environ: Mapping[str, str], workspace: Path) -> Layer:
     return layer
 
 
-def _take_text(layer: Layer, option: Option, text: Any, where: Where) -> None:
-    try:
-        value = option.kind.read(text, where)
-    except Refused as refused:
-        for flaw in refused.flaws:
-            layer.problems.append(where.problem(flaw.message, value=flaw.shown, hint=flaw.hint))
-        return
-    layer.given[option.name] = Given(value, where)
-    if option.name == "agent":
-        layer.agents = tuple(AgentEntry(where, path=text) for text in value)
+def _take_text(layer: _Layer, option: Option, text: Any, origin: Origin) -> None:
+    layer.take(option, text, origin)
+    if option.name == "agent" and "agent" in layer.given:
+        layer.agents = tuple(AgentEntry(origin, path=path) for path in layer.given["agent"].value)
 
 
-FILE_OPTIONS: Final = tuple(option for option in OPTIONS if option.key is not None)
-_KEYS: Final[Mapping[str, Option]] = {option.key: option for option in FILE_OPTIONS if option.key is not None}
-SECTIONS: Final = tuple(dict.fromkeys(key.partition(".")[0] for key in _KEYS if "." in key))
-_AGENT_KEYS: Final[Mapping[str, Option]] = {option.name: option for option in AGENT_OPTIONS}
+FILE_OPTIONS: Final = {option.key: option for option in OPTIONS if option.key is not None}
+SECTIONS: Final = tuple(dict.fromkeys(key.partition(".")[0] for key in FILE_OPTIONS if "." in key))
+_OF_AN_AGENT: Final = {option.name: option for option in AGENT_OPTIONS}
+AGENT_KEYS: Final = (*AgentWords.model_fields, *_OF_AN_AGENT)
+_NULLABLE: Final = frozenset({"max_drop", "max_rise"})
 
 
-def file_layer(path: Path, workspace: Path, environ: Mapping[str, str]) -> Layer:
+def _file_layer(path: Path, workspace: Path, environ: Mapping[str, str]) -> _Layer:
     """What the configuration file says. Raises ConfigError when it is no YAML mapping at all."""
     source = Source.read(path, workspace=workspace, error=ConfigError)
     if not isinstance(source.value, Mapping):
         problem = source.problem((), "must be a mapping of keys to values", hint="begin with agent: FOLDER")
-        raise ConfigError("the configuration cannot be used", problems=(problem,))
-    reader = _Reader(source, config_base(path, workspace), environ.get("PATH"))
-    reader.section(source.value, ())
+        raise ConfigError(_UNUSABLE, problems=(problem,))
+    top = Origin(config_base(path, workspace), source.path, search_path=environ.get("PATH"), source=source)
+    reader = _FileReader(top)
+    reader.section(source.value)
     return reader.layer
 
 
 @dataclass(slots=True)
-class _Reader:
-    """Walks the mapping once and fills the layer."""
+class _FileReader:
+    """Walks the mapping once and fills the layer. ``top`` is the origin of the whole file."""
 
-    source: Source
-    base: Path
-    search_path: str | None
-    layer: Layer = field(default_factory=Layer)
+    top: Origin
+    layer: _Layer = field(default_factory=_Layer)
 
-    def section(self, data: Mapping[Any, Any], at: JsonPath) -> None:
-        """The top of the file, or a nested section like ``gate``."""
-        prefix = "".join(f"{step}." for step in at)
+    def section(self, data: Mapping[Any, Any], section: str = "") -> None:
+        """The top of the file, or a section like ``gate``."""
+        prefix = f"{section}." if section else ""
         for key, value in data.items():
-            here = (*at, key)
-            if f"{prefix}{key}" in _KEYS:
-                option = _KEYS[f"{prefix}{key}"]
-                if option.name == "agent":
-                    self.agents(value, here)
-                else:
-                    self.option(option, value, here, self.layer.given)
-            elif not at and key == "agents":
-                self.agents(value, here)
-            elif not at and key in SECTIONS:
-                if isinstance(value, Mapping):
-                    self.section(value, here)
-                elif f"{key}.path" in _KEYS:  # `baseline: FILE` is short for its path
-                    self.option(_KEYS[f"{key}.path"], value, here, self.layer.given)
-                else:
-                    self.flaw(Flaw("must be a mapping", value), here)
+            at = (section, key) if section else (key,)
+            name = f"{prefix}{key}"
+            short = f"{name}.path"  # `baseline: FILE` is short for its path
+            if name in ("agent", "agents"):
+                self.agents(value, at)
+            elif name in FILE_OPTIONS:
+                self.option(FILE_OPTIONS[name], value, at)
+            elif name in SECTIONS and isinstance(value, Mapping):
+                self.section(value, name)
+            elif name in SECTIONS and short in FILE_OPTIONS:
+                self.option(FILE_OPTIONS[short], value, at)
+            elif name in SECTIONS:
+                self.problem("must be a mapping", at, value)
             else:
-                self.flaw(self.unknown(key, [*_keys_in(prefix), *([] if at else ["agents"])]), here)
+                self.unknown(key, at, prefix)
 
-    def unknown(self, key: Any, allowed: Iterable[str]) -> Flaw:
+    def unknown(self, key: Any, at: JsonPath, prefix: str) -> None:
         """An unknown key: near to one that is allowed here, or at home somewhere else."""
-        elsewhere = next((k for k in _KEYS if k.rpartition(".")[2] == str(key).replace("-", "_")), None)
-        hint = f"did you mean `{elsewhere}`?" if elsewhere else did_you_mean(str(key), sorted(allowed))
-        return Flaw(f"unknown key {str(key)[:80]!r}", hint=hint)
+        elsewhere = next((k for k in FILE_OPTIONS if k.rpartition(".")[2] == str(key).replace("-", "_")), None)
+        here = {k.removeprefix(prefix).partition(".")[0] for k in FILE_OPTIONS if k.startswith(prefix)}
+        hint = f"did you mean `{elsewhere}`?" if elsewhere else did_you_mean(str(key), sorted({*here, "agents"}))
+        self.problem(f"unknown key `{str(key)[:80]}`", at, hint=hint)
 
-    def option(self, option: Option, value: Any, at: JsonPath, into: dict[str, Given]) -> None:
-        """One option's value, read by its kind."""
-        where = self.where(at)
-        if value is None and option.name not in ("max_drop", "max_rise"):
-            self.flaw(Flaw("is empty", hint="give it a value or remove the key"), at)
-            return
-        try:
-            read = option.kind.read(value, where)
-        except Refused as refused:
-            for flaw in refused.flaws:
-                self.flaw(flaw, at)
-            return
-        if option.name == "evals" and isinstance(value, list):
-            read = tuple(EvalPattern(item.pattern, self.where((*at, index))) for index, item in enumerate(read))
-        if option.name == "criteria" and isinstance(read, Mapping):
-            read, problems = parse_criteria(read, source=self.source, at=at)
-            self.layer.problems += problems
-        into[option.name] = Given(read, where)
+    def option(self, option: Option, value: Any, at: JsonPath, into: dict[str, SourcedValue] | None = None) -> None:
+        """One option's value."""
+        if value is None and option.name not in _NULLABLE:
+            self.problem("is empty", at, hint="give it a value or remove the key")
+        else:
+            self.layer.take(option, value, self.top.inside(*at), into)
 
     def agents(self, value: Any, at: JsonPath) -> None:
         """``agent`` and ``agents``: a folder, a mapping, or a list of them."""
         if self.layer.agents:
-            self.flaw(Flaw("is given beside another list of agents", hint="keep either agent or agents"), at)
+            self.problem("is given beside another list of agents", at, hint="keep either agent or agents")
             return
-        many = isinstance(value, list)
-        entries = [(item, (*at, index)) for index, item in enumerate(value)] if many else [(value, at)]
+        entries = (
+            [(item, (*at, index)) for index, item in enumerate(value)] if isinstance(value, list) else [(value, at)]
+        )
         if not entries:
-            self.flaw(Flaw("names no agent", hint="remove the key to have agents discovered"), at)
+            self.problem("names no agent", at, hint="remove the key to have agents discovered")
         self.layer.agents = tuple(entry for item, here in entries for entry in self.agent(item, here))
 
     def agent(self, value: Any, at: JsonPath) -> Iterator[AgentEntry]:
         """One agent."""
-        where = self.where(at)
         if isinstance(value, str):
             value = {"path": value}
         if not isinstance(value, Mapping):
-            self.flaw(Flaw("must be an agent's folder, or a mapping with its path", value), at)
+            self.problem("must be an agent's folder, or a mapping with its path", at, value)
             return
-        given: dict[str, Given] = {}
+        given: dict[str, SourcedValue] = {}
         words: dict[str, str] = {}
         for key, setting in value.items():
-            if key in _AGENT_KEYS:
-                self.option(_AGENT_KEYS[key], setting, (*at, key), given)
-            elif key in ("path", "name"):
-                try:
-                    words[key] = (NAME if key == "name" else TEXT).read(setting, where)
-                except Refused as refused:
-                    for flaw in refused.flaws:
-                        self.flaw(flaw, (*at, key))
+            place = (*at, key)
+            if key in _OF_AN_AGENT:
+                self.option(_OF_AN_AGENT[key], setting, place, given)
+            elif key in AgentWords.model_fields:
+                words |= self.word(key, setting, place)
             else:
-                flaw = Flaw(f"unknown key {str(key)[:80]!r} of an agent", hint=did_you_mean(str(key), AGENT_KEYS))
-                self.flaw(flaw, (*at, key))
+                hint = did_you_mean(str(key), AGENT_KEYS)
+                self.problem(f"unknown key `{str(key)[:80]}` of an agent", place, hint=hint)
         if not {"path", "recording"} & value.keys():
-            self.flaw(Flaw("an agent needs a path", hint="path: FOLDER"), at)
-        yield AgentEntry(where, path=words.get("path"), name=words.get("name"), given=given)
+            self.problem("an agent needs a path", at, hint="path: FOLDER")
+        yield AgentEntry(self.top.inside(*at), given=given, **words)
 
-    def where(self, at: JsonPath) -> Where:
-        return Where(self.base, self.source.path, self.source.line(at), search_path=self.search_path)
+    def word(self, key: str, value: Any, at: JsonPath) -> dict[str, str]:
+        """The path or the name of an agent; nothing where it cannot be used."""
+        try:
+            return AgentWords.model_validate({key: value}).model_dump(exclude_unset=True)
+        except ValidationError as error:
+            found = issues_of(error, value, AgentWords)
+            self.layer.problems += [self.top.inside(*at).issue(issue) for issue in found]
+            return {}
 
-    def flaw(self, flaw: Flaw, at: JsonPath) -> None:
-        problem = self.source.problem((*at, *flaw.at), flaw.message, value=flaw.shown, hint=flaw.hint)
-        self.layer.problems.append(problem)
-
-
-AGENT_KEYS: Final = ("path", "name", *_AGENT_KEYS)
-
-
-def _keys_in(prefix: str) -> list[str]:
-    """The keys, sections included, that may stand in the section with this prefix."""
-    inside = [key.removeprefix(prefix).partition(".")[0] for key in _KEYS if key.startswith(prefix)]
-    return list(dict.fromkeys(inside))
+    def problem(self, message: str, at: JsonPath, value: Any = ..., hint: str | None = None) -> None:
+        """Something wrong at a place of the file."""
+        shown = None if value is ... else shorten(value)
+        self.layer.problems.append(self.top.issue(Issue(message, at, shown, hint)))

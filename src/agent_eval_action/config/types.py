@@ -1,4 +1,4 @@
-"""Variables of the CI job itself. They carry its tokens and decide what its later steps do, so no agent gets them."""
+"""What values of options may be: types that read a value of YAML, or the text of a flag or an input."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, NotRequired, get_args
 
-from agent_eval_action.diagnostics.reader import did_you_mean, shorten
-from agent_eval_action.errors import Problem
+from pydantic import ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, InstanceOf
+from pydantic_core import CoreSchema, core_schema
+from typing_extensions import TypedDict
+
+from agent_eval_action.config.criteria import CriterionSpec, UserSimulatorConfig, parse_criteria, set_values
+from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean, shorten
+from agent_eval_action.diagnostics.validation import Issue, invalid, invalid_parts
+from agent_eval_action.errors import ConfigError, Problem
+from agent_eval_action.results.redaction import pattern_problem
 
 _PREFIXES: Final = ("ACTIONS", "AGENT_EVAL", "GITHUB", "INPUT", "RUNNER")
 _NAMES: Final = (
@@ -34,166 +41,186 @@ JOB_VARIABLE_PATTERN: Final = f"^((?:{'|'.join(_PREFIXES)})_|(?:{'|'.join(_NAMES
 """A regular expression that JSON Schema understands too. It matches a name, or ``NAME=value``."""
 
 # On Windows the names of variables have no case.
-_MATCHES: Final = re.compile(JOB_VARIABLE_PATTERN, re.IGNORECASE if os.name == "nt" else 0)
+_JOB_VARIABLE: Final = re.compile(JOB_VARIABLE_PATTERN, re.IGNORECASE if os.name == "nt" else 0)
 
 
 def is_job_variable(name: str) -> bool:
-    """Whether the variable belongs to the CI job, so that nothing a change brings along may see it."""
-    return bool(_MATCHES.match(name))
+    """Whether the variable belongs to the CI job: it carries the job's tokens or steers its later steps.
 
-
-_UNSAID: Final = object()
+    Nothing that a change brings along may see such a variable.
+    """
+    return bool(_JOB_VARIABLE.match(name))
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class Origin:
     """Where a value was written: ``base`` is the folder its relative paths start from.
 
     ``path`` is how a person finds it: the file, ``INPUT_FAIL-ON`` or ``--fail-on``. ``text`` says that
-    it is text from a flag or variable and not a YAML value; ``search_path`` is the PATH to look on.
+    it is text from a flag or variable and not a YAML value; ``search_path`` is the PATH to look on;
+    ``at`` leads to the value inside ``source``.
     """
 
-    base: Path
-    path: Path
+    base: Path = Path()
+    path: Path = Path()
     line: int | None = None
     text: bool = False
     search_path: str | None = None
+    source: Source | None = field(default=None, compare=False, repr=False)
+    at: JsonPath = ()
 
     @property
     def label(self) -> str:
         """``path:line`` where there is a line."""
         return str(self.path) if self.line is None else f"{self.path}:{self.line}"
 
+    def inside(self, *steps: str | int) -> Origin:
+        """Where a part of the value was written."""
+        at = (*self.at, *steps)
+        return replace(self, at=at, line=self.source.line(at)) if self.source else self
+
     def problem(self, message: str, **fields: Any) -> Problem:
         """A problem with what was written here."""
         return Problem(self.path, message, self.line, **fields)
 
-
-@dataclass(frozen=True, slots=True)
-class Flaw:
-    """One thing wrong inside a value; ``at`` leads from the value to the place."""
-
-    message: str
-    value: Any = _UNSAID
-    at: tuple[str | int, ...] = ()
-    hint: str | None = None
-
-    @property
-    def shown(self) -> str | None:
-        """The offending value, short enough for one line; None where there is nothing to show."""
-        if self.value is _UNSAID:
-            return None
-        return shorten(self.value)
-
-
-class Refused(Exception):  # noqa: N818 - it carries flaws, it is not one error
-    """A value that cannot be used, with every reason."""
-
-    def __init__(self, *flaws: Flaw) -> None:
-        super().__init__("; ".join(flaw.message for flaw in flaws))
-        self.flaws = flaws
-
-
-Reader = Callable[[Any, Where], Any]
+    def issue(self, issue: Issue) -> Problem:
+        """A problem inside the value; the file's has its JSON path and line."""
+        if self.source is None:
+            return self.problem(issue.message, **issue.fields)
+        return self.source.problem((*self.at, *issue.at), issue.message, **issue.fields)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """What a value may be: ``label`` for people, ``schema`` for editors, ``read`` for us."""
+class SourcedValue:
+    """A value somebody gave, and where."""
+
+    value: Any
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueType:
+    """Annotation of a type: how a value is read before pydantic validates it, and what people see of it.
+
+    ``label`` stands in the docs, ``metavar`` in ``--help``. ``read`` gets the value as written and where
+    that was. ``schema`` is the JSON Schema of what may be written, where the type's own says less or other
+    things; ``schema_beside`` is accepted as well as the type's own.
+    """
 
     label: str
-    schema: Mapping[str, Any]
-    read: Reader
-    choices: tuple[str, ...] = field(default=())
+    read: Callable[[Any, Origin], Any]
+    schema: Mapping[str, Any] | None = None
+    metavar: str = "TEXT"
+    schema_beside: Mapping[str, Any] | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        optional = type(None) in get_args(source)
+
+        def validate(value: Any, info: core_schema.ValidationInfo) -> Any:
+            return None if value is None and optional else self.read(value, info.context or Origin())
+
+        return core_schema.with_info_before_validator_function(validate, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        if self.schema is not None:
+            return dict(self.schema)
+        own = handler(schema)
+        return {"anyOf": [dict(self.schema_beside), own]} if self.schema_beside is not None else own
 
 
-def _text(value: Any, _: Where) -> str:
+def _text(value: Any, _: Origin) -> str:
     if not isinstance(value, str):
-        hint = "put it in quotes" if isinstance(value, bool | int | float) else None
-        raise Refused(Flaw("must be text", value, hint=hint))
+        raise invalid("must be text", "put it in quotes" if isinstance(value, bool | int | float) else None)
     if "\0" in value:
-        raise Refused(Flaw("must not hold a NUL character", value))
+        raise invalid("must not hold a NUL character")
     if not value.strip():
-        raise Refused(Flaw("must not be empty", value))
+        raise invalid("must not be empty")
     return value
 
 
-TEXT: Final = Kind("text", {"type": "string", "minLength": 1}, _text)
+def _token(value: Any, origin: Origin) -> Any:
+    return _text(value, origin) if isinstance(value, str) else value
 
+
+_TEXT_SCHEMA: Final = {"type": "string", "minLength": 1}
+TEXT: Final = ValueType("text", _text, _TEXT_SCHEMA)
+SECRET_TEXT: Final = ValueType("text", _token, _TEXT_SCHEMA)
+Text = Annotated[str, TEXT]
 
 _NAME: Final = r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]{1,200}"
 
 
-def _name(value: Any, where: Where) -> str:
-    name = _text(value, where)
+def _name(value: Any, origin: Origin) -> str:
+    name = _text(value, origin)
     if not re.fullmatch(_NAME, name) or not name.isprintable():
-        raise Refused(Flaw("must be a name: at most 200 printable characters, no / or \\", value))
+        raise invalid("must be a name: at most 200 printable characters, no / or \\")
     return name
 
 
-NAME: Final = Kind("name", {"type": "string", "minLength": 1, "pattern": f"^{_NAME}$"}, _name)
-
-
-def _path(value: Any, where: Where) -> Path:
-    return where.base / _text(value, where)
-
-
-PATH: Final = Kind("path", {"type": "string", "minLength": 1}, _path)
-
+Name = Annotated[str, ValueType("name", _name, {"type": "string", "minLength": 1, "pattern": f"^{_NAME}$"})]
 
 _BRANCH: Final = r"(?!.*(\.\.|//|@\{|\.lock(/|$)|/\.))[A-Za-z0-9_][A-Za-z0-9_./-]{0,199}(?<![./])"
 
 
-def _branch(value: Any, where: Where) -> str:
-    name = _text(value, where)
+def _git_name(value: Any, origin: Origin) -> str:
+    name = _text(value, origin)
     if not re.fullmatch(_BRANCH, name, re.ASCII):
-        raise Refused(Flaw("must be a name git takes: letters, digits, - _ . /", value))
+        raise invalid("must be a name git takes: letters, digits, - _ . /")
     return name
 
 
-BRANCH: Final = Kind("name", {"type": "string", "pattern": f"^{_BRANCH}$"}, _branch)
+GitName = Annotated[str, ValueType("name", _git_name, {"type": "string", "pattern": f"^{_BRANCH}$"}, "NAME")]
 
 
-def _boolean(value: Any, where: Where) -> bool:
-    if where.text and isinstance(value, str) and value.strip().lower() in ("true", "false"):
+def _path(value: Any, origin: Origin) -> Path:
+    return origin.base / (value if isinstance(value, Path) else _text(value, origin))
+
+
+FILE: Final = ValueType("path", _path, _TEXT_SCHEMA, "FILE")
+FOLDER: Final = replace(FILE, metavar="DIR")
+
+
+def _python(value: Any, origin: Origin) -> Path:
+    """An interpreter, a virtual environment's folder, or a bare name like python3.12 looked up on PATH.
+
+    Links are not followed: a virtual environment's python is one, and where it lies is what makes it that.
+    """
+    path = _path(value, origin)
+    if path.is_dir():
+        return path / "bin" / "python"
+    name = str(value)
+    if "/" not in name and not path.exists() and (found := shutil.which(name, path=origin.search_path or "")):
+        return Path(found)
+    return path
+
+
+PYTHON: Final = ValueType("interpreter or folder", _python, _TEXT_SCHEMA, "INTERPRETER")
+
+
+def _boolean(value: Any, origin: Origin) -> bool:
+    if origin.text and isinstance(value, str) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"
     if not isinstance(value, bool):
-        raise Refused(Flaw("must be true or false", value))
+        raise invalid("must be true or false")
     return value
 
 
-BOOLEAN: Final = Kind("true or false", {"type": "boolean"}, _boolean)
+Boolean = Annotated[bool, ValueType("true or false", _boolean, {"type": "boolean"}, "true|false")]
 
 
-def choice(*choices: str) -> Kind:
-    """One of a few words."""
-
-    def read(value: Any, where: Where) -> str:
-        word = value.strip().lower() if where.text and isinstance(value, str) else value
-        if isinstance(word, str) and word in choices:
-            return word
-        hint = did_you_mean(word, choices) if isinstance(word, str) else None
-        raise Refused(Flaw(f"must be one of {', '.join(choices)}", value, hint=hint))
-
-    return Kind(" or ".join(f"`{word}`" for word in choices), {"enum": list(choices)}, read, choices)
+def _choice(value: Any, origin: Origin) -> Any:
+    return value.strip().lower() if origin.text and isinstance(value, str) else value
 
 
-def integer(minimum: int, maximum: int) -> Kind:
-    """A whole number; the maximum is there to catch slips of the finger, not to ration."""
-
-    def read(value: Any, where: Where) -> int:
-        number = _number_of_text(value) if where.text else value
-        whole = isinstance(number, int) or (isinstance(number, float) and number.is_integer())
-        if not whole or isinstance(number, bool) or not minimum <= number <= maximum:
-            raise Refused(Flaw(f"must be a whole number from {minimum} to {maximum}", value))
-        return int(number)
-
-    return Kind("whole number", {"type": "integer", "minimum": minimum, "maximum": maximum}, read)
+CHOICE: Final = ValueType("", _choice)
+"""Of a Literal: what may be chosen is its label."""
 
 
-def _number_of_text(text: Any) -> Any:
-    """The number a text is, else the text without blanks around it."""
-    plain = str(text).strip().lower()
+def _number_of_text(value: Any, origin: Origin) -> Any:
+    """The number that text is, else the text without blanks around it; values of YAML as they are."""
+    if not origin.text or not isinstance(value, str):
+        return value
+    plain = value.strip().lower()
     for number in (int, float):
         try:
             return number(plain)
@@ -202,85 +229,99 @@ def _number_of_text(text: Any) -> Any:
     return plain
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def whole_number(minimum: int, maximum: int) -> ValueType:
+    """A whole number; the maximum is there to catch slips of the finger, not to ration."""
+
+    def read(value: Any, origin: Origin) -> int:
+        number = _number_of_text(value, origin)
+        if not _is_number(number) or not minimum <= number <= maximum or number != int(number):
+            raise invalid(f"must be a whole number from {minimum} to {maximum}")
+        return int(number)
+
+    return ValueType("whole number", read, {"type": "integer", "minimum": minimum, "maximum": maximum}, "N")
+
+
+def fraction(minimum: float, maximum: float) -> ValueType:
+    """A number between two others, ends included."""
+
+    def read(value: Any, origin: Origin) -> float:
+        number = _number_of_text(value, origin)
+        if not _is_number(number) or not minimum <= number <= maximum:
+            raise invalid(f"must be a number from {minimum:g} to {maximum:g}")
+        return float(number)
+
+    return ValueType("number", read, {"type": "number", "minimum": minimum, "maximum": maximum}, "NUMBER")
+
+
 _DURATION: Final = re.compile(
     r"(?=.*[1-9])(?:(\d{1,6}(?:\.\d{1,6})?)h)?(?:(\d{1,6}(?:\.\d{1,6})?)m)?(?:(\d{1,6}(?:\.\d{1,6})?)s)?", re.ASCII
 )
 _LONGEST: Final = 35 * 24 * 3600  # a self-hosted job may run 35 days
 
 
-def _duration(value: Any, where: Where) -> float:
-    number = _number_of_text(value) if where.text else value
+def _duration(value: Any, origin: Origin) -> float:
+    number = _number_of_text(value, origin)
     if isinstance(number, str) and (match := _DURATION.fullmatch(number)):
         hours, minutes, seconds = (float(part or 0) for part in match.groups())
         number = hours * 3600 + minutes * 60 + seconds
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= _LONGEST:
-        raise Refused(Flaw("must be a time like 45m, 90s, 1h30m or a number of seconds", value))
+    if not _is_number(number) or not 0 < number <= _LONGEST:
+        raise invalid("must be a time like 45m, 90s, 1h30m or a number of seconds")
     return float(number)
 
 
-DURATION: Final = Kind(
-    "duration",
-    {
-        "anyOf": [
-            {"type": "number", "exclusiveMinimum": 0, "maximum": _LONGEST},
-            {"type": "string", "pattern": f"^{_DURATION.pattern}$"},
-        ]
-    },
-    _duration,
-)
+_DURATION_SCHEMA: Final = {
+    "anyOf": [
+        {"type": "number", "exclusiveMinimum": 0, "maximum": _LONGEST},
+        {"type": "string", "pattern": f"^{_DURATION.pattern}$"},
+    ]
+}
+Duration = Annotated[float, ValueType("duration", _duration, _DURATION_SCHEMA, "DURATION")]
+"""Seconds."""
 
 
-def amount(*, percent: bool) -> Kind:
-    """How much something may change: a number from 0, or none for no limit; ``percent`` also allows 10%."""
-    example = "like 0.1 or 10%, or none" if percent else "like 0.05, or none"
-    pattern = r"^(none|\d{1,6}(\.\d{1,6})?%)$" if percent else "^none$"
+def _limit(label: str, example: str, pattern: str) -> ValueType:
+    """How much something may change: a number from 0, or none for no limit."""
 
-    def read(value: Any, where: Where) -> float | None:
-        number = _number_of_text(value) if where.text else value
+    def read(value: Any, origin: Origin) -> float | None:
+        number = _number_of_text(value, origin)
         if number is None or number == "none":
             return None
-        if percent and isinstance(number, str) and re.fullmatch(pattern, number, re.ASCII):
+        if isinstance(number, str) and re.fullmatch(pattern, number, re.ASCII):
             return float(number.removesuffix("%")) / 100
-        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < math.inf:
-            raise Refused(Flaw(f"must be a number from 0 {example}", value))
+        if not _is_number(number) or not 0 <= number < math.inf:
+            raise invalid(f"must be a number from 0 {example}, or none")
         return float(number)
 
     schema = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": pattern}, {"type": "null"}]}
-    return Kind("number" + (" or percent" if percent else ""), schema, read)
+    return ValueType(label, read, schema, "NUMBER")
 
 
-def fraction(least: float, most: float) -> Kind:
-    """A number between two others, ends included."""
-
-    def read(value: Any, where: Where) -> float:
-        number = _number_of_text(value) if where.text else value
-        if isinstance(number, bool) or not isinstance(number, int | float) or not least <= number <= most:
-            raise Refused(Flaw(f"must be a number from {least:g} to {most:g}", value))
-        return float(number)
-
-    return Kind("number", {"type": "number", "minimum": least, "maximum": most}, read)
+Drop = Annotated[float | None, _limit("number", "like 0.05", "^none$")]
+Rise = Annotated[float | None, _limit("number or percent", "like 0.1 or 10%", r"^(none|\d{1,6}(\.\d{1,6})?%)$")]
 
 
-def items_of(value: Any, where: Where) -> list[Any]:
-    """The entries of a list: YAML's, one alone, or text with one per line or separated by commas."""
-    if where.text and isinstance(value, str):
+def _dollars(value: Any, origin: Origin) -> float:
+    number = _number_of_text(value, origin)
+    if not _is_number(number) or not 0 < number < math.inf:
+        raise invalid("must be an amount of USD like 2.50")
+    return float(number)
+
+
+Dollars = Annotated[float, ValueType("number", _dollars, {"type": "number", "exclusiveMinimum": 0}, "USD")]
+
+
+def items_of(value: Any, origin: Origin) -> list[Any]:
+    """The entries of a list: YAML's, one alone, or text (or texts) with one per line or separated by commas."""
+    if isinstance(value, list | tuple):
+        return [part for item in value for part in items_of(item, origin)] if origin.text else list(value)
+    if origin.text and isinstance(value, str):
         parts = value.splitlines() if "\n" in value.strip() else value.split(",")
         return [part.strip() for part in parts if part.strip()]
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _texts(value: Any, where: Where) -> tuple[str, ...]:
-    items = [part for item in items_of(value, where) for part in items_of(item, where)]
-    flaws: list[Flaw] = []
-    for index, item in enumerate(items):
-        try:
-            _text(item, where)
-        except Refused as refused:
-            at = (index,) if isinstance(value, list) else ()
-            flaws += [Flaw(flaw.message, flaw.value, at, flaw.hint) for flaw in refused.flaws]
-    if flaws:
-        raise Refused(*flaws)
-    return tuple(items)
+    return [value]
 
 
 def or_list(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -288,7 +329,7 @@ def or_list(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"anyOf": [dict(schema), {"type": "array", "items": dict(schema), "minItems": 1}]}
 
 
-TEXTS: Final = Kind("text or list", or_list(TEXT.schema), _texts)
+Texts = Annotated[tuple[Text, ...], ValueType("text or list", items_of, or_list(_TEXT_SCHEMA))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,132 +337,130 @@ class EvalPattern:
     """Eval files as named by a person: a path, folder or glob, and where it was written."""
 
     pattern: str
-    where: Where
+    origin: Origin
 
 
-def _evals(value: Any, where: Where) -> tuple[EvalPattern, ...]:
-    found: list[EvalPattern] = []
-    flaws: list[Flaw] = []
-    for index, item in enumerate(items_of(value, where)):
-        try:
-            found.append(EvalPattern(TEXT.read(item, where), where))
-        except Refused as refused:
-            flaws += _inside(refused, index if isinstance(value, list) else None)
-    if not flaws and not found:
-        flaws.append(Flaw("names no eval file", value))
-    if flaws:
-        raise Refused(*flaws)
-    return tuple(found)
+def _evals(value: Any, origin: Origin) -> tuple[EvalPattern, ...]:
+    patterns: list[EvalPattern] = []
+    issues: list[Issue] = []
+    for index, item in enumerate(items_of(value, origin)):
+        if isinstance(item, str) and item.strip() and "\0" not in item:
+            patterns.append(EvalPattern(item, origin.inside(index) if isinstance(value, list) else origin))
+        elif isinstance(item, EvalPattern):
+            patterns.append(item)
+        else:
+            issues.append(Issue("must be text", (index,) if isinstance(value, list) else (), shorten(item)))
+    if issues:
+        raise invalid_parts(*issues)
+    return tuple(patterns)
 
 
-EVALS: Final = Kind("path or glob, or a list", or_list(TEXT.schema), _evals)
+def _some_evals(value: Any, origin: Origin) -> tuple[EvalPattern, ...]:
+    patterns = _evals(value, origin)
+    if not patterns and value != ():
+        raise invalid("names no eval file")
+    return patterns
 
 
-def _paths(value: Any, where: Where) -> tuple[EvalPattern, ...]:
-    """The same, where none is an answer too: nothing beside what always counts."""
-    return () if isinstance(value, list) and not value else _evals(value, where)
+Patterns = tuple[InstanceOf[EvalPattern], ...]
+Evals = Annotated[Patterns, ValueType("path or glob, or a list", _some_evals, or_list(_TEXT_SCHEMA))]
+_ANY_TEXTS: Final = {"anyOf": [_TEXT_SCHEMA, {"type": "array", "items": _TEXT_SCHEMA}]}
+Paths = Annotated[Patterns, ValueType("path or glob, or a list", _evals, _ANY_TEXTS)]
+"""Files beside what always counts; none is an answer too."""
 
 
-PATHS: Final = Kind(
-    "path or glob, or a list", {"anyOf": [dict(TEXT.schema), {"type": "array", "items": dict(TEXT.schema)}]}, _paths
-)
-
-
-def _inside(refused: Refused, *at: str | int | None) -> list[Flaw]:
-    """The flaws of an inner value, seen from the outer one."""
-    outer = tuple(step for step in at if step is not None)
-    return [Flaw(flaw.message, flaw.value, (*outer, *flaw.at), flaw.hint) for flaw in refused.flaws]
-
-
-def _criteria(value: Any, where: Where) -> Path | Mapping[str, Any]:
-    """A file is placed and must exist; a mapping is left for ``specs`` to read."""
-    if isinstance(value, Mapping):
-        if not value:
-            raise Refused(Flaw("names no criterion", hint="remove the key to have ADK's defaults"))
-        return value
-    if not isinstance(value, str):
-        raise Refused(Flaw("must be a file or a mapping of criteria", value))
-    path = where.base / str(TEXT.read(value, where))
+def _existing_file(value: Any, origin: Origin, name: str) -> Path:
+    path = _path(value, origin)
     if not path.is_file():
-        siblings = [p.name for p in path.parent.glob("*.json")] if path.parent.is_dir() else []
-        raise Refused(Flaw("names a criteria file that does not exist", value, hint=did_you_mean(path.name, siblings)))
+        siblings = [entry.name for entry in path.parent.glob("*.json")] if path.parent.is_dir() else []
+        raise invalid(f"names a {name} that does not exist", did_you_mean(path.name, siblings))
     return path
 
 
-CRITERIA: Final = Kind(
-    "file or mapping",
-    {
-        "anyOf": [
-            {"type": "string", "minLength": 1},
-            {
-                "type": "object",
-                "minProperties": 1,
-                "additionalProperties": {"type": ["number", "object", "null"]},
-            },
-        ]
-    },
-    _criteria,
-)
+def _criteria(value: Any, origin: Origin) -> Path | tuple[CriterionSpec, ...]:
+    if isinstance(value, Path | tuple):
+        return value
+    if isinstance(value, str):
+        return _existing_file(value, origin, "criteria file")
+    if not isinstance(value, Mapping):
+        raise invalid("must be a file or a mapping of criteria")
+    if not value:
+        raise invalid("names no criterion", "remove the key to have ADK's defaults")
+    specs, issues = parse_criteria(value, source=origin.source, at=origin.at)
+    if issues:
+        raise invalid_parts(*issues)
+    return specs
 
 
-def _python(value: Any, where: Where) -> Path:
-    """An interpreter, a virtual environment's folder, or a bare name like python3.12 looked up on PATH.
-
-    Links are not followed: a virtual environment's python is one, and where it lies is what makes it that.
-    """
-    text = str(TEXT.read(value, where))
-    path = where.base / text
-    if path.is_dir():
-        return path / "bin" / "python"
-    if "/" not in text and not path.exists() and (found := shutil.which(text, path=where.search_path or "")):
-        return Path(found)
-    return path
+_CRITERIA_SCHEMA: Final = {"anyOf": [_TEXT_SCHEMA, {"type": "object", "minProperties": 1}]}
+CriteriaSource = Annotated[
+    Path | tuple[InstanceOf[CriterionSpec], ...], ValueType("file or mapping", _criteria, _CRITERIA_SCHEMA, "FILE")
+]
+"""A test_config.json, or the entries written in agent-eval.yaml."""
 
 
-PYTHON: Final = Kind("interpreter or folder", TEXT.schema, _python)
+def _simulator(value: Any, origin: Origin) -> Any:
+    """A mapping, or a JSON or YAML file that holds one (a test_config.json gives its user_simulator_config)."""
+    if isinstance(value, UserSimulatorConfig):
+        return value
+    if isinstance(value, Mapping):
+        return set_values(value)
+    if not isinstance(value, str):
+        raise invalid("must be a file or a mapping like user_simulator_config")
+    path = _existing_file(value, origin, "file")
+    try:
+        content = Source.read(path, workspace=None, error=ConfigError).value
+    except ConfigError as error:
+        raise invalid("; ".join(map(str, error.problems)) or error.message) from error
+    if isinstance(content, Mapping):
+        content = content.get("user_simulator_config", content.get("userSimulatorConfig", content))
+    if not isinstance(content, Mapping):
+        raise invalid(f"{path.name} holds no mapping like user_simulator_config")
+    return set_values(content)
 
-_NAME_COMPOSITE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
+UserSimulator = Annotated[
+    UserSimulatorConfig, ValueType("file or mapping", _simulator, None, "FILE", schema_beside=_TEXT_SCHEMA)
+]
 
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _RENAME: Final = "put a secret of your own into a variable with another name, and read that one"
 
 
-def _env(value: Any, where: Where) -> dict[str, str | None]:
+def _variables(value: Any, origin: Origin) -> dict[str, str | None]:
     """Variable names to let through (value None), or to set. Values are never shown: they may be secret."""
-    pairs: dict[str, str | None] = {}
-    flaws: list[Flaw] = []
-    entries: list[tuple[Any, Any, str | int]]
+    entries: Iterable[tuple[str | int, Any, Any]]
     if isinstance(value, Mapping):
-        entries = [(name, setting, name) for name, setting in value.items()]
+        entries = [(name, name, setting) for name, setting in value.items()]
     else:
-        entries = [(*_name_and_value(item), index) for index, item in enumerate(_env_items(value, where))]
-    for name, setting, at in entries:
-        if not isinstance(name, str) or not _NAME_COMPOSITE.fullmatch(name):
-            flaws.append(Flaw("is not the name of an environment variable", name, (at,)))
+        entries = [(index, *_assignment(item)) for index, item in enumerate(_variable_items(value, origin))]
+    variables: dict[str, str | None] = {}
+    issues: list[Issue] = []
+    for at, name, setting in entries:
+        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+            issues.append(Issue("is not the name of an environment variable", (at,), shorten(name)))
         elif is_job_variable(name):
-            flaws.append(
-                Flaw("is a variable of the CI job, which no agent and no install step gets", name, (at,), _RENAME)
-            )
+            message = "is a variable of the CI job, which no agent and no install step gets"
+            issues.append(Issue(message, (at,), shorten(name), _RENAME))
         elif setting is not None and (not isinstance(setting, str) or "\0" in setting):
-            flaws.append(Flaw(f"{name} must be text", at=(at,), hint="put the value in quotes"))
+            issues.append(Issue(f"{name} must be text", (at,), hint="put the value in quotes"))
         else:
-            pairs[name] = setting
-    if flaws:
-        raise Refused(*flaws)
-    return pairs
+            variables[name] = setting
+    if issues:
+        raise invalid_parts(*issues)
+    return variables
 
 
-def _env_items(value: Any, where: Where) -> list[Any]:
+def _variable_items(value: Any, origin: Origin) -> list[Any]:
     """Names and assignments; a comma may be part of a value, so an assignment in text has its line to itself."""
-    if not where.text:
-        return items_of(value, where)
-    lines = [
-        line for text in (value if isinstance(value, tuple | list) else [value]) for line in str(text).splitlines()
-    ]
-    return [item for line in lines for item in ([line.strip()] if "=" in line else items_of(line, where)) if item]
+    if not origin.text:
+        return items_of(value, origin)
+    texts = value if isinstance(value, tuple | list) else [value]
+    lines = [line for text in texts for line in str(text).splitlines()]
+    return [item for line in lines for item in ([line.strip()] if "=" in line else items_of(line, origin)) if item]
 
 
-def _name_and_value(item: Any) -> tuple[Any, str | None]:
+def _assignment(item: Any) -> tuple[Any, str | None]:
     if isinstance(item, str) and "=" in item:
         name, _, value = item.partition("=")
         return name.strip(), value
@@ -429,236 +468,126 @@ def _name_and_value(item: Any) -> tuple[Any, str | None]:
 
 
 _NO_JOB_VARIABLE: Final = {"not": {"pattern": JOB_VARIABLE_PATTERN}}
-_ENV_NAME: Final = {"type": "string", "pattern": f"^{_NAME_COMPOSITE.pattern}(=.*)?$", **_NO_JOB_VARIABLE}
-ENV: Final = Kind(
-    "names, or NAME: value",
-    {
-        "anyOf": [
-            _ENV_NAME,
-            {"type": "array", "items": _ENV_NAME},
-            {
-                "type": "object",
-                "propertyNames": {"pattern": f"^{_NAME_COMPOSITE.pattern}$", **_NO_JOB_VARIABLE},
-                "additionalProperties": {"type": ["string", "null"]},
-            },
-        ]
-    },
-    _env,
-)
-
-THRESHOLD_ON: Final = choice("regression", "case", "suite", "off")
-MODE: Final = choice("blocking", "advisory", "off")
-MAX_DROP: Final = amount(percent=False)
-MAX_RISE: Final = amount(percent=True)
-
-RULE_KINDS: Final[Mapping[str, Kind]] = {
-    "mode": MODE,
-    "threshold_on": THRESHOLD_ON,
-    "max_drop": MAX_DROP,
-    "max_rise": MAX_RISE,
-}
-
-
-def _sets(value: Any, where: Where) -> dict[str, str]:
-    """Modes of eval sets: ``smoke: advisory``, or ``smoke=advisory`` per line as flags and inputs write it."""
-    entries: Any = value
-    if where.text:
-        items = [part for one in items_of(value, where) for part in items_of(one, where)]
-        split = [str(item).rpartition("=") for item in items]
-        if bad := next((item for item, (name, _, _) in zip(items, split, strict=True) if not name), None):
-            raise Refused(Flaw("must be like smoke=advisory", bad))
-        entries = {name.strip(): mode.strip() for name, _, mode in split}
-    if not isinstance(entries, Mapping):
-        raise Refused(Flaw("must map eval sets to a mode", value))
-    modes: dict[str, str] = {}
-    flaws: list[Flaw] = []
-    for name, mode in entries.items():
-        try:
-            modes[str(name)] = MODE.read(mode, where)
-        except Refused as refused:
-            flaws += _inside(refused, str(name))
-    if flaws:
-        raise Refused(*flaws)
-    return modes
-
-
-SETS: Final = Kind("mapping", {"type": "object", "additionalProperties": dict(MODE.schema)}, _sets)
-
-
-def _rules(value: Any, where: Where) -> dict[str, dict[str, Any]]:
-    """Rules per criterion, as given: what is not given stays out and is inherited later."""
-    entries = _rules_of_text(value, where) if where.text else value
-    if not isinstance(entries, Mapping):
-        raise Refused(Flaw("must map criteria to their rules", value))
-    rules: dict[str, dict[str, Any]] = {}
-    flaws: list[Flaw] = []
-    for criterion, given in entries.items():
-        if not isinstance(criterion, str) or not isinstance(given, Mapping) or not given:
-            flaws.append(Flaw(f"must have rules: {', '.join(RULE_KINDS)}", given, (criterion,)))
-            continue
-        rules[criterion] = {}
-        for key, setting in given.items():
-            if key not in RULE_KINDS:
-                hint = did_you_mean(str(key), RULE_KINDS)
-                flaws.append(Flaw(f"unknown rule {key!r}", at=(criterion, key), hint=hint))
-                continue
-            try:
-                rules[criterion][key] = RULE_KINDS[key].read(setting, where)
-            except Refused as refused:
-                flaws += _inside(refused, criterion, key)
-    if flaws:
-        raise Refused(*flaws)
-    return rules
-
-
-def _rules_of_text(value: Any, where: Where) -> dict[str, dict[str, str]]:
-    """``tokens.max_rise=10%`` per line, as flags and inputs write it."""
-    rules: dict[str, dict[str, str]] = {}
-    for item in [part for one in items_of(value, where) for part in items_of(one, where)]:
-        left, equals, setting = str(item).partition("=")
-        criterion, dot, key = left.strip().rpartition(".")
-        if not (equals and dot and criterion):
-            raise Refused(Flaw("must be like token_usage_v1.max_rise=10%", item))
-        rules.setdefault(criterion, {})[key] = setting.strip()
-    return rules
-
-
-RULES: Final = Kind(
-    "mapping",
-    {
-        "type": "object",
-        "additionalProperties": {
+_ASSIGNMENT: Final = {"type": "string", "pattern": f"^{_VARIABLE.pattern}(=.*)?$", **_NO_JOB_VARIABLE}
+_VARIABLES_SCHEMA: Final = {
+    "anyOf": [
+        _ASSIGNMENT,
+        {"type": "array", "items": _ASSIGNMENT},
+        {
             "type": "object",
-            "minProperties": 1,
-            "additionalProperties": False,
-            "properties": {name: dict(kind.schema) for name, kind in RULE_KINDS.items()},
+            "propertyNames": {"pattern": f"^{_VARIABLE.pattern}$", **_NO_JOB_VARIABLE},
+            "additionalProperties": {"type": ["string", "null"]},
         },
-    },
-    _rules,
-)
+    ]
+}
+Variables = Annotated[
+    dict[str, str | None], ValueType("names, or NAME: value", _variables, _VARIABLES_SCHEMA, "NAME[=VALUE]")
+]
 
 
-_MODEL = "gemini-2.5-flash"
+def mapping_of_text(value: Any, origin: Origin, example: str) -> Any:
+    """``KEY=VALUE`` entries as flags and inputs write them, as a mapping; values of YAML as they are."""
+    if not origin.text or isinstance(value, Mapping):
+        return value
+    entries = {}
+    for item in items_of(value, origin):
+        key, _, setting = str(item).rpartition("=")
+        if not key.strip():
+            raise invalid_parts(Issue(f"must be like {example}", value=shorten(item)))
+        entries[key.strip()] = setting.strip()
+    return entries
+
+
+_MODEL: Final = "gemini-2.5-flash"
 EVERY_MODEL: Final = "*"
 """The key of a bound that holds for every model without one of its own."""
 
-PRICE_KEYS: Final = ("input", "output", "cached_input")
+
+def _model_name(value: Any, _: Origin) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise invalid("is no name of a model")
+    return value
 
 
-def _dollars(value: Any, where: Where) -> float:
-    try:
-        number = float(value) if where.text else value
-    except ValueError:
-        number = None
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
-        raise Refused(Flaw("must be an amount of USD like 2.50", value))
-    return float(number)
-
-
-USD: Final = Kind("number", {"type": "number", "exclusiveMinimum": 0}, _dollars)
-
-_PER_MINUTE: Final = integer(1, 1_000_000_000)
-
-
-def _rates(value: Any, where: Where) -> dict[str, int]:
+def _rates(value: Any, origin: Origin) -> Any:
     """One bound for every model, or a bound per model: a mapping, or ``MODEL=N`` as flags and inputs write it."""
-    if where.text:
-        items = items_of(value, where)
-        value = items[0] if len(items) == 1 and "=" not in str(items[0]) else _of_text(items, where, f"{_MODEL}=600")
+    if origin.text and isinstance(value, str | list | tuple):
+        items = items_of(value, origin)
+        return (
+            {EVERY_MODEL: items[0]}
+            if len(items) == 1 and "=" not in items[0]
+            else mapping_of_text(items, origin, f"{_MODEL}=600")
+        )
+    return value if isinstance(value, Mapping) else {EVERY_MODEL: value}
+
+
+ModelName = Annotated[str, ValueType("", _model_name)]
+_PER_MINUTE: Final = whole_number(1, 1_000_000_000)
+Rates = Annotated[
+    dict[ModelName, Annotated[int, _PER_MINUTE]],
+    ValueType("whole number, or one per model", _rates, None, "N|MODEL=N", schema_beside=_PER_MINUTE.schema),
+]
+
+
+def _price(value: Any, origin: Origin) -> Any:
+    """USD per million tokens; in text ``INPUT/OUTPUT`` or ``INPUT/CACHED_INPUT/OUTPUT``."""
+    if origin.text and isinstance(value, str):
+        parts = [_number_of_text(part, origin) for part in value.split("/")]
+        names = {2: ("input", "output"), 3: ("input", "cached_input", "output")}.get(len(parts))
+        if names is None:
+            raise invalid("must be like 0.30/2.50 (input/output)")
+        return dict(zip(names, parts, strict=True))
     if not isinstance(value, Mapping):
-        return {EVERY_MODEL: _PER_MINUTE.read(value, where)}
-    return _each(value, lambda bound: _PER_MINUTE.read(bound, where))
+        raise invalid("must be a price like {input: 0.30, output: 2.50}")
+    return value
 
 
-RATES: Final = Kind(
-    "whole number, or one per model",
-    {
-        "anyOf": [
-            dict(_PER_MINUTE.schema),
-            {"type": "object", "additionalProperties": dict(_PER_MINUTE.schema)},
-        ]
-    },
-    _rates,
-)
+def _per_million(value: Any, _: Origin) -> float:
+    if not _is_number(value) or not 0 <= value < math.inf:
+        raise invalid("must be USD per million tokens")
+    return float(value)
 
 
-def _prices(value: Any, where: Where) -> dict[str, dict[str, float]]:
-    """USD per million tokens by model; in text ``MODEL=INPUT/OUTPUT`` or ``MODEL=INPUT/CACHED_INPUT/OUTPUT``."""
-    if where.text:
-        value = {model: _price_of_text(text) for model, text in _of_text(value, where, f"{_MODEL}=0.30/2.50").items()}
-    if not isinstance(value, Mapping):
-        raise Refused(Flaw("must map models to their price", value, hint=f"{_MODEL}: {{input: 0.30, output: 2.50}}"))
-    return _each(value, _price)
+PerMillion = Annotated[float, ValueType("", _per_million, {"type": "number", "minimum": 0})]
 
 
-_AMOUNT: Final = {"type": "number", "minimum": 0}
-PRICES: Final = Kind(
-    "mapping",
-    {
-        "type": "object",
-        "additionalProperties": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["input", "output"],
-            "properties": dict.fromkeys(PRICE_KEYS, _AMOUNT),
-        },
-    },
-    _prices,
-)
+class ModelPrice(TypedDict):
+    """USD per million tokens."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]  # pydantic reads it from a TypedDict
+
+    input: PerMillion
+    output: PerMillion
+    cached_input: NotRequired[PerMillion]
 
 
-def _price(value: Any) -> dict[str, float]:
-    if not isinstance(value, Mapping):
-        raise Refused(Flaw("must be a price like {input: 0.30, output: 2.50}", value))
-    flaws: list[Flaw] = [
-        Flaw(f"unknown key {key!r}", at=(key,), hint=did_you_mean(str(key), PRICE_KEYS))
-        for key in value
-        if key not in PRICE_KEYS
-    ]
-    flaws += [Flaw(f"lacks `{key}`, in USD per million tokens") for key in PRICE_KEYS[:2] if key not in value]
-    for key in PRICE_KEYS:
-        amount = value.get(key, 0.0)
-        if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < math.inf:
-            flaws.append(Flaw("must be USD per million tokens", amount, (key,)))
-    if flaws:
-        raise Refused(*flaws)
-    return {key: float(value[key]) for key in PRICE_KEYS if key in value}
+def _prices(value: Any, origin: Origin) -> Any:
+    prices = mapping_of_text(value, origin, f"{_MODEL}=0.30/2.50")
+    if not isinstance(prices, Mapping):
+        raise invalid("must map models to their price", f"{_MODEL}: {{input: 0.30, output: 2.50}}")
+    return prices
 
 
-def _price_of_text(text: str) -> dict[str, Any]:
-    parts: list[Any] = []
-    for part in text.split("/"):
-        try:
-            parts.append(float(part))
-        except ValueError:
-            parts.append(part)
-    names = {2: ("input", "output"), 3: ("input", "cached_input", "output")}.get(len(parts))
-    if names is None:
-        raise Refused(Flaw("must be like 0.30/2.50 (input/output)", text))
-    return dict(zip(names, parts, strict=True))
+Prices = Annotated[dict[ModelName, Annotated[ModelPrice, ValueType("", _price)]], ValueType("mapping", _prices)]
 
 
-def _of_text(value: Any, where: Where, example: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for item in [part for one in items_of(value, where) for part in items_of(one, where)]:
-        model, equals, said = str(item).rpartition("=")
-        if not equals or not model.strip():
-            raise Refused(Flaw(f"must be like {example}", item))
-        found[model.strip()] = said.strip()
-    return found
+def _redactions(value: Any, origin: Origin) -> tuple[str, ...]:
+    """One pattern, or a list; in text one a line, for commas and spaces may be meant."""
+    patterns: list[str] = []
+    issues: list[Issue] = []
+    for index, item in enumerate(value if isinstance(value, list | tuple) else [value]):
+        for line in item.splitlines() if origin.text and isinstance(item, str) else [item]:
+            if origin.text and not line.strip():
+                continue
+            if problem := pattern_problem(line):
+                issues.append(Issue(problem[0], (index,), shorten(line), problem[1]))
+            else:
+                patterns.append(line.strip() if origin.text else line)
+    if issues:
+        raise invalid_parts(*issues)
+    if not patterns and value != ():
+        raise invalid("must not be empty")
+    return tuple(patterns)
 
 
-def _each(value: Mapping[Any, Any], read: Callable[[Any], Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    flaws: list[Flaw] = []
-    for model, said in value.items():
-        if not isinstance(model, str) or not model.strip():
-            flaws.append(Flaw("is no name of a model", model))
-            continue
-        try:
-            made[model] = read(said)
-        except Refused as refused:
-            flaws += [Flaw(flaw.message, flaw.value, (model, *flaw.at), flaw.hint) for flaw in refused.flaws]
-    if flaws:
-        raise Refused(*flaws)
-    return made
+Redactions = Annotated[tuple[str, ...], ValueType("pattern or list", _redactions, or_list(_TEXT_SCHEMA), "PATTERN")]

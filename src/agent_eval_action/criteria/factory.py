@@ -13,10 +13,11 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_snake
 
-from agent_eval_action.config.criteria import CriterionSpec, refusals
+from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria import custom
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.diagnostics.reader import did_you_mean, shorten
+from agent_eval_action.diagnostics.validation import issues_of
 from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.results.run_result import CriterionInfo
 
@@ -96,8 +97,8 @@ def _validated(kind: type[BaseModel], options: dict[str, Any], spec: CriterionSp
         return kind.model_validate(options)
     except ValidationError as error:
         return [
-            spec.problem(f"{spec.name}: {text}", inside=place, **fields)
-            for place, text, fields in refusals(error, kind)
+            spec.problem(f"{spec.name}: {issue.message}", inside=issue.at, **issue.fields)
+            for issue in issues_of(error, options, kind)
         ]
 
 

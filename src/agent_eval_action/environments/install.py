@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import unquote
 
-from agent_eval_action.config.secrets import secrets_in
 from agent_eval_action.config.types import is_job_variable
-from agent_eval_action.results.redaction import HIDDEN, Redaction
+from agent_eval_action.results.redaction import HIDDEN, Redaction, secrets_in
 
 PASSED = frozenset(
     {

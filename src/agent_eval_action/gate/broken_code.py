@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from agent_eval_action.config.policy import Policy
+from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.evidence import Limits, RunControl
 from agent_eval_action.gate.wording import SENTENCE, clip, count, listed
 from agent_eval_action.results.decision import Finding

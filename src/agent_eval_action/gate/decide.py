@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from agent_eval_action.config.policy import Policy
+from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.assess import Status, SuspectTest
 from agent_eval_action.gate.broken_code import BrokenCode, broken_code
 from agent_eval_action.gate.compare import ComparedPair, Comparison, criteria_of

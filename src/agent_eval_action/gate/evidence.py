@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from agent_eval_action.config.policy import CONFIDENCE, MAX_DROP, MIN_EFFECT
+from agent_eval_action.config.models import CONFIDENCE, MAX_DROP, MIN_EFFECT
 from agent_eval_action.results.history import ScoreCount, weighted_mean
 from agent_eval_action.results.run_result import Goal
 from agent_eval_action.stats import Levels, levels, passes

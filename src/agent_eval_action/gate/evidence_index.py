@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent_eval_action.config.policy import Policy
+from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.assess import CriterionEvidence, Status, SuspectTest, assess
 from agent_eval_action.gate.compare import ComparedCriterion, ComparedPair, Comparison
 from agent_eval_action.gate.evidence import PairEvidence, known

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
-from agent_eval_action.config.policy import Withheld
+from agent_eval_action.config.models import Withheld
 from agent_eval_action.gate.broken_code import NOTHING_BROKEN, BrokenCode, broken_findings
 from agent_eval_action.gate.compare import TOLERANCE, ComparedPair
 from agent_eval_action.gate.rules import Rule

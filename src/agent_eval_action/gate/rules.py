@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from agent_eval_action.config.policy import CriterionPolicy, Mode, NewCases
+from agent_eval_action.config.models import CriterionPolicy, Mode, NewCases
 from agent_eval_action.gate.assess import IN_DOUBT, Collapse, CriterionEvidence, Status, SuspectTest
 from agent_eval_action.gate.compare import NEW_CASE, TOLERANCE, ComparedCriterion, ComparedPair, mean_of
 from agent_eval_action.gate.evidence_index import Weighed, smallest_drop, suite_interval

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from agent_eval_action.config.policy import Policy
+from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.assess import assess
 from agent_eval_action.gate.evidence import (
     CriterionRule,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from agent_eval_action.config.policy import Policy
+from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.evidence import CriterionRule, GateState, Limits, PairEvidence, Rules
 from agent_eval_action.results.history import Baseline, CaseRecord, ScoreCount, kept_digest, kept_key, kept_name
 from agent_eval_action.results.pair_scores import Measured, measured_pairs, unbilled

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.config.assignment import AgentSettings, relative_name
+from agent_eval_action.config.agents import relative_name
+from agent_eval_action.config.models import AgentSettings
 from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.gate.wording import clip
 from agent_eval_action.gate_changes.base import BaseSnapshot

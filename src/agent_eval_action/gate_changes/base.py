@@ -13,12 +13,11 @@ from pydantic import BaseModel
 
 from agent_eval_action.baseline import accepted
 from agent_eval_action.baseline.file_store import FileStore
-from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.config.discovery import Discovery
+from agent_eval_action.config.loader import resolve
+from agent_eval_action.config.models import AgentSettings, FailOn, Settings
 from agent_eval_action.config.options import BY_NAME
-from agent_eval_action.config.policy import FailOn
-from agent_eval_action.config.settings import Settings, resolve
 from agent_eval_action.config.types import EvalPattern
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.errors import AgentEvalError, ConfigError, ResultsError
@@ -131,7 +130,7 @@ def _accepted(settings: Settings) -> tuple[Accepted, ...]:
 def _baseline(settings: Settings) -> Baseline | None:
     """What is stored beside the code; a file that cannot be read holds nothing to anything."""
     try:
-        return FileStore(settings.baseline, settings.workspace).read()
+        return FileStore(settings.baseline.path, settings.workspace).read()
     except ResultsError:
         return None
 
@@ -260,8 +259,9 @@ def _placed(value: Any, old: Path, new: Path) -> Any:
     if isinstance(value, Path):
         return new / value.relative_to(old) if value.is_relative_to(old) else value
     if isinstance(value, EvalPattern):
-        where = replace(value.where, base=_placed(value.where.base, old, new), path=_placed(value.where.path, old, new))
-        return replace(value, where=where)
+        origin = value.origin
+        moved = replace(origin, base=_placed(origin.base, old, new), path=_placed(origin.path, old, new))
+        return replace(value, origin=moved)
     if isinstance(value, BaseModel):
         fields = {name: _placed(getattr(value, name), old, new) for name in type(value).model_fields}
         return value.model_copy(update=fields)

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.baseline.lookup import BaseBaseline
-from agent_eval_action.config.assignment import AgentSettings
-from agent_eval_action.config.settings import Settings
+from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError, ConfigError
 from agent_eval_action.gate_changes.agents import agent_changes, agent_on_base, function_changes, refuse_recordings
 from agent_eval_action.gate_changes.base import BaseSnapshot, CommandContext, Discover, read_base, take_snapshot

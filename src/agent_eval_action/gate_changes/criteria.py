@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agent_eval_action.config.policy import Policy
+from agent_eval_action.config.models import Policy
 from agent_eval_action.errors import EvalFileError, Problem
 from agent_eval_action.gate_changes.base import BaseSet, BaseSnapshot
 from agent_eval_action.results.case_matching import CaseIdentity, CaseMatches

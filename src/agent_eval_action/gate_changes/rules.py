@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from agent_eval_action.config.assignment import AgentSettings
+from agent_eval_action.config.models import AgentSettings, CriterionPolicy, Policy, Settings
 from agent_eval_action.config.options import OPTIONS
-from agent_eval_action.config.policy import CriterionPolicy, Policy
-from agent_eval_action.config.settings import Settings
 from agent_eval_action.gate.wording import clip, listed
 from agent_eval_action.gate_changes.snapshot import Snapshot
 from agent_eval_action.results.decision import Finding
@@ -91,9 +89,9 @@ def setting_changes(own: Settings, base: Settings) -> tuple[tuple[Finding, ...],
     notes: list[str] = []
     for option in OPTIONS:
         key = option.key or option.name
-        if option.scope != "run" or option.name in _OF_THE_CHANGE or not hasattr(own, option.name):
+        if option.info.scope != "run" or option.field[0] in (*_OF_THE_CHANGE, "policy"):
             continue
-        then, now = getattr(base, option.name), getattr(own, option.name)
+        then, now = option.of_settings(base), option.of_settings(own)
         if then == now or looser(option.name, then, now):
             continue
         text = f"{key} {_shown(then, base.workspace)} → {_shown(now, own.workspace)}{where}"

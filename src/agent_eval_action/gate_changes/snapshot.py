@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from agent_eval_action.config.policy import FailOn, Policy
+from agent_eval_action.config.models import FailOn, Policy
 from agent_eval_action.results.case_matching import CaseIdentity
 from agent_eval_action.results.decision import CallBrief
 from agent_eval_action.results.evalset import EvalCase, Invocation, Rubric

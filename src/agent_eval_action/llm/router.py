@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from agent_eval_action.config.settings import Settings
+from agent_eval_action.config.models import Settings
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Budgeted, Meter, Metered, SpendingLimits
 from agent_eval_action.llm.cache import AnswerStore, Cached
@@ -40,18 +40,18 @@ class LlmSettings:
     @classmethod
     def of(cls, settings: Settings) -> LlmSettings:
         """As configured."""
-        rates = RateLimits(settings.llm_concurrency, settings.llm_requests_per_minute, settings.llm_tokens_per_minute)
+        rates = RateLimits(settings.llm.concurrency, settings.llm.requests_per_minute, settings.llm.tokens_per_minute)
         own = {
             model: Price(price["input"], price["output"], price.get("cached_input"))
-            for model, price in settings.llm_prices.items()
+            for model, price in settings.llm.prices.items()
         }
         return cls(
             rates=rates,
-            timeout=settings.llm_timeout_s,
-            retry_deadline=settings.llm_retry_deadline,
+            timeout=settings.llm.timeout_s,
+            retry_deadline=settings.llm.retry_deadline,
             # an answer is kept with its question, which holds what is not to be stored
-            cache=settings.llm_cache and not settings.redact,
-            openai_base_url=settings.llm_openai_base_url or "",
+            cache=settings.llm.cache and not settings.redact,
+            openai_base_url=settings.llm.openai_base_url or "",
             limits=SpendingLimits(settings.max_calls, settings.max_tokens, settings.max_cost),
             prices=Prices(own),
         )

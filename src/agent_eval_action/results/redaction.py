@@ -1,9 +1,9 @@
-"""Values that are in no file and no log: secrets are taken out of every text before it is stored or shown."""
+"""Secrets, and what fits patterns of the user: what they are, and taking them out of text that is stored or shown."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal, TypeVar, cast, get_origin
 
@@ -126,3 +126,131 @@ def _walked(value: Any, redact: Callable[[str], str]) -> Any:
 
 
 _GONE: Final = object()
+
+
+REDACTED: Final = "[redacted]"
+_LONGEST_PATTERN: Final = 2_000
+_PIECES_REPORTED: Final = 100
+_SYNTAX: Final = "patterns are RE2's, without look-around and back-references: github.com/google/re2/wiki/Syntax"
+
+
+def pattern_problem(pattern: Any) -> tuple[str, str | None] | None:
+    """Why a pattern of the user cannot be used, and what to do; None where it can.
+
+    The syntax is RE2's: its time is linear, whatever the pattern and the text are.
+    """
+    import re2  # type: ignore[import-untyped] # noqa: PLC0415 - ships no types; most runs have no patterns
+
+    if not isinstance(pattern, str) or not pattern.strip():
+        return "must be a regular expression", None
+    if len(pattern) > _LONGEST_PATTERN:
+        return f"is longer than {_LONGEST_PATTERN} characters", None
+    try:
+        compiled = _compiled(pattern)
+    except re2.error as error:
+        reason = error.args[0] if error.args else ""
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        return f"is no regular expression: {text}", _SYNTAX
+    except UnicodeEncodeError:
+        return "is no text", None
+    if compiled.search("") is not None:
+        return "fits the empty text, and so between any two characters", "use + in the place of *"
+    return None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    import re2  # noqa: PLC0415 - most runs have no patterns
+
+    options = re2.Options()
+    options.log_errors = False  # it would write to stderr by itself
+    compiled: re.Pattern[str] = re2.compile(pattern, options)
+    return compiled
+
+
+def pattern_redactor(
+    patterns: Sequence[str], found: Callable[[list[str]], None] = lambda _: None
+) -> Callable[[str], str]:
+    """A function that takes what fits one of the patterns out of a text. ``found`` gets what that was."""
+    compiled = [_compiled(pattern) for pattern in patterns]
+
+    def rewrite(text: str) -> str:
+        for pattern in compiled:
+            pieces_found: list[str] = []
+
+            def replace(match: re.Match[str], pieces_found: list[str] = pieces_found) -> str:
+                if len(pieces_found) < _PIECES_REPORTED:
+                    pieces_found.append(match.group())
+                return REDACTED
+
+            try:
+                text = pattern.sub(replace, text)
+            except UnicodeEncodeError:  # a lone surrogate, which UTF-8 has no bytes for
+                text = pattern.sub(replace, text.encode("utf-8", "replace").decode())
+            found(pieces_found)
+        return text
+
+    return rewrite
+
+
+_SECRET_NAME: Final = re.compile(
+    r"(?:^|[^A-Z0-9])(?:APIKEY|AUTH|AUTHORIZATION|COOKIE|CREDENTIALS?|DSN|KEYS?|PASS|PASSPHRASE|PASSWD|PASSWORD|PAT"
+    r"|PRIVATE|PWD|SECRETS?|SIGNATURE|TOKENS?|WEBHOOK)(?:$|[^A-Z0-9])"
+)
+_COUNT: Final = re.compile(r"[\d_.,]{1,12}")
+_PERSONAL: Final = re.compile("PASS|PWD|SECRET")
+_PATH_NAME: Final = re.compile("(?:CREDENTIALS|DIR|FILE|PATH|SOCK)$")  # else it may be base64 that begins with a slash
+_LEAST_UNNAMED: Final = 8
+_PLAIN: Final = re.compile(
+    r"[+-]?[\d.,:_]+(?:ms|s|m|h|d)?"  # numbers, times, versions
+    r"|[A-Za-z]+(?:[-_. /][A-Za-z]+)*"  # words: production, us-central, my agent
+    r"|(?:gemini|gpt|claude|models|openai|anthropic|vertex_ai)[-/A-Za-z0-9._@:]*"  # models
+    r"|[a-z]+(?:-[a-z]+)+\d"  # regions: us-central1
+    r"|(?:\.{0,2}/|~/)[\w@./+ -]*"  # paths
+    r"|[a-z][a-z0-9+.-]*://[^/@\s?#]+(?:/[^@?#\s]*)?",  # addresses that hold no name and no query
+)
+_PUBLIC: Final = frozenset(
+    {"GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_QUOTA_PROJECT", "PWD", "OLDPWD"}
+    | {"COMMENT_KEY"}  # the name of a section of the comment
+)
+_LISTS: Final = ("ENV", "INSTALL_ENV", "AGENT_ENV", "AGENT_INSTALL_ENV")
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether the value of a variable of this name is to be in no log and no file."""
+    value = value.strip()
+    if len(value) < LEAST or name.upper() in _PUBLIC or value.lower() in {"default", "disabled", "enabled"}:
+        return False
+    if _names_a_secret(name):
+        if _COUNT.fullmatch(value) and not _PERSONAL.search(name.upper()):
+            return False  # tokens per minute, and how many keys
+        return not (
+            _PATH_NAME.search(name.upper()) and value.startswith(("/", "./", "../", "~/")) and "\n" not in value
+        )
+    return len(value) >= _LEAST_UNNAMED and not _PLAIN.fullmatch(value)
+
+
+def secrets_in(variables: Mapping[str, str]) -> Iterator[str]:
+    """The secrets among variables that were given on purpose: a `.env`, an agent's ``env``."""
+    return (value for name, value in variables.items() if is_secret(name, value))
+
+
+def secrets_around(environ: Mapping[str, str]) -> Iterator[str]:
+    """The secrets of a whole environment, where only a name that says so counts, and of the inputs that are lists."""
+    for name, value in environ.items():
+        given = name.removeprefix("INPUT_").replace("-", "_") if name.startswith("INPUT_") else None
+        if given in _LISTS:
+            yield from secrets_in(dict(_pairs(value.splitlines())))
+        elif _names_a_secret(given or name) and is_secret(given or name, value):
+            yield value
+
+
+def _pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        name, given, value = line.partition("=")
+        if given:
+            yield name.strip(), value
+
+
+def _names_a_secret(name: str) -> bool:
+    return bool(_SECRET_NAME.search(name.upper()))

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.discovery import CRITERIA_FILE, DiscoveredSet, Discovery, glob_regex, is_eval_file
 from agent_eval_action.config.loader import CONFIG_NAMES
-from agent_eval_action.config.settings import Settings
+from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.environments.digest import included, table_at
 from agent_eval_action.environments.launch import folders_upwards
 from agent_eval_action.folders import real_path
@@ -159,7 +158,7 @@ def _named(settings: Settings, found: Discovery) -> Iterator[Path]:
         yield from (path for path in (one.path, one.criteria_file) if path is not None)
     for agent in agents:
         yield from (path for path in (agent.recording, agent.criteria) if isinstance(path, Path))
-    yield from (path for path in (settings.config, settings.baseline, settings.resume) if path is not None)
+    yield from (path for path in (settings.config, settings.baseline.path, settings.resume) if path is not None)
 
 
 OURS: Final = ".agent-eval"
@@ -239,7 +238,7 @@ class SharedFiles:
     @classmethod
     def of(cls, settings: Settings, found: Discovery, workflow: str) -> SharedFiles:
         """As these settings have it."""
-        files = {file for file in (settings.baseline, settings.config, settings.workspace / workflow) if file}
+        files = {file for file in (settings.baseline.path, settings.config, settings.workspace / workflow) if file}
         try:
             text = settings.config.read_bytes()[:_MAX_CONFIG].decode("utf-8", "replace") if settings.config else ""
         except OSError:
@@ -277,7 +276,7 @@ def _is_of(agent: AgentSettings, sets: Iterable[DiscoveredSet], path: Path, work
 
 def _patterns(agent: AgentSettings) -> Iterator[Path]:
     for one in agent.paths or ():
-        yield Path(os.path.normpath(one.where.base / one.pattern))
+        yield Path(os.path.normpath(one.origin.base / one.pattern))
 
 
 def _matches(path: Path, pattern: Path, workspace: Path) -> bool:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_eval_action.agents.base import AgentDriver
-from agent_eval_action.config.assignment import AgentDefaults, AgentSettings, may_hold_agent
-from agent_eval_action.config.settings import Settings, resolve
+from agent_eval_action.config.agents import may_hold_agent
+from agent_eval_action.config.loader import resolve
+from agent_eval_action.config.models import AgentDefaults, AgentSettings, Settings
 from agent_eval_action.errors import AgentEvalError
 from agent_eval_action.folders import real_path
 from agent_eval_action.git import Git, Remote, Repository, Scratch, remote_of

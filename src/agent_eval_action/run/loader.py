@@ -13,7 +13,7 @@ from agent_eval_action import criteria
 from agent_eval_action.config.criteria import DEFAULT_CRITERIA, CriterionSpec, UserSimulatorConfig, load_criteria_file
 from agent_eval_action.config.discovery import DiscoveredSet as FoundSet
 from agent_eval_action.config.discovery import Discovery
-from agent_eval_action.config.settings import resolve
+from agent_eval_action.config.loader import resolve
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.diagnostics.reader import JsonPath, Source
 from agent_eval_action.errors import AgentEvalError, ConfigError, EvalFileError, Problem, UsageError

@@ -15,10 +15,8 @@ from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
 from agent_eval_action.agents.base import AgentDriver, AgentSession, ConversationUser, FixedUser, RecordedConversation
 from agent_eval_action.agents.recorded import RecordedAgent
 from agent_eval_action.agents.simulator import SimulatedUser, simulator_digest
-from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.criteria import UserSimulatorConfig
-from agent_eval_action.config.secrets import rewriting, secrets_in
-from agent_eval_action.config.settings import Settings
+from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.criteria.base import Functions, ScoringContext
 from agent_eval_action.criteria.custom import CustomCriterion
 from agent_eval_action.criteria.judge.base import JudgedCriterion
@@ -35,7 +33,7 @@ from agent_eval_action.llm.router import LlmSettings, LlmStack, open_llm
 from agent_eval_action.processes.metric_functions import FunctionOptions, MetricFunctions, open_functions
 from agent_eval_action.results.decision import Finding
 from agent_eval_action.results.evalset import EvalCase, FunctionReply
-from agent_eval_action.results.redaction import Redaction
+from agent_eval_action.results.redaction import Redaction, pattern_redactor, secrets_in
 from agent_eval_action.run.base_agents import AgentGroup, BaseCommit, BaseTree
 from agent_eval_action.run.cost_estimate import estimate_plan
 from agent_eval_action.run.events import Notice
@@ -479,7 +477,7 @@ def agent_secrets(agents: Iterable[AgentSettings], environ: Mapping[str, str], w
 def add_redaction_patterns(patterns: Sequence[str], redaction: Redaction) -> None:
     """Take out what fits a pattern of the user's as well."""
     if patterns:
-        redaction.add(rewriting(patterns, redaction.meet))
+        redaction.add(pattern_redactor(patterns, redaction.meet))
 
 
 def redact_logs(logs: OutputFolder, redaction: Redaction) -> None:

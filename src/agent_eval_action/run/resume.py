@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent_eval_action import git
-from agent_eval_action.config.assignment import AgentSettings
-from agent_eval_action.config.settings import Settings
+from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.errors import OutputError, ResultsError
 from agent_eval_action.folders import OutputFolder, real_path
@@ -52,7 +51,7 @@ def attempt_provenance(
     """
     excluded = {settings.out, settings.cache_dir, *(settings.workspace / path for path in hidden)}
     code = _code_digest(settings.workspace, environ, excluded)
-    judges = _digest([settings.llm_openai_base_url, {name: environ.get(name, "") for name in _MODEL_URLS}])
+    judges = _digest([settings.llm.openai_base_url, {name: environ.get(name, "") for name in _MODEL_URLS}])
     return {
         agent.name: Provenance(code=code, settings=_settings_digest(agent, settings, environ), judges=judges)
         for agent in agents

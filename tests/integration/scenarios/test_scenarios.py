@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
-from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.criteria import CriterionSpec, UserSimulatorConfig
 from agent_eval_action.config.discovery import DiscoveredSet, Discovery
+from agent_eval_action.config.models import AgentSettings
 from agent_eval_action.criteria.base import ScoringContext
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.router import LlmSettings, open_llm

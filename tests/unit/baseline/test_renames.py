@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_eval_action.baseline.pooling import Suite, pool, record_of_baseline, suite_of
 from agent_eval_action.baseline.records import from_result, record_of, update
-from agent_eval_action.config.policy import Policy
+from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.git import Commit
 from agent_eval_action.results.decision import ChangeKind, Decision, Verdict

@@ -7,7 +7,7 @@ import pytest
 from agent_eval_action.baseline import STORES, RecordQuery, StoreConfig
 from agent_eval_action.baseline.history_session import store_name
 from agent_eval_action.baseline.records import record_of
-from agent_eval_action.config.settings import Settings
+from agent_eval_action.config.models import Settings
 from agent_eval_action.git.base_commit import Event
 from support.repositories import environ, run_git
 from support.results import run, simple

@@ -8,7 +8,7 @@ import pytest
 
 from agent_eval_action.cli.output import Written, finish, outputs
 from agent_eval_action.cli.session import exit_code
-from agent_eval_action.config.settings import Settings
+from agent_eval_action.config.models import Settings
 from agent_eval_action.errors import ExitCode, OutputError
 from agent_eval_action.reports import results_json
 from agent_eval_action.results.run_result import RunResult, RunStatus

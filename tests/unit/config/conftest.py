@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.config.settings import Resolved, resolve
+from agent_eval_action.config.loader import Resolved, resolve
 from agent_eval_action.errors import ConfigError
 
 AGENT = "from google.adk.agents import Agent\nroot_agent = Agent(name='x')\n"

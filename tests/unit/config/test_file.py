@@ -25,22 +25,22 @@ gate:
     tokens: {max_ris: 10%}
 concurency: 8
 """) == [
-        "agent-eval.yaml:3: unknown key 'pyhton' of an agent at $.agents[0].pyhton — did you mean `python`?",
+        "agent-eval.yaml:3: unknown key `pyhton` of an agent at $.agents[0].pyhton — did you mean `python`?",
         'agent-eval.yaml:5: must be a whole number from 1 to 1000 at $.repeats (got "3")',
-        "agent-eval.yaml:8: unknown key 'fail-on' at $.gate.fail-on — did you mean `gate.fail_on`?",
+        "agent-eval.yaml:8: unknown key `fail-on` at $.gate.fail-on — did you mean `gate.fail_on`?",
         "agent-eval.yaml:9: must be a number from 0 like 0.05, or none at $.gate.max_drop (got -1)",
-        "agent-eval.yaml:11: unknown rule 'max_ris' at $.gate.criteria.tokens.max_ris — did you mean `max_rise`?",
-        "agent-eval.yaml:12: unknown key 'concurency' at $.concurency — did you mean `concurrency`?",
+        "agent-eval.yaml:11: unknown key `max_ris` at $.gate.criteria.tokens.max_ris — did you mean `max_rise`?",
+        "agent-eval.yaml:12: unknown key `concurency` at $.concurency — did you mean `concurrency`?",
         'agent-eval.yaml:4: there is no such agent folder (got "dcie") — did you mean `dice`?',
     ]
 
 
 def test_a_key_in_the_wrong_section_is_sent_home(workspace):
     assert workspace.refused("max_drop: 0.1\n") == [
-        "agent-eval.yaml:1: unknown key 'max_drop' at $.max_drop — did you mean `gate.max_drop`?"
+        "agent-eval.yaml:1: unknown key `max_drop` at $.max_drop — did you mean `gate.max_drop`?"
     ]
     assert workspace.refused("gate: {repeats: 3}\n") == [
-        "agent-eval.yaml:1: unknown key 'repeats' at $.gate.repeats — did you mean `repeats`?"
+        "agent-eval.yaml:1: unknown key `repeats` at $.gate.repeats — did you mean `repeats`?"
     ]
 
 

@@ -56,7 +56,7 @@ def test_paths_of_inputs_start_from_the_workspace_and_of_flags_from_here(workspa
     (workspace.root / "sub").mkdir()
     said = workspace.resolve(cwd="sub", environ={"INPUT_OUT": "o"}, baseline="b.json").settings
     assert said.out == workspace.root / "o"
-    assert said.baseline == workspace.root / "sub" / "b.json"
+    assert said.baseline.path == workspace.root / "sub" / "b.json"
 
 
 def test_a_path_object_is_as_good_as_its_text(workspace):

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.config.settings import Settings, resolve
+from agent_eval_action.config.loader import resolve
+from agent_eval_action.config.models import Settings
 from agent_eval_action.errors import ConfigError
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "cost.md"
@@ -29,15 +30,15 @@ def test_the_pages_examples_can_be_used(tmp_path: Path, example: str) -> None:
 
 def test_a_bound_holds_for_every_model_or_for_those_named(tmp_path: Path) -> None:
     one = settled(tmp_path, "llm: {requests_per_minute: 60, tokens_per_minute: {a: 5, openai/b: 6}}")
-    assert one.llm_requests_per_minute == {"*": 60}
-    assert one.llm_tokens_per_minute == {"a": 5, "openai/b": 6}
+    assert one.llm.requests_per_minute == {"*": 60}
+    assert one.llm.tokens_per_minute == {"a": 5, "openai/b": 6}
     two = settled(tmp_path, flags={"llm_requests_per_minute": ["a=5", "b=6"], "llm_tokens_per_minute": ["9"]})
-    assert (two.llm_requests_per_minute, two.llm_tokens_per_minute) == ({"a": 5, "b": 6}, {"*": 9})
+    assert (two.llm.requests_per_minute, two.llm.tokens_per_minute) == ({"a": 5, "b": 6}, {"*": 9})
 
 
 def test_prices_as_text_have_their_parts_in_order(tmp_path: Path) -> None:
     found = settled(tmp_path, **{"INPUT_LLM-PRICES": "openai/a=0.2/0.8\nb=1/0.1/2", "INPUT_MAX-COST": "2.5"})
-    assert found.llm_prices == {
+    assert found.llm.prices == {
         "openai/a": {"input": 0.2, "output": 0.8},
         "b": {"input": 1.0, "cached_input": 0.1, "output": 2.0},
     }
@@ -45,7 +46,7 @@ def test_prices_as_text_have_their_parts_in_order(tmp_path: Path) -> None:
 
 
 def test_the_switch_wins_over_the_file(tmp_path: Path) -> None:
-    assert settled(tmp_path, "llm: {cache: true}", {"llm_cache": "false"}).llm_cache is False
+    assert settled(tmp_path, "llm: {cache: true}", {"llm_cache": "false"}).llm.cache is False
 
 
 @pytest.mark.parametrize(
@@ -54,9 +55,9 @@ def test_the_switch_wins_over_the_file(tmp_path: Path) -> None:
         ("max_cost: 0", "must be an amount of USD"),
         ("max_cost: '2'", "must be an amount of USD"),
         ("llm: {prices: {a: 3}}", "must be a price like {input: 0.30, output: 2.50}"),
-        ("llm: {prices: {a: {input: 1}}}", "lacks `output`"),
+        ("llm: {prices: {a: {input: 1}}}", "`output` is required"),
         ("llm: {prices: {a: {input: 1, output: -1}}}", "must be USD per million tokens"),
-        ("llm: {prices: {a: {input: 1, output: 1, inptu: 1}}}", "unknown key 'inptu'"),
+        ("llm: {prices: {a: {input: 1, output: 1, inptu: 1}}}", "unknown key `inptu`"),
         ("llm: {prices: [a]}", "must map models to their price"),
         ("llm: {requests_per_minute: 0}", "must be a whole number"),
         ("llm: {requests_per_minute: {a: many}}", "must be a whole number"),

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from agent_eval_action.config import discovery
 from agent_eval_action.config.discovery import expand, files_below, glob_regex
-from agent_eval_action.config.types import EvalPattern, Refused, Where
+from agent_eval_action.config.types import EvalPattern, Origin
+from agent_eval_action.errors import EvalFileError
 
 
 def named(base: Path, pattern: str) -> EvalPattern:
-    return EvalPattern(pattern, Where(base, Path("agent-eval.yaml"), 2))
+    return EvalPattern(pattern, Origin(base, Path("agent-eval.yaml"), 2))
 
 
 def found(workspace, pattern: str, base: str = "") -> list[str]:
@@ -68,16 +69,16 @@ def test_patterns_start_from_where_they_are_written(tree):
 )
 def test_naming_nothing_is_refused(tree, pattern, message, hint):
     (tree.root / "empty").mkdir()
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(EvalFileError) as caught:
         expand(named(tree.root, pattern))
-    (flaw,) = caught.value.flaws
-    assert flaw.message == message
-    assert (flaw.hint or "").startswith(hint or "")
+    (problem,) = caught.value.problems
+    assert (problem.message, problem.line) == (message, 2)
+    assert (problem.hint or "").startswith(hint or "")
 
 
 def test_a_search_without_end_is_refused(tree, monkeypatch):
     monkeypatch.setattr(discovery, "files_below", lambda folder: files_below(folder, max_entries=1))
-    with pytest.raises(Refused, match="files to look through"):
+    with pytest.raises(EvalFileError, match="files to look through"):
         expand(named(tree.root, "**/*.json"))
 
 

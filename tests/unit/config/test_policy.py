@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from agent_eval_action.config.policy import CriterionPolicy, Policy
+from agent_eval_action.config.models import CriterionPolicy, Policy
 
 
 def test_a_criterion_without_rules_of_its_own_has_the_general_ones() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_eval_action.config.options import OPTIONS
-from agent_eval_action.config.secrets import is_secret, secrets_around, secrets_in
+from agent_eval_action.results.redaction import is_secret, secrets_around, secrets_in
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agent_eval_action.config.loader import resolve
+from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.config.options import BY_NAME, OPTIONS
-from agent_eval_action.config.policy import CriterionPolicy, Policy
-from agent_eval_action.config.settings import resolve
 from agent_eval_action.errors import ConfigError
 
 # Values as YAML has them; as text each is its str().
@@ -125,7 +125,7 @@ def test_defaults_are_those_of_the_table(workspace):
     for name in ("repeats", "concurrency", "max_time", "retries", "fail_on", "case", "resume"):
         assert getattr(shown, name) == BY_NAME[name].default, name
     for name in ("baseline", "out", "cache_dir"):
-        assert getattr(shown, name) == workspace.root / BY_NAME[name].default
+        assert BY_NAME[name].of_settings(shown) == workspace.root / BY_NAME[name].default
     for name in ("threshold_on", "max_drop", "max_rise"):
         assert getattr(shown.policy, name) == BY_NAME[name].default
     for name in ("driver", "recording", "python", "criteria", "env", "workers", "timeout_s", "initial_session_file"):
@@ -150,7 +150,9 @@ def test_a_file_places_nothing_outside_of_the_workspace(workspace, option, place
 def test_whoever_starts_the_run_may_name_a_place_elsewhere(workspace, tmp_path, option):
     flag = workspace.resolve(**{option: str(tmp_path / "a" / ".." / "x")})
     by_input = workspace.resolve(environ={BY_NAME[option].variables[0]: str(tmp_path / "x")})
-    assert getattr(flag.settings, option) == getattr(by_input.settings, option) == tmp_path / "x"
+    assert (
+        BY_NAME[option].of_settings(flag.settings) == BY_NAME[option].of_settings(by_input.settings) == tmp_path / "x"
+    )
 
 
 def test_rules_of_single_criteria_change_rule_by_rule_and_inherit_the_rest(workspace):
@@ -197,11 +199,11 @@ def test_settings_are_frozen(workspace):
 
 
 def test_strict_sets_every_severe_choice_and_what_is_said_beside_it_wins(tmp_path):
-    severe = {option.name: option.strict for option in OPTIONS if option.strict is not None}
+    severe = {option.name: option.info.strict for option in OPTIONS if option.info.strict is not None}
     assert {"fail_on", "on_weakened", "new_cases", "withheld"} <= severe.keys()
     (tmp_path / "agent-eval.yaml").write_text("strict: true\n")
     found = resolve(flags={}, environ={}, cwd=tmp_path).settings
-    assert {name: getattr(found, name, None) or getattr(found.policy, name) for name in severe} == severe
+    assert {name: BY_NAME[name].of_settings(found) for name in severe} == severe
     (tmp_path / "agent-eval.yaml").write_text("strict: true\ngate:\n  on_weakened: warn\n")
     assert resolve(flags={}, environ={}, cwd=tmp_path).settings.policy.on_weakened == "warn"
     assert resolve(flags={}, environ={}, cwd=tmp_path).settings.policy.new_cases == "block"

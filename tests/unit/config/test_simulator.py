@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from agent_eval_action.config.criteria import UserSimulatorConfig
-from agent_eval_action.config.simulator import SIMULATOR
-from agent_eval_action.config.types import Refused, Where
+from agent_eval_action.config.types import Origin, UserSimulator
+from support import option_values
 
 
 def read(value: Any, folder: Path) -> UserSimulatorConfig:
-    made: UserSimulatorConfig = SIMULATOR.read(value, Where(folder, Path("agent-eval.yaml")))
+    made: UserSimulatorConfig = option_values.read(UserSimulator, value, Origin(folder, Path("agent-eval.yaml")))
     return made
 
 
@@ -54,9 +54,7 @@ def test_what_is_wrong_is_said_where_it_stands(tmp_path: Path, value: Any, at: t
     (tmp_path / "user.json").write_text(json.dumps({}))
     (tmp_path / "list.json").write_text("[1]")
     (tmp_path / "broken.json").write_text('{"model": ')
-    with pytest.raises(Refused) as caught:
-        read(value, tmp_path)
-    (flaw,) = caught.value.flaws
-    assert says in flaw.message
-    assert flaw.at == at
-    assert flaw.hint == "did you mean `user.json`?" or value != "usr.json"
+    (issue,) = option_values.issues(UserSimulator, value, Origin(tmp_path, Path("agent-eval.yaml")))
+    assert says in issue.message
+    assert issue.at == at
+    assert issue.hint == "did you mean `user.json`?" or value != "usr.json"

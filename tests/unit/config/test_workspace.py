@@ -63,7 +63,7 @@ def test_two_files_side_by_side_are_one_too_many(workspace):
 def test_a_named_file_must_exist_and_is_relative_to_who_names_it(workspace):
     workspace.write("svc/eval.yaml", "repeats: 4\nbaseline: b.json\n")
     settings = workspace.resolve(cwd="svc", config="eval.yaml").settings
-    assert (settings.repeats, settings.baseline) == (4, workspace.root / "svc" / "b.json")
+    assert (settings.repeats, settings.baseline.path) == (4, workspace.root / "svc" / "b.json")
     assert workspace.resolve(environ={"INPUT_CONFIG": "svc/eval.yaml"}).settings.repeats == 4
     with pytest.raises(ConfigError, match="INPUT_CONFIG: there is no configuration file") as caught:
         workspace.resolve(environ={"INPUT_CONFIG": "svc/evl.yaml"})

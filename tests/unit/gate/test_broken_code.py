@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent_eval_action.config.policy import Policy
+from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.broken_code import (
     _RUNS,
     CASES,

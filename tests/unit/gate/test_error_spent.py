@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_eval_action.baseline.records import from_result
-from agent_eval_action.config.policy import Policy
+from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.assess import Status, assess
 from agent_eval_action.gate.evidence import CriterionRule, GateState, PairEvidence, Rules

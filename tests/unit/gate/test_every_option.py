@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agent_eval_action.baseline.records import from_result
+from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.config.options import OPTIONS
-from agent_eval_action.config.policy import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate_changes.diff import apply_weakenings
 from agent_eval_action.results.decision import Decision, Finding, Verdict

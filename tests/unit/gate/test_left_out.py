@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.config.policy import CriterionPolicy, Policy
+from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.results.decision import ChangeKind, Verdict
 from agent_eval_action.results.run_result import RunStatus

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from agent_eval_action.baseline.records import from_result
-from agent_eval_action.config.policy import CriterionPolicy, Policy
+from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.results.decision import ChangeKind, Verdict
 from support.results import attempt, broken, case, info, run

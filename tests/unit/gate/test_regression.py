@@ -6,7 +6,7 @@ import pytest
 
 from agent_eval_action.baseline.history_session import regressed
 from agent_eval_action.baseline.records import from_result
-from agent_eval_action.config.policy import Policy
+from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.reports import REPORTS, ReportInput
 from agent_eval_action.results.decision import ChangeKind, TurnBrief, Verdict

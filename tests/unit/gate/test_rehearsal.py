@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.config.policy import CriterionPolicy, Policy
+from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.gate.simulate import Rehearsal, rehearse
 from agent_eval_action.results.history import History, PairHistory, ScoreCount
 from agent_eval_action.results.run_result import CaseKey

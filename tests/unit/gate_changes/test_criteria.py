@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.config.policy import Policy
+from agent_eval_action.config.models import Policy
 from agent_eval_action.gate_changes.base import BaseSnapshot
 from agent_eval_action.gate_changes.criteria import plan_in_force
 from agent_eval_action.results.case_matching import CaseMatches

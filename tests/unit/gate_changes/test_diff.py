@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_eval_action.baseline.records import from_result
-from agent_eval_action.config.policy import CriterionPolicy, Policy
+from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
 from agent_eval_action.gate_changes.snapshot import CaseSnapshot, ExpectedTurn, SetSnapshot, Snapshot, sets_of_result

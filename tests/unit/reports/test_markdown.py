@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.config.policy import Policy
+from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.reports import MARKER, REPORTS, ReportInput
 from agent_eval_action.reports.markdown import BUDGET

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.config.secrets import rewriting
-from agent_eval_action.results.redaction import HIDDEN, Redaction, pieces
+from agent_eval_action.results.redaction import HIDDEN, Redaction, pattern_redactor, pieces
 from agent_eval_action.results.run_result import Attempt, AttemptError, CriterionScore, ErrorKind, ScoreStatus
 
 KEY = "sk-4f9a1c77"
@@ -84,7 +83,7 @@ def test_what_is_left_of_a_value_where_a_sentence_was_shortened_is_hidden_too() 
 
 def test_what_a_pattern_found_is_hidden_where_it_was_shortened() -> None:
     made = Redaction()
-    made.add(rewriting([r"\d{4} \d{4} \d{4}"], made.meet))
+    made.add(pattern_redactor([r"\d{4} \d{4} \d{4}"], made.meet))
     said = {"turns": ["my card is 4111 2222 3333"], "reason": "said 'my card is 4111 22…' (600 characters)"}
     assert made.value(said) == {
         "turns": ["my card is [redacted]"],
@@ -94,7 +93,7 @@ def test_what_a_pattern_found_is_hidden_where_it_was_shortened() -> None:
 
 def test_a_pattern_that_fits_everything_leaves_what_results_are_read_by() -> None:
     made = Redaction()
-    made.add(rewriting([r"\S+"]))
+    made.add(pattern_redactor([r"\S+"]))
     attempt = Attempt(agent="a", eval_set="s", case="c", repeat=0, case_digest="d", purpose="rerun")
     score = CriterionScore(criterion="x", status=ScoreStatus.SCORED, score=0.5, reason="because of it", digest="e")
     shown = made.value(attempt.model_copy(update={"scores": (score,)}))

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.config.assignment import AgentSettings
-from agent_eval_action.config.settings import Settings, resolve
+from agent_eval_action.config.loader import resolve
+from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.environments.build import LockFile, digest_of_lock
 from agent_eval_action.environments.resolve import AgentFolder, reason_env_not_reusable
 from agent_eval_action.git import Repository

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.api import discovered
-from agent_eval_action.config.settings import resolve
+from agent_eval_action.config.loader import resolve
 from agent_eval_action.run.affected import hidden_files
 from agent_eval_action.sandbox.tree import TreeCopy
 

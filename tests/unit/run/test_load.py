@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.config.discovery import DiscoveredSet, Discovery
+from agent_eval_action.config.models import AgentSettings
 from agent_eval_action.errors import UsageError
 from agent_eval_action.run import loader as run_loader
 from agent_eval_action.run.loader import Loader

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.config.settings import resolve
+from agent_eval_action.config.loader import resolve
 from agent_eval_action.results.run_result import AgentConditions, Provenance
 from agent_eval_action.run.resume import attempt_provenance, environment_digest
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agent_eval_action.agents.recorded import RecordedAgent
-from agent_eval_action.config.assignment import AgentSettings
 from agent_eval_action.config.criteria import CriterionSpec, UserSimulatorConfig
 from agent_eval_action.config.discovery import DiscoveredSet, Discovery
+from agent_eval_action.config.models import AgentSettings
 from agent_eval_action.criteria.base import ScoringContext
 from agent_eval_action.errors import ConfigError, EvalFileError
 from agent_eval_action.folders import OutputFolder

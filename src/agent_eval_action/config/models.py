@@ -1,0 +1,520 @@
+"""Everything that is configured. These models are the table of options: flags, inputs, schema and docs follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import ConfigDict, Field, SecretStr
+
+from agent_eval_action.config.types import (
+    CHOICE,
+    FILE,
+    FOLDER,
+    PYTHON,
+    SECRET_TEXT,
+    Boolean,
+    CriteriaSource,
+    Dollars,
+    Drop,
+    Duration,
+    Evals,
+    GitName,
+    Name,
+    Origin,
+    Paths,
+    Prices,
+    Rates,
+    Redactions,
+    Rise,
+    Text,
+    Texts,
+    UserSimulator,
+    ValueType,
+    Variables,
+    fraction,
+    mapping_of_text,
+    whole_number,
+)
+from agent_eval_action.diagnostics.validation import invalid
+from agent_eval_action.folders import OutputFolder
+from agent_eval_action.results.base import Frozen
+from agent_eval_action.results.run_result import Goal
+
+Scope = Literal["run", "agent", "command"]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionInfo:
+    """What people are told of a field that flags, inputs or agent-eval.yaml set, beside its description.
+
+    ``shown`` is how the docs write the default, in which ``{}`` is the field's own.
+    ``scope``: *run* is said once; *agent* is said for every agent (also in an entry of ``agents``); *command*
+    is about one invocation and not for a file. ``name`` and ``key`` are spelt out where they do not follow
+    from the field. ``switch`` is a flag without a value that turns the option off. ``action_default`` is the
+    expression that fills the input on GitHub where nobody gives it; a value there would win over the file.
+    ``strict`` is what the option is under ``strict: true`` where nobody gives it; None: as without.
+    """
+
+    shown: str = "{}"
+    scope: Scope = "run"
+    name: str = ""
+    key: str = ""
+    metavar: str = ""
+    repeatable: bool = False
+    has_flag: bool = True
+    switch: str = ""
+    action_default: str = ""
+    strict: Any = None
+
+
+INFO: Final = "option"
+"""Where a field's OptionInfo is, in its ``json_schema_extra``."""
+
+
+def option(default: Any, description: str, shown: str = "{}", scope: Scope = "run", **info: Any) -> Any:
+    """A field that is an option: its default, one sentence, and the fields of OptionInfo."""
+    return Field(default, description=description, json_schema_extra={INFO: OptionInfo(shown, scope, **info)})  # type: ignore[dict-item]  # no schema is made of the models themselves
+
+
+class _Section(Frozen):
+    """Schemas are built when they are first used: ``--help`` needs none."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+Mode = Annotated[Literal["blocking", "advisory", "off"], CHOICE]
+ThresholdOn = Annotated[Literal["regression", "case", "suite", "off"], CHOICE]
+FailOn = Annotated[Literal["fail", "inconclusive", "never"], CHOICE]
+OnWeakened = Annotated[Literal["warn", "fail"], CHOICE]
+Acceptance = Annotated[Literal["honour", "ignore"], CHOICE]
+NewCases = Annotated[Literal["advise", "block"], CHOICE]
+Withheld = Annotated[Literal["pass", "neutral", "fail"], CHOICE]
+
+MAX_DROP: Final = 0.05
+CONFIDENCE: Final = 0.99
+MIN_EFFECT: Final = 0.1
+
+_WEAKNESS: Final[tuple[Mode, ...]] = ("blocking", "advisory", "off")
+ADVISORY: Final = frozenset({"invocation_duration_v1"})
+"""Seconds vary with the machine and the model's load, so they advise unless told to block."""
+
+
+class CriterionPolicy(_Section):
+    """The rules of one criterion.
+
+    ``mode``: *advisory* findings are shown and never block; *off* is not judged at all.
+    ``threshold_on``: with *regression* a case below its threshold blocks when it is confirmed worse than
+    main, and without comparable history always; with *case* always (ADK's rule); or only the *suite*'s
+    mean counts, or neither. ``max_drop``: allowed drop of the suite mean on the criterion's own scale;
+    ``max_rise``: allowed rise of a lower-is-better suite mean as a fraction of the baseline (0.1 = a tenth
+    more). None = no limit. A change is held against either only where it is more than chance.
+    """
+
+    mode: Mode = "blocking"
+    threshold_on: ThresholdOn = "regression"
+    max_drop: Drop = MAX_DROP
+    max_rise: Rise = None
+
+
+def _some_rules(value: Any, _: Origin) -> Any:
+    if not value or not isinstance(value, Mapping | CriterionPolicy):
+        raise invalid(f"must have rules: {', '.join(CriterionPolicy.model_fields)}")
+    return value
+
+
+def _criteria_rules(value: Any, origin: Origin) -> Any:
+    """Rules by criterion; in text ``tokens.max_rise=10%`` per line. What is not given is inherited later."""
+    rules: dict[str, dict[str, str]] = {}
+    if not origin.text:
+        return value
+    example = "token_usage_v1.max_rise=10%"
+    for path, setting in mapping_of_text(value, origin, example).items():
+        criterion, _, rule = path.rpartition(".")
+        if not criterion:
+            raise invalid(f"must be like {example}")
+        rules.setdefault(criterion, {})[rule] = setting
+    return rules
+
+
+_RULES: Final = ValueType("", _some_rules)
+Rules = Annotated[
+    dict[str, Annotated[CriterionPolicy, _RULES]],
+    ValueType("mapping", _criteria_rules, metavar="CRITERION.RULE=VALUE"),
+]
+Sets = Annotated[
+    dict[str, Mode],
+    ValueType("mapping", lambda value, origin: mapping_of_text(value, origin, "smoke=advisory"), metavar="SET=MODE"),
+]
+
+
+class Policy(_Section):
+    """The section ``gate``: the rules for every criterion, and whole rules for those that have their own."""
+
+    on_weakened: OnWeakened = option(
+        "warn",
+        "What becomes of a change that loosens what the agent is measured by: it is shown first, or it is blocked.",
+        strict="fail",
+    )
+    accept: Acceptance = option(
+        "honour",
+        "Whether an intended change in .agent-eval/accept.yaml counts: its pairs' history starts anew, or it does not.",
+    )
+    new_cases: NewCases = option(
+        "advise",
+        "What becomes of a case that main does not have yet and that misses a threshold: it is shown, or it blocks.",
+        strict="block",
+    )
+    withheld: Withheld = option(
+        "neutral",
+        "What a pull request is of which only a part could be measured, because GitHub gave it no secrets: "
+        "passed by what was measured, inconclusive with a green step, or failed.",
+        strict="fail",
+    )
+    agents_see_evals: Boolean = option(
+        False,
+        "Whether the copy of the checkout that the agent runs in has the eval files, criteria files and "
+        "recordings of the run in it.",
+    )
+    threshold_on: ThresholdOn = option(
+        "regression",
+        "What must meet a threshold: a case confirmed worse than main, or without history (regression), every"
+        " case (ADK's rule), the suite's mean, or nothing.",
+    )
+    confidence: Annotated[float, fraction(0.5, 0.9999)] = option(
+        CONFIDENCE,
+        "How sure the gate must be over everything it tests: 0.99 lets one harmless change in a hundred be blocked.",
+    )
+    min_effect: Annotated[float, fraction(0, 1)] = option(
+        MIN_EFFECT, "The least drop of a case's mean that blocks, however sure it is."
+    )
+    max_drop: Drop = option(
+        MAX_DROP, "How far the suite mean of a higher-is-better criterion may drop below its baseline."
+    )
+    max_rise: Rise = option(
+        None, "How far the suite mean of a lower-is-better criterion may rise, as a part of its baseline.", "no limit"
+    )
+    criteria: Rules = option(
+        {},
+        "Rules of single criteria: mode (blocking, advisory, off), threshold_on, max_drop, max_rise.",
+        "the rules above",
+        name="gate_criteria",
+        repeatable=True,
+    )
+    sets: Sets = option(
+        {},
+        "Modes of single eval sets: blocking, advisory (shown, never blocking) or off (not judged).",
+        "every set blocks",
+        name="gate_sets",
+        repeatable=True,
+    )
+
+    def mode_of(self, name: str, goal: Goal, eval_set: str) -> Mode:
+        """The weaker of the modes of a criterion and an eval set."""
+        modes = (self.for_criterion(name, goal).mode, self.sets.get(eval_set, "blocking"))
+        return max(modes, key=_WEAKNESS.index)
+
+    def for_criterion(self, name: str, goal: Goal) -> CriterionPolicy:
+        """The rules of one criterion; the limit of the other direction is None."""
+        own = self.criteria.get(name) or self.inherited(name)
+        return own.model_copy(update={"max_drop" if goal == "minimize" else "max_rise": None})
+
+    def inherited(self, name: str) -> CriterionPolicy:
+        """What a criterion has before its own entry in ``gate.criteria`` changes it."""
+        return CriterionPolicy(
+            mode="advisory" if name in ADVISORY else "blocking",
+            threshold_on=self.threshold_on,
+            max_drop=self.max_drop,
+            max_rise=self.max_rise,
+        )
+
+
+class AgentDefaults(_Section):
+    """What an agent has that says nothing of its own.
+
+    ``env`` maps a variable to its value, or to None to let it through; ``paths`` None: not known, so that
+    every change may touch the agent.
+    """
+
+    criteria: CriteriaSource | None = option(
+        None,
+        "What is scored: a file like ADK's test_config.json or a mapping of criteria; wins over files beside "
+        "eval files.",
+        "the `test_config.json` beside each eval file, else ADK's defaults",
+    )
+    user_simulator: UserSimulator | None = option(
+        None,
+        "Who plays the user of conversation scenarios: a file or a mapping like ADK's user_simulator_config; "
+        "wins over criteria files.",
+        "`user_simulator_config` of the criteria file, else `gemini-2.5-flash`, at most 20 turns",
+    )
+    python: Annotated[Path | None, PYTHON] = option(
+        None, "The Python interpreter, or its virtual environment, that the agent runs in.", "found or built"
+    )
+    driver: Annotated[Literal["adk", "recorded"], CHOICE] = option(
+        "adk", "How answers are made: by ADK's Runner, or replayed from a recording.", "{}, with a recording `recorded`"
+    )
+    recording: Annotated[Path | None, FOLDER] = option(
+        None, "Folder of a finished run whose transcripts are scored again.", ""
+    )
+    env: Variables = option(
+        {},
+        "Environment variables the agent may see (names), or sees with these values.",
+        "model credentials and the basics only",
+        repeatable=True,
+    )
+    install_env: Variables = option(
+        {},
+        "Environment variables that building the agent's environment sees, and nothing after it: credentials "
+        "of private package indexes and git hosts. Names, or names with values.",
+        "index settings, proxies and certificates only",
+        repeatable=True,
+    )
+    initial_session_file: Annotated[Path | None, FILE] = option(
+        None,
+        "Session (app_name, user_id, state) that eval files of the older list form begin with.",
+        "`x.session.json` beside `x.test.json`",
+    )
+    workers: Annotated[int | None, whole_number(1, 1024)] = option(
+        None, "Worker processes of an agent.", "two, and more while all are busy, up to one per CPU core"
+    )
+    timeout_s: Duration = option(120.0, "Longest time of one turn; a turn that takes longer is an error of its case.")
+    paths: Paths | None = option(
+        None,
+        "What the agent is made of beside its folder, its eval files and its lock: paths or globs. A pull "
+        "request that touches none of it does not run the agent.",
+        "not known: every change runs every agent",
+        has_flag=False,
+    )
+
+
+class AgentSettings(AgentDefaults):
+    """One agent: its folder, its name in every result, and the eval files said to be its own."""
+
+    path: Path
+    name: str
+    evals: Evals = ()
+
+
+class AgentWords(_Section):
+    """What only an entry of ``agents`` says."""
+
+    path: Text | None = option(None, "The agent's folder.")
+    name: Name | None = option(None, "The agent's name in every result; by default its folder's.")
+
+
+class BaselineSettings(_Section):
+    """The section ``baseline``; a text in its place is its path."""
+
+    path: Annotated[Path, FILE] = option(
+        Path(".agent-eval/baseline.json"), "The stored baseline this run is compared with.", name="baseline"
+    )
+    store: Annotated[Literal["auto", "file", "branch", "rerun"], CHOICE] = option(
+        "auto",
+        "Where scores of main are kept: a committed file, or a branch of the remote with a record per run of "
+        "main; rerun keeps none: the base commit's agent runs everything beside the change's.",
+        "{}: the file where there is one, else on GitHub the branch",
+    )
+    branch: GitName = option("agent-eval-data", "The branch that holds the records.")
+    remote: GitName = option("origin", "The remote that branch is on.")
+    runs: Annotated[int, whole_number(1, 1000)] = option(
+        20, "How many of the newest comparable runs of main are pooled."
+    )
+    max_age: Annotated[int, whole_number(1, 3650)] = option(
+        30, "Age in days from which a baseline is warned about.", metavar="DAYS"
+    )
+
+
+class LlmOptions(_Section):
+    """The section ``llm``: how models that judge or play users are asked."""
+
+    concurrency: Annotated[int, whole_number(1, 10000)] = option(
+        96, "Calls at once of one model that judges; fewer are made while it answers that it is asked too much."
+    )
+    requests_per_minute: Rates = option(
+        {},
+        "Most requests a minute to a model that judges: one number, or one per model.",
+        "what the server lets through",
+        repeatable=True,
+    )
+    tokens_per_minute: Rates = option(
+        {},
+        "Most tokens a minute of a model that judges: one number, or one per model.",
+        "what the server lets through",
+        repeatable=True,
+    )
+    timeout_s: Duration = option(60.0, "Longest time of one try of a call to a model that judges.")
+    retry_deadline: Duration = option(
+        120.0, "Longest time that tries of one call and the waits between them may take together."
+    )
+    cache: Boolean = option(
+        True,
+        "Whether judges' answers are kept and used again; runs that write history never use kept ones.",
+        switch="--no-cache",
+    )
+    prices: Prices = option(
+        {},
+        "Prices of models in USD per million tokens (input, output, cached_input), over those that are known.",
+        "list prices of common models",
+        has_flag=False,
+    )
+    openai_base_url: Text | None = option(
+        None,
+        "Address of the server that judges named openai/MODEL are asked at.",
+        "`OPENAI_BASE_URL`, else OpenAI",
+        metavar="URL",
+    )
+
+
+class Settings(_Section):
+    """Everything that is configured, once. Paths are absolute, times are seconds.
+
+    ``agents`` is empty when none is configured: ``discovery`` finds them and gives each
+    ``agent_defaults``. ``only_agents`` are names that a flag or an input asked for.
+    ``evals`` are the run's eval files, () when they are to be discovered.
+    ``config`` is the file that was read, None without one. ``start`` is where discovery looks: the
+    folder that the file speaks for, without a file the current one.
+    """
+
+    workspace: Path
+    start: Path
+    config: Annotated[Path | None, FILE] = option(
+        None, "The configuration file.", "`agent-eval.yaml`, `agent-eval.yml` or `.github/agent-eval.yaml`", "command"
+    )
+    only_agents: Texts = option(
+        (),
+        "The agent's folder; with a file that lists agents, the folder or name of the ones to run.",
+        "agent folders are discovered",
+        name="agent",
+        key="agent",
+        metavar="DIR",
+        repeatable=True,
+    )
+    agents: tuple[AgentSettings, ...] = ()
+    evals: Evals = option(
+        (),
+        "Eval files to run: paths or globs (`**` for any depth).",
+        "`*.evalset.json` and `*.test.json` are discovered",
+        "agent",
+        has_flag=False,
+    )
+    agent_defaults: AgentDefaults = AgentDefaults()
+    baseline: BaselineSettings = BaselineSettings()
+    out: Annotated[Path, FOLDER] = option(Path(".agent-eval/out"), "Folder of results, transcripts and reports.")
+    cache_dir: Annotated[Path, FOLDER] = option(
+        Path(".agent-eval/cache"), "Folder of what can be made again: environments built for agents, judges' answers."
+    )
+    repeats: Annotated[int, whole_number(1, 1000)] = option(
+        1, "How often every case is run.", "{}; `baseline update`: `5`"
+    )
+    concurrency: Annotated[int, whole_number(1, 10000)] = option(32, "Sessions at once.")
+    max_time: Duration = option(
+        2700.0, "Longest time of the whole run; what is not measured by then makes it inconclusive."
+    )
+    stall_timeout: Duration | None = option(
+        None,
+        "Longest time in which nothing is answered, by agents or by judges, before the run ends as inconclusive.",
+        "`5m`, or a minute more than the longest `timeout_s`",
+    )
+    retries: Annotated[int, whole_number(0, 100)] = option(
+        2, "How often an attempt that failed for infrastructure reasons is made again."
+    )
+    reruns: Annotated[Literal["auto", "on", "off"], CHOICE] = option(
+        "auto",
+        "Whether what got worse is run again until it is decided; auto: unless repeats are fixed at more than one.",
+    )
+    max_extra_runs: Annotated[int | None, whole_number(0, 1000000)] = option(
+        None,
+        "Most attempts beyond the first pass, those of the base commit's agent included.",
+        "ten passes over the suite, and 100",
+    )
+    max_calls: Annotated[int | None, whole_number(1, 1000000000)] = option(
+        None,
+        "Most model calls of a run, agents and judges together; at the limit what is undecided is inconclusive.",
+        "no limit",
+    )
+    max_tokens: Annotated[int | None, whole_number(1, 1000000000000)] = option(
+        None, "Most tokens of a run, as the models report them; at the limit nothing more is run.", "no limit"
+    )
+    max_cost: Dollars | None = option(
+        None,
+        "Most USD of a run, agents and judges together, by the price table; at the limit nothing more is run.",
+        "no limit",
+    )
+    llm: LlmOptions = LlmOptions()
+    comment: Annotated[Literal["update", "recreate", "changes", "off"], CHOICE] = option(
+        "update",
+        "The comment on the pull request: one that is edited in place (update), a new one each run "
+        "(recreate), one that is edited when the outcome differs from what it says (changes), or none.",
+    )
+    comment_detail: Annotated[Literal["full", "scores"], CHOICE] = option(
+        "full", "What the comment shows: everything, or names and numbers without a word of agents, judges and users."
+    )
+    comment_key: Text | None = option(
+        None,
+        "Name of this run's comment: runs of one key replace each other's.",
+        "workflow, job, configuration file and leg of the matrix",
+        metavar="NAME",
+    )
+    redact: Redactions = option(
+        (),
+        "Regular expressions (RE2's): what fits one is stored in no result, transcript, log or report. An "
+        "input has one a line.",
+        "secrets that are known alone",
+        repeatable=True,
+    )
+    github_token: Annotated[SecretStr | None, SECRET_TEXT] = option(
+        None,
+        "Token that comments; the job needs `permissions: pull-requests: write`.",
+        "the job's own",
+        "command",
+        has_flag=False,
+        action_default="${{ github.token }}",
+    )
+    ca_bundle: Annotated[Path | None, FILE] = option(
+        None,
+        "PEM file of certificates that are trusted too, for a GitHub or a proxy of your own.",
+        "the system's certificates",
+        "command",
+    )
+    case: Texts = option(
+        (),
+        "Only cases whose id matches this shell-style pattern.",
+        "every case",
+        "command",
+        metavar="PATTERN",
+        repeatable=True,
+    )
+    resume: Annotated[Path | None, FOLDER] = option(
+        None, "Folder of an unfinished run: what it has is kept, only what is missing is run.", "", "command"
+    )
+    allow_pull_request_target: Boolean = option(
+        False,
+        "Run on pull_request_target, or after a fork's run on workflow_run: whatever is checked out then runs"
+        " with this repository's secrets.",
+        scope="command",
+    )
+    strict: Boolean = option(
+        False,
+        "Preset: fail_on: inconclusive, on_weakened: fail, new_cases: block and withheld: fail, where nothing"
+        " else is said of them.",
+    )
+    fail_on: FailOn = option(
+        "inconclusive",
+        "Which outcomes make the step red: fail alone, inconclusive as well, or never any (report only: the "
+        "verdict is shown).",
+        key="gate.fail_on",
+        strict="inconclusive",
+    )
+    policy: Policy = Policy()
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether what is in doubt is run again."""
+        return self.reruns == "on" or (self.reruns == "auto" and self.repeats == 1)
+
+    def output_folder(self, path: Path) -> OutputFolder:
+        """A folder we write to, below which no link of the workspace is followed."""
+        return OutputFolder.at(path, self.workspace)

@@ -1,0 +1,151 @@
+"""What pydantic refuses, as sentences for people: where in the value, what is wrong, what may have been meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, get_args, get_origin, is_typeddict
+
+from pydantic import BaseModel, ValidationError
+from pydantic.alias_generators import to_camel, to_snake
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+
+from agent_eval_action.diagnostics.suggestions import JsonPath, did_you_mean, shorten
+
+_EXPECTED: Final[dict[str, str]] = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "model_attributes_type": "a mapping",
+    "model_type": "a mapping",
+    "string_type": "a string",
+    "tuple_type": "a list",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One thing wrong inside a value; ``at`` leads from the value to the place. ``value`` is shortened for display."""
+
+    message: str
+    at: JsonPath = ()
+    value: str | None = None
+    hint: str | None = None
+
+    @property
+    def fields(self) -> dict[str, str | None]:
+        """The fields of a Problem that it fills."""
+        return {"value": self.value, "hint": self.hint}
+
+
+def invalid(message: str, hint: str | None = None) -> PydanticCustomError:
+    """What a validator raises for a value it refuses."""
+    return PydanticCustomError("invalid", "{message}", {"message": message, "hint": hint})
+
+
+def invalid_parts(*issues: Issue) -> ValidationError:
+    """What a validator raises that found several things wrong inside its value."""
+    details: list[InitErrorDetails] = [
+        {
+            "type": PydanticCustomError(
+                "invalid", "{message}", {"message": issue.message, "hint": issue.hint, "value": issue.value}
+            ),
+            "loc": issue.at,
+            "input": None,
+        }
+        for issue in issues
+    ]
+    return ValidationError.from_exception_data("value", details)
+
+
+def issues_of(error: ValidationError, value: Any, expected: Any) -> Iterator[Issue]:
+    """Each problem of a validation of ``value`` by the type ``expected``."""
+    for detail in error.errors(include_url=False):
+        yield _issue(detail, value, expected)
+
+
+def _issue(detail: ErrorDetails, value: Any, expected: Any) -> Issue:
+    at, kind, context = locate(value, detail["loc"]), detail["type"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        key = str(detail["loc"][-1])
+        known = known_keys(expected, at[:-1])
+        if to_snake(key) in known:
+            return Issue(f"is given twice, as `{to_camel(key)}` and `{to_snake(key)}`", at)
+        return Issue(f"unknown key `{key}`", at, hint=did_you_mean(key, known))
+    if kind == "missing":
+        return Issue(f"`{to_snake(str(detail['loc'][-1]))}` is required", at)  # pydantic names its camelCase spelling
+    if kind == "invalid":
+        shown = context["value"] if "value" in context else shorten(detail["input"])
+        return Issue(str(context["message"]), at, shown, context["hint"])
+    hint = None
+    if kind == "literal_error":
+        choices = re.findall(r"'([^']*)'", context["expected"])
+        message = f"must be one of {', '.join(choices)}"
+        hint = did_you_mean(detail["input"], choices) if isinstance(detail["input"], str) else None
+    elif kind in _EXPECTED:
+        message = f"must be {_EXPECTED[kind]}"
+    else:
+        message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+        message = message[:1].lower() + message[1:]
+    return Issue(message, at, shorten(detail["input"]), hint)
+
+
+def locate(value: Any, loc: tuple[int | str, ...]) -> JsonPath:
+    """Pydantic's location as a path into ``value``: union tags and the name of a missing key fall away."""
+    at: JsonPath = ()
+    for step in loc:
+        spelled = _spelling(value, step)
+        if spelled is not None:
+            at = (*at, spelled)
+            value = value[spelled]
+    return at
+
+
+def _spelling(value: Any, step: int | str) -> int | str | None:
+    if isinstance(value, Mapping) and isinstance(step, str):
+        return next((name for name in (step, to_snake(step), to_camel(step)) if name in value), None)
+    inside = isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value)
+    return step if inside else None
+
+
+def known_keys(expected: Any, at: JsonPath) -> tuple[str, ...]:
+    """The keys that a type has at a place inside a value of it, in snake_case; none where any key may stand."""
+    for step in at:
+        expected = _inner(expected, step)
+    kind = _keyed_type(expected)
+    return tuple(kind.model_fields if issubclass(kind, BaseModel) else kind.__annotations__) if kind else ()
+
+
+def _inner(expected: Any, step: int | str) -> Any:
+    kind = _keyed_type(expected)
+    if kind is not None and issubclass(kind, BaseModel):
+        field = kind.model_fields.get(to_snake(str(step)))
+        return field.annotation if field else None
+    container = next((part for part in _alternatives(expected) if get_origin(part) in (dict, list, tuple)), None)
+    if container is None:
+        return None
+    return get_args(container)[1 if get_origin(container) is dict else 0]
+
+
+def _keyed_type(expected: Any) -> type[Any] | None:
+    """The model or the TypedDict among what a value may be."""
+    found = (part for part in _alternatives(expected) if isinstance(part, type))
+    return next((part for part in found if is_typeddict(part) or issubclass(part, BaseModel)), None)
+
+
+def _alternatives(expected: Any) -> Iterator[Any]:
+    """The types that an annotation allows, without Annotated and Union around them."""
+    if get_origin(expected) is Annotated:
+        yield from _alternatives(get_args(expected)[0])
+    elif get_origin(expected) in (dict, list, tuple) or not get_args(expected):
+        yield expected
+    else:
+        for part in get_args(expected):
+            yield from _alternatives(part)
