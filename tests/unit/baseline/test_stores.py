@@ -7,7 +7,7 @@ import pytest
 from agent_eval_action.baseline import STORES, RecordQuery, StoreConfig
 from agent_eval_action.baseline.history_session import store_name
 from agent_eval_action.baseline.records import record_of
-from agent_eval_action.config.models import Settings
+from agent_eval_action.config.models import BaselineSettings, Settings
 from agent_eval_action.git.base_commit import Event
 from support.repositories import environ, run_git
 from support.results import run, simple
@@ -26,10 +26,9 @@ def settings(folder, store="auto"):
     return Settings(
         workspace=folder,
         start=folder,
-        baseline=folder / "baseline.json",
+        baseline=BaselineSettings(path=folder / "baseline.json", store=store),
         out=folder / "out",
         cache_dir=folder / "cache",
-        baseline_store=store,
     )
 
 

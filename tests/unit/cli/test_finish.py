@@ -8,7 +8,7 @@ import pytest
 
 from agent_eval_action.cli.output import Written, finish, outputs
 from agent_eval_action.cli.session import exit_code
-from agent_eval_action.config.models import Settings
+from agent_eval_action.config.models import BaselineSettings, Settings
 from agent_eval_action.errors import ExitCode, OutputError
 from agent_eval_action.reports import results_json
 from agent_eval_action.results.run_result import RunResult, RunStatus
@@ -27,7 +27,8 @@ def result(scenario: str) -> RunResult:
 
 
 def settings(root: Path, out: Path) -> Settings:
-    return Settings(workspace=root, start=root, baseline=root / "b.json", out=out, cache_dir=root / "cache")
+    baseline = BaselineSettings(path=root / "b.json")
+    return Settings(workspace=root, start=root, baseline=baseline, out=out, cache_dir=root / "cache")
 
 
 @pytest.fixture
