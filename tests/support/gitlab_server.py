@@ -52,13 +52,18 @@ class GitLabServer:
     def answer(self, verb: str, target: str, token: str, content: Any) -> tuple[int, Any, dict[str, str]]:
         """Status, JSON and headers."""
         self.requests.append(f"{verb} {target}")
+        status, value, headers = self._refusal(verb, token) or self._answer(verb, target, token, content)
+        return status, value, headers
+
+    def _refusal(self, verb: str, token: str) -> tuple[int, Any, dict[str, str]] | None:
         for fault in self.faults:
             if fault.times and fault.on in ("", verb):
                 fault.times -= 1
                 return fault.status, {"message": f"{fault.status} fault"}, fault.headers
+        return None if token in {TOKEN, READER} else (401, {"message": "401 Unauthorized"}, {})
+
+    def _answer(self, verb: str, target: str, token: str, content: Any) -> tuple[int, Any, dict[str, str]]:
         parts = urlsplit(target)
-        if token not in {TOKEN, READER}:
-            return 401, {"message": "401 Unauthorized"}, {}
         if (verb, parts.path) == ("GET", "/api/v4/user"):
             return 200, BOT, {}
         found = _NOTES.fullmatch(parts.path)

@@ -21,11 +21,10 @@ from agent_eval_action.diagnostics.validation import Issue, invalid, invalid_par
 from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.results.redaction import pattern_problem
 
-_PREFIXES: Final = ("ACTIONS", "AGENT_EVAL", "GITHUB", "INPUT", "RUNNER")
+_PREFIXES: Final = ("ACTIONS", "AGENT_EVAL", "BITBUCKET", "GITHUB", "GITLAB", "INPUT", "RUNNER")
 _NAMES: Final = (
     "GH_ENTERPRISE_TOKEN",  # what GitHub's own command line reads
     "GH_TOKEN",
-    "BITBUCKET_STEP_OIDC_TOKEN",
     "BUILDKITE_AGENT_ACCESS_TOKEN",
     "CIRCLE_OIDC_TOKEN",
     "CIRCLE_OIDC_TOKEN_V2",
