@@ -1,7 +1,7 @@
-"""Whether a changed option of a criterion asks for less than it did. Pure.
+"""The base classes of criteria: what a criterion looks at, how it scores, and which changed option asks for less.
 
-An option whose direction nobody declares may ask for less whenever it changes: another judge, another pattern,
-another tolerance. A criterion declares what it knows of its options in ``Criterion.relaxed_when``.
+An option may ask for less whenever it changes, unless ``Criterion.relaxed_when`` says when: another judge, another
+pattern, another tolerance.
 """
 
 from __future__ import annotations
@@ -11,15 +11,21 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
+from pydantic import AfterValidator
+
+from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.llm.client import Llm
 from agent_eval_action.llm.pricing import Prices
 from agent_eval_action.results.base import AdkModel
 from agent_eval_action.results.decision import Unit
 from agent_eval_action.results.evalset import EvalCase, FunctionReply, Invocation
 from agent_eval_action.results.pair_scores import meets
+from agent_eval_action.results.redaction import pattern_problem
 from agent_eval_action.results.run_result import CriterionInfo, CriterionScore, Goal, ScoreStatus, TurnScore
+
+_TURNS_SHOWN = 3
 
 Relaxed = Callable[[Any, Any], bool]
 """Whether the second value of an option asks for less than the first."""
@@ -153,7 +159,8 @@ class Sample:
 class Criterion(AdkModel, abc.ABC):
     """Base of every criterion. Options are fields, in snake_case or camelCase.
 
-    ``threshold`` None: reported and compared, but nothing to meet (allowed for ``goal`` minimize).
+    ``threshold`` None: reported and compared, but nothing to meet (allowed for ``goal`` minimize). ``waits``: scoring
+    waits for a model or a function, so that other attempts go on meanwhile.
     """
 
     name: ClassVar[str]
@@ -161,14 +168,14 @@ class Criterion(AdkModel, abc.ABC):
     unit: ClassVar[Unit] = "score"
     scale: ClassVar[tuple[float, float]] = (0.0, 1.0)
     needs_reference: ClassVar[bool] = False
-    waits: ClassVar[bool] = True  # False: scored at once, by computation alone
+    waits: ClassVar[bool] = False
     scoring_version: ClassVar[str] = "1"
-    relaxed_when: ClassVar[Mapping[str, Relaxed]] = {}  # how an option asks for less; any change of others may
+    relaxed_when: ClassVar[Mapping[str, Relaxed]] = {}
 
     threshold: float | None = None
 
     def version(self) -> str:
-        """What beside the options decides a score, its prompts' versions included: other versions do not compare."""
+        """What decides a score beside the options, prompts included: scores of other versions do not compare."""
         return self.scoring_version
 
     def models(self) -> tuple[str, ...]:
@@ -186,13 +193,28 @@ class Criterion(AdkModel, abc.ABC):
         return ""
 
     def check_cases(self, cases: Iterable[EvalCase]) -> str:
-        """What of the options fits none of these cases; "" when all of it does."""
+        """Which of the options fits none of these cases, in a sentence; "" when all do."""
         del cases
         return ""
 
-    @abc.abstractmethod
+    def refuse(self, sample: Sample) -> CriterionScore | None:
+        """The result without a score where nothing of this case can be scored; known before any turn is made."""
+        if not self.needs_reference or sample.case.conversation is not None:
+            return None
+        reason = f"{self.name} needs reference answers, and the user of this case is simulated"
+        return self.no_score(ScoreStatus.NOT_APPLICABLE, reason)
+
     async def score(self, sample: Sample) -> CriterionScore:
-        """Score one attempt. Raises nothing of its own: what cannot be scored is a score with status error."""
+        """Score one attempt. Raises nothing of its own: what cannot be scored has status error."""
+        if refused := self.refuse(sample):
+            return refused
+        if reason := sample.unmeasurable():
+            return self.no_score(ScoreStatus.ERROR, reason)
+        return await self.score_case(sample)
+
+    @abc.abstractmethod
+    async def score_case(self, sample: Sample) -> CriterionScore:
+        """Score an attempt that is not refused and has all of its turns."""
 
     def meets(self, score: float) -> bool | None:
         """Whether a score meets the threshold in the criterion's direction; None without one."""
@@ -212,25 +234,61 @@ class Criterion(AdkModel, abc.ABC):
 
 
 class TurnCriterion(Criterion, abc.ABC):
-    """Judges each turn on its own, so that judging begins when the turn is there and not when the case is over."""
+    """Scores each turn on its own; the case's score is the mean over its turns.
 
-    def refusal(self, sample: Sample) -> CriterionScore | None:
-        """The result without a score when nothing of this case can be scored; known before any turn is made."""
-        del sample
-        return None
+    Where it waits for a model, a turn is scored as soon as it is there. A turn without a score voids the case, where
+    ADK takes the mean of the others, so that an outage can pass a case; turns it does not apply to are left out.
+    """
 
     @abc.abstractmethod
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
-        """The score of one turn; what ``sample.actual`` has beyond it must not count."""
+        """The score of one turn, counted from 0; what ``sample.actual`` has beyond it must not count."""
 
-    @abc.abstractmethod
-    async def over_turns(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
-        """The case's score from those of all its turns, in order."""
+    def unscored(self, turn: int, reason: str, status: ScoreStatus = ScoreStatus.ERROR, **fields: Any) -> TurnScore:
+        """A turn without a score, and why."""
+        return TurnScore(turn=turn, status=status, reason=reason, **fields)
 
-    async def score(self, sample: Sample) -> CriterionScore:
-        if refused := self.refusal(sample):
-            return refused
-        if reason := sample.unmeasurable():
-            return self.no_score(ScoreStatus.ERROR, reason)
-        turns = await asyncio.gather(*(self.score_turn(sample, turn) for turn in range(len(sample.actual))))
-        return await self.over_turns(sample, turns)
+    async def score_case(self, sample: Sample) -> CriterionScore:
+        numbers = range(len(sample.actual))
+        if self.waits:
+            turns = await asyncio.gather(*(self.score_turn(sample, turn) for turn in numbers))
+        else:
+            turns = [await self.score_turn(sample, turn) for turn in numbers]
+        return await self.aggregate(sample, turns)
+
+    async def aggregate(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
+        """The case's score from those of all its turns, in order, with the reasons of the turns that lost something."""
+        del sample
+        lost = [turn for turn in turns if turn.status is ScoreStatus.ERROR]
+        scored = [turn for turn in turns if turn.score is not None]
+        if lost or not scored:
+            status = ScoreStatus.ERROR if lost else ScoreStatus.NOT_APPLICABLE
+            return self.no_score(status, worst_reasons(lost or turns), turns=tuple(turns))
+        best = self.scale[1] if self.goal == "maximize" else self.scale[0]
+        low = [turn for turn in scored if turn.score != best]
+        score = self.mean([turn.score or 0.0 for turn in scored])
+        return self.result(score, reason=worst_reasons(low or scored), turns=tuple(turns))
+
+    def mean(self, scores: Sequence[float]) -> float:
+        """Added one by one, as ADK does: sum() of Python 3.12 compensates, and the last bit decides at a threshold."""
+        total = 0.0
+        for score in scores:
+            total += score
+        return total / len(scores)
+
+
+def worst_reasons(turns: Sequence[TurnScore]) -> str:
+    """The reasons of the first few of these turns, each with its number from 1."""
+    shown = [f"turn {turn.turn + 1}: {turn.reason}" for turn in turns[:_TURNS_SHOWN]]
+    rest = len(turns) - len(shown)
+    return "; ".join(shown) + (f"; and {plural(rest, 'more turn')}" if rest else "")
+
+
+def _checked_pattern(pattern: str) -> str:
+    if problem := pattern_problem(pattern):
+        raise ValueError(problem[0])
+    return pattern
+
+
+RegexPattern = Annotated[str, AfterValidator(_checked_pattern)]
+"""A user's pattern as an option; ``compile_pattern`` gives it compiled, to be searched in linear time."""

@@ -14,8 +14,6 @@ from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.results.evalset import FunctionReply, Invocation
 from agent_eval_action.results.run_result import CriterionInfo, CriterionScore, ScoreStatus, TurnScore
 
-_NO_PROCESS = "this run has no process for metric functions"
-
 
 class CustomCriterion(Criterion):
     """One metric function. ``of`` makes the class of one: name, function and scale are the metric's own.
@@ -28,6 +26,7 @@ class CustomCriterion(Criterion):
     name: ClassVar[str] = "custom"
     function: ClassVar[str]
     place: ClassVar[str] = ""
+    waits: ClassVar[bool] = True
     scale: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
 
     threshold: float | None = Field(default=None, allow_inf_nan=False)
@@ -44,12 +43,10 @@ class CustomCriterion(Criterion):
     def version(self) -> str:
         return f"{self.scoring_version} {self.function}"
 
-    async def score(self, sample: Sample) -> CriterionScore:
-        if reason := sample.unmeasurable():
-            return self.no_score(ScoreStatus.ERROR, reason)
+    async def score_case(self, sample: Sample) -> CriterionScore:
         functions = sample.instruments.functions
         if functions is None:
-            return self.no_score(ScoreStatus.ERROR, _NO_PROCESS)
+            return self.no_score(ScoreStatus.ERROR, "this run has no process for metric functions")
         return self._read(await functions.call(self.function, self._arguments(sample)), len(sample.actual))
 
     def _arguments(self, sample: Sample) -> dict[str, Any]:

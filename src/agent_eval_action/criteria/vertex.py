@@ -2,88 +2,83 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, Field, ValidationError
 
 from agent_eval_action.criteria.base import Criterion, Sample, TurnCriterion
-from agent_eval_action.criteria.deterministic.paired import worst_reasons
-from agent_eval_action.criteria.judge.base import NO_MODEL, excerpt
+from agent_eval_action.criteria.judge.base import excerpt
 from agent_eval_action.llm.client import LlmError, LlmRequest
 from agent_eval_action.results.evalset import Content, IntermediateData, Invocation, InvocationEvents
 from agent_eval_action.results.run_result import CriterionScore, RubricScore, ScoreStatus, TurnScore
 
 
+class _Rubric(BaseModel):
+    text: str
+    met: bool
+    reason: str
+
+
+class _Result(BaseModel):
+    """What llm.providers.vertex gives as its reply's text."""
+
+    score: Annotated[float, Field(allow_inf_nan=False, strict=True)]
+    explanation: str | None = None
+    rubrics: tuple[_Rubric, ...] = ()
+
+    def reason(self) -> str:
+        """The service's own explanation, else the rubrics that were not met."""
+        if self.explanation:
+            return excerpt(self.explanation)
+        unmet = [rubric.reason or rubric.text for rubric in self.rubrics if not rubric.met]
+        return excerpt(f"not met: {'; '.join(unmet[:3])}") if unmet else f"Vertex AI scored {self.score:g}"
+
+
 class VertexCriterion(Criterion):
     """A criterion whose score is that of one of the service's metrics. Asked once: it votes by itself."""
 
+    waits: ClassVar[bool] = True
     metric: ClassVar[str]
     """As named behind ``vertex_eval/``."""
 
     def models(self) -> tuple[str, ...]:
         return (f"vertex_eval/{self.metric}",)
 
-    async def asked(self, sample: Sample, turn: int, instance: Mapping[str, Any]) -> TurnScore:
+    async def ask(self, sample: Sample, turn: int, instance: Mapping[str, Any]) -> TurnScore:
         """The service's score of ``instance``, as the score of ``turn``."""
         llm = sample.instruments.llm
         if llm is None:
-            return unscored(turn, NO_MODEL)
+            return _unscored(turn, "this run has no model to judge with")
         (model,) = self.models()
         reply = await llm.generate(
             LlmRequest(model, (), options=dict(instance), purpose=self.name, repeat=sample.repeat)
         )
         if isinstance(reply, LlmError):
-            return unscored(turn, reply.message)
+            return _unscored(turn, reply.message)
         try:
-            said = _Said.read(reply.text)
-        except (ValueError, TypeError, AttributeError) as error:
-            return unscored(turn, f"the service's answer cannot be read: {excerpt(str(error))}")
+            result = _Result.model_validate_json(reply.text)
+        except ValidationError as error:
+            wrong = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(step) for step in wrong["loc"])
+            return _unscored(turn, f"the service's answer cannot be read: {place} {wrong['msg']}"[:300])
         low, high = self.scale
-        if not low <= said.score <= high:
-            return unscored(turn, f"the service gave {said.score:g}, and this metric goes from {low:g} to {high:g}")
-        return TurnScore(turn=turn, score=said.score, reason=said.reason(), rubrics=said.rubrics)
-
-
-@dataclass(frozen=True)
-class _Said:
-    score: float
-    explanation: str
-    rubrics: tuple[RubricScore, ...]
-
-    @classmethod
-    def read(cls, text: str) -> _Said:
-        """Raises ValueError, TypeError or AttributeError on what is no answer."""
-        value = json.loads(text)
-        score = value["score"] if isinstance(value, dict) else None
-        if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-            raise ValueError("no score in it")
+        if not low <= result.score <= high:
+            return _unscored(turn, f"the service gave {result.score:g}, and this metric goes from {low:g} to {high:g}")
         rubrics = tuple(
             RubricScore(
-                rubric_id=str(one["text"] or f"rubric_{number}"),
-                text=str(one["text"]),
-                score=float(bool(one["met"])),
-                rationale=str(one["reason"]),
+                rubric_id=rubric.text or f"rubric_{number}",
+                text=rubric.text,
+                score=float(rubric.met),
+                rationale=rubric.reason,
             )
-            for number, one in enumerate(value.get("rubrics") or ())
+            for number, rubric in enumerate(result.rubrics)
         )
-        return cls(float(score), str(value.get("explanation") or ""), rubrics)
-
-    def reason(self) -> str:
-        """The service's own explanation, else the rubrics that were not met."""
-        if self.explanation:
-            return excerpt(self.explanation)
-        unmet = [rubric for rubric in self.rubrics if not rubric.score]
-        if unmet:
-            said = "; ".join(rubric.rationale or rubric.text for rubric in unmet[:3])
-            return excerpt(f"not met: {said}")
-        return f"Vertex AI scored {self.score:g}"
+        return TurnScore(turn=turn, score=result.score, reason=result.reason(), rubrics=rubrics)
 
 
-def unscored(turn: int, reason: str) -> TurnScore:
-    """A turn the service gave no score for."""
-    return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=reason)
+def _unscored(turn: int, reason: str, status: ScoreStatus = ScoreStatus.ERROR) -> TurnScore:
+    return TurnScore(turn=turn, status=status, reason=reason)
 
 
 _NO_TEXT = "no text, and Vertex AI judges a text answering a text"
@@ -99,32 +94,17 @@ class _PerTurn(VertexCriterion, TurnCriterion):
             return self._without_text(turn, actual, expected)
         if expected is not None and expected.response_text:
             instance["reference"] = expected.response_text
-        return await self.asked(sample, turn, instance)
+        return await self.ask(sample, turn, instance)
 
     def _without_text(self, turn: int, actual: Invocation, expected: Invocation | None) -> TurnScore:
         """A turn in which there is no text to judge: nothing to measure, unless a text was due."""
         if not actual.user_content.text:
-            return TurnScore(turn=turn, status=ScoreStatus.NOT_APPLICABLE, reason=f"the user's message has {_NO_TEXT}")
+            return _unscored(turn, f"the user's message has {_NO_TEXT}", ScoreStatus.NOT_APPLICABLE)
         due = self.needs_reference and expected is not None and bool(expected.response_text)
         if actual.answers_without_text and not due:
             reason = f"a tool or media answered: the answer has {_NO_TEXT}"
-            return TurnScore(turn=turn, status=ScoreStatus.NOT_APPLICABLE, reason=reason)
-        return unscored(turn, "the agent gave no answer, and Vertex AI judges a text answering a text")
-
-    async def over_turns(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
-        del sample
-        lost = [turn for turn in turns if turn.status is ScoreStatus.ERROR]
-        scored = [turn for turn in turns if turn.status is ScoreStatus.SCORED]
-        if not lost and not scored:
-            return self.no_score(ScoreStatus.NOT_APPLICABLE, worst_reasons(turns), turns=tuple(turns))
-        if lost:
-            # google-adk takes the mean of the others, so that an outage can pass a case.
-            return self.no_score(ScoreStatus.ERROR, worst_reasons(lost), turns=tuple(turns))
-        total = 0.0
-        for turn in scored:  # one by one, as google-adk adds them: sum() compensates
-            total += turn.score or 0.0
-        low = [turn for turn in scored if (turn.score or 0.0) < self.scale[1]]
-        return self.result(total / len(scored), reason=worst_reasons(low or scored), turns=tuple(turns))
+            return _unscored(turn, reason, ScoreStatus.NOT_APPLICABLE)
+        return _unscored(turn, "the agent gave no answer, and Vertex AI judges a text answering a text")
 
 
 class Safety(_PerTurn):
@@ -142,22 +122,14 @@ class ResponseEvaluationScore(_PerTurn):
     scale: ClassVar[tuple[float, float]] = (1.0, 5.0)
     needs_reference: ClassVar[bool] = True
 
-    def refusal(self, sample: Sample) -> CriterionScore | None:
-        if sample.case.conversation is not None:
-            return None
-        reason = f"{self.name} needs reference answers, and the user of this case is simulated"
-        return self.no_score(ScoreStatus.NOT_APPLICABLE, reason)
-
 
 Event = dict[str, Any]
 
 
 class _Conversation(VertexCriterion):
-    async def score(self, sample: Sample) -> CriterionScore:
-        if reason := sample.unmeasurable():
-            return self.no_score(ScoreStatus.ERROR, reason)
+    async def score_case(self, sample: Sample) -> CriterionScore:
         last = len(sample.actual) - 1
-        turn = await self.asked(sample, last, {"agent_data": agent_data(sample.actual)})
+        turn = await self.ask(sample, last, {"agent_data": agent_data(sample.actual)})
         if turn.score is None:
             return self.no_score(ScoreStatus.ERROR, turn.reason, turns=(turn,))
         return self.result(turn.score, reason=turn.reason, turns=(turn,), rubrics=turn.rubrics)

@@ -52,6 +52,23 @@ def quoted(text: object, secrets: Iterable[str] = (), limit: int = 300) -> str:
     return said if len(said) <= limit else said[: limit - 1] + "…"
 
 
+RESERVED_OPTIONS: Final = {
+    "system_instruction": "the judge's own prompt says it",
+    "response_schema": "the judge's own question says it",
+    "response_json_schema": "the judge's own question says it",
+    "response_mime_type": "the judge's own question says it",
+    "candidate_count": "num_samples says how often a judge is asked",
+    # Its base_url and headers would send our key wherever a pull request's criteria file says.
+    "http_options": "retries, times and addresses are agent-eval's own (llm.*, GOOGLE_GEMINI_BASE_URL)",
+    "should_return_http_response": "an answer has to be read",
+    "tools": "a judge has no tools",
+    "tool_config": "a judge has no tools",
+    "automatic_function_calling": "a judge has no tools",
+    "continuation_token": "a judge is asked once",
+    "automatic_continuation": "a judge is asked once",
+}
+"""Fields of google-genai's GenerateContentConfig that nobody may set for a judge, and why."""
+
 TRY_SECONDS = 60.0
 
 

@@ -146,7 +146,7 @@ def pattern_problem(pattern: Any) -> tuple[str, str | None] | None:
     if len(pattern) > _LONGEST_PATTERN:
         return f"is longer than {_LONGEST_PATTERN} characters", None
     try:
-        compiled = _compiled(pattern)
+        compiled = compile_pattern(pattern)
     except re2.error as error:
         reason = error.args[0] if error.args else ""
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
@@ -159,7 +159,8 @@ def pattern_problem(pattern: Any) -> tuple[str, str | None] | None:
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """The pattern, searched in linear time. Raises re2.error or UnicodeEncodeError."""
     import re2  # noqa: PLC0415 - most runs have no patterns
 
     options = re2.Options()
@@ -172,7 +173,7 @@ def pattern_redactor(
     patterns: Sequence[str], found: Callable[[list[str]], None] = lambda _: None
 ) -> Callable[[str], str]:
     """A function that takes what fits one of the patterns out of a text. ``found`` gets what that was."""
-    compiled = [_compiled(pattern) for pattern in patterns]
+    compiled = [compile_pattern(pattern) for pattern in patterns]
 
     def rewrite(text: str) -> str:
         for pattern in compiled:

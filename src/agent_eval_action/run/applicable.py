@@ -8,7 +8,7 @@ from pathlib import Path
 from agent_eval_action.agents.simulator import reason_not_playable
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.config.discovery import DiscoveredSet as FoundSet
-from agent_eval_action.criteria.base import Criterion, Sample, TurnCriterion
+from agent_eval_action.criteria.base import Criterion, Sample
 from agent_eval_action.errors import Problem
 from agent_eval_action.results.evalset import EvalCase, EvalSet
 from agent_eval_action.results.run_result import ScoreStatus
@@ -19,11 +19,7 @@ _SHOWN = 3
 
 def applies(criterion: Criterion, case: EvalCase) -> bool:
     """Whether the criterion says anything about such a case. A reference is what a simulated user leaves out."""
-    if criterion.needs_reference and case.conversation is None:
-        return False
-    if not isinstance(criterion, TurnCriterion):
-        return True
-    refused = criterion.refusal(Sample(case, ()))
+    refused = criterion.refuse(Sample(case, ()))
     return refused is None or refused.status is not ScoreStatus.NOT_APPLICABLE
 
 

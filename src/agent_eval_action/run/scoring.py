@@ -65,7 +65,7 @@ class AttemptScorer:
         self.on_answer()
         sample = self._sample(tuple(turns))
         for criterion in self.planned.planned_set.scored_by:
-            if isinstance(criterion, TurnCriterion) and _applies(criterion, sample):
+            if isinstance(criterion, TurnCriterion) and criterion.waits and _applies(criterion, sample):
                 tasks = self._turn_scores.setdefault(criterion.name, [])
                 tasks.append(asyncio.create_task(criterion.score_turn(sample, len(turns) - 1)))
 
@@ -132,7 +132,7 @@ class AttemptScorer:
 def _applies(criterion: TurnCriterion, sample: Sample) -> bool:
     """Whether the criterion can score single turns. One that raises does so again at the end, as an error score."""
     try:
-        return criterion.refusal(sample) is None
+        return criterion.refuse(sample) is None
     except Exception:  # noqa: BLE001 - see above
         return False
 
@@ -142,4 +142,4 @@ async def _combine(
 ) -> CriterionScore:
     if reason := sample.unmeasurable():
         return criterion.no_score(ScoreStatus.ERROR, reason)
-    return await criterion.over_turns(sample, await asyncio.gather(*tasks))
+    return await criterion.aggregate(sample, await asyncio.gather(*tasks))

@@ -11,14 +11,14 @@ import pytest
 from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria import build, criterion_digest
 from agent_eval_action.criteria.judge.base import (
-    VERDICT_SCHEMA,
     Judge,
     JudgeError,
     JudgeModelOptions,
     JudgeVerdict,
     PartialAnswer,
     Question,
-    read_verdict,
+    VerdictAnswer,
+    schema_of,
 )
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmRequest, Message
@@ -26,7 +26,7 @@ from support.judging import AWAY, said
 from support.scripted_llm import ScriptedLlm
 from support.turns import criterion
 
-YES_NO = Question("Decide.", "Is it so?", VERDICT_SCHEMA, "match-3", read_verdict)
+YES_NO = Question("Decide.", "Is it so?", VerdictAnswer, "match-3", VerdictAnswer.read)
 
 
 def asked(*replies: str | LlmError, question: Question[Any] = YES_NO, **options: Any) -> tuple[Any, list[LlmRequest]]:
@@ -44,7 +44,7 @@ def test_the_request_says_all_that_tells_this_asking_from_another():
             model="openai/gpt-4.1",
             messages=(Message("user", "Is it so?"),),
             system="Decide.",
-            schema=VERDICT_SCHEMA,
+            schema=schema_of(VerdictAnswer),
             options={"temperature": 0.2, "thinking_config": {"thinking_budget": 0}},
             purpose="final_response_match_v2",
             prompt_version="match-3",
@@ -61,7 +61,7 @@ def test_an_unusable_answer_is_asked_for_again_with_what_was_wrong():
     assert (question,) == first.messages
     assert answer == Message("model", said("perhaps"))
     assert note.role == "user"
-    assert '`verdict` of the answer is "perhaps" and must be one of yes, no' in note.text
+    assert "`verdict`: Input should be 'yes' or 'no', and is \"perhaps\"" in note.text
     assert (second.system, second.schema, second.sample) == (first.system, first.schema, first.sample)
 
 
@@ -98,7 +98,7 @@ def keyed(answer: Mapping[str, str]) -> dict[str, str]:
     return dict(answer)
 
 
-KEYED = Question("Decide.", "Which?", {"type": "object", "properties": {}}, "1", keyed)
+KEYED = Question("Decide.", "Which?", dict[str, int], "1", keyed)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_nothing_twice_is_nothing():
 
 
 def test_lone_surrogates_do_not_reach_the_wire():
-    question = Question("Decide \ud800.", "Is \udfff so?", VERDICT_SCHEMA, "1", read_verdict)
+    question = Question("Decide \ud800.", "Is \udfff so?", VerdictAnswer, "1", VerdictAnswer.read)
     _, requests = asked("\ud800", said("yes"), question=question)
     for request in requests:
         assert request.system.encode()

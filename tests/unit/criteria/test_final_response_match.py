@@ -170,6 +170,6 @@ def test_turns_judged_as_they_arrive_give_the_same_score():
         case = EvalCase(eval_id="case", conversation=turns)
         given = [Sample(case, turns[: number + 1], instruments=ScoringContext(llm)) for number in range(2)]
         judged = [await made.score_turn(sample, number) for number, sample in enumerate(given)]
-        return await made.over_turns(given[-1], judged)
+        return await made.aggregate(given[-1], judged)
 
     assert asyncio.run(one_by_one()) == whole

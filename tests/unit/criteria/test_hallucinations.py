@@ -394,4 +394,4 @@ async def test_judged_as_turns_arrive_it_has_the_same_score():
         for number in range(len(spoken))
     ]
     whole = Sample(case, spoken, instruments=instruments)
-    assert await made.over_turns(whole, turns) == await made.score(whole)
+    assert await made.aggregate(whole, turns) == await made.score(whole)

@@ -9,7 +9,7 @@ import pytest
 
 from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria import build
-from agent_eval_action.criteria.judge.base import VERDICT_SCHEMA
+from agent_eval_action.criteria.judge.base import VerdictAnswer, schema_of
 from agent_eval_action.criteria.judge.rubrics import RubricCriterion
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.client import LlmError, LlmRequest
@@ -273,7 +273,7 @@ def test_the_schemas_are_taken_by_every_provider():
     llm = holding()
     judged(FINAL, llm, case(of_turn("a")), rubrics=[rubric("a"), rubric("b")])
     assert strict(dict(llm.asked[0].schema or {}))
-    assert strict(VERDICT_SCHEMA)
+    assert strict(schema_of(VerdictAnswer))
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_a_fixed_conversation_is_not_applicable_and_asks_nobody():
 
 def test_whether_it_applies_is_known_without_a_judge():
     criterion = SimulatorQuality(threshold=0.5)
-    refused = criterion.refusal(Sample(EvalCase(eval_id="case", conversation=()), ()))
+    refused = criterion.refuse(Sample(EvalCase(eval_id="case", conversation=()), ()))
     assert refused is not None
     assert refused.status is ScoreStatus.NOT_APPLICABLE
 
@@ -296,5 +296,5 @@ async def test_judged_as_turns_arrive_it_has_the_same_score():
     ]
     whole = Sample(case, tuple(TURNS), instruments=instruments)
     asked = len(llm.asked)
-    assert await made.over_turns(whole, turns) == await made.score(whole)
+    assert await made.aggregate(whole, turns) == await made.score(whole)
     assert {texts_in(request)["message"] for request in llm.asked[:asked]} == {"A large one.", "When does it come?"}

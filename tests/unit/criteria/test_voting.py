@@ -12,13 +12,12 @@ from itertools import product
 import pytest
 
 from agent_eval_action.criteria.judge.base import (
-    VERDICT_SCHEMA,
     Judge,
     JudgeModelOptions,
     JudgeVerdict,
     Question,
+    VerdictAnswer,
     VoteResult,
-    read_verdict,
     vote,
     vote_each,
 )
@@ -27,7 +26,7 @@ from agent_eval_action.results.run_result import Votes
 from support.judging import AWAY, Shuffled, said
 from support.scripted_llm import ScriptedLlm
 
-YES_NO = Question("Decide.", "Is it so?", VERDICT_SCHEMA, "1", read_verdict)
+YES_NO = Question("Decide.", "Is it so?", VerdictAnswer, "1", VerdictAnswer.read)
 OUTCOMES = ("yes", "no", "left out")
 
 
@@ -139,7 +138,7 @@ async def check(table: Sequence[Sequence[str]], keys: Sequence[str]) -> None:
         return AWAY if set(table[request.sample]) == {"left out"} else f'"{request.sample}"'
 
     llm = Shuffled(reply)
-    question = Question("Decide.", "Which?", {"type": "string"}, "1", read)
+    question = Question("Decide.", "Which?", str, "1", read)
     found = await vote_each(Judge(llm, JudgeModelOptions(num_samples=len(table)), "test"), question, keys)
     asked = len(llm.asked)
     for column, key in enumerate(keys):
@@ -212,7 +211,7 @@ def test_when_asking_is_over_for_one_rubric_the_decided_ones_stand():
     def read(answer: str) -> dict[str, JudgeVerdict]:
         return {"a": JudgeVerdict(False), "b": JudgeVerdict(answer == "1")}
 
-    question = Question("Decide.", "Which?", {"type": "string"}, "1", read)
+    question = Question("Decide.", "Which?", str, "1", read)
     judge = Judge(llm, JudgeModelOptions(num_samples=4), "test")
     found = asyncio.run(vote_each(judge, question, ["a", "b"]))
     assert found["a"].verdict is False

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import abc
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from agent_eval_action.criteria.base import Criterion, Sample
+from agent_eval_action.criteria.base import Sample, TurnCriterion
 from agent_eval_action.llm.budget import agent_calls
 from agent_eval_action.llm.pricing import LISTED_ON, Prices
 from agent_eval_action.results.decision import Unit
@@ -28,45 +27,37 @@ _TOKENS: dict[str, tuple[str, str]] = {
 
 
 Measured = tuple[float | None, dict[str, Any], str]
-Measure = Callable[[Invocation], Measured]
 
 
-class EfficiencyCriterion(Criterion, abc.ABC):
+class EfficiencyCriterion(TurnCriterion, abc.ABC):
     """Measures turns one by one; the case's value is the mean over the turns that could be measured."""
 
     goal: ClassVar[Goal] = "minimize"
-    waits: ClassVar[bool] = False
     scale: ClassVar[tuple[float, float]] = (0.0, float("inf"))
     noun: ClassVar[str]
     unmeasured: ClassVar[str]
 
     @abc.abstractmethod
-    def measure(self, turn: Invocation) -> Measured:
+    def measure(self, turn: Invocation, prices: Prices) -> Measured:
         """Value of a turn (None: not measured), its parts, and a remark for people."""
 
-    async def score(self, sample: Sample) -> CriterionScore:
-        return self.measured(sample, self.measure)
-
-    def measured(self, sample: Sample, measure: Measure) -> CriterionScore:
-        """The score where turns are measured so."""
-        if reason := sample.unmeasurable():
-            return self.no_score(ScoreStatus.ERROR, reason)
-        turns = tuple(self._turn(number, measure(turn)) for number, turn in enumerate(sample.actual))
-        values = [turn.score for turn in turns if turn.score is not None]
-        if not values:
-            return self.no_score(ScoreStatus.ERROR, self.unmeasured, turns=turns)
-        mean = sum(values) / len(values)
-        details = _means([turn.details for turn in turns if turn.score is not None])
-        return self.result(mean, reason=self._reason(mean, turns), turns=turns, details=details)
-
-    def _turn(self, number: int, found: Measured) -> TurnScore:
-        value, details, remark = found
+    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
+        value, details, remark = self.measure(sample.actual[turn], sample.instruments.prices or Prices())
         if value is None:
-            return TurnScore(turn=number, status=ScoreStatus.ERROR, reason=remark or self.unmeasured, details=details)
+            return self.unscored(turn, remark or self.unmeasured, details=details)
         reason = f"{value:.6g} {self.noun}" + (f" ({remark})" if remark else "")
-        return TurnScore(turn=number, score=value, reason=reason, details=details)
+        return TurnScore(turn=turn, score=value, reason=reason, details=details)
 
-    def _reason(self, mean: float, turns: tuple[TurnScore, ...]) -> str:
+    async def aggregate(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
+        del sample
+        measured = [turn for turn in turns if turn.score is not None]
+        if not measured:
+            return self.no_score(ScoreStatus.ERROR, self.unmeasured, turns=tuple(turns))
+        mean = sum(turn.score or 0.0 for turn in measured) / len(measured)
+        details = _means([turn.details for turn in measured])
+        return self.result(mean, reason=self._reason(mean, turns), turns=tuple(turns), details=details)
+
+    def _reason(self, mean: float, turns: Sequence[TurnScore]) -> str:
         if len(turns) == 1:
             return turns[0].reason
         shown = ", ".join(
@@ -95,7 +86,8 @@ class ToolCallCount(EfficiencyCriterion):
     noun: ClassVar[str] = "tool calls"
     unmeasured: ClassVar[str] = "tool calls were not recorded"
 
-    def measure(self, turn: Invocation) -> tuple[float | None, dict[str, Any], str]:
+    def measure(self, turn: Invocation, prices: Prices) -> Measured:
+        del prices
         calls = turn.tool_calls()
         common = Counter(str(call.name)[:60] for call in calls).most_common(_NAMES_SHOWN + 1)
         names = [name if times == 1 else f"{name} x{times}" for name, times in common[:_NAMES_SHOWN]]
@@ -110,7 +102,8 @@ class InferenceCallCount(EfficiencyCriterion):
     noun: ClassVar[str] = "model calls"
     unmeasured: ClassVar[str] = "the events of the turn were not recorded"
 
-    def measure(self, turn: Invocation) -> tuple[float | None, dict[str, Any], str]:
+    def measure(self, turn: Invocation, prices: Prices) -> Measured:
+        del prices
         events = _events(turn)
         return (None if events is None else float(sum(map(_is_model_call, events)))), {}, ""
 
@@ -123,7 +116,8 @@ class TokenUsage(EfficiencyCriterion):
     noun: ClassVar[str] = "tokens"
     unmeasured: ClassVar[str] = "the model reported no usage"
 
-    def measure(self, turn: Invocation) -> tuple[float | None, dict[str, Any], str]:
+    def measure(self, turn: Invocation, prices: Prices) -> Measured:
+        del prices
         calls = [event for event in _events(turn) or () if _is_model_call(event)]
         reports = [counts for event in calls if (counts := _counts(event.usage_metadata or {}))]
         parts = {name: sum(report.get(name, 0) for report in reports) for report in reports for name in report}
@@ -147,7 +141,8 @@ class InvocationDuration(EfficiencyCriterion):
     noun: ClassVar[str] = "seconds"
     unmeasured: ClassVar[str] = "the turns were not timed"
 
-    def measure(self, turn: Invocation) -> tuple[float | None, dict[str, Any], str]:
+    def measure(self, turn: Invocation, prices: Prices) -> Measured:
+        del prices
         model, tool, total = turn.model_duration, turn.tool_duration, turn.duration
         details: dict[str, Any] = {"model_seconds": model, "tool_seconds": tool, "total_seconds": total}
         if model is None or tool is None:
@@ -182,21 +177,13 @@ class CostUsd(EfficiencyCriterion):
         """Another price table is another measure: what it says does not compare."""
         return f"{self.scoring_version} prices {LISTED_ON}"
 
-    async def score(self, sample: Sample) -> CriterionScore:
-        return self.measured(sample, partial(cost_of, prices=sample.instruments.prices or Prices()))
-
-    def measure(self, turn: Invocation) -> Measured:
-        return cost_of(turn, Prices())
-
-
-def cost_of(turn: Invocation, prices: Prices) -> Measured:
-    """USD of a turn, by model, and what is missing where it cannot be said."""
-    models: dict[str, Any] = {}
-    for call in agent_calls((turn,)):
-        price = prices.find(call.model)
-        if price is None:
-            return None, {}, f"no price of {call.model or 'a model that does not say its name'} (llm.prices)"
-        if call.usage.input_tokens is None or call.usage.output_tokens is None:
-            return None, {}, f"a call of {call.model} did not report its tokens"
-        models[call.model] = models.get(call.model, 0.0) + price.of(call.usage)
-    return (sum(models.values()) if models else None), models, ""
+    def measure(self, turn: Invocation, prices: Prices) -> Measured:
+        models: dict[str, Any] = {}
+        for call in agent_calls((turn,)):
+            price = prices.find(call.model)
+            if price is None:
+                return None, {}, f"no price of {call.model or 'a model that does not say its name'} (llm.prices)"
+            if call.usage.total is None:
+                return None, {}, f"a call of {call.model} did not report its tokens"
+            models[call.model] = models.get(call.model, 0.0) + price.of(call.usage)
+        return (sum(models.values()) if models else None), models, ""

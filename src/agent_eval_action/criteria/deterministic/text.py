@@ -10,13 +10,12 @@ import threading
 import types
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any, ClassVar
 
-from agent_eval_action.criteria.deterministic.paired import PairedCriterion
-from agent_eval_action.results.evalset import Invocation
+from agent_eval_action.criteria.base import Sample, TurnCriterion
 from agent_eval_action.results.run_result import TurnScore
 
 _EACH_A_TOKEN = (range(0x4E00, 0xA000), range(0x3040, 0x3100), range(0xAC00, 0xD7B0))
@@ -183,36 +182,32 @@ _EXCERPT = 160
 _LARGE = 200_000
 
 
-_MAKING = threading.Lock()
+_CREATION = threading.Lock()
 
 
 @cache
-def _made() -> Tokenizer:
+def _tokenizer() -> Tokenizer:
     return Tokenizer()
 
 
 def tokenizer() -> Tokenizer:
     """The one tokenizer of the process; threads that come first together wait for one import."""
-    with _MAKING:
-        return _made()
+    with _CREATION:
+        return _tokenizer()
 
 
-class ResponseMatchScore(PairedCriterion):
+class ResponseMatchScore(TurnCriterion):
     """ADK's response_match_score, with ADK's scores."""
 
     name: ClassVar[str] = "response_match_score"
+    needs_reference: ClassVar[bool] = True
 
-    async def turns(self, expected: Sequence[Invocation], actual: Sequence[Invocation]) -> tuple[TurnScore, ...]:
-        size = sum(len(turn.response_text) for turn in (*expected, *actual))
-        if _made.cache_info().currsize and size < _LARGE:
-            return await super().turns(expected, actual)
-        # Seconds of work (an import, or megabytes): the sessions that run meanwhile must not wait for it.
-        pairs = enumerate(zip(expected, actual, strict=True))
-        return await asyncio.to_thread(lambda: tuple(self.score_turn(turn, *pair) for turn, pair in pairs))
-
-    def score_turn(self, turn: int, expected: Invocation, actual: Invocation) -> TurnScore:
-        reference, response = expected.response_text, actual.response_text
-        precision, recall = rouge_1(reference, response)
+    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
+        reference, response = sample.case.turns[turn].response_text, sample.actual[turn].response_text
+        if _tokenizer.cache_info().currsize and len(reference) + len(response) < _LARGE:
+            precision, recall = rouge_1(reference, response)
+        else:  # seconds of work (an import, or megabytes): the sessions that run meanwhile must not wait for it
+            precision, recall = await asyncio.to_thread(rouge_1, reference, response)
         score = f_measure(precision, recall)
         return TurnScore(
             turn=turn,

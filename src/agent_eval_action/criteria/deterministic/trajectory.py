@@ -9,11 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from agent_eval_action.criteria.base import Relaxed, becomes, later_in
-from agent_eval_action.criteria.deterministic.paired import PairedCriterion
+from agent_eval_action.criteria.base import Relaxed, Sample, TurnCriterion, becomes, later_in
 from agent_eval_action.diagnostics.reader import plural
-from agent_eval_action.results.evalset import FunctionCall, Invocation
-from agent_eval_action.results.run_result import ScoreStatus, TurnScore
+from agent_eval_action.results.evalset import FunctionCall
+from agent_eval_action.results.run_result import TurnScore
 from agent_eval_action.results.trajectory import CallDifference, call_key, diff_calls, explain
 
 Calls = tuple[FunctionCall, ...]
@@ -40,11 +39,11 @@ _ALLOWED: dict[MatchType, frozenset[str]] = {
 }
 
 
-class ToolTrajectoryAvgScore(PairedCriterion):
+class ToolTrajectoryAvgScore(TurnCriterion):
     """ADK's trajectory criterion, with ADK's scores."""
 
     name: ClassVar[str] = "tool_trajectory_avg_score"
-
+    needs_reference: ClassVar[bool] = True
     relaxed_when: ClassVar[Mapping[str, Relaxed]] = {"match_type": later_in(*MatchType), "ignore_args": becomes(True)}
 
     match_type: MatchType = MatchType.EXACT
@@ -59,18 +58,14 @@ class ToolTrajectoryAvgScore(PairedCriterion):
             return value.strip().upper().replace("-", "_").replace(" ", "_")
         return value
 
-    def score_turn(self, turn: int, expected: Invocation, actual: Invocation) -> TurnScore:
-        want, got = expected.tool_calls(), actual.tool_calls()
+    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
+        want, got = sample.case.turns[turn].tool_calls(), sample.actual[turn].tool_calls()
         try:
             if self._matches(want, got):
                 return TurnScore(turn=turn, score=1.0, reason=_agreement(want, got))
             return TurnScore(turn=turn, score=0.0, reason=self._reason(want, got))
         except RecursionError:
-            return TurnScore(
-                turn=turn,
-                status=ScoreStatus.ERROR,
-                reason="arguments of a call are nested too deeply to be compared",
-            )
+            return self.unscored(turn, "arguments of a call are nested too deeply to be compared")
 
     def _matches(self, want: Calls, got: Calls) -> bool:
         if self.match_type is MatchType.EXACT:
@@ -87,10 +82,10 @@ class ToolTrajectoryAvgScore(PairedCriterion):
     def _reason(self, want: Calls, got: Calls) -> str:
         allowed = _ALLOWED[self.match_type]
         found = [d for d in diff_calls(want, got, ignore_args=self.ignore_args) if d.kind not in allowed]
-        return explain_all(found, ignore_args=self.ignore_args)
+        return _explain(found, ignore_args=self.ignore_args)
 
 
-def explain_all(differences: list[CallDifference], *, ignore_args: bool = False) -> str:
+def _explain(differences: list[CallDifference], *, ignore_args: bool) -> str:
     """The first few differences in words, and how many more there are."""
     parts = [explain(difference, ignore_args=ignore_args) for difference in differences[:_SHOWN]]
     rest = len(differences) - len(parts)

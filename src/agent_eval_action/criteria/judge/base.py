@@ -1,9 +1,4 @@
-"""Text under judgement, between tags that the text itself cannot hold: made of its own digest.
-
-Stable (the same texts give the same request, so that answers can be cached) and out of reach: to close its
-fence a text would have to contain a digest of itself. No text is cut: a verdict on a text that was not read
-whole is no verdict. What is beyond the model's limit, the provider refuses, and that is an error.
-"""
+"""Asking a judge: texts fenced as data, an answer of a given shape or none, the majority of several samples."""
 
 from __future__ import annotations
 
@@ -11,40 +6,43 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Final, Generic, TypeVar
+from functools import cache
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_snake
 
 from agent_eval_action.criteria import prompts
-from agent_eval_action.criteria.base import Criterion, Relaxed, Sample, lower
+from agent_eval_action.criteria.base import Criterion, Relaxed, Sample, TurnCriterion, lower
 from agent_eval_action.diagnostics.reader import shorten
-from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmRequest, Message, sendable
+from agent_eval_action.llm.client import RESERVED_OPTIONS, Llm, LlmError, LlmErrorKind, LlmRequest, Message, sendable
 from agent_eval_action.results.base import AdkModel
-from agent_eval_action.results.run_result import Votes
+from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, TurnScore, Votes
 
-printable = sendable
-"""What is fenced is what is sent: its digest has to be of the same characters."""
+T = TypeVar("T")
+A = TypeVar("A")
 
 _DIGITS = 24
 _LABEL = re.compile(r"[a-z][a-z0-9_]*")
-
-
-def fenced(label: str, text: str) -> str:
-    """One text between its tags. ``label`` (snake_case) says what it is, and is what the prompt calls it."""
-    return fences({label: text})[label]
+_CODE_BLOCK = re.compile(r"\s*```(?:json)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
+_SHOWN_AGAIN = 20_000
+_EXCERPT = 200
 
 
 def fences(texts: Mapping[str, str]) -> dict[str, str]:
-    """The texts of one prompt, each between tags made of the digest of all of them, by label.
+    """The texts of one prompt by label (snake_case), each between tags made of the digest of all of them.
 
-    Of all, so that no text can hold a tag of another either, not even one whose author knows every other text.
+    The digest is stable, so that answers can be cached, and out of reach: to hold a tag of its own or of another text,
+    a text would have to contain a digest of itself. No text is cut: a verdict on a part is no verdict, and what is
+    beyond the model's limit the provider refuses, which is an error.
     """
-    said = {label: printable(text) for label, text in texts.items()}
-    digest = hashlib.sha256(json.dumps(said, ensure_ascii=False).encode()).hexdigest()[:_DIGITS]
-    return {label: _between(f"{_checked(label)}-{digest}", text) for label, text in said.items()}
+    sent = {label: sendable(text) for label, text in texts.items()}
+    if wrong := next((label for label in sent if not _LABEL.fullmatch(label)), None):
+        raise ValueError(f"no label of a fence: {wrong!r}")
+    digest = hashlib.sha256(json.dumps(sent, ensure_ascii=False).encode()).hexdigest()[:_DIGITS]
+    return {label: f"<{label}-{digest}>\n{text}\n</{label}-{digest}>" for label, text in sent.items()}
 
 
 def message(texts: Mapping[str, str]) -> str:
@@ -57,50 +55,88 @@ def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1, default=str)
 
 
-def _between(tag: str, text: str) -> str:
-    return f"<{tag}>\n{text}\n</{tag}>"
+def excerpt(text: str) -> str:
+    """The beginning of a text, on one line."""
+    flat = " ".join(text[: 2 * _EXCERPT].split())
+    return flat if len(flat) <= _EXCERPT and len(text) <= 2 * _EXCERPT else flat[: _EXCERPT - 1] + "…"
 
 
-def _checked(label: str) -> str:
-    if not _LABEL.fullmatch(label):
-        raise ValueError(f"no label of a fence: {label!r}")
-    return label
+_kept: Callable[[Callable[[Any], T]], Callable[[Any], T]] = cache  # a type is hashable, which mypy does not know
 
 
-_CODE_BLOCK = re.compile(r"\s*```(?:json)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
-_KINDS: Final[dict[str, Any]] = {
-    "object": dict,
-    "array": list,
-    "string": str,
-    "boolean": bool,
-    "integer": int,
-    "number": (int, float),
-}
-_KNOWN = frozenset({"type", "properties", "required", "additionalProperties", "items", "enum", "description"})
+class Answer(BaseModel):
+    """The shape of a judge's answer: every field is required, and nothing else may be there."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-def parsed(text: str, schema: Mapping[str, Any]) -> Any:
-    """The value. Raises ValueError with one sentence for the model when the text is not JSON of this schema.
+class VerdictAnswer(Answer):
+    """The answer to one yes/no question; the rationale first, so that the verdict follows from it."""
 
-    A code block around the JSON is allowed, for models without structured output; nothing else beside it is:
-    an answer found by searching could be one that the text under judgement planted.
+    rationale: str = Field(description="Why, in one or two sentences.")
+    verdict: Literal["yes", "no"]
+
+    def read(self) -> JudgeVerdict:
+        """The verdict as it is counted."""
+        return JudgeVerdict(self.verdict == "yes", self.rationale.strip())
+
+
+@_kept
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(shape)
+
+
+@_kept
+def schema_of(shape: Any) -> dict[str, Any]:
+    """The JSON Schema of a shape, in the part of the language that Gemini and OpenAI both take."""
+    made = _adapter(shape).json_schema()
+    plain: dict[str, Any] = _plain(made, made.pop("$defs", {}))
+    return plain
+
+
+def _plain(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """References are resolved, titles and docstrings of ours left out, and a constant is a choice of one."""
+    if isinstance(schema, list):
+        return [_plain(item, definitions) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _plain(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    own = {"title"} | ({"description"} if "properties" in schema else set())
+    kept = {key: value for key, value in schema.items() if key not in own}
+    if "const" in kept:
+        kept["enum"] = [kept.pop("const")]
+    if "properties" in kept:
+        kept["properties"] = {name: _plain(inner, definitions) for name, inner in kept["properties"].items()}
+    return {key: value if key == "properties" else _plain(value, definitions) for key, value in kept.items()}
+
+
+def parse_answer(text: str, shape: type[A]) -> A:
+    """The answer. Raises ValueError with one sentence for the model when the text is not JSON of this shape.
+
+    A code block around the JSON is allowed, for models without structured output; nothing else beside it is: an
+    answer found by searching could be one that the text under judgement planted.
     """
     block = _CODE_BLOCK.fullmatch(text)
     inner = block[1] if block else text
     try:
-        value = json.loads(inner, parse_constant=_refused, object_pairs_hook=_without_repetition)
+        value = json.loads(inner, parse_constant=_refuse_constant, object_pairs_hook=_without_repetition)
         if "\\u" in inner:  # an escape can smuggle in a lone surrogate, which no report could write
-            value = json.loads(printable(json.dumps(value, ensure_ascii=False)))
+            value = json.loads(sendable(json.dumps(value, ensure_ascii=False)))
+        answer: A = _adapter(shape).validate_python(value, strict=True)
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON: {error.msg} at character {error.pos}") from None
     except RecursionError:
         raise ValueError("it is not the JSON that was asked for: it is nested too deeply") from None
-    if wrong := next(_violations(value, schema, "the answer"), ""):
-        raise ValueError(wrong)
-    return value
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(step + 1 if isinstance(step, int) else step) for step in first["loc"])
+        given = "" if first["type"] in ("missing", "extra_forbidden") else f", and is {shorten(first['input'])}"
+        raise ValueError(f"{f'`{place}`' if place else 'the answer'}: {first['msg']}{given}") from None
+    return answer
 
 
-def _refused(constant: str) -> Any:
+def _refuse_constant(constant: str) -> Any:
     raise ValueError(f"it is not JSON: {constant} is no JSON number")
 
 
@@ -110,39 +146,6 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ValueError("it is not JSON that has one meaning: a key is there twice")
     return found
-
-
-def _violations(value: Any, schema: Mapping[str, Any], place: str) -> Iterator[str]:
-    """What of a value is not as the schema says; the part of JSON Schema that Gemini and OpenAI both take."""
-    if unknown := schema.keys() - _KNOWN:
-        raise TypeError(f"a judge's schema cannot say {sorted(unknown)}")
-    kind = schema["type"]
-    if not isinstance(value, _KINDS[kind]) or (isinstance(value, bool) and kind != "boolean"):
-        yield f"{place} must be of type {kind}"
-        return
-    if "enum" in schema and value not in schema["enum"]:
-        yield f"{place} is {shorten(value)} and must be one of {', '.join(map(str, schema['enum']))}"
-    if kind == "object":
-        yield from _of_object(value, schema, place)
-    for index, item in enumerate(value if kind == "array" else ()):
-        yield from _violations(item, schema["items"], f"item {index + 1} of {place}")
-
-
-def _of_object(value: dict[str, Any], schema: Mapping[str, Any], place: str) -> Iterator[str]:
-    properties = schema.get("properties", {})
-    for key in schema.get("required", ()):
-        if key not in value:
-            yield f"`{key}` of {place} is missing"
-    for key, item in value.items():
-        if key in properties:
-            yield from _violations(item, properties[key], f"`{key}` of {place}")
-        elif schema.get("additionalProperties") is False:
-            yield f"{place} must not have {shorten(key)}"
-
-
-T = TypeVar("T")
-
-_SHOWN_AGAIN = 20_000
 
 
 class PartialAnswer(ValueError):  # noqa: N818 - not an error to those who ask: half an answer
@@ -157,20 +160,25 @@ class PartialAnswer(ValueError):  # noqa: N818 - not an error to those who ask: 
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[T]):
+class Question(Generic[A, T]):
     """What a judge is asked.
 
-    ``system`` says what to do, ``prompt`` holds the texts, fenced. ``schema`` is a JSON Schema that Gemini and
-    OpenAI both take: every property required, no additional ones, and only what ``answer.parsed`` knows.
-    ``version`` is the prompt's. ``read`` makes the result of the parsed JSON; it raises ValueError, in words
-    for the model, when the answer cannot be used although it fits the schema.
+    ``system`` says what to do, ``prompt`` holds the texts, fenced. ``shape`` is the answer's type, most often an
+    ``Answer``. ``version`` is the prompt's. ``read`` makes the result of an answer; it raises ValueError, in words for
+    the model, when the answer cannot be used although it has the shape.
     """
 
     system: str
     prompt: str
-    schema: Mapping[str, Any]
+    shape: type[A]
     version: str
-    read: Callable[[Any], T]
+    read: Callable[[A], T]
+
+
+def verdict_question(prompt_name: str, texts: Mapping[str, str]) -> Question[VerdictAnswer, JudgeVerdict]:
+    """A yes/no question on these texts, by a prompt file of ``criteria/prompts``."""
+    prompt = prompts.load(prompt_name)
+    return Question(prompt.text, message(texts), VerdictAnswer, prompt.version, VerdictAnswer.read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,212 +194,6 @@ class JudgeError:
         return self.kind in (LlmErrorKind.BUDGET, LlmErrorKind.REFUSED)
 
 
-@dataclass(frozen=True, slots=True)
-class Judge:
-    """A model that judges, for one criterion (``purpose``) and one repeat of a case."""
-
-    llm: Llm
-    options: JudgeModelOptions
-    purpose: str
-    repeat: int = 0
-
-    async def ask(self, question: Question[T], sample: int = 0) -> T | JudgeError:
-        """One sample. An unusable answer is asked for again once, with what was wrong; then it is left out."""
-        request = self._request(question, sample)
-        first = await self.llm.generate(request)
-        if isinstance(first, LlmError):
-            return JudgeError(first.message, first.kind)
-        try:
-            return _read(question, first.text)
-        except ValueError as error:
-            wrong = error
-        second = await self.llm.generate(_again(request, first.text, str(wrong)))
-        if isinstance(second, LlmError):
-            return _rest(wrong) or JudgeError(second.message, second.kind)
-        try:
-            return _read(question, second.text)
-        except ValueError as error:
-            return _rest(wrong, error) or JudgeError(f"the judge's answer could not be used: {error}")
-
-    def _request(self, question: Question[Any], sample: int) -> LlmRequest:
-        return LlmRequest(
-            model=self.options.judge_model,
-            messages=(Message("user", printable(question.prompt)),),
-            system=printable(question.system),
-            schema=question.schema,
-            options=self.options.judge_model_config or {},
-            purpose=self.purpose,
-            prompt_version=question.version,
-            sample=sample,
-            repeat=self.repeat,
-        )
-
-
-def _read(question: Question[T], text: str) -> T:
-    return question.read(parsed(text, question.schema))
-
-
-def _rest(*errors: ValueError) -> Any:
-    """What can be used of answers that were not whole; of two verdicts on one key the later."""
-    found: dict[str, Any] = {}
-    for error in errors:
-        found |= error.value if isinstance(error, PartialAnswer) else {}
-    return found
-
-
-def _again(request: LlmRequest, answered: str, wrong: str) -> LlmRequest:
-    """The same conversation, and what was wrong with its end."""
-    note = (
-        f"Your last message cannot be used: {printable(wrong)}.\n"
-        "Decide on the same texts again and answer with JSON of the required schema alone."
-    )
-    said = Message("model", printable(answered[:_SHOWN_AGAIN]) or "(nothing)")
-    return replace(request, messages=(*request.messages, said, Message("user", note)))
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeVerdict:
-    """One yes or no of one sample, and why."""
-
-    yes: bool
-    rationale: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class VoteResult:
-    """How the samples fell. ``verdict`` is None when nothing was decided, and ``reason`` then says why.
-
-    ``rationale`` is that of the first sample of the majority. A tie is negative.
-    """
-
-    votes: Votes
-    verdict: bool | None
-    rationale: str = ""
-    reason: str = ""
-    kind: LlmErrorKind | None = None
-
-
-VERDICT_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "rationale": {"type": "string", "description": "Why, in one or two sentences."},
-        "verdict": {"type": "string", "enum": ["yes", "no"]},
-    },
-    "required": ["rationale", "verdict"],
-    "additionalProperties": False,
-}
-"""The answer to one yes/no question; the rationale first, so that the verdict follows from it."""
-
-
-def read_verdict(answer: Mapping[str, Any]) -> JudgeVerdict:
-    """``Question.read`` of a question with ``VERDICT_SCHEMA``."""
-    return JudgeVerdict(answer["verdict"] == "yes", answer["rationale"].strip())
-
-
-async def vote(judge: Judge, question: Question[JudgeVerdict]) -> VoteResult:
-    """The majority of ``num_samples`` verdicts."""
-    counts = _Counts(judge.options.num_samples)
-    await _poll(judge, question, [counts], counts.take)
-    return counts.ballot()
-
-
-async def vote_each(
-    judge: Judge, question: Question[Mapping[str, JudgeVerdict]], keys: Iterable[str]
-) -> dict[str, VoteResult]:
-    """A majority per key; every sample answers all keys. A key that a sample does not answer is left out there."""
-    counts = {key: _Counts(judge.options.num_samples) for key in keys}
-
-    def take(sample: int, answer: Mapping[str, JudgeVerdict] | JudgeError) -> None:
-        for key, of_key in counts.items():
-            of_key.take(sample, answer if isinstance(answer, JudgeError) else answer.get(key, _NOT_ANSWERED))
-
-    await _poll(judge, question, list(counts.values()), take)
-    return {key: of_key.ballot() for key, of_key in counts.items()}
-
-
-_NOT_ANSWERED = JudgeError("the judge left it out of its answer")
-
-
-@dataclass
-class _Counts:
-    """The votes on one thing so far, by sample."""
-
-    samples: int
-    said: dict[int, JudgeVerdict | JudgeError] = field(default_factory=dict)
-    yes: int = 0
-    no: int = 0
-
-    def take(self, sample: int, answer: JudgeVerdict | JudgeError) -> None:
-        self.said[sample] = answer
-        if isinstance(answer, JudgeVerdict):
-            self.yes, self.no = self.yes + answer.yes, self.no + (not answer.yes)
-
-    @property
-    def needed(self) -> int:
-        """How many further answers can decide, if they agree; 0 when nothing can change the verdict any more."""
-        left = self.samples - len(self.said)
-        # yes + k > no + left - k: yes, whatever comes after. no + k >= yes + left - k: no, for a tie is no.
-        for_yes = (self.no + left - self.yes) // 2 + 1
-        for_no = (self.yes + left - self.no + 1) // 2
-        return min(left, max(0, min(for_yes, for_no)))
-
-    def ballot(self) -> VoteResult:
-        said = [self.said[sample] for sample in sorted(self.said)]
-        votes = Votes(yes=self.yes, no=self.no, left_out=len(said) - self.yes - self.no)
-        verdict = votes.verdict if self.needed == 0 else None
-        if verdict is None:
-            lost = [answer for answer in said if isinstance(answer, JudgeError)]
-            why = next((one for one in lost if one.final), lost[0])
-            return VoteResult(votes, None, reason=why.reason, kind=why.kind)
-        first = next(one for one in said if isinstance(one, JudgeVerdict) and one.yes is verdict)
-        return VoteResult(votes, verdict, first.rationale)
-
-
-async def _poll(
-    judge: Judge, question: Question[T], counts: Sequence[_Counts], take: Callable[[int, T | JudgeError], None]
-) -> None:
-    """Asks samples until all is decided, or until an answer says that asking is over.
-
-    Never more are open than could decide if they agreed: none is asked in vain, and the samples that are asked
-    are the first ones, whatever order they come back in.
-    """
-    limit = judge.options.parallelism_limit or judge.options.num_samples
-    open_: dict[asyncio.Task[T | JudgeError], int] = {}
-    asked, over = 0, False
-    try:
-        while True:
-            needed = max(one.needed for one in counts)
-            while not over and len(open_) < min(limit, needed):
-                asking = judge.ask(question, asked)
-                open_[asyncio.create_task(asking)] = asked
-                asked += 1
-            if not open_:
-                return
-            done, _ = await asyncio.wait(open_, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                answer = task.result()
-                take(open_.pop(task), answer)
-                over = over or (isinstance(answer, JudgeError) and answer.final)
-    finally:
-        for task in open_:
-            task.cancel()
-        await asyncio.gather(*open_, return_exceptions=True)
-
-
-_OURS = {
-    "system_instruction": "the criterion's own prompt",
-    "response_schema": "the schema of the criterion's answer",
-    "response_json_schema": "the schema of the criterion's answer",
-    "response_mime_type": "JSON",
-    "candidate_count": "one answer per sample (ask for more with `num_samples`)",
-    "tools": "nothing: a judge has no tools",
-    "tool_config": "nothing: a judge has no tools",
-    "automatic_function_calling": "off: a judge has no tools",
-    # Its base_url and headers would send the judge's key wherever a pull request's criteria file says.
-    "http_options": "the run's own (`llm`)",
-}
-
-
 def _in_snake_case(config: dict[str, Any] | None) -> dict[str, Any] | None:
     """The names of GenerateContentConfig in one spelling: the other is no other judge."""
     snake: dict[str, Any] = {}
@@ -399,8 +201,8 @@ def _in_snake_case(config: dict[str, Any] | None) -> dict[str, Any] | None:
         name = to_snake(key)
         if name in snake:
             raise ValueError(f"`{key}` is given in two spellings")
-        if name in _OURS:
-            raise ValueError(f"`{key}` cannot be set: it is {_OURS[name]}")
+        if name in RESERVED_OPTIONS:
+            raise ValueError(f"`{key}` cannot be set: {RESERVED_OPTIONS[name]}")
         snake[name] = value
     return snake or None
 
@@ -419,24 +221,178 @@ class JudgeModelOptions(AdkModel):
     parallelism_limit: int | None = Field(default=None, ge=1, exclude=True)
 
 
-_EXCERPT = 200
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A model that judges, for one criterion (``purpose``) and one repeat of a case."""
+
+    llm: Llm
+    options: JudgeModelOptions
+    purpose: str
+    repeat: int = 0
+
+    async def ask(self, question: Question[Any, T], sample: int = 0) -> T | JudgeError:
+        """One sample. An unusable answer is asked for again once, with what was wrong; then it is left out."""
+        request = LlmRequest(
+            model=self.options.judge_model,
+            messages=(Message("user", sendable(question.prompt)),),
+            system=sendable(question.system),
+            schema=schema_of(question.shape),
+            options=self.options.judge_model_config or {},
+            purpose=self.purpose,
+            prompt_version=question.version,
+            sample=sample,
+            repeat=self.repeat,
+        )
+        usable: dict[str, Any] = {}  # of answers that were not whole; of two verdicts on one key the later
+        failure = JudgeError("")
+        for _ in range(2):
+            reply = await self.llm.generate(request)
+            if isinstance(reply, LlmError):
+                failure = JudgeError(reply.message, reply.kind)
+                break
+            try:
+                return question.read(parse_answer(reply.text, question.shape))
+            except ValueError as error:
+                failure = JudgeError(f"the judge's answer could not be used: {error}")
+                usable |= error.value if isinstance(error, PartialAnswer) else {}
+                request = _with_complaint(request, reply.text, str(error))
+        whole: Any = usable
+        return whole or failure
 
 
-def excerpt(text: str) -> str:
-    """The beginning of a text, on one line."""
-    flat = " ".join(text[: 2 * _EXCERPT].split())
-    return flat if len(flat) <= _EXCERPT and len(text) <= 2 * _EXCERPT else flat[: _EXCERPT - 1] + "…"
+def _with_complaint(request: LlmRequest, answered: str, wrong: str) -> LlmRequest:
+    """The same conversation, and what was wrong with its end."""
+    note = (
+        f"Your last message cannot be used: {sendable(wrong)}.\n"
+        "Decide on the same texts again and answer with JSON of the required schema alone."
+    )
+    shown = Message("model", sendable(answered[:_SHOWN_AGAIN]) or "(nothing)")
+    return replace(request, messages=(*request.messages, shown, Message("user", note)))
 
 
-def describe_undecided(ballot: VoteResult) -> str:
-    """Why there is no verdict."""
-    votes = ballot.votes
-    cast = votes.yes + votes.no
-    so_far = f" after {votes.yes} yes and {votes.no} no" if cast else ""
-    return f"no verdict{so_far}: {excerpt(ballot.reason)}"
+@dataclass(frozen=True, slots=True)
+class JudgeVerdict:
+    """One yes or no of one sample, and why."""
+
+    yes: bool
+    rationale: str = ""
 
 
-NO_MODEL = "this run has no model to judge with"
+@dataclass(frozen=True, slots=True)
+class VoteResult:
+    """How the samples voted. ``verdict`` is None when nothing was decided, and ``reason`` then says why.
+
+    ``rationale`` is that of the first sample of the majority. A tie is negative.
+    """
+
+    votes: Votes
+    verdict: bool | None
+    rationale: str = ""
+    reason: str = ""
+    kind: LlmErrorKind | None = None
+
+    @property
+    def undecided(self) -> str:
+        """Why there is no verdict."""
+        cast = self.votes.yes + self.votes.no
+        so_far = f" after {self.votes.yes} yes and {self.votes.no} no" if cast else ""
+        return f"no verdict{so_far}: {excerpt(self.reason)}"
+
+    def sentence(self, word: str) -> str:
+        """The verdict in ``word``, how many agreed, and why."""
+        agreeing = self.votes.yes if self.verdict else self.votes.no
+        why = excerpt(self.rationale) or "no reason given"
+        return f"{word} {agreeing} of {self.votes.yes + self.votes.no}: {why}"
+
+
+_NOT_ANSWERED = JudgeError("the judge left it out of its answer")
+
+
+async def vote(judge: Judge, question: Question[Any, JudgeVerdict]) -> VoteResult:
+    """The majority of ``num_samples`` verdicts."""
+    poll = _Poll(judge.options.num_samples)
+    await _ask_samples(judge, question, [poll], poll.take)
+    return poll.result()
+
+
+async def vote_each(
+    judge: Judge, question: Question[Any, Mapping[str, JudgeVerdict]], keys: Iterable[str]
+) -> dict[str, VoteResult]:
+    """A majority per key; every sample answers all keys. A key that a sample does not answer is left out there."""
+    polls = {key: _Poll(judge.options.num_samples) for key in keys}
+
+    def take(sample: int, answer: Mapping[str, JudgeVerdict] | JudgeError) -> None:
+        for key, poll in polls.items():
+            poll.take(sample, answer if isinstance(answer, JudgeError) else answer.get(key, _NOT_ANSWERED))
+
+    await _ask_samples(judge, question, list(polls.values()), take)
+    return {key: poll.result() for key, poll in polls.items()}
+
+
+@dataclass
+class _Poll:
+    """The votes on one thing so far, by sample."""
+
+    samples: int
+    answers: dict[int, JudgeVerdict | JudgeError] = field(default_factory=dict)
+    yes: int = 0
+    no: int = 0
+
+    def take(self, sample: int, answer: JudgeVerdict | JudgeError) -> None:
+        self.answers[sample] = answer
+        if isinstance(answer, JudgeVerdict):
+            self.yes, self.no = self.yes + answer.yes, self.no + (not answer.yes)
+
+    @property
+    def needed(self) -> int:
+        """How many further answers can decide, if they agree; 0 when nothing can change the verdict any more."""
+        left = self.samples - len(self.answers)
+        # yes + k > no + left - k: yes, whatever comes after. no + k >= yes + left - k: no, for a tie is no.
+        for_yes = (self.no + left - self.yes) // 2 + 1
+        for_no = (self.yes + left - self.no + 1) // 2
+        return min(left, max(0, min(for_yes, for_no)))
+
+    def result(self) -> VoteResult:
+        answers = [self.answers[sample] for sample in sorted(self.answers)]
+        votes = Votes(yes=self.yes, no=self.no, left_out=len(answers) - self.yes - self.no)
+        verdict = votes.verdict if self.needed == 0 else None
+        if verdict is None:
+            lost = [answer for answer in answers if isinstance(answer, JudgeError)]
+            why = next((error for error in lost if error.final), lost[0])
+            return VoteResult(votes, None, reason=why.reason, kind=why.kind)
+        first = next(answer for answer in answers if isinstance(answer, JudgeVerdict) and answer.yes is verdict)
+        return VoteResult(votes, verdict, first.rationale)
+
+
+async def _ask_samples(
+    judge: Judge, question: Question[Any, T], polls: Sequence[_Poll], take: Callable[[int, T | JudgeError], None]
+) -> None:
+    """Ask samples until all polls are decided, or until an answer says that asking is over.
+
+    Never more are open than could decide if they agreed: none is asked in vain, and the samples that are asked
+    are the first ones, whatever order they come back in.
+    """
+    limit = judge.options.parallelism_limit or judge.options.num_samples
+    open_: dict[asyncio.Task[T | JudgeError], int] = {}
+    asked, over = 0, False
+    try:
+        while True:
+            needed = max(poll.needed for poll in polls)
+            while not over and len(open_) < min(limit, needed):
+                asking = judge.ask(question, asked)
+                open_[asyncio.create_task(asking)] = asked
+                asked += 1
+            if not open_:
+                return
+            done, _ = await asyncio.wait(open_, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                answer = task.result()
+                take(open_.pop(task), answer)
+                over = over or (isinstance(answer, JudgeError) and answer.final)
+    finally:
+        for task in open_:
+            task.cancel()
+        await asyncio.gather(*open_, return_exceptions=True)
 
 
 class JudgedCriterion(Criterion):
@@ -445,6 +401,7 @@ class JudgedCriterion(Criterion):
     ``calls`` is what one turn (or case) takes, ``sampled`` whether each of them is a vote of ``num_samples``.
     """
 
+    waits: ClassVar[bool] = True
     prompt_names: ClassVar[tuple[str, ...]]
     calls: ClassVar[int] = 1
     sampled: ClassVar[bool] = True
@@ -458,7 +415,29 @@ class JudgedCriterion(Criterion):
     def models(self) -> tuple[str, ...]:
         return (self.judge_model_options.judge_model,)
 
-    def judge(self, sample: Sample) -> Judge | None:
-        """Who judges this attempt; None when the run has no model (``NO_MODEL`` says so)."""
-        llm = sample.instruments.llm
-        return Judge(llm, self.judge_model_options, self.name, sample.repeat) if llm else None
+    def refuse(self, sample: Sample) -> CriterionScore | None:
+        if refused := super().refuse(sample):
+            return refused
+        has_model = sample.instruments.llm is not None
+        return None if has_model else self.no_score(ScoreStatus.ERROR, "this run has no model to judge with")
+
+    def judge(self, sample: Sample) -> Judge:
+        """Who judges this attempt, which is not refused."""
+        assert sample.instruments.llm is not None  # noqa: S101 - see ``refuse``
+        return Judge(sample.instruments.llm, self.judge_model_options, self.name, sample.repeat)
+
+
+class VerdictCriterion(JudgedCriterion, TurnCriterion):
+    """A judged criterion whose turns are 1 where most samples say yes, else 0."""
+
+    def score_vote(self, turn: int, result: VoteResult) -> TurnScore:
+        """The score of a turn by its vote."""
+        if result.verdict is None:
+            return self.unscored(turn, result.undecided, votes=result.votes)
+        return TurnScore(
+            turn=turn,
+            score=float(result.verdict),
+            reason=result.sentence("valid" if result.verdict else "invalid"),
+            votes=result.votes,
+            details={"rationale": result.rationale},
+        )

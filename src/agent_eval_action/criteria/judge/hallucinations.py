@@ -1,7 +1,8 @@
-"""Whether the sentences a judge cut a text into are those of the text: none dropped, none made up, none twice.
+"""hallucinations_v1: a judge cuts each answer into its sentences, then says which of them the context supports.
 
-Held against each other are letters and digits alone. A judge may leave out what only lays the text out: spaces,
-markup, bullets, the numbers of a list, the address behind a link.
+The sentences must be those of the text: none dropped, none made up, none twice. Letters and digits alone are
+compared; a judge may leave out what only lays the text out: spaces, markup, bullets, the numbers of a list, the
+address of a link.
 """
 
 from __future__ import annotations
@@ -13,21 +14,11 @@ import statistics
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, get_args
+from typing import ClassVar, Final
 
 from agent_eval_action.criteria import prompts
-from agent_eval_action.criteria.base import Sample, TurnCriterion
-from agent_eval_action.criteria.deterministic.paired import worst_reasons
-from agent_eval_action.criteria.judge.base import (
-    NO_MODEL,
-    Judge,
-    JudgedCriterion,
-    JudgeError,
-    Question,
-    as_json,
-    message,
-)
+from agent_eval_action.criteria.base import Sample, TurnCriterion, worst_reasons
+from agent_eval_action.criteria.judge.base import Answer, Judge, JudgedCriterion, JudgeError, Question, as_json, message
 from agent_eval_action.criteria.judge.grounding_context import Passage, passages
 from agent_eval_action.diagnostics.reader import shorten
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, SentenceKind, SentenceLabel, TurnScore
@@ -117,34 +108,25 @@ _SPLIT, _LABEL = "hallucinations_split", "hallucinations_label"
 _HARMLESS: Final[frozenset[SentenceKind]] = frozenset({"supported", "not_applicable"})
 _SHOWN = 2
 
-_SPLIT_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"sentences": {"type": "array", "items": {"type": "string"}}},
-    "required": ["sentences"],
-    "additionalProperties": False,
-}
-_LABEL_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "labels": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "index": {"type": "integer"},
-                    "rationale": {"type": "string"},
-                    "label": {"type": "string", "enum": list(get_args(SentenceKind))},
-                },
-                "required": ["index", "rationale", "label"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["labels"],
-    "additionalProperties": False,
-}
-
 Labels = tuple[SentenceLabel, ...]
+
+
+class SplitAnswer(Answer):
+    """A text cut into its sentences."""
+
+    sentences: list[str]
+
+
+class _LabelEntry(Answer):
+    index: int
+    rationale: str
+    label: SentenceKind
+
+
+class LabelAnswer(Answer):
+    """A label for each sentence, by its number from 1."""
+
+    labels: list[_LabelEntry]
 
 
 class Hallucinations(JudgedCriterion, TurnCriterion):
@@ -157,75 +139,71 @@ class Hallucinations(JudgedCriterion, TurnCriterion):
 
     evaluate_intermediate_nl_responses: bool = False
 
-    def refusal(self, sample: Sample) -> CriterionScore | None:
-        return None if self.judge(sample) else self.no_score(ScoreStatus.ERROR, NO_MODEL)
-
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
-        judge = self.judge(sample)
-        if judge is None:
-            return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=NO_MODEL)
+        actual = sample.actual[turn]
         try:
-            found = passages(sample.actual[turn], intermediate=self.evaluate_intermediate_nl_responses)
+            found = passages(actual, intermediate=self.evaluate_intermediate_nl_responses)
         except RecursionError:
-            reason = "what the tools returned is nested too deeply to be shown to a judge"
-            return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=reason)
+            return self.unscored(turn, "what the tools returned is nested too deeply to be shown to a judge")
         if not found:
-            tool = sample.actual[turn].answers_without_text
+            tool = actual.answers_without_text
             reason = "a tool or media answered, and the agent wrote no text" if tool else "the agent said nothing"
-            return TurnScore(turn=turn, status=ScoreStatus.NOT_APPLICABLE, reason=reason)
-        labelled = await asyncio.gather(*(_labelled(judge, passage) for passage in found))
-        return _over_texts(turn, found, labelled)
+            return self.unscored(turn, reason, ScoreStatus.NOT_APPLICABLE)
+        judge = self.judge(sample)
+        labelled = await asyncio.gather(*(_label_passage(judge, passage) for passage in found))
+        if lost := next((labels for labels in labelled if isinstance(labels, JudgeError)), None):
+            return self.unscored(turn, lost.reason)
+        return _score_turn(turn, found, [labels for labels in labelled if not isinstance(labels, JudgeError)])
 
-    async def over_turns(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
-        lost = [turn for turn in turns if turn.status is ScoreStatus.ERROR]
-        scored = [turn for turn in turns if turn.score is not None]
-        if not lost and not scored:  # an agent that answered nothing at all in a turn was not measured there
-            lost = [turn for turn in turns if not sample.actual[turn.turn].answers_without_text]
-        if lost or not scored:
-            status = ScoreStatus.ERROR if lost else ScoreStatus.NOT_APPLICABLE
-            return self.no_score(status, worst_reasons(lost or turns), turns=tuple(turns))
-        low = [turn for turn in scored if (turn.score or 0.0) < 1]
-        mean = statistics.mean(turn.score or 0.0 for turn in scored)
-        return self.result(mean, reason=worst_reasons(low or scored), turns=tuple(turns))
+    async def aggregate(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
+        silent = [turn for turn in turns if not sample.actual[turn.turn].answers_without_text]
+        if silent and all(turn.status is ScoreStatus.NOT_APPLICABLE for turn in turns):
+            # an agent that answered nothing at all in a turn was not measured there
+            return self.no_score(ScoreStatus.ERROR, worst_reasons(silent), turns=tuple(turns))
+        return await super().aggregate(sample, turns)
+
+    def mean(self, scores: Sequence[float]) -> float:
+        """As ADK's: exact, then rounded once."""
+        return statistics.mean(scores)
 
 
-async def _labelled(judge: Judge, passage: Passage) -> Labels | JudgeError:
+async def _label_passage(judge: Judge, passage: Passage) -> Labels | JudgeError:
     """The sentences of one text with their labels; the second question needs the answer to the first."""
     cut: tuple[str, ...] | JudgeError = ()
     if has_words(passage.text):
-        cut = await judge.ask(_split(passage.text))
+        cut = await judge.ask(_split_question(passage.text))
     if isinstance(cut, JudgeError):
         return JudgeError(f"the text could not be cut into its sentences: {cut.reason}", cut.kind)
     sentences = cut or (passage.text.strip(),)  # nothing but layout: one sentence, however it is looked at
-    labels = await judge.ask(_label(sentences, passage.context))
+    labels = await judge.ask(_label_question(sentences, passage.context))
     if isinstance(labels, JudgeError):
         return JudgeError(f"its sentences could not be labelled: {labels.reason}", labels.kind)
     return labels
 
 
-def _split(text: str) -> Question[tuple[str, ...]]:
+def _split_question(text: str) -> Question[SplitAnswer, tuple[str, ...]]:
     prompt = prompts.load(_SPLIT)
 
-    def read(answer: Any) -> tuple[str, ...]:
-        return sentences_of(text, answer["sentences"])
+    def read(answer: SplitAnswer) -> tuple[str, ...]:
+        return sentences_of(text, answer.sentences)
 
-    return Question(prompt.text, message({"answer": text}), _SPLIT_SCHEMA, prompt.version, read)
+    return Question(prompt.text, message({"answer": text}), SplitAnswer, prompt.version, read)
 
 
-def _label(sentences: Sequence[str], context: Mapping[str, str]) -> Question[Labels]:
+def _label_question(sentences: Sequence[str], context: Mapping[str, str]) -> Question[LabelAnswer, Labels]:
     prompt = prompts.load(_LABEL)
     listed = [{"index": index, "sentence": sentence} for index, sentence in enumerate(sentences, 1)]
 
-    def read(answer: Any) -> Labels:
-        return _in_order(sentences, answer["labels"])
+    def read(answer: LabelAnswer) -> Labels:
+        return _in_order(sentences, answer.labels)
 
     texts = {**context, "sentences": as_json(listed)}
-    return Question(prompt.text, message(texts), _LABEL_SCHEMA, prompt.version, read)
+    return Question(prompt.text, message(texts), LabelAnswer, prompt.version, read)
 
 
-def _in_order(sentences: Sequence[str], labels: Sequence[Mapping[str, Any]]) -> Labels:
+def _in_order(sentences: Sequence[str], labels: Sequence[_LabelEntry]) -> Labels:
     """Each sentence with its label. Raises ValueError unless every index is there exactly once."""
-    by_index = {int(label["index"]): label for label in labels}
+    by_index = {label.index: label for label in labels}
     wanted = range(1, len(sentences) + 1)
     if len(by_index) < len(labels):
         raise ValueError("an index is labelled twice")
@@ -234,44 +212,24 @@ def _in_order(sentences: Sequence[str], labels: Sequence[Mapping[str, Any]]) -> 
     if made_up := [index for index in by_index if index not in wanted]:
         raise ValueError(f"there is no sentence with index {made_up[0]}")
     return tuple(
-        SentenceLabel(sentence=sentence, label=by_index[index]["label"], rationale=by_index[index]["rationale"].strip())
+        SentenceLabel(sentence=sentence, label=by_index[index].label, rationale=by_index[index].rationale.strip())
         for index, sentence in enumerate(sentences, 1)
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """One text as judged."""
-
-    passage: Passage
-    labels: Labels
-
-    @property
-    def score(self) -> float:
-        return float(statistics.mean(int(label.label in _HARMLESS) for label in self.labels))
-
-
-def _over_texts(turn: int, found: Sequence[Passage], labelled: Sequence[Labels | JudgeError]) -> TurnScore:
-    """The mean over the texts of a turn; one text without labels voids it."""
-    if lost := next((one for one in labelled if isinstance(one, JudgeError)), None):
-        return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=lost.reason)
+def _score_turn(turn: int, found: Sequence[Passage], labelled: Sequence[Labels]) -> TurnScore:
+    """The mean over the texts of a turn."""
+    scores = [float(statistics.mean(int(label.label in _HARMLESS) for label in labels)) for labels in labelled]
+    sentences = tuple(label for labels in labelled for label in labels)
     texts = [
-        _Text(passage, labels)
-        for passage, labels in zip(found, labelled, strict=True)
-        if not isinstance(labels, JudgeError)
+        {"intermediate": passage.intermediate, "sentences": len(labels), "score": score}
+        for passage, labels, score in zip(found, labelled, scores, strict=True)
     ]
-    sentences = tuple(label for text in texts for label in text.labels)
-    details = {
-        "texts": [
-            {"intermediate": text.passage.intermediate, "sentences": len(text.labels), "score": text.score}
-            for text in texts
-        ]
-    }
     return TurnScore(
         turn=turn,
-        score=float(statistics.mean(text.score for text in texts)),
+        score=float(statistics.mean(scores)),
         reason=_reason(sentences),
-        details=details,
+        details={"texts": texts},
         sentences=sentences,
     )
 

@@ -1,36 +1,37 @@
-"""Which rubrics a turn is judged by: the criterion's own, then those of its type that the case and the turn have."""
+"""Criteria judged by rubrics: the criterion's own, then those of its type that the case and the turn have."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Self
+from functools import cache
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from agent_eval_action.criteria import prompts
-from agent_eval_action.criteria.base import Sample, TurnCriterion
-from agent_eval_action.criteria.deterministic.paired import worst_reasons
+from agent_eval_action.criteria.base import Sample, TurnCriterion, worst_reasons
 from agent_eval_action.criteria.judge import grounding_context
 from agent_eval_action.criteria.judge.base import (
-    NO_MODEL,
-    Judge,
+    Answer,
     JudgedCriterion,
     JudgeVerdict,
     PartialAnswer,
     Question,
+    VerdictAnswer,
     VoteResult,
     as_json,
-    describe_undecided,
     excerpt,
     message,
     vote_each,
 )
 from agent_eval_action.criteria.prompts import Prompt
-from agent_eval_action.diagnostics.reader import did_you_mean
+from agent_eval_action.diagnostics.reader import did_you_mean, plural
 from agent_eval_action.results.evalset import EvalCase, Invocation, Rubric
 from agent_eval_action.results.run_result import CriterionScore, RubricScore, ScoreStatus, TurnScore, Votes
+
+_SHOWN = 3
 
 
 def select_rubrics(own: Sequence[Rubric], case: EvalCase, turn: int, kind: str) -> tuple[Rubric, ...]:
@@ -49,6 +50,11 @@ def select_rubrics(own: Sequence[Rubric], case: EvalCase, turn: int, kind: str) 
     return chosen
 
 
+def _rubrics_of(case: EvalCase) -> Iterator[Rubric]:
+    for rubrics in (case.rubrics, *(turn.rubrics for turn in case.turns)):
+        yield from rubrics or ()
+
+
 def find_rubric_problem(rubrics: Iterable[Rubric]) -> str:
     """What is wrong with a list of rubrics, "" if nothing is."""
     seen: set[str] = set()
@@ -61,12 +67,25 @@ def find_rubric_problem(rubrics: Iterable[Rubric]) -> str:
     return ""
 
 
-Weights = Mapping[str, float]
+class _RubricAnswer(Answer):
+    """The shape for so many rubrics: ``_answer_shape`` narrows ``rubric`` to their keys."""
+
+    verdicts: list[Any]
 
 
-def question(
+@cache
+def _answer_shape(rubrics: int) -> type[_RubricAnswer]:
+    key: Any = Literal[tuple(f"R{number}" for number in range(1, rubrics + 1))]
+    entry = create_model("RubricVerdict", __base__=Answer, rubric=(key, ...), **_VERDICT_FIELDS)
+    return create_model("RubricAnswer", __base__=_RubricAnswer, verdicts=(list[entry], ...))
+
+
+_VERDICT_FIELDS: Final[Any] = {name: (field.annotation, field) for name, field in VerdictAnswer.model_fields.items()}
+
+
+def rubric_question(
     prompt: Prompt, texts: Mapping[str, str], rubrics: Sequence[Rubric]
-) -> Question[Mapping[str, JudgeVerdict]]:
+) -> Question[_RubricAnswer, Mapping[str, JudgeVerdict]]:
     """All rubrics of a turn in one question; the answer is by rubric id.
 
     Rubrics go by a key of ours (R1, R2, …): an id of the user's can be anything, and a model has to copy it.
@@ -76,64 +95,19 @@ def question(
         {"rubric": key, "property": rubric.rubric_content.text_property}
         for key, rubric in zip(ids, rubrics, strict=True)
     ]
-    said = message({**texts, "rubrics": as_json(listed)})
-    return Question(prompt.text, said, _schema(list(ids)), prompt.version, lambda answer: _read(answer, ids))
 
+    def read(answer: _RubricAnswer) -> Mapping[str, JudgeVerdict]:
+        found: dict[str, JudgeVerdict] = {}
+        for entry in answer.verdicts:
+            if ids[entry.rubric] in found:
+                raise ValueError(f"{entry.rubric} has more than one verdict")
+            found[ids[entry.rubric]] = JudgeVerdict(entry.verdict == "yes", entry.rationale.strip())
+        if missing := [key for key, rubric in ids.items() if rubric not in found]:
+            raise PartialAnswer(f"there is no verdict for {', '.join(missing)}", found)
+        return found
 
-def _schema(keys: list[str]) -> dict[str, Any]:
-    entry = {
-        "type": "object",
-        "properties": {
-            "rubric": {"type": "string", "enum": keys},
-            "rationale": {"type": "string", "description": "Why, in one or two sentences."},
-            "verdict": {"type": "string", "enum": ["yes", "no"]},
-        },
-        "required": ["rubric", "rationale", "verdict"],
-        "additionalProperties": False,
-    }
-    return {
-        "type": "object",
-        "properties": {"verdicts": {"type": "array", "items": entry}},
-        "required": ["verdicts"],
-        "additionalProperties": False,
-    }
-
-
-def _read(answer: Mapping[str, Any], ids: Mapping[str, str]) -> Mapping[str, JudgeVerdict]:
-    found: dict[str, JudgeVerdict] = {}
-    for entry in answer["verdicts"]:
-        rubric = ids[entry["rubric"]]
-        if rubric in found:
-            raise ValueError(f"{entry['rubric']} has more than one verdict")
-        found[rubric] = JudgeVerdict(entry["verdict"] == "yes", entry["rationale"].strip())
-    if missing := [key for key, rubric in ids.items() if rubric not in found]:
-        raise PartialAnswer(f"there is no verdict for {', '.join(missing)}", found)
-    return found
-
-
-async def judged_turn(
-    judge: Judge, asked: Question[Mapping[str, JudgeVerdict]], turn: int, rubrics: Sequence[Rubric], weights: Weights
-) -> TurnScore:
-    """The score of one turn. A rubric without a verdict voids it: leaving it out of the mean could hide a failure."""
-    ballots = await vote_each(judge, asked, [rubric.rubric_id for rubric in rubrics])
-    scores = tuple(_scored(rubric, ballots[rubric.rubric_id], weights) for rubric in rubrics)
-    open_ = [f"“{one.rubric_id}”: {describe_undecided(ballots[one.rubric_id])}" for one in scores if one.score is None]
-    if open_:
-        rest = len(open_) - 1
-        more = f"; and {rest} more {'rubric' if rest == 1 else 'rubrics'}" if rest else ""
-        return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=open_[0] + more, rubrics=scores)
-    return TurnScore(turn=turn, score=weighted_mean(scores), reason=reason(scores), rubrics=scores)
-
-
-def _scored(rubric: Rubric, ballot: VoteResult, weights: Weights) -> RubricScore:
-    return RubricScore(
-        rubric_id=rubric.rubric_id,
-        text=rubric.rubric_content.text_property or "",
-        score=None if ballot.verdict is None else float(ballot.verdict),
-        rationale=ballot.rationale,
-        votes=ballot.votes,
-        weight=weights.get(rubric.rubric_id, 1.0),
-    )
+    whole = message({**texts, "rubrics": as_json(listed)})
+    return Question(prompt.text, whole, _answer_shape(len(ids)), prompt.version, read)
 
 
 def weighted_mean(scores: Iterable[RubricScore]) -> float | None:
@@ -143,37 +117,39 @@ def weighted_mean(scores: Iterable[RubricScore]) -> float | None:
     return float(sum(score * each for score, each in scored) / weight) if weight else None
 
 
-def over_turns(turns: Sequence[TurnScore]) -> tuple[RubricScore, ...]:
+def _over_turns(turns: Sequence[TurnScore]) -> tuple[RubricScore, ...]:
     """Each rubric over the turns it was judged in: its mean, all its votes, and where it failed first, why."""
     by_id: dict[str, list[tuple[int, RubricScore]]] = {}
     for turn in turns:
-        for one in turn.rubrics:
-            by_id.setdefault(one.rubric_id, []).append((turn.turn, one))
-    return tuple(_merged(found, several=len(turns) > 1) for found in by_id.values())
+        for score in turn.rubrics:
+            by_id.setdefault(score.rubric_id, []).append((turn.turn, score))
+    return tuple(_merge(scores, several=len(turns) > 1) for scores in by_id.values())
 
 
-def _merged(found: Sequence[tuple[int, RubricScore]], *, several: bool) -> RubricScore:
-    turn, shown = next(((turn, one) for turn, one in found if one.score == 0), found[0])
-    every = [one.votes for _, one in found]
+def _merge(scores: Sequence[tuple[int, RubricScore]], *, several: bool) -> RubricScore:
+    turn, shown = next(((turn, score) for turn, score in scores if score.score == 0), scores[0])
+    every = [score.votes for _, score in scores]
     votes = Votes(
-        yes=sum(one.yes for one in every), no=sum(one.no for one in every), left_out=sum(one.left_out for one in every)
+        yes=sum(votes.yes for votes in every),
+        no=sum(votes.no for votes in every),
+        left_out=sum(votes.left_out for votes in every),
     )
     rationale = f"turn {turn + 1}: {shown.rationale}" if several and shown.rationale else shown.rationale
-    score = weighted_mean(one for _, one in found)
-    return shown.model_copy(update={"score": score, "rationale": rationale, "votes": votes})
+    mean = weighted_mean(score for _, score in scores)
+    return shown.model_copy(update={"score": mean, "rationale": rationale, "votes": votes})
 
 
-def reason(scores: Sequence[RubricScore]) -> str:
+def _reason(scores: Sequence[RubricScore]) -> str:
     """What was not met first, each with its votes and why; else that all is well."""
-    failed = [one for one in scores if not one.score]
+    failed = [score for score in scores if not score.score]
     if not failed:
         return "the one rubric is met" if len(scores) == 1 else f"all {len(scores)} rubrics are met"
-    told = "; ".join(
-        f"“{one.rubric_id}” no {one.votes.no} of {one.votes.yes + one.votes.no}: {excerpt(one.rationale)}"
-        for one in failed[:3]
+    shown = "; ".join(
+        f"“{score.rubric_id}” no {score.votes.no} of {score.votes.yes + score.votes.no}: {excerpt(score.rationale)}"
+        for score in failed[:_SHOWN]
     )
-    more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""  # noqa: PLR2004 - as many as were told
-    return f"{len(failed)} of {len(scores)} rubrics not met: {told}{more}"
+    more = f"; and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
+    return f"{len(failed)} of {len(scores)} rubrics not met: {shown}{more}"
 
 
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -208,9 +184,8 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
 
     def check_cases(self, cases: Iterable[EvalCase]) -> str:
         """What is wrong with the options beside the cases they are for; "" if nothing. A weight must be of a rubric."""
-        written = [one for case in cases for one in (*(case.rubrics or ()), *_of_turns(case))]
-        known = {one.rubric_id for one in written if one.type == self.rubric_type}
-        known |= {one.rubric_id for one in self.rubrics}
+        written = [rubric for case in cases for rubric in _rubrics_of(case) if rubric.type == self.rubric_type]
+        known = {rubric.rubric_id for rubric in (*written, *self.rubrics)}
         unknown = next((name for name in self.weights if name not in known), None)
         if unknown is None:
             return ""
@@ -218,10 +193,10 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
         more = f"; {hint}" if hint else ""
         return f"`weights` names `{unknown}`, which is no rubric of the criterion or of a case{more}"
 
-    def refusal(self, sample: Sample) -> CriterionScore | None:
-        """The result without a score when nothing of this case can be scored."""
-        reason = self.check(sample.case) or ("" if self.judge(sample) else NO_MODEL)
-        return self.no_score(ScoreStatus.ERROR, reason) if reason else None
+    def refuse(self, sample: Sample) -> CriterionScore | None:
+        if problem := self.check(sample.case):
+            return self.no_score(ScoreStatus.ERROR, problem)
+        return super().refuse(sample)
 
     def judged_turns(self, turns: int) -> Sequence[int]:
         """Which of so many turns are judged."""
@@ -231,43 +206,43 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
     def texts(self, turns: Sequence[Invocation]) -> Mapping[str, str]:
         """What the judge sees beside the rubrics, by the names its prompt uses; the last turn is the one judged."""
 
-    async def judged(self, sample: Sample, turn: int) -> TurnScore:
-        """The score of one turn."""
-        judge = self.judge(sample)
-        if judge is None:
-            return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=NO_MODEL)
+    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
+        """The score of one turn. A rubric without a verdict voids it: left out of the mean it could hide a failure."""
         rubrics = select_rubrics(self.rubrics, sample.case, turn, self.rubric_type)
         prompt = prompts.load(self.prompt_names[0])
-        asked = question(prompt, self.texts(sample.actual[: turn + 1]), rubrics)
-        return await judged_turn(judge, asked, turn, rubrics, self.weights)
+        question = rubric_question(prompt, self.texts(sample.actual[: turn + 1]), rubrics)
+        results = await vote_each(self.judge(sample), question, [rubric.rubric_id for rubric in rubrics])
+        scores = tuple(self._score_rubric(rubric, results[rubric.rubric_id]) for rubric in rubrics)
+        lost = [score.rubric_id for score in scores if score.score is None]
+        if lost:
+            more = f"; and {plural(len(lost) - 1, 'more rubric')}" if len(lost) > 1 else ""
+            reason = f"“{lost[0]}”: {results[lost[0]].undecided}{more}"
+            return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=reason, rubrics=scores)
+        return TurnScore(turn=turn, score=weighted_mean(scores), reason=_reason(scores), rubrics=scores)
 
-    def over(self, turns: Sequence[TurnScore]) -> CriterionScore:
+    def _score_rubric(self, rubric: Rubric, result: VoteResult) -> RubricScore:
+        return RubricScore(
+            rubric_id=rubric.rubric_id,
+            text=rubric.rubric_content.text_property or "",
+            score=None if result.verdict is None else float(result.verdict),
+            rationale=result.rationale,
+            votes=result.votes,
+            weight=self.weights.get(rubric.rubric_id, 1.0),
+        )
+
+    async def aggregate(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
         """The mean over the rubrics of all turns: as in ADK a turn with more rubrics weighs more."""
-        fields = {"turns": tuple(turns), "rubrics": over_turns(turns)}
-        unscored = [turn for turn in turns if turn.status is not ScoreStatus.SCORED]
-        score = weighted_mean(one for turn in turns for one in turn.rubrics)
-        if unscored or score is None:
-            return self.no_score(ScoreStatus.ERROR, worst_reasons(unscored), **fields)
+        del sample
+        fields = {"turns": tuple(turns), "rubrics": _over_turns(turns)}
+        lost = [turn for turn in turns if turn.status is not ScoreStatus.SCORED]
+        score = weighted_mean(score for turn in turns for score in turn.rubrics)
+        if lost or score is None:
+            return self.no_score(ScoreStatus.ERROR, worst_reasons(lost), **fields)
         failed = [turn for turn in turns if turn.score is not None and turn.score < 1]
         return self.result(score, reason=worst_reasons(failed or turns), **fields)
 
 
-def _of_turns(case: EvalCase) -> Iterable[Rubric]:
-    return (rubric for turn in case.turns for rubric in turn.rubrics or ())
-
-
-class TurnRubrics(RubricCriterion, TurnCriterion, abc.ABC):
-    """Each turn by its own rubrics, where ADK reads every answer by those of the last turn."""
-
-    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
-        return await self.judged(sample, turn)
-
-    async def over_turns(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
-        del sample
-        return self.over(turns)
-
-
-class FinalResponseQuality(TurnRubrics):
+class FinalResponseQuality(RubricCriterion, TurnCriterion):
     """ADK's rubric_based_final_response_quality_v1: the answer, held against what is known from tools and sources."""
 
     name: ClassVar[str] = "rubric_based_final_response_quality_v1"
@@ -288,7 +263,7 @@ class FinalResponseQuality(TurnRubrics):
         }
 
 
-class ToolUseQuality(TurnRubrics):
+class ToolUseQuality(RubricCriterion, TurnCriterion):
     """ADK's rubric_based_tool_use_quality_v1: the calls of a turn."""
 
     name: ClassVar[str] = "rubric_based_tool_use_quality_v1"
@@ -321,9 +296,5 @@ class TrajectoryQuality(RubricCriterion):
             "conversation": as_json(grounding_context.conversation(turns)),
         }
 
-    async def score(self, sample: Sample) -> CriterionScore:
-        if refused := self.refusal(sample):
-            return refused
-        if reason := sample.unmeasurable():
-            return self.no_score(ScoreStatus.ERROR, reason)
-        return self.over([await self.judged(sample, len(sample.actual) - 1)])
+    async def score_case(self, sample: Sample) -> CriterionScore:
+        return await self.aggregate(sample, [await self.score_turn(sample, len(sample.actual) - 1)])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from agent_eval_action.diagnostics.suggestions import did_you_mean
 from agent_eval_action.llm import errors
 from agent_eval_action.llm.client import (
+    RESERVED_OPTIONS,
     LlmError,
     LlmErrorKind,
     LlmReply,
@@ -362,24 +363,6 @@ async def _raise_for_status(response: aiohttp.ClientResponse) -> None:
     raise HttpFailure(response.status, dict(response.headers), bytes(body))
 
 
-# Options a user may not set, and why.
-_OURS: Final = {
-    "system_instruction": "the judge's own prompt says it",
-    "response_schema": "the judge's own question says it",
-    "response_json_schema": "the judge's own question says it",
-    "response_mime_type": "the judge's own question says it",
-    "candidate_count": "num_samples says how often a judge is asked",
-    # Its base_url and headers would send our key wherever a pull request's criteria file says.
-    "http_options": "retries, times and addresses are agent-eval's own (llm.*, GOOGLE_GEMINI_BASE_URL)",
-    "should_return_http_response": "an answer has to be read",
-    "tools": "a judge has no tools",
-    "tool_config": "a judge has no tools",
-    "automatic_function_calling": "a judge has no tools",
-    "continuation_token": "a judge is asked once",
-    "automatic_continuation": "a judge is asked once",
-}
-
-
 @dataclass
 class GoogleProvider:
     """Each request one call: no retry of its own. Lives in one event loop."""
@@ -400,7 +383,7 @@ class GoogleProvider:
         from pydantic.alias_generators import to_snake  # noqa: PLC0415 - see above
 
         for name in options:
-            if why := _OURS.get(to_snake(name)):
+            if why := RESERVED_OPTIONS.get(to_snake(name)):
                 return f"`{name}` cannot be set for a judge: {why}"
             if to_snake(name) not in GenerateContentConfig.model_fields:
                 hint = did_you_mean(name, GenerateContentConfig.model_fields)
