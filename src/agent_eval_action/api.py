@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action import __version__, git, stats
+from agent_eval_action.agents.adk import LOGS
 from agent_eval_action.baseline.accepted import Names, unknown
 from agent_eval_action.baseline.file_store import FileStore
 from agent_eval_action.baseline.history_session import HistorySession, open_history_session
@@ -82,7 +83,6 @@ from agent_eval_action.run.missing_credentials import (
 from agent_eval_action.run.orchestrator import Orchestrator, RunLimits, StopRequest
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resources import (
-    LOGS,
     ResourceOptions,
     RunResources,
     add_redaction_patterns,
@@ -92,7 +92,7 @@ from agent_eval_action.run.resources import (
     open_resources,
     open_sandbox,
     redact_logs,
-    refuse_missing_interpreters,
+    refuse_unusable_agents,
     wait_for_interpreters,
 )
 from agent_eval_action.run.resume import (
@@ -218,7 +218,7 @@ async def _evaluate(evaluation: Evaluation) -> RunResult:
         context.emit(Notice(note, level="warning"))
     run = _Run(settings, context, found, history.as_baseline(), upon, change, recording=main.recording)
     evaluation.run = run
-    refuse_missing_interpreters(run.agents(), settings.workspace, context.environ)
+    refuse_unusable_agents(run.agents(), settings.workspace, context.environ)
     await run.isolate(hidden)
     try:
         run.start()

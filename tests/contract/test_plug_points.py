@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from agent_eval_action.registry import Registry
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # Table, its package, the page that documents an entry, and the tests that name it.
@@ -23,7 +25,8 @@ PLUG_POINTS = {
 
 def table(name: str) -> dict[str, object]:
     package, *_ = PLUG_POINTS[name]
-    return getattr(importlib.import_module(f"agent_eval_action.{package}"), name)
+    entries = getattr(importlib.import_module(f"agent_eval_action.{package}"), name)
+    return dict(entries.builtin) if isinstance(entries, Registry) else entries
 
 
 ENTRIES = [(name, key) for name in PLUG_POINTS for key in table(name)]

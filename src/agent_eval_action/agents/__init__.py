@@ -1,11 +1,17 @@
-"""Agent drivers: what can be evaluated. A driver is one file and one line here."""
+"""Agent drivers: what can be evaluated. A driver is one file and an entry of AGENTS, by which a run makes it."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from agent_eval_action.agents.adk import AdkAgent
-from agent_eval_action.agents.base import AgentDriver
-from agent_eval_action.agents.recorded import RecordedAgent
+from agent_eval_action.agents.adk import make_adk_agent
+from agent_eval_action.agents.base import DriverFactory
+from agent_eval_action.agents.recorded import make_recorded_agent
+from agent_eval_action.registry import Registry
 
-AGENTS: Final[dict[str, type[AgentDriver]]] = {"adk": AdkAgent, "recorded": RecordedAgent}
+AGENTS: Final[Registry[DriverFactory]] = Registry(
+    "agent_eval.agents",
+    "agent driver",
+    {"adk": make_adk_agent, "recorded": make_recorded_agent},
+    lambda _, entry: "" if callable(entry) else "it is no function of a DriverContext",
+)

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
-from agent_eval_action.agents.base import AgentSession, SessionEnd, SessionRequest, TurnDone
+from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest, TurnDone
 from agent_eval_action.agents.withheld_variables import advice_for, names_in_code, with_advice, withheld_names
-from agent_eval_action.environments.install import is_index_unreachable
+from agent_eval_action.environments.install import is_index_unreachable, selected_install_env
 from agent_eval_action.environments.launch import AgentLimits, Launch, StartedProcess, start_process
 from agent_eval_action.environments.resolve import AgentEnvironment, Log, Search, choose_interpreter
 from agent_eval_action.errors import AgentEnvironmentError
@@ -27,6 +28,9 @@ from agent_eval_action.processes.worker import WorkerClient
 from agent_eval_action.results.evalset import Content
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
 from agent_eval_action.sandbox.sandboxes import Role, Sandbox, Sandboxes, agent_environ
+
+LOGS: Final = "logs"
+"""The folder of agents' output, in the folder of results."""
 
 _FIRST_WORKERS = 2
 """Importing google-adk twice side by side costs no time on two cores, and the first answers come twice as fast."""
@@ -56,6 +60,28 @@ class AdkAgentOptions:
     role: Role = "head"
     say: Log = lambda _text, _level: None
 
+    @classmethod
+    def of_context(cls, context: DriverContext) -> AdkAgentOptions:
+        """The options of a configured agent."""
+        agent, settings = context.agent, context.settings
+        return cls(
+            name=agent.name,
+            path=agent.path,
+            workspace=context.workspace,
+            logs=settings.output_folder(settings.out / LOGS),
+            cache=settings.output_folder(settings.cache_dir / "environments"),
+            python=agent.python,
+            workers=agent.workers,
+            timeout_s=agent.timeout_s,
+            concurrency=settings.concurrency,
+            environ={**context.environ, **{name: value for name, value in agent.env.items() if value is not None}},
+            env_allow=tuple(agent.env),
+            install_env=selected_install_env(agent.install_env, context.environ),
+            isolation=context.isolation,
+            role=context.role,
+            say=context.say,
+        )
+
     def cell(self) -> Sandbox | None:
         """Where its code runs, where it has a uid of its own. Copies the workspace at the first call."""
         return self.isolation.cell(self.role, self.workspace.resolve()) if self.isolation else None
@@ -69,7 +95,7 @@ class _Prepared:
 
 
 class AdkAgent:
-    """An ``AgentDriver``."""
+    """The ``AgentDriver`` of an agent folder."""
 
     def __init__(self, options: AdkAgentOptions) -> None:
         self._options = options
@@ -300,3 +326,8 @@ def _end_of(frame: Mapping[str, object]) -> SessionEnd | AttemptError:
 def _relative(path: Path, workspace: Path) -> str:
     path, workspace = path.resolve(), workspace.resolve()
     return path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else path.as_posix()
+
+
+def make_adk_agent(context: DriverContext) -> AdkAgent:
+    """The driver of an agent folder."""
+    return AdkAgent(AdkAgentOptions.of_context(context))

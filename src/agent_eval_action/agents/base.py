@@ -10,12 +10,16 @@ kind is about the session it is said of, and no other session suffers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from agent_eval_action.config.models import AgentSettings, Settings
+from agent_eval_action.environments.resolve import Log
 from agent_eval_action.results.evalset import Content, ConversationScenario, Invocation
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, AttemptKey
+from agent_eval_action.sandbox.sandboxes import Role, Sandboxes
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,24 @@ class SessionEnd:
     final_state: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class DriverContext:
+    """What a driver is made from.
+
+    ``environ`` is the caller's whole environment: a driver picks what the agent sees. ``workspace`` is the checkout, or
+    the tree of the base commit with ``role`` base. ``isolation`` is what an agent's code runs in, where it can be given
+    a uid of its own. ``say`` may be called from another thread with what takes long, before it begins.
+    """
+
+    agent: AgentSettings
+    settings: Settings
+    environ: Mapping[str, str]
+    workspace: Path
+    isolation: Sandboxes | None = None
+    role: Role = "head"
+    say: Log = lambda _text, _level: None
+
+
 class AgentSession(Protocol):
     """One conversation. Not for concurrent use."""
 
@@ -80,6 +102,10 @@ class AgentDriver(Protocol):
     async def stop(self) -> None:
         """End every worker and child process; never raises, never hangs longer than a few seconds."""
         ...
+
+
+DriverFactory = Callable[[DriverContext], AgentDriver]
+"""Makes a driver; starts nothing. Raises ConfigError for settings that it cannot use."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,13 @@ from agent_eval_action.agents.base import (
     AgentSession,
     ConversationEnd,
     ConversationUser,
+    DriverContext,
     SessionEnd,
     SessionRequest,
     TurnDone,
 )
 from agent_eval_action.diagnostics.reader import plural
-from agent_eval_action.errors import ResultsError
+from agent_eval_action.errors import ConfigError, ResultsError
 from agent_eval_action.results.evalset import Content, ConversationScenario, Invocation
 from agent_eval_action.results.run_result import AgentConditions, Attempt, AttemptError, ErrorKind
 from agent_eval_action.results.transcripts import ATTEMPTS, line_at, lines, parse
@@ -58,6 +59,13 @@ class RecordedAgent:
 
     async def stop(self) -> None:
         """Nothing runs."""
+
+
+def make_recorded_agent(context: DriverContext) -> RecordedAgent:
+    """The driver of an agent whose settings name a recording."""
+    if context.agent.recording is None:
+        raise ConfigError(f"the agent {context.agent.name} is to be replayed, and no recording is named")
+    return RecordedAgent(context.agent.name, context.agent.recording, context.workspace)
 
 
 def _attempt_key(path: Path, number: int, line: bytes) -> _Key | None:

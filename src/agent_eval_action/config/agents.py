@@ -109,7 +109,7 @@ def _folder_problems(draft: _Draft, workspace: Path) -> Iterator[Problem]:
     elif not draft.path.is_dir():
         siblings = [p.name for p in draft.path.parent.iterdir() if p.is_dir()] if draft.path.parent.is_dir() else []
         yield draft.problem("there is no such agent folder", written, did_you_mean(draft.path.name, siblings))
-    elif driver != "recorded" and not may_hold_agent(draft.path):
+    elif driver in (None, "adk") and not may_hold_agent(draft.path):
         hint = "name the folder that holds agent.py or root_agent.yaml"
         yield draft.problem("no agent in this folder: neither agent.py nor root_agent.yaml", written, hint)
     if driver == "recorded" and not recording:

@@ -253,8 +253,11 @@ class AgentDefaults(_Section):
     python: Annotated[Path | None, PYTHON] = option(
         None, "The Python interpreter, or its virtual environment, that the agent runs in.", "found or built"
     )
-    driver: Annotated[Literal["adk", "recorded"], CHOICE] = option(
-        "adk", "How answers are made: by ADK's Runner, or replayed from a recording.", "{}, with a recording `recorded`"
+    driver: Name = option(
+        "adk",
+        "How answers are made: by ADK's Runner, replayed from a recording, or by a driver of an installed package.",
+        "{}, with a recording `recorded`",
+        metavar="adk|recorded|NAME",
     )
     recording: Annotated[Path | None, FOLDER] = option(
         None, "Folder of a finished run whose transcripts are scored again.", ""

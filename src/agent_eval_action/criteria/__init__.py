@@ -1,9 +1,9 @@
-"""Criteria: what a case is scored by. A criterion is a class whose fields are its options, and one line here."""
+"""Criteria: what a case is scored by. A criterion is a class whose fields are its options, and an entry of CRITERIA."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria import factory
@@ -30,11 +30,12 @@ from agent_eval_action.criteria.vertex import (
     Safety,
     TaskSuccess,
 )
+from agent_eval_action.registry import Registry
 from agent_eval_action.results.run_result import CriterionInfo
 
 __all__ = ["CRITERIA", "build", "criterion_digest", "criterion_info", "relaxes", "warm_up"]
 
-CRITERIA: Final[dict[str, type[Criterion]]] = {
+_BUILT_IN: Final[dict[str, type[Criterion]]] = {
     ToolTrajectoryAvgScore.name: ToolTrajectoryAvgScore,
     ResponseMatchScore.name: ResponseMatchScore,
     ToolCallCount.name: ToolCallCount,
@@ -54,6 +55,15 @@ CRITERIA: Final[dict[str, type[Criterion]]] = {
     ConversationTrajectoryQuality.name: ConversationTrajectoryQuality,
     ConversationToolUseQuality.name: ConversationToolUseQuality,
 }
+
+
+def _check(name: str, entry: Any) -> str:
+    if not (isinstance(entry, type) and issubclass(entry, Criterion)):
+        return "it is no subclass of agent_eval_action.criteria.base.Criterion"
+    return "" if getattr(entry, "name", None) == name else f"its `name` is not {name}"
+
+
+CRITERIA: Final = Registry("agent_eval.criteria", "criterion", _BUILT_IN, _check)
 
 
 def build(specs: Iterable[CriterionSpec]) -> tuple[Criterion, ...]:

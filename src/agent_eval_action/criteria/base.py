@@ -16,13 +16,13 @@ from typing import Annotated, Any, ClassVar, Protocol
 from pydantic import AfterValidator
 
 from agent_eval_action.diagnostics.reader import plural
-from agent_eval_action.llm.client import Llm
+from agent_eval_action.llm.client import Llm, sendable
 from agent_eval_action.llm.pricing import Prices
 from agent_eval_action.results.base import AdkModel
 from agent_eval_action.results.decision import Unit
 from agent_eval_action.results.evalset import EvalCase, FunctionReply, Invocation
 from agent_eval_action.results.pair_scores import meets
-from agent_eval_action.results.redaction import pattern_problem
+from agent_eval_action.results.redaction import compile_pattern, pattern_problem
 from agent_eval_action.results.run_result import CriterionInfo, CriterionScore, Goal, ScoreStatus, TurnScore
 
 _TURNS_SHOWN = 3
@@ -291,4 +291,9 @@ def _checked_pattern(pattern: str) -> str:
 
 
 RegexPattern = Annotated[str, AfterValidator(_checked_pattern)]
-"""A user's pattern as an option; ``compile_pattern`` gives it compiled, to be searched in linear time."""
+"""A user's pattern as an option, in RE2's syntax; ``matches`` searches it."""
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether a ``RegexPattern`` occurs in a text; in linear time."""
+    return compile_pattern(pattern).search(sendable(text)) is not None

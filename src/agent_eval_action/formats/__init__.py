@@ -18,10 +18,16 @@ from agent_eval_action.formats.base import Findings, Format, LoadedEvalFile, Rea
 from agent_eval_action.formats.digest import case_digest
 from agent_eval_action.formats.selectors import Selector, match_cases, parse_selector, select_cases
 from agent_eval_action.formats.session_file import read_session_file
+from agent_eval_action.registry import Registry
 from agent_eval_action.results.evalset import EvalSet, JsonObject
 
-FORMATS: Final[dict[str, Format]] = {"adk": ADK, "adk_scenarios": ADK_SCENARIOS, "adk_legacy": ADK_LEGACY}
-"""Asked in this order; the first that recognises the shape reads the file, and its errors are the file's."""
+FORMATS: Final[Registry[Format]] = Registry(
+    "agent_eval.formats",
+    "format of eval files",
+    {"adk": ADK, "adk_scenarios": ADK_SCENARIOS, "adk_legacy": ADK_LEGACY},
+    lambda _, entry: "" if isinstance(entry, Format) else "it is no agent_eval_action.formats.base.Format",
+)
+"""Asked in this order, those of packages last; the first that recognises the shape reads the file."""
 
 _SUFFIXES: Final = (".test.json", ".evalset.json", ".json", ".yaml", ".yml")
 
@@ -84,16 +90,20 @@ def dump_eval_set(eval_set: EvalSet) -> JsonObject:
 
 
 def _recognise(value: Any, findings: Findings) -> Format:
-    if foreign := recognise_foreign(value):
+    foreign = recognise_foreign(value)
+    known = next((one for one in FORMATS.builtin.values() if one.recognises(value)), None)
+    if known is not None and not foreign:
+        return known
+    packaged = (FORMATS[name] for name in FORMATS if name not in FORMATS.builtin)
+    if (found := next((one for one in packaged if one.recognises(value)), None)) is not None:
+        return found
+    if foreign:
         name, hint = foreign
         findings.error((), f"this is {name}, which is not read", hint=hint)
-    for candidate in FORMATS.values():
-        if candidate.recognises(value):
-            return candidate
-    if not findings.errors:
+    else:
         hint = 'an eval file is `{"eval_set_id": ..., "eval_cases": [...]}`, or a list of turns'
         findings.error((), "this is no eval file", value=shorten(value), hint=hint)
-    return ADK
+    return known or ADK
 
 
 def _name(path: Path, workspace: Path) -> str:

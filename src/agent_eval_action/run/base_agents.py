@@ -257,9 +257,11 @@ def _locate_on_base(
     ``earlier``: the agent before the change, which may have renamed it and moved its folder.
     """
     workspace, short = base.settings.workspace, base.commit[:10]
-    if agent.driver != "adk":
+    if agent.driver == "recorded":
         reason = f"the agent {agent.name} is a recording, of which there is none on the base"
         return BaseUnavailable(reason, base.commit)
+    if agent.driver != "adk":  # of another package, which knows of no second tree
+        return BaseUnavailable(f"the driver {agent.driver} of the agent {agent.name} runs no base commit", base.commit)
     if not agent.path.is_relative_to(workspace):
         return BaseUnavailable(f"the agent {agent.name} lies outside the workspace", base.commit)
     folder = agent.path.relative_to(workspace)

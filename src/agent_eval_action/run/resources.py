@@ -11,15 +11,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
-from agent_eval_action.agents.base import AgentDriver, AgentSession, ConversationUser, FixedUser, RecordedConversation
-from agent_eval_action.agents.recorded import RecordedAgent
+from agent_eval_action.agents import AGENTS
+from agent_eval_action.agents.adk import LOGS, AdkAgent
+from agent_eval_action.agents.base import (
+    AgentDriver,
+    AgentSession,
+    ConversationUser,
+    DriverContext,
+    FixedUser,
+    RecordedConversation,
+)
 from agent_eval_action.agents.simulator import SimulatedUser, simulator_digest
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.criteria.base import Functions, ScoringContext
 from agent_eval_action.criteria.custom import CustomCriterion
 from agent_eval_action.criteria.judge.base import JudgedCriterion
+from agent_eval_action.diagnostics.reader import did_you_mean
 from agent_eval_action.environments.install import install_secrets, selected_install_env
 from agent_eval_action.environments.resolve import AgentFolder, Log, configured_interpreter, reason_env_not_reusable
 from agent_eval_action.errors import ConfigError, CredentialsError, Problem
@@ -161,16 +169,23 @@ def make_driver(
 
     ``say`` is called from another thread with what takes long, before it begins.
     """
-    if agent.driver == "recorded" and agent.recording is not None:
-        return RecordedAgent(agent.name, agent.recording, settings.workspace)
-    options = _options(agent, settings, environ)
-    return AdkAgent(replace(options, isolation=isolation, say=lambda text, level: say(f"{agent.name}: {text}", level)))
+
+    def say_of_agent(text: str, level: Level) -> None:
+        say(f"{agent.name}: {text}", level)
+
+    context = DriverContext(agent, settings, environ, settings.workspace, isolation, say=say_of_agent)
+    return AGENTS[agent.driver](context)
 
 
-def refuse_missing_interpreters(agents: Sequence[AgentSettings], workspace: Path, environ: Mapping[str, str]) -> None:
-    """Raise ConfigError where ``python`` names nothing: a wrong option is no agent that does not start."""
+def refuse_unusable_agents(agents: Sequence[AgentSettings], workspace: Path, environ: Mapping[str, str]) -> None:
+    """Raise ConfigError where ``driver`` or ``python`` names nothing: that is a wrong option, and no broken agent."""
     for agent in agents:
-        if agent.driver == "recorded" or agent.python is None:
+        if agent.driver not in AGENTS:
+            raise ConfigError(
+                f"driver of the agent {agent.name}: there is no driver `{agent.driver}`",
+                hint=did_you_mean(agent.driver, AGENTS) or f"choose from {', '.join(AGENTS)}, or install its package",
+            )
+        if agent.driver != "adk" or agent.python is None:
             continue
         if not os.path.lexists(python := configured_interpreter(agent.python, workspace, environ)):
             raise ConfigError(
@@ -197,11 +212,11 @@ def make_base_driver(
     active = environ.get("VIRTUAL_ENV", "")
     if active and _outside(Path(active) / "bin" / "python", settings.workspace, workspace) is None:
         environ = {name: value for name, value in environ.items() if name != "VIRTUAL_ENV"}
-    options = _options(agent, settings, environ)
     mine = head.drivers.get(agent.name)
     isolation = mine.isolation if isinstance(mine, AdkAgent) else None
     python = base_interpreter(mine, base, environ, agent, workspace)
-    return AdkAgent(replace(options, python=python, workspace=workspace, isolation=isolation, role="base"))
+    agent = agent.model_copy(update={"python": python})
+    return AGENTS[agent.driver](DriverContext(agent, settings, environ, workspace, isolation, role="base"))
 
 
 def base_interpreter(
@@ -243,23 +258,6 @@ def _may_share(
     if made.is_relative_to(root) and base.brought_along(base.settings.workspace / made.relative_to(root)):
         return False
     return not reason_env_not_reusable(python, here, there, environ)
-
-
-def _options(agent: AgentSettings, settings: Settings, environ: Mapping[str, str]) -> AdkAgentOptions:
-    return AdkAgentOptions(
-        name=agent.name,
-        path=agent.path,
-        python=agent.python,
-        workers=agent.workers,
-        timeout_s=agent.timeout_s,
-        concurrency=settings.concurrency,
-        environ={**environ, **{name: value for name, value in agent.env.items() if value is not None}},
-        env_allow=tuple(agent.env),
-        install_env=selected_install_env(agent.install_env, environ),
-        logs=settings.output_folder(settings.out / LOGS),
-        cache=settings.output_folder(settings.cache_dir / "environments"),
-        workspace=settings.workspace,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,9 +457,6 @@ def _options_instruments(agent: AgentSettings, opening: ResourceOptions, head: A
         known=lambda: driver.python if isinstance(driver, AdkAgent) else None,
         isolation=opening.isolation,
     )
-
-
-LOGS = "logs"
 
 
 def agent_secrets(agents: Iterable[AgentSettings], environ: Mapping[str, str], workspace: Path) -> Iterator[str]:

@@ -127,7 +127,7 @@ async def test_an_attempt_made_again_leaves_no_judge_of_the_first_try(tmp_path: 
 class Unsure(FinalResponseMatch):
     """One with a defect: it cannot even say whether it applies."""
 
-    def refusal(self, sample: Sample) -> CriterionScore | None:
+    def refuse(self, sample: Sample) -> CriterionScore | None:
         del sample
         raise RuntimeError("a defect")
 

@@ -1,0 +1,1 @@
+"""Extensions of agent-eval, found by the entry points of pyproject.toml."""

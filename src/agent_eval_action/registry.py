@@ -1,0 +1,95 @@
+"""Plug points: a table of built-in entries, which installed packages extend by entry points.
+
+A package's entry is imported when its name is looked up, or when all entries are listed: a run that uses none pays for
+none. A package cannot take the place of a built-in entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from agent_eval_action.errors import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """The entries of a plug point by name, built-in ones first.
+
+    ``group`` is the entry points' group. ``noun`` says what an entry is, and ``check`` what is wrong with one of a
+    package, "" if nothing. An entry that cannot be used raises ConfigError, naming its package.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        noun: str,
+        builtin: Mapping[str, T],
+        check: Callable[[str, Any], str] = lambda _name, _entry: "",
+    ) -> None:
+        self.group = group
+        self.builtin = builtin
+        self._noun = noun
+        self._check = check
+        self._loaded: dict[str, T] = {}
+
+    def __getitem__(self, name: str) -> T:
+        if name in self.builtin:
+            return self.builtin[name]
+        if name not in self._loaded:
+            self._loaded[name] = self._load(self._entry_points[name])
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.builtin
+        yield from self._entry_points
+
+    def __len__(self) -> int:
+        return len(self.builtin) + len(self._entry_points)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.builtin or name in self._entry_points
+
+    @cached_property
+    def _entry_points(self) -> dict[str, EntryPoint]:
+        from importlib.metadata import entry_points  # noqa: PLC0415 - most runs use what is built in
+
+        found: dict[str, EntryPoint] = {}
+        for point in entry_points(group=self.group):
+            if point.name in self.builtin:
+                raise ConfigError(
+                    f"the package {_package(point)} registers the {self._noun} `{point.name}`, which is built in",
+                    hint="give its entry point another name, or uninstall it",
+                )
+            if point.name in found and _package(found[point.name]) != _package(point):
+                raise ConfigError(
+                    f"the packages {_package(found[point.name])} and {_package(point)} both register the {self._noun} "
+                    f"`{point.name}`",
+                    hint="uninstall one of them",
+                )
+            found[point.name] = point
+        return found
+
+    def _load(self, point: EntryPoint) -> T:
+        try:
+            entry: T = point.load()
+        except Exception as error:
+            raise self._unusable(point, f"{type(error).__name__}: {error}") from error
+        if wrong := self._check(point.name, entry):
+            raise self._unusable(point, wrong)
+        return entry
+
+    def _unusable(self, point: EntryPoint, why: str) -> ConfigError:
+        return ConfigError(
+            f"the {self._noun} `{point.name}` of the package {_package(point)} cannot be used: {why}",
+            hint=f"its entry point is {point.value} in the group {self.group}",
+        )
+
+
+def _package(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else "of an unknown name"
