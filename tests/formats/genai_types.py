@@ -1,4 +1,4 @@
-"""Prints google-genai's field names and kinds, as ``formats/genai_fields.py`` writes them; for any interpreter."""
+"""Prints google-genai's fields and their kinds for formats/genai_fields.json (indent 1), by any interpreter."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ def _read(reading: Reading) -> EvalSet | None:
                 turn = Invocation(user_content=_text("user", ask), final_response=_text("model", expect))
                 cases.append(EvalCase(eval_id=f"question_{index + 1}", conversation=(turn,)))
             case _:
-                reading.findings.error(("questions", index), "a question has the texts `ask` and `expect`")
-    return None if reading.findings.errors else EvalSet(eval_set_id=reading.name, eval_cases=tuple(cases))
+                reading.error(("questions", index), "a question has the texts `ask` and `expect`")
+    return None if reading.errors else EvalSet(eval_set_id=reading.name, eval_cases=tuple(cases))
 
 
 def _text(role: str, text: str) -> Content:

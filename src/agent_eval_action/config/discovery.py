@@ -19,8 +19,8 @@ from agent_eval_action.config.models import AgentDefaults, AgentSettings, Settin
 from agent_eval_action.config.types import EvalPattern, Origin
 from agent_eval_action.diagnostics.reader import did_you_mean, shorten
 from agent_eval_action.errors import EvalFileError, Problem
+from agent_eval_action.results.evalset import EVAL_SUFFIXES
 
-EVAL_SUFFIXES: Final = (".evalset.json", ".test.json")
 EVAL_SETS: Final = "evalsets"  # in a folder of this name every JSON file that holds a set is one
 MAX_ENTRIES: Final = 250_000
 MAX_DEPTH: Final = 40

@@ -1,25 +1,22 @@
-"""Eval files to EvalSet, with line numbers. A format is one file and one line of ``FORMATS``."""
+"""Eval files to EvalSet, with line numbers. A format is one file and one entry of ``FORMATS``."""
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from agent_eval_action.diagnostics.reader import Source, shorten
+from agent_eval_action.diagnostics.reader import YAML_SUFFIXES, Source, shorten
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats.adk import ADK
-from agent_eval_action.formats.adk_legacy import ADK_LEGACY
+from agent_eval_action.formats.adk_legacy import ADK_LEGACY, read_session_file
 from agent_eval_action.formats.adk_scenarios import ADK_SCENARIOS
-from agent_eval_action.formats.base import Findings, Format, LoadedEvalFile, Reading, in_file_order, recognise_foreign
+from agent_eval_action.formats.base import Format, LoadedEvalFile, Reading, in_file_order, recognise_foreign
 from agent_eval_action.formats.digest import case_digest
 from agent_eval_action.formats.selectors import Selector, match_cases, parse_selector, select_cases
-from agent_eval_action.formats.session_file import read_session_file
 from agent_eval_action.registry import Registry
-from agent_eval_action.results.evalset import EvalSet, JsonObject
+from agent_eval_action.results.evalset import EVAL_SUFFIXES, EvalSet, JsonObject
+from agent_eval_action.results.run_result import collector_paused
 
 FORMATS: Final[Registry[Format]] = Registry(
     "agent_eval.formats",
@@ -27,9 +24,7 @@ FORMATS: Final[Registry[Format]] = Registry(
     {"adk": ADK, "adk_scenarios": ADK_SCENARIOS, "adk_legacy": ADK_LEGACY},
     lambda _, entry: "" if isinstance(entry, Format) else "it is no agent_eval_action.formats.base.Format",
 )
-"""Asked in this order, those of packages last; the first that recognises the shape reads the file."""
-
-_SUFFIXES: Final = (".test.json", ".evalset.json", ".json", ".yaml", ".yml")
+"""In this order, those of packages last; the first that recognises the shape reads the file."""
 
 __all__ = [
     "FORMATS",
@@ -45,42 +40,26 @@ __all__ = [
 ]
 
 
+@collector_paused()
 def load_eval_file(path: Path, *, workspace: Path, session_file: Path | None = None) -> LoadedEvalFile:
     """Read one eval file of any known format.
 
     ``session_file`` gives app, user and state to a file of the older list schema and to a list of scenarios.
     Raises EvalFileError with all problems of the file.
     """
-    with _collector_paused():
-        return _load(path, workspace, session_file)
-
-
-def _load(path: Path, workspace: Path, session_file: Path | None) -> LoadedEvalFile:
     source = Source.read(path, workspace=workspace, error=EvalFileError)
-    findings = Findings(source, warnings=list(source.warnings))
     session, session_warnings = read_session_file(session_file, workspace) if session_file else (None, [])
-    chosen = _recognise(source.value, findings)
-    findings.raise_errors()
-    eval_set = chosen.read(Reading(source.value, findings, _name(path, workspace), session))
-    findings.raise_errors()
+    reading = Reading(source, _name(path, workspace), session, warnings=list(source.warnings))
+    chosen = _recognise(reading)
+    reading.raise_errors()
+    eval_set = chosen.read(reading)
+    reading.raise_errors()
     if eval_set is None:
         raise AssertionError(f"{chosen.name} gave neither a set nor an error")
     if not eval_set.eval_cases:
-        findings.warn((), "this eval set holds no cases: nothing to measure")
-    warnings = (*sorted(findings.warnings, key=in_file_order), *session_warnings)
+        reading.warn((), "this eval set holds no cases: nothing to measure")
+    warnings = (*sorted(reading.warnings, key=in_file_order), *session_warnings)
     return LoadedEvalFile(eval_set.from_path(path), chosen.name, warnings)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Loading makes hundreds of thousands of objects and no cycles; walking them is 70 % of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def dump_eval_set(eval_set: EvalSet) -> JsonObject:
@@ -89,27 +68,29 @@ def dump_eval_set(eval_set: EvalSet) -> JsonObject:
     return dumped
 
 
-def _recognise(value: Any, findings: Findings) -> Format:
-    foreign = recognise_foreign(value)
-    known = next((one for one in FORMATS.builtin.values() if one.recognises(value)), None)
+def _recognise(reading: Reading) -> Format:
+    """The format of the file; any of them after an error."""
+    foreign = recognise_foreign(reading.value)
+    known = next((form for form in FORMATS.builtin.values() if form.recognises(reading.value)), None)
     if known is not None and not foreign:
         return known
     packaged = (FORMATS[name] for name in FORMATS if name not in FORMATS.builtin)
-    if (found := next((one for one in packaged if one.recognises(value)), None)) is not None:
+    if (found := next((form for form in packaged if form.recognises(reading.value)), None)) is not None:
         return found
     if foreign:
         name, hint = foreign
-        findings.error((), f"this is {name}, which is not read", hint=hint)
+        reading.error((), f"this is {name}, which is not read", hint=hint)
     else:
         hint = 'an eval file is `{"eval_set_id": ..., "eval_cases": [...]}`, or a list of turns'
-        findings.error((), "this is no eval file", value=shorten(value), hint=hint)
+        reading.error((), "this is no eval file", value=shorten(reading.value), hint=hint)
     return known or ADK
 
 
 def _name(path: Path, workspace: Path) -> str:
-    relative = Path(os.path.relpath(os.path.realpath(path.parent), os.path.realpath(workspace)), path.name)
-    name = relative.as_posix()
-    return next((name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix)), name)
+    folder = os.path.relpath(os.path.realpath(path.parent), os.path.realpath(workspace))
+    name = Path(folder, path.name).as_posix()
+    suffixes = (*EVAL_SUFFIXES, ".json", *YAML_SUFFIXES)
+    return next((name.removesuffix(suffix) for suffix in suffixes if name.endswith(suffix)), name)
 
 
 def _lists(value: Any) -> Any:

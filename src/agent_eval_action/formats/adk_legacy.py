@@ -1,4 +1,4 @@
-"""The older list schemas: ``[{name, data, initial_session}]`` and ``[turn, ...]``.
+"""The older list schemas: ``[{name, data, initial_session}]`` and ``[turn, ...]``, and initial-session files.
 
 google-adk 2.13 reads the first by ``adk eval`` alone and the second by AgentEvaluator alone, and gives
 sets and turns random ids and the present time; ours come from the file's name and stay the same.
@@ -6,12 +6,15 @@ sets and turns random ids and the present time; ours come from the file's name a
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
-from agent_eval_action.diagnostics.reader import JsonPath, shorten
+from pydantic.alias_generators import to_camel
+
+from agent_eval_action.diagnostics.reader import JsonPath, Source, shorten
+from agent_eval_action.errors import EvalFileError, Problem
 from agent_eval_action.formats.adk import check_ids, warn_misspelt
-from agent_eval_action.formats.base import Findings, Format, Reading
-from agent_eval_action.formats.session_file import initial_session
+from agent_eval_action.formats.base import Format, Reading
 from agent_eval_action.formats.validation import missing_key_hint
 from agent_eval_action.results.evalset import (
     Content,
@@ -25,27 +28,35 @@ from agent_eval_action.results.evalset import (
     SessionInput,
 )
 
-_TURN_KEYS: Final = ("query", "expected_tool_use", "expected_intermediate_agent_responses", "reference")
+_TOOLS: Final = "expected_tool_use"
+_ANSWERS: Final = "expected_intermediate_agent_responses"
+_TURN_KEYS: Final = ("query", _TOOLS, _ANSWERS, "reference")
 _CASE_KEYS: Final = ("name", "data", "initial_session")
 _KINDS: Final[dict[type, str]] = {str: "a string", dict: "an object", list: "a list"}
 
 
-def recognises(value: Any) -> bool:
+def _recognises(value: Any) -> bool:
     """A list of objects (an empty list is an empty set, as in ADK)."""
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
-def read(reading: Reading) -> EvalSet | None:
+def _read(reading: Reading) -> EvalSet | None:
     """A set whose id is the file's path in the workspace; a list of turns is its one case."""
-    findings = reading.findings
-    if reading.value and not _holds_cases(reading.value):
-        cases: list[EvalCase | None] = [_turn_list(reading)]
+    items = reading.value
+    if items and not _holds_cases(items):
+        session = SessionInput(**reading.session) if reading.session else None
+        case_id = reading.name.rsplit("/", 1)[-1]
+        turns = _turns(items, (), reading)
+        cases = [EvalCase(eval_id=case_id, conversation=turns, session_input=session).at_line(1)]
     else:
-        cases = [_case(item, (index,), reading) for index, item in enumerate(reading.value)]
-        check_ids((((index, "name"), item.get("name")) for index, item in enumerate(reading.value)), findings)
-    if findings.errors:
+        cases = [case for index, item in enumerate(items) if (case := _case(item, (index,), reading))]
+        check_ids([((index, "name"), item.get("name")) for index, item in enumerate(items)], reading)
+    if reading.errors:
         return None
-    return EvalSet(eval_set_id=reading.name, name=reading.name, eval_cases=tuple(case for case in cases if case))
+    return EvalSet(eval_set_id=reading.name, name=reading.name, eval_cases=tuple(cases))
+
+
+ADK_LEGACY: Final = Format("adk_legacy", _recognises, _read)
 
 
 def _holds_cases(items: list[JsonObject]) -> bool:
@@ -55,56 +66,49 @@ def _holds_cases(items: list[JsonObject]) -> bool:
     return any("data" in item or "name" in item for item in items) and not all("query" in item for item in items)
 
 
-def _turn_list(reading: Reading) -> EvalCase:
-    turns = _turns(reading.value, (), reading.findings)
-    session = SessionInput(**reading.session) if reading.session else None
-    case_id = reading.name.rsplit("/", 1)[-1]
-    return EvalCase(eval_id=case_id, conversation=turns, session_input=session).at_line(1)
-
-
 def _case(item: JsonObject, at: JsonPath, reading: Reading) -> EvalCase | None:
-    findings = reading.findings
-    warn_misspelt(item, _CASE_KEYS, at, findings)
-    name = _take(item, "name", str, at, findings)
+    warn_misspelt(item, _CASE_KEYS, at, reading)
+    name = _take(item, "name", str, at, reading)
     if name is None and item.get("name", 0) is None:
-        findings.error((*at, "name"), "must be a string", value="null")
+        reading.error((*at, "name"), "must be a string", value="null")
     data = item.get("data") or []
     if "data" not in item:
-        findings.error(at, "`data` is missing", hint=missing_key_hint("data", item))
+        reading.error(at, "`data` is missing", hint=missing_key_hint("data", item))
     elif not isinstance(data, list):
-        findings.error((*at, "data"), "must be a list of turns", value=shorten(data))
+        reading.error((*at, "data"), "must be a list of turns", value=shorten(data))
         data = []
     elif not data:
-        findings.warn((*at, "data"), "this conversation has no turns: nothing to measure")
-    turns = _turns(data, (*at, "data"), findings)
+        reading.warn((*at, "data"), "this conversation has no turns: nothing to measure")
+    turns = _turns(data, (*at, "data"), reading)
     own = item.get("initial_session") or None
-    session = initial_session(own, (*at, "initial_session"), findings) if own is not None else reading.session
+    session = _initial_session(own, (*at, "initial_session"), reading) if own is not None else reading.session
     if name is None:
         return None
     case = EvalCase(eval_id=name, conversation=turns, session_input=SessionInput(**session) if session else None)
-    return case.at_line(findings.source.line(at))
+    return case.at_line(reading.source.line(at))
 
 
-def _turns(items: list[Any], at: JsonPath, findings: Findings) -> tuple[Invocation, ...]:
+def _turns(items: list[Any], at: JsonPath, reading: Reading) -> tuple[Invocation, ...]:
     turns = []
     for index, item in enumerate(items):
         if isinstance(item, dict):
-            turns.append(_turn(item, (*at, index), findings))
+            turns.append(_turn(item, (*at, index), reading))
         else:
-            findings.error((*at, index), "must be an object: a turn", value=shorten(item))
+            reading.error((*at, index), "must be an object: a turn", value=shorten(item))
     return tuple(turns)
 
 
-def _turn(turn: JsonObject, at: JsonPath, findings: Findings) -> Invocation:
-    warn_misspelt(turn, _TURN_KEYS, at, findings)
-    query = _take(turn, "query", str, at, findings)
-    reference = _take(turn, "reference", str, at, findings, required=False)
-    calls = _take(turn, "expected_tool_use", list, at, findings, required=False) or []
-    says = _take(turn, "expected_intermediate_agent_responses", list, at, findings, required=False) or []
-    below = ("expected_tool_use", "expected_intermediate_agent_responses")
+def _turn(turn: JsonObject, at: JsonPath, reading: Reading) -> Invocation:
+    warn_misspelt(turn, _TURN_KEYS, at, reading)
+    query = _take(turn, "query", str, at, reading)
+    reference = _take(turn, "reference", str, at, reading, required=False)
+    calls = _take(turn, _TOOLS, list, at, reading, required=False) or []
+    answers = _take(turn, _ANSWERS, list, at, reading, required=False) or []
     data = IntermediateData(
-        tool_uses=tuple(_call(one, (*at, below[0], index), findings) for index, one in enumerate(calls)),
-        intermediate_responses=tuple(_saying(one, (*at, below[1], index), findings) for index, one in enumerate(says)),
+        tool_uses=tuple(_call(call, (*at, _TOOLS, index), reading) for index, call in enumerate(calls)),
+        intermediate_responses=tuple(
+            _intermediate_answer(answer, (*at, _ANSWERS, index), reading) for index, answer in enumerate(answers)
+        ),
     )
     return Invocation(
         user_content=Content(parts=(Part(text=query),), role="user"),
@@ -113,40 +117,63 @@ def _turn(turn: JsonObject, at: JsonPath, findings: Findings) -> Invocation:
     )
 
 
-def _call(item: Any, at: JsonPath, findings: Findings) -> FunctionCall:
+def _call(item: Any, at: JsonPath, reading: Reading) -> FunctionCall:
     if not isinstance(item, dict):
-        findings.error(at, "must be an object: {tool_name, tool_input}", value=shorten(item))
+        reading.error(at, "must be an object: {tool_name, tool_input}", value=shorten(item))
         return FunctionCall()
-    warn_misspelt(item, ("tool_name", "tool_input"), at, findings)
-    name = _take(item, "tool_name", str, at, findings)
-    args = _take(item, "tool_input", dict, at, findings, required=False)
-    return FunctionCall(name=name, args=args)
+    warn_misspelt(item, ("tool_name", "tool_input"), at, reading)
+    name = _take(item, "tool_name", str, at, reading)
+    return FunctionCall(name=name, args=_take(item, "tool_input", dict, at, reading, required=False))
 
 
-def _saying(item: Any, at: JsonPath, findings: Findings) -> tuple[str, tuple[Part, ...]]:
+def _intermediate_answer(item: Any, at: JsonPath, reading: Reading) -> tuple[str, tuple[Part, ...]]:
     if isinstance(item, str):  # in the wild; ADK: "string indices must be integers"
-        findings.warn(at, "a text without an author is read as said by no agent in particular", value=shorten(item))
+        reading.warn(at, "a text without an author is read as said by no agent in particular", value=shorten(item))
         return "", (Part(text=item),)
     if not isinstance(item, dict):
-        findings.error(at, "must be an object: {author, text}", value=shorten(item))
+        reading.error(at, "must be an object: {author, text}", value=shorten(item))
         return "", ()
-    author = _take(item, "author", str, at, findings, required=False)
-    return author or "", (Part(text=_take(item, "text", str, at, findings)),)
+    author = _take(item, "author", str, at, reading, required=False)
+    return author or "", (Part(text=_take(item, "text", str, at, reading)),)
 
 
-def _take(value: JsonObject, key: str, kind: type, at: JsonPath, findings: Findings, *, required: bool = True) -> Any:
+def _take(value: JsonObject, key: str, kind: type, at: JsonPath, reading: Reading, *, required: bool = True) -> Any:
     """A value of the kind, or None where it is null or wrong; empty stands for empty, whatever its kind."""
     if key not in value:
         if required:
-            findings.error(at, f"`{key}` is missing", hint=missing_key_hint(key, value))
+            reading.error(at, f"`{key}` is missing", hint=missing_key_hint(key, value))
         return None
     item = value[key]
     if item is None or isinstance(item, kind):
         return item
     if kind is list and item in ("", {}):
         return []
-    findings.error((*at, key), f"must be {_KINDS[kind]}", value=shorten(item))
+    reading.error((*at, key), f"must be {_KINDS[kind]}", value=shorten(item))
     return None
 
 
-ADK_LEGACY = Format("adk_legacy", recognises, read)
+def read_session_file(path: Path, workspace: Path) -> tuple[JsonObject | None, list[Problem]]:
+    """App, user and state from ``{id?, app_name, user_id, state, events...}``, and warnings; None for ``{}``."""
+    source = Source.read(path, workspace=workspace, error=EvalFileError)
+    reading = Reading(source, warnings=list(source.warnings))
+    session = _initial_session(source.value, (), reading) if source.value != {} else None
+    reading.raise_errors()
+    if not (session and session["state"]):
+        hint = "the state is read from the key `state`; recorded events are not"
+        reading.warn((), "this initial-session file holds no state", hint=hint)
+    return session, reading.warnings
+
+
+def _initial_session(value: Any, at: JsonPath, reading: Reading) -> JsonObject | None:
+    """The three keys that count; the rest of a recorded session (events, artifacts) is left alone, as in ADK."""
+    if not isinstance(value, dict):
+        reading.error(at, "must be an object: {app_name, user_id, state}", value=shorten(value))
+        return None
+    session: JsonObject = {}
+    for key, kind in (("app_name", str), ("user_id", str), ("state", dict)):
+        item = value.get(key, value.get(to_camel(key)))
+        if item is not None and not isinstance(item, kind):
+            reading.error((*at, key), f"must be {_KINDS[kind]}", value=shorten(item))
+            item = None
+        session[key] = kind() if item is None else item
+    return session

@@ -18,11 +18,9 @@ from agent_eval_action.results.evalset import Content, IntermediateData, Invocat
 
 SUFFIX: Final = ".evalset_result.json"
 
-PASSED: Final = 1
-FAILED: Final = 2
 NOT_EVALUATED: Final = 3
-INFORMATIONAL: Final = 4  # 2.13: a score without a threshold
-STATUS: Final = {PASSED: "PASSED", FAILED: "FAILED", NOT_EVALUATED: "NOT_EVALUATED", INFORMATIONAL: "INFORMATIONAL"}
+STATUS: Final = {1: "PASSED", 2: "FAILED", NOT_EVALUATED: "NOT_EVALUATED", 4: "INFORMATIONAL"}
+"""INFORMATIONAL (2.13) is a score without a threshold."""
 
 _HINT: Final = "adk eval writes it to .adk/eval_history of the agent's folder"
 
@@ -45,20 +43,16 @@ class AdkMetric(_Lenient):
 
     @property
     def scored(self) -> bool:
-        """Whether there is a score that somebody gave: NOT_EVALUATED never is one, whatever number stands there."""
-        return (
-            self.eval_status in {PASSED, FAILED, INFORMATIONAL} and self.score is not None and math.isfinite(self.score)
-        )
+        """Whether there is a score. A metric that was not evaluated has none, whatever number stands there."""
+        evaluated = self.eval_status in STATUS and self.eval_status != NOT_EVALUATED
+        return evaluated and self.score is not None and math.isfinite(self.score)
 
     @property
     def options(self) -> dict[str, Any]:
         """Everything of the metric that is configured."""
-        options = dict(self.criterion or {})
-        if self.judge_model_options is not None:
-            options.setdefault("judge_model_options", self.judge_model_options)
-        if self.threshold is not None:
-            options.setdefault("threshold", self.threshold)
-        return {name: value for name, value in options.items() if value is not None}
+        beside = {"judge_model_options": self.judge_model_options, "threshold": self.threshold}
+        given = {**beside, **(self.criterion or {})}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class AdkTurn(_Lenient):
@@ -110,19 +104,12 @@ class AdkResults(_Lenient):
         return self.eval_set_result_id.partition(f"_{self.eval_set_id}_")[0] or "agent"
 
 
-def recognises(value: Any) -> bool:
-    """By shape: an object with cases' results, or a string, which is what google-adk 1.10 wrapped it in."""
-    if isinstance(value, str):
-        return value.lstrip().startswith("{")
-    return isinstance(value, dict) and bool({"eval_case_results", "evalCaseResults"} & value.keys())
-
-
 def read_results(path: Path) -> AdkResults:
     """Read one file. Raises ResultsError for whatever is not one."""
     source = Source.read(path, workspace=None, error=ResultsError)
-    if isinstance(source.value, str) and recognises(source.value):
+    if isinstance(source.value, str) and source.value.lstrip().startswith("{"):  # by google-adk 1.10
         source = Source.parse(source.value, path=path, error=ResultsError)
-    if not isinstance(source.value, dict) or not recognises(source.value):
+    if not isinstance(source.value, dict) or not {"eval_case_results", "evalCaseResults"} & source.value.keys():
         raise ResultsError(f"{path} holds no results of google-adk", hint=_HINT)
     try:
         found = AdkResults.model_validate(source.value)
@@ -130,9 +117,8 @@ def read_results(path: Path) -> AdkResults:
             for turn in case.eval_metric_result_per_invocation:
                 _ = turn.actual, turn.expected
     except (ValidationError, RecursionError) as error:
-        raise ResultsError(
-            f"{path} holds no results of google-adk that can be read: {_said(error)}", hint=_HINT
-        ) from None
+        message = f"{path} holds no results of google-adk that can be read: {_describe(error)}"
+        raise ResultsError(message, hint=_HINT) from None
     if not found.eval_case_results:
         raise ResultsError(f"{path} holds no case: nothing was measured", hint=_HINT)
     return found
@@ -160,7 +146,7 @@ def _known(value: dict[str, Any], model: type[AdkModel]) -> dict[str, Any]:
     return found
 
 
-def _said(error: ValidationError | RecursionError) -> str:
+def _describe(error: ValidationError | RecursionError) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     first = error.errors(include_url=False, include_context=False)[0]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_eval_action.diagnostics.reader import did_you_mean, shorten
+from agent_eval_action.diagnostics.reader import YAML_SUFFIXES, did_you_mean, shorten
 from agent_eval_action.errors import EvalFileError, UsageError
 from agent_eval_action.results.evalset import EvalCase, EvalSet
 
@@ -34,13 +34,11 @@ def parse_selector(text: str, *, exists: Callable[[Path], bool]) -> Selector:
     if ":" not in text or exists(Path(text)):
         return Selector(Path(text))
     colons = [index for index, char in enumerate(text) if char == ":" and index > 0]
-    split = next((at for at in reversed(colons) if exists(Path(text[:at]))), None)
-    if split is None:
-        split = next(
-            (at for at in colons if text[:at].endswith((".json", ".yaml", ".yml"))), colons[0] if colons else -1
-        )
-    if split < 0:
+    if not colons:
         raise UsageError(f"{text} names no file before the colon", "write file.json:case_a,case_b")
+    existing = (at for at in reversed(colons) if exists(Path(text[:at])))
+    named_like_files = (at for at in colons if text[:at].endswith((".json", *YAML_SUFFIXES)))
+    split = next(existing, None) or next(named_like_files, colons[0])
     return Selector(Path(text[:split]), tuple(_ids(text[split + 1 :], text)))
 
 
@@ -53,9 +51,9 @@ def _ids(rest: str, whole: str) -> Iterator[str]:
             yield re.sub(r"\\(.)", r"\1", quoted[1] if quoted[1] is not None else quoted[2])
             rest = rest[quoted.end() :]
         else:
-            one, _, rest = rest.partition(",")
-            if one.strip():
-                yield one
+            case_id, _, rest = rest.partition(",")
+            if case_id.strip():
+                yield case_id
 
 
 def select_cases(eval_set: EvalSet, case_ids: Sequence[str]) -> EvalSet:
@@ -67,25 +65,23 @@ def select_cases(eval_set: EvalSet, case_ids: Sequence[str]) -> EvalSet:
         return eval_set
     known = {case.eval_id for case in eval_set.eval_cases}
     chosen = list(_resolve(tuple(case_ids), known, eval_set))
-    repeated = sorted({one for one in chosen if chosen.count(one) > 1})
+    repeated = sorted({case_id for case_id in chosen if chosen.count(case_id) > 1})
     if repeated:
         raise EvalFileError(f"{_name(eval_set)}: {', '.join(map(shorten, repeated))} is selected more than once")
     wanted = set(chosen)
-    return _with_cases(eval_set, [case for case in eval_set.eval_cases if case.eval_id in wanted])
+    return _only(eval_set, lambda case: case.eval_id in wanted)
 
 
 def match_cases(eval_set: EvalSet, pattern: str) -> EvalSet:
     """The cases whose id is ``pattern``, else those it matches (``*``, ``?``, ``[abc]``); maybe none."""
-    exact = [case for case in eval_set.eval_cases if case.eval_id == pattern]
-    return _with_cases(
-        eval_set, exact or [case for case in eval_set.eval_cases if fnmatch.fnmatchcase(case.eval_id, pattern)]
-    )
+    exact = _only(eval_set, lambda case: case.eval_id == pattern)
+    return exact if exact.eval_cases else _only(eval_set, lambda case: fnmatch.fnmatchcase(case.eval_id, pattern))
 
 
 def _resolve(case_ids: tuple[str, ...], known: set[str], eval_set: EvalSet) -> Iterator[str]:
     while case_ids:
         joined = (",".join(case_ids[:length]) for length in range(len(case_ids), 0, -1))
-        found = next((one for one in joined if one in known or one.strip() in known), None)
+        found = next((name for name in joined if name in known or name.strip() in known), None)
         if found is None:
             raise _unknown(case_ids[0].strip(), known, eval_set)
         yield found if found in known else found.strip()
@@ -93,14 +89,14 @@ def _resolve(case_ids: tuple[str, ...], known: set[str], eval_set: EvalSet) -> I
 
 
 def _unknown(case_id: str, known: set[str], eval_set: EvalSet) -> EvalFileError:
-    listed = ", ".join(shorten(one) for one in sorted(known)[:10]) or "none"
+    listed = ", ".join(map(shorten, sorted(known)[:10])) or "none"
     more = f" and {len(known) - 10} more" if len(known) > 10 else ""  # noqa: PLR2004 - as many as are listed
     hint = did_you_mean(case_id, known) or f"it has {listed}{more}"
     return EvalFileError(f"{_name(eval_set)} has no case {shorten(case_id)}", hint)
 
 
-def _with_cases(eval_set: EvalSet, cases: list[EvalCase]) -> EvalSet:
-    return eval_set.model_copy(update={"eval_cases": tuple(cases)})
+def _only(eval_set: EvalSet, wanted: Callable[[EvalCase], bool]) -> EvalSet:
+    return eval_set.model_copy(update={"eval_cases": tuple(filter(wanted, eval_set.eval_cases))})
 
 
 def _name(eval_set: EvalSet) -> str:

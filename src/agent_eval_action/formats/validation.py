@@ -1,14 +1,11 @@
-"""The fields google-genai's Content, grounding and usage types take (google-genai 2.34): names and kinds.
-
-Importing google-genai to ask it would cost most of a second per start. A test holds this table to the
-installed one. ``[X]`` is a list of X, ``object`` a free JSON object, ``'X`` the literal string X.
-"""
+"""Eval files against our models and google-genai's fields: every error with its place and a hint."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -16,100 +13,13 @@ from pydantic.alias_generators import to_camel, to_snake
 from pydantic_core import ErrorDetails
 
 from agent_eval_action.diagnostics.reader import JsonPath, closest, did_you_mean, shorten
-from agent_eval_action.formats.base import Findings
-from agent_eval_action.results import evalset as m
-from agent_eval_action.results.evalset import Content, FunctionCall, FunctionResponse, Part, Persona, PersonaBehavior
-
-_TABLE = """
-Blob = data:bytes display_name:str mime_type:str
-CodeExecutionResult = id:str outcome:enum output:str
-Content = parts:[Part] role:str
-ExecutableCode = code:str id:str language:enum
-FileData = display_name:str file_uri:str mime_type:str
-FunctionCall = args:object id:str name:str partial_args:[PartialArg] will_continue:bool
-FunctionResponse = id:str name:str parts:[FunctionResponsePart] response:object scheduling:enum will_continue:bool
-FunctionResponseBlob = data:bytes display_name:str mime_type:str
-FunctionResponseFileData = display_name:str file_uri:str mime_type:str
-FunctionResponsePart = file_data:FunctionResponseFileData inline_data:FunctionResponseBlob media_processing:enum
-GenerateContentResponseUsageMetadata = cache_tokens_details:[ModalityTokenCount] cached_content_token_count:int
-    candidates_token_count:int candidates_tokens_details:[ModalityTokenCount] prompt_token_count:int
-    prompt_tokens_details:[ModalityTokenCount] thoughts_token_count:int tool_use_prompt_token_count:int
-    tool_use_prompt_tokens_details:[ModalityTokenCount] total_token_count:int traffic_type:enum
-GroundingChunk = image:GroundingChunkImage maps:GroundingChunkMaps retrieved_context:GroundingChunkRetrievedContext
-    web:GroundingChunkWeb
-GroundingChunkCustomMetadata = key:str numeric_value:float string_list_value:GroundingChunkStringList string_value:str
-GroundingChunkImage = domain:str image_uri:str source_uri:str title:str
-GroundingChunkMaps = place_answer_sources:GroundingChunkMapsPlaceAnswerSources place_id:str
-    route:GroundingChunkMapsRoute text:str title:str uri:str
-GroundingChunkMapsPlaceAnswerSources = flag_content_uri:str
-    review_snippet:[GroundingChunkMapsPlaceAnswerSourcesReviewSnippet]
-    review_snippets:[GroundingChunkMapsPlaceAnswerSourcesReviewSnippet]
-GroundingChunkMapsPlaceAnswerSourcesAuthorAttribution = display_name:str photo_uri:str uri:str
-GroundingChunkMapsPlaceAnswerSourcesReviewSnippet =
-    author_attribution:GroundingChunkMapsPlaceAnswerSourcesAuthorAttribution flag_content_uri:str google_maps_uri:str
-    relative_publish_time_description:str review:str review_id:str title:str
-GroundingChunkMapsRoute = distance_meters:int duration:str encoded_polyline:str
-GroundingChunkRetrievedContext = custom_metadata:[GroundingChunkCustomMetadata] document_name:str
-    file_search_store:str media_id:str page_number:int rag_chunk:RagChunk text:str title:str uri:str
-GroundingChunkStringList = values:[str]
-GroundingChunkWeb = domain:str title:str uri:str
-GroundingMetadata = google_maps_widget_context_token:str grounding_chunks:[GroundingChunk]
-    grounding_supports:[GroundingSupport] image_search_queries:[str] retrieval_metadata:RetrievalMetadata
-    retrieval_queries:[str] search_entry_point:SearchEntryPoint
-    source_flagging_uris:[GroundingMetadataSourceFlaggingUri] web_search_queries:[str]
-GroundingMetadataSourceFlaggingUri = flag_content_uri:str source_id:str
-GroundingSupport = confidence_scores:[float] grounding_chunk_indices:[int] rendered_parts:[int] segment:Segment
-ModalityTokenCount = modality:enum token_count:int
-Part = audio_transcription:Transcription code_execution_result:CodeExecutionResult executable_code:ExecutableCode
-    file_data:FileData function_call:FunctionCall function_response:FunctionResponse inline_data:Blob
-    media_processing:enum media_resolution:PartMediaResolution part_metadata:object speech_metadata:SpeechMetadata
-    text:str thought:bool thought_signature:bytes tool_call:ToolCall tool_response:ToolResponse
-    video_metadata:VideoMetadata
-PartMediaResolution = level:enum num_tokens:int
-PartialArg = bool_value:bool json_path:str null_value:'NULL_VALUE number_value:float string_value:str
-    will_continue:bool
-RagChunk = chunk_id:str file_id:str page_span:RagChunkPageSpan text:str
-RagChunkPageSpan = first_page:int last_page:int
-RetrievalMetadata = google_search_dynamic_retrieval_score:float
-SearchEntryPoint = rendered_content:str sdk_blob:bytes
-Segment = end_index:int part_index:int start_index:int text:str
-SpeechMetadata = speaker:str style:str
-ToolCall = args:object id:str tool_type:enum
-ToolResponse = id:str response:object tool_type:enum
-Transcription = end_offset:str finished:bool language_code:str speaker_label:str start_offset:str text:str
-    words:[WordInfo]
-VideoMetadata = end_offset:str fps:float start_offset:str
-WordInfo = end_offset:str start_offset:str word:str
-"""
-
-
-def _read_table() -> dict[str, dict[str, str]]:
-    types: dict[str, dict[str, str]] = {}
-    name = ""
-    for word in _TABLE.replace(" =", "=").split():
-        if word.endswith("="):
-            name = word[:-1]
-            types[name] = {}
-        else:
-            field, kind = word.split(":", 1)
-            types[name][field] = kind
-    return types
-
-
-FIELDS: Final[dict[str, dict[str, str]]] = _read_table()
-"""Type name to field name (snake_case) to kind."""
-
-SPELLINGS: Final[dict[str, dict[str, str]]] = {
-    name: {spelling: field for field in fields for spelling in (field, to_camel(field))}
-    for name, fields in FIELDS.items()
-}
-"""Type name to every accepted spelling of a field to its snake_case name."""
-
+from agent_eval_action.formats.base import Reading
+from agent_eval_action.results import evalset as models
 
 _PARTS = 'write `"parts": [{"text": "..."}]`'
-
-KNOWN_CONFUSIONS: Final[dict[str, str]] = {
-    "expected_tool_use": 'write `"intermediate_data": {"tool_uses": [{"name": ..., "args": ...}]}`',
+_TOOL_USES = 'write `"intermediate_data": {"tool_uses": [{"name": ..., "args": ...}]}`'
+_CONFUSIONS: Final = {
+    "expected_tool_use": _TOOL_USES,
     "expected_intermediate_agent_responses": 'write `"intermediate_data": {"intermediate_responses": [...]}`',
     "query": 'write `"user_content": {"parts": [{"text": "..."}]}`',
     "reference": 'write `"final_response": {"parts": [{"text": "..."}]}`',
@@ -119,8 +29,9 @@ KNOWN_CONFUSIONS: Final[dict[str, str]] = {
     "parameters": "the key is `args`",
     "content": _PARTS,
     "text": _PARTS,
-    "tools": 'write `"intermediate_data": {"tool_uses": [{"name": ..., "args": ...}]}`',
+    "tools": _TOOL_USES,
 }
+"""What other schemas call a thing, and what ADK's calls it."""
 
 
 def missing_key_hint(key: str, present: Iterable[str]) -> str | None:
@@ -131,36 +42,36 @@ def missing_key_hint(key: str, present: Iterable[str]) -> str | None:
 
 def unknown_key_hint(key: str, known: Iterable[str]) -> str | None:
     """A near name wins; else a name other schemas use for the same thing."""
-    return did_you_mean(key, known) or KNOWN_CONFUSIONS.get(key)
+    return did_you_mean(key, known) or _CONFUSIONS.get(key)
 
 
-_M = TypeVar("_M", bound=BaseModel)
+_Model = TypeVar("_Model", bound=BaseModel)
 
-# Key (snake_case) of a value, or of the list it is in, to the models it may be.
 _MODELS: Final[dict[str, tuple[type[BaseModel], ...]]] = {
-    "eval_cases": (m.EvalCase,),
-    "conversation": (m.Invocation,),
-    "user_content": (m.Content,),
-    "final_response": (m.Content,),
-    "content": (m.Content,),
-    "parts": (m.Part,),
-    "function_call": (m.FunctionCall,),
-    "function_response": (m.FunctionResponse,),
-    "intermediate_data": (m.IntermediateData, m.InvocationEvents),
-    "tool_uses": (m.FunctionCall,),
-    "tool_responses": (m.FunctionResponse,),
-    "invocation_events": (m.InvocationEvent,),
-    "rubrics": (m.Rubric,),
-    "rubric_content": (m.RubricContent,),
-    "app_details": (m.AppDetails,),
-    "session_input": (m.SessionInput,),
-    "conversation_scenario": (m.ConversationScenario,),
-    "scenarios": (m.ConversationScenario,),
-    "user_persona": (Persona,),
-    "behaviors": (PersonaBehavior,),
+    "eval_cases": (models.EvalCase,),
+    "conversation": (models.Invocation,),
+    "user_content": (models.Content,),
+    "final_response": (models.Content,),
+    "content": (models.Content,),
+    "parts": (models.Part,),
+    "function_call": (models.FunctionCall,),
+    "function_response": (models.FunctionResponse,),
+    "intermediate_data": (models.IntermediateData, models.InvocationEvents),
+    "tool_uses": (models.FunctionCall,),
+    "tool_responses": (models.FunctionResponse,),
+    "invocation_events": (models.InvocationEvent,),
+    "rubrics": (models.Rubric,),
+    "rubric_content": (models.RubricContent,),
+    "app_details": (models.AppDetails,),
+    "session_input": (models.SessionInput,),
+    "conversation_scenario": (models.ConversationScenario,),
+    "scenarios": (models.ConversationScenario,),
+    "user_persona": (models.Persona,),
+    "behaviors": (models.PersonaBehavior,),
 }
+"""Key (snake_case) of a value, or of the list it is in, to the models it may be."""
 
-_WANTED: Final[dict[str, str]] = {
+_WANTED: Final = {
     "string_type": "a string",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
@@ -174,88 +85,84 @@ _WANTED: Final[dict[str, str]] = {
 }
 
 
-def validate(model: type[_M], value: Any, text: str | None, findings: Findings) -> _M | None:
-    """The value as a model, or None and every error in ``findings``.
+def validate(model: type[_Model], value: Any, text: str | None, reading: Reading) -> _Model | None:
+    """The value as a model, or None after reporting every error.
 
     ``text`` is the value's JSON where it is at hand. JSON, because ADK validates JSON: pydantic converts
     a little differently from Python objects. ``null`` where a value with a default is wanted is absent.
     """
     try:
         return model.model_validate_json(text if text is not None else json.dumps(value))
-    except ValidationError as error:
-        errors = error.errors(include_url=False, include_context=False)
-    nulls = [path for one in errors if (path := _needless_null(one, value))]
-    if nulls:
+    except ValidationError as failure:
+        errors = failure.errors(include_url=False, include_context=False)
+    if nulls := [path for error in errors if (path := _needless_null(error, value))]:
         for path in nulls:
-            _parent(value, path).pop(path[-1])
-        return validate(model, value, None, findings)
-    for one in errors:
-        _report(one, value, findings)
+            _value_at(value, path[:-1]).pop(path[-1])
+        return validate(model, value, None, reading)
+    for error in errors:
+        _report(error, value, reading)
     return None
 
 
-def owner(at: JsonPath) -> tuple[type[BaseModel], ...]:
+def _possible_models(at: JsonPath) -> tuple[type[BaseModel], ...]:
     """The models the object at a path may be."""
     keys = [to_snake(step) for step in at if isinstance(step, str)]
     if keys[-2:-1] == ["agent_details"]:
-        return (m.AgentDetails,)
-    return _MODELS.get(keys[-1], ()) if keys else (m.EvalSet,)
+        return (models.AgentDetails,)
+    return _MODELS.get(keys[-1], ()) if keys else (models.EvalSet,)
 
 
-def _report(error: ErrorDetails, value: Any, findings: Findings) -> None:
-    at = place(value, error["loc"])
+def _report(error: ErrorDetails, value: Any, reading: Reading) -> None:
+    at = _path_in(value, error["loc"])
     kind, key = error["type"], str(error["loc"][-1] if error["loc"] else "")
-    holder = at[:-1] if kind == "extra_forbidden" else at
-    known = [name for model in owner(holder) for name in model.model_fields]
+    name, got = to_snake(key), shorten(error["input"])
+    known = [
+        field
+        for model in _possible_models(at[:-1] if kind == "extra_forbidden" else at)
+        for field in model.model_fields
+    ]
     if kind in {"too_long", "too_short"} or (kind == "missing" and key.isdigit()):
-        findings.error(at, "must be a pair: [author, [part, ...]]", value=shorten(_value_at(value, at)))
+        reading.error(at, "must be a pair: [author, [part, ...]]", value=shorten(_value_at(value, at)))
     elif kind == "missing":
-        name = to_snake(key)
-        strangers = _strangers(_value_at(value, at), known)
-        findings.error(at, f"`{name}` is missing", hint=missing_key_hint(name, strangers))
+        parent = _value_at(value, at)
+        unknown = [other for other in parent if to_snake(other) not in known] if isinstance(parent, dict) else []
+        reading.error(at, f"`{name}` is missing", hint=missing_key_hint(name, unknown))
+    elif kind == "extra_forbidden" and name in known:
+        reading.error(at, f"is given twice, as `{to_camel(key)}` and `{name}`", value=got)
     elif kind == "extra_forbidden":
-        twice = to_snake(key) in known
-        message = f"is given twice, as `{to_camel(key)}` and `{to_snake(key)}`" if twice else f"unknown key `{key}`"
-        findings.error(at, message, value=shorten(error["input"]), hint=None if twice else unknown_key_hint(key, known))
+        reading.error(at, f"unknown key `{key}`", value=got, hint=unknown_key_hint(key, known))
     elif kind in _WANTED:
-        findings.error(at, f"must be {_WANTED[kind]}", value=shorten(error["input"]))
+        reading.error(at, f"must be {_WANTED[kind]}", value=got)
     else:
         message = error["msg"].replace("Input should be", "must be")
-        findings.error(at, message[:1].lower() + message[1:], value=shorten(error["input"]))
+        reading.error(at, message[:1].lower() + message[1:], value=got)
 
 
-def place(value: Any, loc: tuple[int | str, ...]) -> JsonPath:
+def _path_in(value: Any, loc: tuple[int | str, ...]) -> JsonPath:
     """Pydantic's location as a path into ``value``: union tags and the name of a missing key fall away."""
     at: JsonPath = ()
     for step in loc:
-        spelled = _spelled(value, step)
+        spelled: int | str | None = None
+        if isinstance(value, dict) and isinstance(step, str):
+            spelled = next((name for name in (step, to_snake(step), to_camel(step)) if name in value), None)
+        elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
+            spelled = step
         if spelled is not None:
             at = (*at, spelled)
             value = value[spelled]
     return at
 
 
-def _spelled(value: Any, step: int | str) -> int | str | None:
-    if isinstance(value, dict) and isinstance(step, str):
-        return next((name for name in (step, to_snake(step), to_camel(step)) if name in value), None)
-    inside = isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value)
-    return step if inside else None
-
-
 def _needless_null(error: ErrorDetails, value: Any) -> JsonPath | None:
     """The path of a null that may be left out: its field has a default."""
-    at = place(value, error["loc"])
+    at = _path_in(value, error["loc"])
     if error["input"] is not None or error["type"] == "missing" or not at or not isinstance(at[-1], str):
         return None
     name = to_snake(at[-1])
-    fields = [model.model_fields[name] for model in owner(at[:-1]) if name in model.model_fields]
-    parent = _parent(value, at)
+    fields = [model.model_fields[name] for model in _possible_models(at[:-1]) if name in model.model_fields]
+    parent = _value_at(value, at[:-1])
     optional = any(not field.is_required() for field in fields)
     return at if optional and isinstance(parent, dict) and parent.get(at[-1], 0) is None else None
-
-
-def _parent(value: Any, at: JsonPath) -> Any:
-    return _value_at(value, at[:-1])
 
 
 def _value_at(value: Any, at: JsonPath) -> Any:
@@ -264,107 +171,102 @@ def _value_at(value: Any, at: JsonPath) -> Any:
     return value
 
 
-def _strangers(value: Any, known: list[str]) -> list[str]:
-    return [key for key in value if to_snake(key) not in known] if isinstance(value, dict) else []
+@cache
+def genai_fields() -> dict[str, dict[str, str]]:
+    """google-genai's types by name, each with its fields (snake_case) and their kinds.
+
+    Importing google-genai to ask it would cost most of a second per start, so ``genai_fields.json`` is made by
+    tests/formats/genai_types.py, and a test holds it to the installed one. ``[X]`` is a list of X, ``object`` a
+    free JSON object, ``'X`` the literal string X.
+    """
+    content: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("genai_fields.json").read_text("utf-8"))
+    return content
 
 
-# What our own models check already; google-genai's rarer fields are extras there.
-_OURS = {
-    "Content": frozenset(Content.model_fields),
-    "Part": frozenset(Part.model_fields),
-    "FunctionCall": frozenset(FunctionCall.model_fields),
-    "FunctionResponse": frozenset(FunctionResponse.model_fields),
+@cache
+def _spellings(kind: str) -> dict[str, str]:
+    """Every accepted spelling of a type's fields to its snake_case name."""
+    return {spelling: field for field in genai_fields()[kind] for spelling in (field, to_camel(field))}
+
+
+_CHECKED_BY_MODELS: Final = {
+    model.__name__: frozenset(model.model_fields)
+    for model in (models.Content, models.Part, models.FunctionCall, models.FunctionResponse)
 }
-_NONE: frozenset[str] = frozenset()
-_PLAIN_PART = {"text"}
-_SCALARS: dict[str, type] = {"str": str, "bool": bool, "int": int, "float": float, "bytes": bytes, "enum": str}
-_WORDS = {
-    "str": "a string",
-    "enum": "a string",
-    "bool": "true or false",
-    "int": "a whole number",
-    "float": "a number",
-    "bytes": "base64",
+"""google-genai's rarer fields are extras of our models, and checked by nothing but this module."""
+
+_SCALARS: Final[dict[str, tuple[type, str]]] = {
+    "str": (str, "a string"),
+    "enum": (str, "a string"),
+    "bool": (bool, "true or false"),
+    "int": (int, "a whole number"),
+    "float": (float, "a number"),
+    "bytes": (bytes, "base64"),
 }
 
 
-def check_genai(value: Any, kind: str, at: JsonPath, findings: Findings) -> bool:
+def check_genai(value: Any, kind: str, at: JsonPath, reading: Reading) -> bool:
     """Report what google-genai refuses below ``value`` and our models would not.
 
     In place, null becomes absent and camelCase snake_case; returns whether ``value`` was changed.
     """
-    if not isinstance(value, dict) or (value.keys() <= _PLAIN_PART and kind == "Part"):
+    if not isinstance(value, dict) or (kind == "Part" and value.keys() <= {"text"}):
         return False
-    known = SPELLINGS[kind]
-    ours = _OURS.get(kind, _NONE)
+    spellings, ours = _spellings(kind), _CHECKED_BY_MODELS.get(kind, frozenset())
     changed = False
     for key in list(value):
-        field = known.get(key)
+        item, field = value[key], spellings.get(key)
         if field is None:
-            _unknown(value, key, kind, at, findings)
-            continue
-        item = value[key]
-        if item is None and (field not in ours or key != field):
+            if kind != "Content":  # of which our model refuses unknown keys
+                hint = unknown_key_hint(key, genai_fields()[kind])
+                reading.error((*at, key), f"unknown key `{key}`", value=shorten(item), hint=hint)
+        elif item is None and (field not in ours or key != field):
             del value[key]  # ADK writes every absent field as null
             changed = True
-            continue
-        if key != field and value.get(field) is not None:
-            findings.error((*at, key), f"is given twice, as `{key}` and `{field}`")
-            continue
-        if key != field:
-            del value[key]
-            value[field] = item
-            changed = True
-        if item is not None:
-            changed |= _check(item, FIELDS[kind][field], (*at, field), findings, checked=field in ours)
+        elif key != field and value.get(field) is not None:
+            reading.error((*at, key), f"is given twice, as `{key}` and `{field}`")
+        else:
+            if key != field:
+                value[field] = value.pop(key)
+                changed = True
+            if item is not None:
+                wanted = genai_fields()[kind][field]
+                changed |= _check(item, wanted, (*at, field), reading, checked=field in ours)
     return changed
 
 
-def _unknown(value: dict[str, Any], key: str, kind: str, at: JsonPath, findings: Findings) -> None:
-    if kind == "Content":
-        return  # the model refuses it
-    hint = unknown_key_hint(key, FIELDS[kind])
-    findings.error((*at, key), f"unknown key `{key}`", value=shorten(value[key]), hint=hint)
-
-
-def _check(item: Any, kind: str, at: JsonPath, findings: Findings, *, checked: bool) -> bool:
+def _check(item: Any, kind: str, at: JsonPath, reading: Reading, *, checked: bool) -> bool:
+    """As ``check_genai``. ``checked``: our models check what ``item`` itself is."""
     if kind.startswith("["):
-        if not isinstance(item, list):
-            return False if checked else _wrong(item, "a list", at, findings)
-        found = [_check_item(one, kind[1:-1], (*at, index), findings, checked) for index, one in enumerate(item)]
-        return any(found)
-    if kind == "object" or kind in FIELDS:
-        if not isinstance(item, dict):
-            return False if checked else _wrong(item, "an object", at, findings)
-        return kind != "object" and check_genai(item, kind, at, findings)
-    if not checked:
-        _check_scalar(item, kind, at, findings)
+        if isinstance(item, list):
+            inner = kind[1:-1]
+            changes = [_check(value, inner, (*at, n), reading, checked=checked) for n, value in enumerate(item)]
+            return any(changes)
+        wanted = "a list"
+    elif kind == "object" or kind in genai_fields():
+        if isinstance(item, dict):
+            return kind != "object" and check_genai(item, kind, at, reading)
+        wanted = "an object"
+    elif kind.startswith("'"):
+        wanted = "" if item == kind[1:] else shorten(kind[1:])
+    else:
+        wanted = "" if checked or _is_scalar(item, kind) else _SCALARS[kind][1]
+    if wanted and not checked:
+        reading.error(at, f"must be {wanted}", value=shorten(item))
     return False
 
 
-def _check_item(item: Any, kind: str, at: JsonPath, findings: Findings, checked: bool) -> bool:
-    return _check(item, kind, at, findings, checked=checked)
-
-
-def _check_scalar(item: Any, kind: str, at: JsonPath, findings: Findings) -> None:
-    if kind.startswith("'"):
-        if item != kind[1:]:
-            _wrong(item, shorten(kind[1:]), at, findings)
-        return
+def _is_scalar(item: Any, kind: str) -> bool:
     if kind == "bytes" and isinstance(item, str):
         # Standard and URL-safe letters may be mixed, which google-genai refuses: the meaning is plain.
         item = item.replace("-", "+").replace("_", "/")
     try:
         _adapter(kind).validate_json(json.dumps(item))
     except ValidationError:
-        _wrong(item, _WORDS[kind], at, findings)
+        return False
+    return True
 
 
 @cache
 def _adapter(kind: str) -> TypeAdapter[Any]:
-    return TypeAdapter(_SCALARS[kind], config=ConfigDict(val_json_bytes="base64"))
-
-
-def _wrong(item: Any, wanted: str, at: JsonPath, findings: Findings) -> bool:
-    findings.error(at, f"must be {wanted}", value=shorten(item))
-    return False
+    return TypeAdapter(_SCALARS[kind][0], config=ConfigDict(val_json_bytes="base64"))

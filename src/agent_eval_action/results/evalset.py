@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, Discriminator, Field, PrivateAttr, Tag
 
 from agent_eval_action.results.base import AdkModel, Frozen
 
 BUILT_IN_PERSONAS = ("EXPERT", "NOVICE", "EVALUATOR")
+
+EVAL_SUFFIXES: Final = (".evalset.json", ".test.json")
+"""Ends of the names by which eval files are found in a folder; a file that is named may have any JSON or YAML name."""
 
 
 class PersonaBehavior(Frozen):

@@ -19,7 +19,7 @@ from agent_eval_action.diagnostics.reader import JsonPath, Source
 from agent_eval_action.errors import AgentEvalError, ConfigError, EvalFileError, Problem, UsageError
 from agent_eval_action.folders import real_path
 from agent_eval_action.formats import load_eval_file, match_cases, select_cases
-from agent_eval_action.results.evalset import EvalCase, EvalSet
+from agent_eval_action.results.evalset import EVAL_SUFFIXES, EvalCase, EvalSet
 from agent_eval_action.results.run_result import CriterionInfo, collector_paused
 from agent_eval_action.run.applicable import nothing_to_measure, refused_users, skipped
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
@@ -193,7 +193,6 @@ def relative(path: Path, workspace: Path) -> str:
     return path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else path.as_posix()
 
 
-_EVAL_ENDINGS = (".evalset.json", ".test.json")
 _CONFIGS = ("agent-eval.yaml", "agent-eval.yml")
 _CRITERIA = ("test_config.json", "eval_config.json")
 _SKIPPED = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", ".agent-eval"})
@@ -223,7 +222,7 @@ def _files(path: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED)
         for name in sorted(names):
-            if name.endswith(_EVAL_ENDINGS) or name in {*_CONFIGS, *_CRITERIA}:
+            if name.endswith(EVAL_SUFFIXES) or name in {*_CONFIGS, *_CRITERIA}:
                 yield Path(folder) / name
 
 

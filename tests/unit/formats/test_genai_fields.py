@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agent_eval_action.formats.validation import FIELDS
+from agent_eval_action.formats.validation import genai_fields
 
 PROGRAM = Path(__file__).parents[2] / "formats" / "genai_types.py"
 
@@ -19,7 +19,7 @@ def fields_of(python: str) -> dict[str, dict[str, str]]:
 
 
 def test_the_table_is_the_one_of_google_adk_213(adk213_python):
-    assert fields_of(str(adk213_python)) == FIELDS
+    assert fields_of(str(adk213_python)) == genai_fields()
 
 
 def test_nothing_our_own_google_genai_accepts_is_missing():
@@ -27,6 +27,6 @@ def test_nothing_our_own_google_genai_accepts_is_missing():
         f"{name}.{field}:{kind}"
         for name, fields in fields_of(sys.executable).items()
         for field, kind in fields.items()
-        if FIELDS.get(name, {}).get(field) != kind
+        if genai_fields().get(name, {}).get(field) != kind
     ]
     assert not missing
