@@ -15,6 +15,7 @@ from agent_eval_action.errors import EvalFileError
 from agent_eval_action.results.decision import Verdict
 from agent_eval_action.results.run_result import Conditions, RunResult, RunStatus
 from agent_eval_action.run.orchestrator import StopRequest
+from agent_eval_action.run.run_gate import RunGate
 from support import virtual_time
 
 AT = 7.0
@@ -43,7 +44,9 @@ def ended(monkeypatch: pytest.MonkeyPatch, folder: Path, work: object, *, measur
     """When a run that was interrupted at ``AT`` gave its result, and which."""
 
     async def evaluate(evaluation: api.Evaluation) -> RunResult:
-        evaluation.run = SimpleNamespace(measuring=measuring, result=lambda *_: MEASURED, baseline=None)
+        if measuring:
+            gate = RunGate(evaluation.settings)
+            evaluation.measurement = SimpleNamespace(result=lambda *_: MEASURED, gate=gate)
         await work()
         raise AssertionError("nothing ends by itself here")
 
@@ -51,7 +54,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, folder: Path, work: object, *, measur
         loop, stop = asyncio.get_running_loop(), StopRequest()
         settings = resolve(flags={}, environ={}, cwd=folder).settings
         loop.call_at(AT, stop.request, RunStatus.INTERRUPTED)
-        result = await api.Evaluation(settings, api.Context({}, lambda _: None, stop)).result()
+        result = await api.Evaluation(settings, api.RunContext({}, lambda _: None, stop)).result()
         at = loop.time()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             while not task.done():
@@ -60,7 +63,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, folder: Path, work: object, *, measur
             await asyncio.gather(task, return_exceptions=True)
         return at, result
 
-    monkeypatch.setattr(api, "_evaluate", evaluate)
+    monkeypatch.setattr(api.Evaluation, "_evaluate", evaluate)
     return virtual_time.run(main)
 
 

@@ -23,7 +23,7 @@ from agent_eval_action.reports import results_json
 from agent_eval_action.reports.next_steps import next_steps
 from agent_eval_action.results.decision import PairChange
 from agent_eval_action.results.run_result import RunResult
-from agent_eval_action.run.loader import relative
+from agent_eval_action.run.loader import Loader, relative
 
 _NAMES_SHOWN = 8
 
@@ -48,8 +48,13 @@ def accept_command(scope: Scope, reason: str, results: Path | None, config: str 
     if worse:
         _accept_worse(settings, reason.strip(), results)
     else:
-        _append(settings, _named(scope, api.accept_names(settings), reason.strip()))
+        _append(settings, _named(scope, _names(settings), reason.strip()))
     return ExitCode.PASS
+
+
+def _names(settings: Settings) -> Names:
+    """The names of the suite as its files have it."""
+    return api.names_of(Loader(settings.workspace).plan(api.discover_eval_files(settings), 1))
 
 
 def _accept_worse(settings: Settings, reason: str, results: Path | None) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action import api
 from agent_eval_action.baseline import accepted, show
 from agent_eval_action.baseline.accepted import ACCEPT
 from agent_eval_action.baseline.file_store import FileStore
+from agent_eval_action.baseline.history_session import open_history_session
 from agent_eval_action.baseline.records import Update, update
 from agent_eval_action.baseline.table import records_table
+from agent_eval_action.ci import detect
 from agent_eval_action.cli import output
 from agent_eval_action.cli.compare import in_folder, kept
 from agent_eval_action.cli.session import Session, console, settings_for
@@ -35,7 +36,7 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
     settings, out = resolved.settings, console()
     if settings.baseline.store == "branch":
         raise UsageError("the branch store is written by runs of main alone", hint="let CI run on the main branch")
-    store = api.stored_baseline(settings)
+    store = FileStore(settings.baseline.path, settings.workspace)
     before = store.read()
     if results is not None:
         result = results_json.read(in_folder(results))
@@ -93,7 +94,7 @@ def show_command(path: Path | None, config: str | None) -> ExitCode:
     if path is not None:
         found, shown, begin = FileStore(path).read(), str(path), "name a file that `agent-eval baseline update` wrote"
     else:
-        history = api.mainline(settings, os.environ).history()
+        history = open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event).history()
         found, shown, begin = history.as_baseline(), history.source, BEGIN[history.store]
         _say(history.notes)
     if found is None:
@@ -115,7 +116,7 @@ def history_command(config: str | None) -> ExitCode:
     from rich.text import Text
 
     settings = settings_for({"config": config} if config else {}).settings
-    main = api.mainline(settings, os.environ)
+    main = open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event)
     history = main.history()
     _say(history.notes)
     if not main.found.records:

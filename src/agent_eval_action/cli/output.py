@@ -130,7 +130,7 @@ def _folded(path: Path) -> tuple[str, ...]:
 
 
 FILES = {"junit": "junit.xml", "markdown": "comment.md", "html": "report.html"}
-RESULTS = "results.json"
+RESULTS = results_json.RESULTS
 _IMAGE = "ghcr.io/org/agent-eval-action:v0"
 
 

@@ -86,8 +86,8 @@ class Session:
         if self._interrupted is not None:
             self._runner.run(self._interrupted.end())
 
-    def _context(self, stop: StopRequest, display: Display) -> api.Context:
-        return api.Context(
+    def _context(self, stop: StopRequest, display: Display) -> api.RunContext:
+        return api.RunContext(
             environ=os.environ,
             emit=display,
             stop=stop,
@@ -98,9 +98,9 @@ class Session:
             flags=self.flags,
             cwd=Path.cwd(),
             job=self.job,
-            meanwhile=_import_drawing,
+            while_agents_start=_import_drawing,
             redaction=log.redaction,
-            hide=log.hide,
+            hide_secrets=log.hide,
         )
 
     def _display(self) -> Display:

@@ -8,7 +8,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from agent_eval_action import api
+from agent_eval_action.baseline.history_session import open_history_session
+from agent_eval_action.ci import detect
 from agent_eval_action.cli.session import console, settings_for
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.criteria import CRITERIA
@@ -25,7 +26,7 @@ def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json:
     if not 1 <= runs <= _MAX_RUNS:
         raise UsageError(f"--runs {runs} is not between 1 and {_MAX_RUNS:,}")
     settings = settings_for(flags).settings
-    history = api.mainline(settings, os.environ).history()
+    history = open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event).history()
     for note in history.notes:
         console().print(terminal(f"note: {note}"), markup=False, soft_wrap=True)
     if not any(pair.scores for pair in history.pairs.values()):

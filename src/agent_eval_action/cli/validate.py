@@ -29,7 +29,7 @@ def validate_command(paths: Sequence[Path], config: str | None) -> ExitCode:
             checked, found = validate_paths(paths, settings.workspace)
             problems += found
         else:
-            discovery = api.discovered(settings, ())
+            discovery = api.discover_eval_files(settings)
             loader = Loader(settings.workspace)
             plan = loader.plan(discovery, 1)
             problems += loader.warnings

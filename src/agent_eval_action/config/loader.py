@@ -51,6 +51,14 @@ class Resolved:
             raise ConfigError(_UNUSABLE, problems=tuple(problems))
 
 
+def load_settings(folder: Path | str = ".", **options: Any) -> Settings:
+    """Read the settings of a checkout as the command does in ``folder``. Raises ConfigError with every problem.
+
+    ``options`` are the command's, by name with underscores (``repeats=3``); they go over the file and the environment.
+    """
+    return resolve(flags=options, environ=os.environ, cwd=Path(folder)).settings
+
+
 def resolve(
     *, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, files: bool = True, may_lack: bool = False
 ) -> Resolved:

@@ -141,22 +141,19 @@ class GateChanges:
 
     def apply_to(
         self,
-        result: RunResult,
+        decision: Decision,
         plan: Plan | None,
         agents: Sequence[AgentSettings],
         functions: BaseMetricFunctions | None = None,
-    ) -> RunResult:
-        """The decided result with what the change does to the gate. ``plan`` as ``weakened`` takes it.
+    ) -> Decision:
+        """Return the decision with what the change does to the gate. ``plan`` as ``weakened`` takes it.
 
         ``functions``: those of the base that scored this run.
         """
-        if result.decision is None:
-            return result
         found, notes = self.weakened(plan, agents)
         found = (*found, *(functions.changed if functions else ()))
-        decision = apply_weakenings(result.decision, found, self.settings.policy.on_weakened)
-        decision = decision.model_copy(update={"notes": (*self.notes, *notes, *decision.notes)})
-        return result.model_copy(update={"decision": decision})
+        decision = apply_weakenings(decision, found, self.settings.policy.on_weakened)
+        return decision.model_copy(update={"notes": (*self.notes, *notes, *decision.notes)})
 
     def undecided(self, started_at: str, conditions: Conditions) -> RunResult:
         """The result of a change whose base cannot be read: nothing was run, and it is no pass."""

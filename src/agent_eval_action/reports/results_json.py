@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import pydantic
 import pydantic_core
@@ -24,6 +24,9 @@ from agent_eval_action.results.decision import BaselineTrajectory, Decision, Fin
 from agent_eval_action.results.run_result import SCHEMA_VERSION, CaseResult, RunResult, SetResult
 
 _Model = TypeVar("_Model", bound=pydantic.BaseModel)
+
+RESULTS: Final = "results.json"
+"""The name of the file."""
 
 STREAMED: dict[tuple[type[pydantic.BaseModel], str], type[pydantic.BaseModel]] = {
     (RunResult, "sets"): SetResult,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.api import discovered
+from agent_eval_action.api import discover_eval_files
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.run.affected import hidden_files
 from agent_eval_action.sandbox.tree import TreeCopy
@@ -39,7 +39,7 @@ def workspace(tmp_path: Path) -> Path:
 
 def visible(workspace: Path, *, base: tuple[str, ...] = (), **flags: object) -> set[str]:
     settings = resolve(flags=flags, environ={}, cwd=workspace).settings
-    hidden = hidden_files(settings, discovered(settings, ()), base)
+    hidden = hidden_files(settings, discover_eval_files(settings), base)
     target, environments = workspace.parent / "copy", workspace.parent / "environments"
     environments.mkdir()
     closed = {workspace.resolve() / path for path in hidden}

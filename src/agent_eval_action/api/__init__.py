@@ -1,0 +1,80 @@
+"""The library: ``evaluate``, ``evaluate_sync`` and ``compare``, and the evaluation that the command runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_eval_action.api.comparison import compare
+from agent_eval_action.api.evaluation import Evaluation, RunContext, discover_eval_files, names_of
+from agent_eval_action.ci import detect
+from agent_eval_action.config.loader import load_settings
+from agent_eval_action.config.models import Settings
+from agent_eval_action.results.run_result import RunResult
+from agent_eval_action.run.events import Event
+from agent_eval_action.run.orchestrator import StopRequest
+
+__all__ = [
+    "Evaluation",
+    "RunContext",
+    "compare",
+    "discover_eval_files",
+    "evaluate",
+    "evaluate_sync",
+    "load_settings",
+    "names_of",
+]
+
+
+async def evaluate(
+    settings: Settings | Path | str = ".",
+    *,
+    eval_sets: Sequence[str] = (),
+    on_event: Callable[[Event], None] | None = None,
+    **options: Any,
+) -> RunResult:
+    """Run the eval sets of a checkout against its agents and decide, as ``agent-eval run`` does.
+
+    Args:
+        settings: The settings, or a folder of the checkout: they are then read as the command reads them there.
+        eval_sets: Eval files to run, as ``path`` or ``path:case,case``; by default all that belong to an agent.
+        on_event: Called with each event of ``agent_eval_action.run.events``: attempts, phases and notices.
+        **options: Options of the command, by name with underscores (``repeats=3``). They go over those of the file
+            and the environment, and are for a folder alone.
+
+    Returns:
+        The result; ``result.decision.outcome`` is a ``Verdict``. Transcripts are in ``attempts.jsonl`` of
+        ``settings.out``. Reports are not written.
+
+    Raises:
+        AgentEvalError: The configuration, an eval file or a credential is wrong, so that nothing could be measured.
+            What fails later is part of the result.
+    """
+    if not isinstance(settings, Settings):
+        settings = load_settings(settings, **options)
+    elif options:
+        raise TypeError("options are for a folder; settings hold theirs already")
+    context = RunContext(
+        environ=os.environ,
+        emit=on_event or (lambda _: None),
+        stop=StopRequest(),
+        selectors=tuple(eval_sets),
+        flags=options,
+        cwd=settings.start,
+        job=detect(os.environ).job(os.environ),
+    )
+    return await Evaluation(settings, context).result()
+
+
+def evaluate_sync(
+    settings: Settings | Path | str = ".",
+    *,
+    eval_sets: Sequence[str] = (),
+    on_event: Callable[[Event], None] | None = None,
+    **options: Any,
+) -> RunResult:
+    """Do what ``evaluate`` does, from code that runs no event loop."""
+    return asyncio.run(evaluate(settings, eval_sets=eval_sets, on_event=on_event, **options))

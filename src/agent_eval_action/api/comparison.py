@@ -1,0 +1,158 @@
+"""Compares two results without running anything: results of ours, a baseline, or google-adk's own results."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from agent_eval_action.baseline.file_store import FileStore
+from agent_eval_action.baseline.records import from_result, result_of
+from agent_eval_action.config.loader import load_settings
+from agent_eval_action.config.models import Settings
+from agent_eval_action.criteria import CRITERIA
+from agent_eval_action.errors import ResultsError
+from agent_eval_action.formats.adk_results import SUFFIX, read_results
+from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
+from agent_eval_action.gate_changes.snapshot import Snapshot, sets_of_result
+from agent_eval_action.reports import results_json
+from agent_eval_action.results.history import Baseline
+from agent_eval_action.results.run_result import RunResult
+from agent_eval_action.run.adk_results_import import TOOL, align_names, import_results
+from agent_eval_action.run.run_gate import decide_result
+
+_ADK_HISTORY: Final = Path(".adk") / "eval_history"
+_BASELINE: Final = "baseline.json"
+_ACCEPTED: Final = f"give {results_json.RESULTS}, {_BASELINE}, *{SUFFIX}, or a folder that holds one of them"
+_MAX_FILES: Final = 10_000
+_PEEK_BYTES: Final = 4_096
+
+
+@dataclass(frozen=True)
+class ComparisonInput:
+    """One of the two results. ``baseline`` is set where a baseline was given."""
+
+    result: RunResult
+    baseline: Baseline | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def of_adk(self) -> bool:
+        """Whether google-adk made it."""
+        return self.result.conditions.tool_version == TOOL
+
+    def aligned_with(self, other: ComparisonInput) -> ComparisonInput:
+        """Return it under the other's names of sets and cases, where google-adk made this one alone."""
+        if not self.of_adk or other.of_adk:
+            return self
+        note = f"cases of {TOOL}'s results are known by their names alone: it does not keep their whole definition"
+        return ComparisonInput(align_names(self.result, other.result.sets), notes=(*self.notes, note))
+
+    def snapshot(self) -> Snapshot:
+        """Return what it was measured by, without the metrics that google-adk reports unasked (INFORMATIONAL)."""
+        sets = sets_of_result(self.result)
+        if self.of_adk:
+            asked = [tuple(info for info in one.criteria if info.threshold is not None) for one in sets]
+            sets = tuple(replace(one, criteria=infos) for one, infos in zip(sets, asked, strict=True))
+        return Snapshot(sets)
+
+
+def compare(base: RunResult | Path | str, head: RunResult | Path | str, settings: Settings | None = None) -> RunResult:
+    """Decide the result ``head`` against ``base``; nothing is run.
+
+    Args:
+        base: What to compare with: a result, or the path of results.json, of a baseline, of google-adk's results
+            (also a pattern), or of a folder that holds one of these.
+        head: The result to decide, given like ``base``.
+        settings: Whose gate rules hold; those of the current folder by default.
+
+    Returns:
+        The result ``head`` with its decision. What was measured in one and not in the other is a finding.
+
+    Raises:
+        ResultsError: One of the two cannot be read.
+    """
+    settings = settings or load_settings()
+    after, before = _comparison_input(head), _comparison_input(base)
+    before, after = before.aligned_with(after), after.aligned_with(before)
+    source = Path(base) if isinstance(base, Path | str) else Path("the result given")
+    baseline = before.baseline or from_result(before.result)
+    decision = decide_result(after.result, baseline, settings, source)
+    measured_before, measured_after = before.snapshot(), after.snapshot()
+    if after.result.conditions.selection:  # narrowed on purpose
+        run = {case.key for eval_set in measured_after.sets for case in eval_set.cases}
+        kept = (
+            replace(eval_set, cases=tuple(case for case in eval_set.cases if case.key in run))
+            for eval_set in measured_before.sets
+        )
+        measured_before = Snapshot(tuple(kept))
+    found = weakenings(measured_before, measured_after)
+    decision = apply_weakenings(decision, found, settings.policy.on_weakened)
+    notes = tuple(dict.fromkeys((*before.notes, *after.notes, *decision.notes)))
+    return after.result.model_copy(update={"decision": decision.model_copy(update={"notes": notes})})
+
+
+def _comparison_input(given: RunResult | Path | str) -> ComparisonInput:
+    return ComparisonInput(given) if isinstance(given, RunResult) else read_comparison_input(Path(given))
+
+
+def read_comparison_input(path: Path) -> ComparisonInput:
+    """Read a file, a folder with results, or a pattern of google-adk's files. Raises ResultsError."""
+    foreign = _adk_files(path)
+    if not foreign and not path.exists():
+        raise ResultsError(f"there is nothing at {path}", hint=_ACCEPTED)
+    if foreign:
+        result, notes = import_results([read_results(file) for file in foreign])
+        return ComparisonInput(result, notes=notes)
+    if path.is_dir():
+        inside = next((path / name for name in (results_json.RESULTS, _BASELINE) if (path / name).is_file()), None)
+        if inside is None:
+            raise ResultsError(f"there are no results in {path}", hint=_ACCEPTED)
+        path = inside
+    if _is_baseline(path):
+        baseline = FileStore(path).read()
+        if baseline is None:
+            raise ResultsError(f"there is no baseline at {path}", hint="make one: agent-eval baseline update")
+        result = result_of(baseline, {name: (kind.goal, kind.unit) for name, kind in CRITERIA.items()})
+        return ComparisonInput(result, baseline)
+    return ComparisonInput(results_json.read(path))
+
+
+def _adk_files(path: Path) -> Sequence[Path]:
+    """Return google-adk's files: the one named, those a pattern matches, those of a folder or an agent's history."""
+    if path.name.endswith(SUFFIX) and path.is_file():
+        return [path]
+    files: list[Path] = []
+    if path.is_dir():
+        files = sorted([*path.glob(f"*{SUFFIX}"), *(path / _ADK_HISTORY).glob(f"*{SUFFIX}")])
+    elif not path.exists() and glob.has_magic(str(path)):
+        files = sorted(Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207 - absolute patterns too
+        if not files:
+            raise ResultsError(f"nothing matches {path}")
+    elif path.is_file() and _begins_like_adk(path):
+        files = [path]
+    if len(files) > _MAX_FILES:
+        raise ResultsError(f"{path} holds {len(files):,} files of results, more than {_MAX_FILES:,}")
+    return files
+
+
+def _begins_like_adk(path: Path) -> bool:
+    """Whether a file of another name begins with a key of google-adk's results; 1.10 wrote them inside a string."""
+    head = _beginning(path).replace(b'\\"', b'"').lstrip(b'\xef\xbb\xbf \t\r\n"{\\n')
+    return head.startswith((b"eval_set_result", b"evalSetResult", b"eval_set_id", b"eval_case_results"))
+
+
+def _is_baseline(path: Path) -> bool:
+    """Whether a file is no results of ours; the reader of baselines then names what is wrong with it."""
+    head = _beginning(path)
+    return path.name != results_json.RESULTS and b'"conditions"' not in head and b'"started_at"' not in head
+
+
+def _beginning(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_PEEK_BYTES)
+    except OSError:
+        return b""

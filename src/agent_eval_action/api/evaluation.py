@@ -1,0 +1,583 @@
+"""One evaluation: read the checkout, start the agents, measure, decide, record."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import platform
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from agent_eval_action import __version__, git, stats
+from agent_eval_action.agents.adk import LOGS
+from agent_eval_action.baseline.accepted import Names, unknown
+from agent_eval_action.baseline.history_session import HistorySession, open_history_session
+from agent_eval_action.baseline.pooling import PASSES
+from agent_eval_action.ci import Job
+from agent_eval_action.config.discovery import Discovery, discover
+from agent_eval_action.config.models import AgentSettings, Settings
+from agent_eval_action.criteria import warm_up
+from agent_eval_action.errors import AgentEvalError, Problem
+from agent_eval_action.folders import OutputFolder
+from agent_eval_action.formats import load_eval_file, parse_selector
+from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
+from agent_eval_action.git.base_commit import CheckoutBase, commit_behind, resolve_base
+from agent_eval_action.llm.router import LlmSettings
+from agent_eval_action.processes.managed import kill_children
+from agent_eval_action.results.decision import Decision
+from agent_eval_action.results.history import History
+from agent_eval_action.results.redaction import Redaction
+from agent_eval_action.results.run_result import AttemptError, Conditions, Provenance, RunResult, RunStatus
+from agent_eval_action.results.transcripts import TranscriptWriter
+from agent_eval_action.run.affected import AffectedAgents, affected_agents, changed_files, declares_paths, hidden_files
+from agent_eval_action.run.attempt_runner import (
+    AttemptBudget,
+    AttemptLimits,
+    AttemptRunner,
+    StallDetector,
+    stall_timeout,
+)
+from agent_eval_action.run.base_agents import (
+    AgentGroup,
+    BaseCommit,
+    BaseUnavailable,
+    LazyBaseAgents,
+    StartTask,
+    find_base,
+    open_base_agents,
+)
+from agent_eval_action.run.collector import ResultCollector
+from agent_eval_action.run.events import Event, Notice, PhaseStarted
+from agent_eval_action.run.loader import Loader
+from agent_eval_action.run.missing_credentials import credential_warnings, mark_unmeasured
+from agent_eval_action.run.orchestrator import Orchestrator, RunLimits, StopRequest
+from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.resources import (
+    ResourceOptions,
+    RunResources,
+    add_redaction_patterns,
+    agent_secrets,
+    make_base_driver,
+    make_driver,
+    open_resources,
+    open_sandbox,
+    redact_logs,
+    refuse_unusable_agents,
+    wait_for_interpreters,
+)
+from agent_eval_action.run.resume import (
+    PreviousAttempts,
+    attempt_provenance,
+    cli_arguments,
+    discard_previous_attempts,
+    load_previous_attempts,
+)
+from agent_eval_action.run.run_gate import RunGate
+from agent_eval_action.sandbox.sandboxes import Level, Sandboxes
+
+_TRACEBACK_LINES = 8
+_STOP_S = 2.5
+"""How long attempts and workers may take to end after an interrupt, before the result is made of what there is."""
+_CLEAN_S = 2.5
+"""How long they may take after the files are written. GitHub's runner kills ten seconds after its first signal."""
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What a run is given besides its settings: its environment, and callbacks.
+
+    ``repeats`` goes over the settings' (a baseline is made with more). ``flags`` are the command's as typed; the base
+    commit's settings are read with the same. ``job`` is what CI says about the run. ``while_agents_start`` is called
+    in a thread while nobody waits. ``hide_secrets`` is called with secrets before anything that may hold them is
+    emitted.
+    """
+
+    environ: Mapping[str, str]
+    emit: Callable[[Event], None]
+    stop: StopRequest
+    notes: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    selectors: tuple[str, ...] = ()
+    repeats: int | None = None
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    cwd: Path | None = None
+    job: Job = field(default_factory=Job)
+    while_agents_start: Callable[[], None] = lambda: None
+    redaction: Redaction = field(default_factory=Redaction)
+    hide_secrets: Callable[[Iterable[str]], None] | None = None
+
+    @property
+    def may_lack_credentials(self) -> bool:
+        """Whether the run may do without credentials: on a pull request, but not for a baseline, which is whole."""
+        return self.job.may_lack_credentials and self.repeats is None
+
+    def note(self, notes: Iterable[str]) -> None:
+        """Emit these as notes."""
+        for text in notes:
+            self.emit(Notice(text))
+
+    def warn(self, warnings: Iterable[str]) -> None:
+        """Emit these as warnings."""
+        for text in warnings:
+            self.emit(Notice(text, level="warning"))
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What a run is about, read before any agent starts: what an agent does to the checkout then decides nothing.
+
+    ``settings`` are those in force. ``hidden`` are files that no agent sees, relative to the workspace. ``skipped``
+    are agents that the change does not affect. ``commit`` is the one checked out.
+    """
+
+    settings: Settings
+    context: RunContext
+    found: Discovery
+    change: GateChanges
+    hidden: frozenset[Path]
+    skipped: tuple[str, ...]
+    session: HistorySession
+    base: BaseCommit | BaseUnavailable
+    has_history: bool
+    commit: str | None
+
+    @property
+    def partial(self) -> bool:
+        """Whether only a part of the suite is run."""
+        return bool(self.context.selectors or self.settings.case or self.skipped)
+
+    @cached_property
+    def agents(self) -> list[AgentSettings]:
+        """Every agent of this run."""
+        return list({planned.agent.name: planned.agent for planned in self.found.sets}.values())
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether what got worse is run again."""
+        return self.context.repeats is None and self.settings.adaptive
+
+    @property
+    def out(self) -> OutputFolder:
+        """The folder that the run writes to."""
+        return self.settings.output_folder(self.settings.out)
+
+    @property
+    def logs(self) -> OutputFolder:
+        """The folder with what agents print."""
+        return self.settings.output_folder(self.settings.out / LOGS)
+
+    def conditions(self) -> Conditions:
+        """Return the conditions of the run, without its agents."""
+        settings, context = self.settings, self.context
+        return Conditions(
+            tool_version=__version__,
+            platform=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+            commit=self.commit,
+            change=context.job.commit,
+            repeats=context.repeats or settings.repeats,
+            adaptive=self.adaptive,
+            concurrency=settings.concurrency,
+            threshold_on=settings.policy.threshold_on,
+            fail_on=settings.fail_on,
+            selection=(*context.selectors, *settings.case),
+            only_agents=settings.only_agents,
+            arguments=cli_arguments(settings, context.selectors),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Plans:
+    """The plan as the checkout has it, and with the base commit's criteria where those are in force."""
+
+    own: Plan
+    in_force: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class _Agents:
+    """The agents of this change while they start. ``warm_up`` ends when the slow imports are done.
+
+    ``exposed``: the change's code runs as our own user, who can write what we read; the plans are then read before.
+    """
+
+    head: AgentGroup
+    sandbox: Sandboxes | None
+    provenance: Mapping[str, Provenance]
+    exposed: bool
+    plans: _Plans | None
+    warm_up: asyncio.Task[None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Preparation:
+    """What the measurement needs besides the agents. ``session`` stores the run's record."""
+
+    plans: _Plans
+    plan: Plan
+    resources: RunResources
+    budget: AttemptBudget
+    stall: StallDetector
+    previous: PreviousAttempts
+    history: History
+    session: HistorySession
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The orchestrator of a run, and the gate that decides what it measured."""
+
+    orchestrator: Orchestrator
+    gate: RunGate
+
+    def result(self, started_at: str, seconds: float) -> RunResult:
+        """Return the run as far as it got, without a decision."""
+        return self.gate.without_unanswered(self.orchestrator.result(started_at, seconds))
+
+
+@dataclass
+class Evaluation:
+    """Evaluates a checkout: everything the settings name, what is in doubt again, compared and decided.
+
+    It writes attempts.jsonl and blobs/ while it runs; the other files are the caller's.
+    """
+
+    settings: Settings
+    context: RunContext
+    measurement: Measurement | None = field(default=None, init=False)
+    _work: asyncio.Task[RunResult] | None = field(default=None, init=False)
+    _began: float = field(default_factory=time.monotonic, init=False)
+    _started_at: str = field(default_factory=lambda: dt.datetime.now(dt.UTC).isoformat(timespec="seconds"), init=False)
+
+    async def result(self) -> RunResult:
+        """Return the decided run; after an interrupt within seconds and as far as it got, whatever is at work.
+
+        Raises the errors of ``errors`` for what is wrong before anything was measured.
+        """
+        self._work = asyncio.create_task(self._evaluate())
+        interrupt = asyncio.create_task(self.context.stop.interrupted.wait())
+        try:
+            await asyncio.wait({self._work, interrupt}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._work.cancel()
+            await asyncio.wait({self._work})
+            raise
+        finally:
+            interrupt.cancel()
+        if not self._work.done():
+            if self.measurement is None:  # nothing looks at the stop request yet: threads and processes work
+                self._work.cancel()
+            await asyncio.wait({self._work}, timeout=_STOP_S)
+        if not self._work.done() or self._work.cancelled():
+            return self.interrupted()
+        if self.context.stop.interrupted.is_set() and not isinstance(self._work.exception(), AgentEvalError | None):
+            return self.interrupted()  # what is cut off may end in any way
+        return self._work.result()
+
+    def interrupted(self) -> RunResult:
+        """Return the run as far as it got, decided, without waiting for anything."""
+        self.context.stop.request(RunStatus.INTERRUPTED)
+        if self.measurement is not None:
+            gate, result = self.measurement.gate, self._measured(self.measurement)
+        else:
+            conditions = Conditions(tool_version=__version__, change=self.context.job.commit)
+            result = RunResult(started_at=self._started_at, status=self.context.stop.status, conditions=conditions)
+            gate = RunGate(self.settings)
+        return self._with_decision(result, gate.decide(result))
+
+    async def end(self) -> None:
+        """After an interrupt, give what is still at work a moment to clean up, then kill its processes."""
+        if self._work is not None:
+            await asyncio.wait({self._work}, timeout=_CLEAN_S)
+        kill_children()
+        if self._work is None or not self._work.done():
+            redact_logs(self.settings.output_folder(self.settings.out / LOGS), self.context.redaction)
+
+    async def _evaluate(self) -> RunResult:
+        scope = await self._read_scope()
+        if isinstance(scope, RunResult):
+            return scope
+        async with contextlib.AsyncExitStack() as stack:
+            agents = await self._start_agents(scope, stack)
+            prepared = await self._prepare(scope, agents, stack)
+            await self._measure(scope, agents, prepared)
+        return await self._conclude(scope, prepared)
+
+    async def _read_scope(self) -> _Scope | RunResult:
+        """Read what is to be run and by which rules; a result where nothing can or need be run."""
+        context, environ = self.context, self.context.environ
+        if warning := context.job.refuse(allowed=self.settings.allow_pull_request_target):
+            context.warn([warning])
+        checkout = await asyncio.to_thread(resolve_base, self.settings.workspace, environ, context.job.event)
+        change = await asyncio.to_thread(
+            detect_changes,
+            self.settings,
+            context.flags,
+            environ,
+            context.cwd or self.settings.start,
+            discover_eval_files,
+            base=checkout.rules,
+            is_change=context.job.event.is_change,
+        )
+        if change.unreadable:
+            return change.undecided(self._started_at, self._early_conditions(self.settings))
+        found = discover_eval_files(change.settings, context.selectors)
+        add_redaction_patterns(change.settings.redact, context.redaction)
+        hide = context.hide_secrets or context.redaction.hide
+        hide(agent_secrets((planned.agent for planned in found.sets), environ, change.settings.workspace))
+        context.note((*context.notes, *found.notes, *change.notes))
+        hidden = hidden_files(change.settings, found, change.base_eval_files)
+        affected = await asyncio.to_thread(_select_affected, change.settings, found, context, checkout)
+        context.note(affected.notes)
+        settings = affected.settings
+        if affected.nothing:
+            return affected.result(self._started_at, self._early_conditions(settings))
+        session = await asyncio.to_thread(open_history_session, settings, environ, context.job.event, change.stored)
+        history = session.history().without_cases()  # those of the suite are pooled when its files have been read
+        context.warn(history.notes)
+        known = commit_behind(settings.workspace, environ, history.commit if history.records else None, checkout.head)
+        scope = _Scope(
+            settings=settings,
+            context=context,
+            found=affected.found,
+            change=change,
+            hidden=hidden,
+            skipped=affected.skipped,
+            session=session,
+            base=find_base(settings, checkout.control(known), environ),
+            has_history=bool(history.records),
+            commit=git.head_commit(settings.workspace),
+        )
+        refuse_unusable_agents(scope.agents, settings.workspace, environ)
+        return scope
+
+    def _early_conditions(self, settings: Settings) -> Conditions:
+        """Return the conditions of a run that ends before an agent is started."""
+        commit = git.head_commit(settings.workspace)
+        return Conditions(tool_version=__version__, commit=commit, change=self.context.job.commit)
+
+    async def _start_agents(self, scope: _Scope, stack: contextlib.AsyncExitStack) -> _Agents:
+        """Begin to start every agent; their imports overlap with reading the eval files. ``stack`` ends them."""
+        settings, context, environ = scope.settings, self.context, self.context.environ
+        stack.push_async_callback(asyncio.to_thread, redact_logs, scope.logs, context.redaction)
+        provenance = await asyncio.to_thread(attempt_provenance, settings, scope.agents, environ, scope.hidden)
+        sandbox = await open_sandbox(settings, environ, scope.agents, context.emit, scope.hidden)
+        if sandbox is not None:
+            stack.push_async_callback(asyncio.to_thread, sandbox.close)
+        exposed = sandbox is None and context.job.may_skip
+        plans = await self._read_plans(scope) if exposed else None
+        context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in scope.agents)))
+        loop = asyncio.get_running_loop()
+
+        def say(text: str, level: Level) -> None:  # called in the thread in which an agent starts
+            loop.call_soon_threadsafe(context.emit, Notice(text, level))
+
+        drivers = {agent.name: make_driver(agent, settings, environ, sandbox, say) for agent in scope.agents}
+        recorded = frozenset(agent.name for agent in scope.agents if agent.driver == "recorded")
+        warm = asyncio.create_task(asyncio.to_thread(self._import_slow_modules, scope))
+        stack.push_async_callback(_settle, warm)
+        git.agents_begin()
+        stack.callback(git.agents_end)
+        head = AgentGroup.start("head", drivers, replay_only=recorded)
+        for name, start in head.starts.items():
+            start.add_done_callback(partial(self._report_start, name))
+        return _Agents(head, sandbox, provenance, exposed, plans, warm)
+
+    def _import_slow_modules(self, scope: _Scope) -> None:
+        """Import now, while nobody waits, what is needed later."""
+        warm_up()
+        if scope.has_history:
+            stats.warm_up()
+        self.context.while_agents_start()
+
+    def _report_start(self, name: str, start: StartTask) -> None:
+        """Name an agent's environment, or why it does not start, once, with the end of its traceback."""
+        if start.cancelled() or start.exception() is not None:
+            return
+        result = start.result()
+        if isinstance(result, AttemptError):
+            tail = "\n".join(f"    {line}" for line in result.traceback.splitlines()[-_TRACEBACK_LINES:])
+            self.context.warn([f"{name} does not start: {result.message}\n{tail}".rstrip()])
+        elif result.adk_version:
+            versions = f"google-adk {result.adk_version}, Python {result.python}"
+            self.context.note([f"{name}: {versions} ({result.environment})"])
+
+    async def _read_plans(self, scope: _Scope) -> _Plans:
+        loader = Loader(scope.settings.workspace, scope.settings.case)
+        repeats = self.context.repeats or scope.settings.repeats
+        own = await asyncio.to_thread(loader.plan, scope.found, repeats)
+        in_force = await asyncio.to_thread(scope.change.plan_in_force, own, scope.agents)
+        self.context.warn(str(problem) for problem in (*self.context.warnings, *loader.warnings))
+        self.context.note(loader.notes)
+        return _Plans(own, in_force)
+
+    async def _prepare(self, scope: _Scope, agents: _Agents, stack: contextlib.AsyncExitStack) -> _Preparation:
+        """Read the eval files and open what attempts need, while the agents start. ``stack`` ends both at once."""
+        closing: list[Callable[[], Awaitable[None]]] = [agents.head.stop]
+        stack.push_async_callback(_call_all, closing)
+        settings, context = scope.settings, self.context
+        plans = agents.plans or await self._read_plans(scope)
+        functions = await asyncio.to_thread(scope.change.open_functions, plans.in_force, scope.agents)
+        if functions is not None:
+            closing.append(partial(asyncio.to_thread, functions.tree.release))
+        budget, stall = AttemptBudget(LlmSettings.of(settings).meter()), StallDetector()
+        options = ResourceOptions(
+            settings,
+            context.environ,
+            scope.agents,
+            budget.meter,
+            # of a run that writes history every vote is made anew, or history would understate the judges' noise;
+            # where the change could write into the cache, it could have written votes
+            read_cache=context.repeats is None and not scope.session.recording and not agents.exposed,
+            say=lambda text: context.note([text]),
+            isolation=agents.sandbox,
+            may_lack=context.may_lack_credentials,
+            base=functions,
+            brought_along=scope.change.brought_along,
+            observe=stall.observe_reply,
+        )
+        resources = await open_resources(plans.in_force, options, agents.head)
+        closing.append(resources.close)
+        plan = mark_unmeasured(plans.in_force, resources.lacking, options.recorded)
+        context.warn(credential_warnings(resources.lacking))
+        previous = PreviousAttempts(agents.provenance)
+        if settings.resume:
+            folder, workspace = settings.resume, settings.workspace
+            previous = load_previous_attempts(folder, scope.out, plan, agents.provenance, workspace=workspace)
+        context.warn(previous.warnings())
+        history = self._pool_history(scope, plan)
+        session = scope.session.without_records()
+        return _Preparation(plans, plan, resources, budget, stall, previous, history, session)
+
+    def _pool_history(self, scope: _Scope, plan: Plan) -> History:
+        history = scope.session.history(plan.suite(scope.skipped))
+        if scope.settings.baseline.store == "rerun":  # no record says which entries main has; the base's file does
+            pending = tuple(entry for entry in history.pending if entry not in scope.change.accepted)
+            history = replace(history, pending=pending)
+        if not scope.partial:
+            self.context.warn(str(problem) for problem in unknown(scope.session.entries, names_of(plan)))
+        return history
+
+    async def _measure(self, scope: _Scope, agents: _Agents, prepared: _Preparation) -> None:
+        """Make and score the attempts, and those the gate asks for."""
+        settings, context = scope.settings, self.context
+        gate = RunGate(
+            settings,
+            prepared.history,
+            adaptive=scope.adaptive,
+            may_lack_credentials=context.may_lack_credentials,
+            withheld=context.job.withheld,
+            missing=prepared.resources.lacking,
+        )
+        asks_gate = scope.adaptive or (context.repeats is None and gate.asks_base_for_withheld)
+        rerun = settings.baseline.store == "rerun" and context.repeats is None
+        commit = scope.base.commit if asks_gate and isinstance(scope.base, BaseCommit) else ""
+        open_base = partial(_open_base, scope, agents.head, prepared.plans.own)
+        longest = max(settings.llm.timeout_s, *(agent.timeout_s for agent in scope.agents))
+        with TranscriptWriter(scope.out) as writer:
+            runner = AttemptRunner(
+                AttemptLimits(settings.concurrency, settings.retries),
+                agents.warm_up,
+                writer,
+                ResultCollector(prepared.plan),
+                prepared.budget,
+                context.emit,
+                prepared.previous,
+                prepared.resources.by_agent,
+                context.redaction.value,
+                prepared.stall,
+            )
+            orchestrator = Orchestrator(
+                prepared.plan,
+                agents.head,
+                runner,
+                context.stop,
+                scope.conditions(),
+                RunLimits(settings.max_time, stall_timeout(settings.stall_timeout, longest)),
+                next_step=gate.next_step if asks_gate else None,
+                base_agents=LazyBaseAgents(open_base, commit) if asks_gate or rerun else None,
+                base_passes=max(PASSES, settings.repeats) if rerun else 0,
+            )
+            self.measurement = Measurement(orchestrator, gate)
+            await orchestrator.run()
+        if context.stop.status is RunStatus.COMPLETE:
+            discard_previous_attempts(scope.out)
+
+    async def _conclude(self, scope: _Scope, prepared: _Preparation) -> RunResult:
+        """Decide, add what the change does to the gate, and record a run of main."""
+        if self.measurement is None:
+            raise AssertionError("_measure comes first")
+        result = self._measured(self.measurement)
+        decision = self.measurement.gate.decide(result)
+        whole = None if scope.partial else prepared.plans.own
+        decision = scope.change.apply_to(decision, whole, scope.agents, prepared.resources.base)
+        decided = self._with_decision(result, decision)
+        written = await asyncio.to_thread(prepared.session.add, decided)
+        if written.stored or (prepared.session.event.name and prepared.session.store_kind == "branch"):
+            self.context.note([written.note])
+        return decided
+
+    def _measured(self, measurement: Measurement) -> RunResult:
+        """Return the result so far. Secrets are taken out before anything is decided or quoted from it."""
+        seconds = time.monotonic() - self._began
+        return self.context.redaction.value(measurement.result(self._started_at, seconds))
+
+    def _with_decision(self, result: RunResult, decision: Decision) -> RunResult:
+        return result.model_copy(update={"decision": self.context.redaction.value(decision)})
+
+
+async def _settle(task: asyncio.Task[None]) -> None:
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _call_all(functions: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    await asyncio.gather(*(function() for function in functions))
+
+
+async def _open_base(
+    scope: _Scope, head: AgentGroup, plan: Plan, names: frozenset[str]
+) -> AgentGroup | BaseUnavailable:
+    """Start the base commit's agents of these names."""
+    if isinstance(scope.base, BaseUnavailable):
+        return scope.base
+    agents = [agent for agent in scope.agents if agent.name in names]
+    make = partial(make_base_driver, head, scope.base, scope.context.environ)
+    earlier = await asyncio.to_thread(scope.change.agents_on_base, plan, agents)
+    await wait_for_interpreters(head, names)
+    return await open_base_agents(scope.base, agents, make, earlier)
+
+
+def _select_affected(
+    settings: Settings, found: Discovery, context: RunContext, checkout: CheckoutBase
+) -> AffectedAgents:
+    """Leave out agents that the change does not affect, where they declare what they are made of."""
+    if context.repeats is not None or not context.job.may_skip or not declares_paths(found):  # a baseline is whole
+        return AffectedAgents(found, settings)
+    repository = git.Repository(settings.workspace, context.environ)
+    changed = changed_files(repository, checkout.exact_sha, checkout.head.sha if checkout.head else None)
+    return affected_agents(settings, found, changed, context.job.definition)
+
+
+def discover_eval_files(settings: Settings, selectors: Sequence[str] = (), *, may_lack: bool = False) -> Discovery:
+    """Find which eval files run against which agents. ``may_lack``: leave out those that are named and not there."""
+
+    def app_names(path: Path) -> frozenset[str]:
+        eval_set = load_eval_file(path, workspace=settings.workspace).eval_set
+        return frozenset(case.session_input.app_name for case in eval_set.eval_cases if case.session_input)
+
+    chosen = [parse_selector(text, exists=Path.exists) for text in selectors]
+    return discover(settings, [(file.path, file.case_ids) for file in chosen], app_names, may_lack=may_lack)
+
+
+def names_of(plan: Plan) -> Names:
+    """Return the names that an entry of accept.yaml can use."""
+    return Names(
+        case={case.eval_id for planned in plan.sets for case in planned.cases},
+        criterion={info.name for planned in plan.sets for info in planned.infos},
+        agent={planned.agent for planned in plan.sets},
+        eval_set={planned.key for planned in plan.sets},
+    )
