@@ -79,12 +79,6 @@ def unknown(found: Iterable[Entry], names: Names, path: Path = ACCEPT) -> tuple[
     return tuple(problems)
 
 
-def added(head: Iterable[Entry], base: Iterable[Entry]) -> tuple[Entry, ...]:
-    """What the change under test accepts itself, apart from what its base already did: this weakens the gate."""
-    before = {entry.accepted.id for entry in base}
-    return tuple(entry for entry in head if entry.accepted.id not in before)
-
-
 def pending(found: Iterable[Entry], records: Sequence[Record]) -> tuple[Accepted, ...]:
     """The acceptances main has no record with: the next one starts those histories anew.
 

@@ -100,19 +100,14 @@ class HistorySession:
         """Whether this run may become a part of the history."""
         return why_never_recorded(self.event, self.head.sha if self.head else None) is None
 
-    def add(
-        self,
-        result: RunResult,
-        worse: Sequence[tuple[CaseKey, str]] | None = None,
-        simulators: Mapping[CaseKey, str] | None = None,
-    ) -> WriteResult:
+    def add(self, result: RunResult, worse: Sequence[tuple[CaseKey, str]] | None = None) -> WriteResult:
         """Record a run of main that says something. ``worse``: the pairs found regressed; None: as decided."""
         head = self.head.sha if self.head else None
         if why := why_not_recorded(self.event, result, head):
             return WriteResult(False, why)
         bad = worse if worse is not None else regressed(result.decision) if result.decision else ()
         accepted = [entry.accepted for entry in self.entries] if self.honour else []
-        return self.store.add(record_of(result, self.head, regressed=bad, accepted=accepted, simulators=simulators))
+        return self.store.add(record_of(result, self.head, regressed=bad, accepted=accepted))
 
 
 def open_history_session(

@@ -23,7 +23,6 @@ from agent_eval_action.results.history import (
     PairHistory,
     PairName,
     Record,
-    RecordCase,
     Withheld,
     kept_digest,
     kept_key,
@@ -111,18 +110,18 @@ LAST: Final = 20
 _RENAMES_SHOWN: Final = 3
 
 
-_Named = TypeVar("_Named", RecordCase, Withheld)
+_Named = TypeVar("_Named", CaseRecord, Withheld)
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
     """How cases and criteria are defined now, by the names records keep.
 
-    ``cases``: the case's digest, its simulated user and its criteria's digests by name; ``criteria``:
-    what those digests stand for. ``skipped``: agents that are there still, with cases that are none of this suite.
+    ``cases``: the case's digest and its criteria's digests by name; ``criteria``: what those digests stand for.
+    ``skipped``: agents that are there still, with cases that are none of this suite.
     """
 
-    cases: Mapping[CaseKey, tuple[str, str, Mapping[str, str]]] = field(default_factory=dict)
+    cases: Mapping[CaseKey, tuple[str, Mapping[str, str]]] = field(default_factory=dict)
     criteria: Mapping[str, Definition] = field(default_factory=dict)
     skipped: frozenset[str] = frozenset()
 
@@ -130,22 +129,19 @@ class Suite:
         """Which of these recorded cases is which case of this suite, whatever it was called then."""
         if all(case.key in self.cases and self.cases[case.key][0] == case.digest for case in earlier):
             return CaseMatches()  # as nearly always: nothing was renamed or edited
-        now = [
-            CaseIdentity(key, digest, frozenset(digests.values())) for key, (digest, _, digests) in self.cases.items()
-        ]
+        now = [CaseIdentity(key, digest, frozenset(digests.values())) for key, (digest, digests) in self.cases.items()]
         gone = (case for case in earlier if case.key.agent not in self.skipped)
         return match_cases(map(recorded_identity, gone), now)
 
 
-def suite_of(result: RunResult, simulators: Mapping[CaseKey, str] | None = None) -> Suite:
+def suite_of(result: RunResult) -> Suite:
     """The suite a run had."""
-    users = simulators or {}
-    cases: dict[CaseKey, tuple[str, str, Mapping[str, str]]] = {}
+    cases: dict[CaseKey, tuple[str, Mapping[str, str]]] = {}
     for one in result.sets:
         digests = {kept_name(info.name): kept_digest(info.digest) for info in one.criteria}
         for case in one.cases:
             key = CaseKey(one.agent, one.eval_set, case.case)
-            cases[kept_key(key)] = (kept_digest(case.digest), users.get(key, ""), digests)
+            cases[kept_key(key)] = (kept_digest(case.digest), digests)
     return Suite(cases, definitions(result))
 
 
@@ -161,9 +157,8 @@ def record_of_baseline(baseline: Baseline) -> Record:
             intern(name): known.setdefault((one.digest, one.threshold, one.n, one.passed, one.mean, one.scores), one)
             for name, one in case.criteria.items()
         }
-        fields = {name: getattr(case, name) for name in CaseRecord.model_fields}
         names = {"agent": intern(case.agent), "eval_set": intern(case.eval_set)}
-        cases.append(RecordCase(**{**fields, **names, "criteria": criteria}))
+        cases.append(CaseRecord(**{**dict(case), **names, "criteria": criteria}))
     return Record(
         tool_version=baseline.tool_version,
         created_at=baseline.created_at,
@@ -236,14 +231,14 @@ def age_note(history: History, now: dt.datetime, max_age: float) -> str | None:
 
 
 def _newest_suite(records: Sequence[Record]) -> Suite:
-    cases: dict[CaseKey, tuple[str, str, Mapping[str, str]]] = {}
+    cases: dict[CaseKey, tuple[str, Mapping[str, str]]] = {}
     criteria: dict[str, Definition] = {}
     for record in records:
         criteria = {**record.criteria, **criteria}
         for case in record.cases:
             digests = {name: one.digest for name, one in case.criteria.items()}
-            digest, user, known = cases.get(case.key, (case.digest, case.simulator, {}))
-            cases[case.key] = (digest, user, {**digests, **known})
+            digest, known = cases.get(case.key, (case.digest, {}))
+            cases[case.key] = (digest, {**digests, **known})
     there: set[CaseKey] = set()
     for record in records:
         there |= {case.key for case in record.cases} | {one.pair[0] for one in record.withheld}
@@ -261,11 +256,11 @@ class _Run:
     """
 
     record: Record
-    cases: Mapping[CaseKey, RecordCase]
+    cases: Mapping[CaseKey, CaseRecord]
     old_names: Mapping[CaseKey, CaseKey] = field(default_factory=dict)
     ambiguous: Mapping[CaseKey, tuple[str, ...]] = field(default_factory=dict)
 
-    def one(self, pair: PairName) -> tuple[RecordCase, CriterionRecord] | None:
+    def one(self, pair: PairName) -> tuple[CaseRecord, CriterionRecord] | None:
         case = self.cases.get(pair[0])
         found = case.criteria.get(pair[1]) if case else None
         return (case, found) if case and found else None
@@ -331,7 +326,7 @@ def _renamed(record: Record, current: Mapping[CaseKey, CaseKey], matches: CaseMa
     return _Run(renamed, _by_key(renamed), old_names, matches.ambiguous)
 
 
-def _by_key(record: Record) -> dict[CaseKey, RecordCase]:
+def _by_key(record: Record) -> dict[CaseKey, CaseRecord]:
     return {case.key: case for case in record.cases}
 
 
@@ -360,7 +355,7 @@ class _Pooling:
         """The suite's pairs that main knows, and those main still had in its newest run of everything."""
         known = {(case.key, name) for run in self.runs for case in run.record.cases for name in case.criteria}
         held = {one.pair for run in self.runs for one in run.record.withheld}
-        current = {(key, name) for key, (_, _, digests) in self.now.cases.items() for name in digests}
+        current = {(key, name) for key, (_, digests) in self.now.cases.items() for name in digests}
         found = current & (known | held)
         for run in self.runs:
             found |= {(case.key, name) for case in run.record.cases for name in case.criteria}
@@ -399,14 +394,13 @@ class _Pooling:
             found = [run.cases[key] for run in self.runs if key in run.cases]
             digest = self.now.cases[key][0] if key in self.now.cases else found[0].digest
             newest = next((case for case in found if case.digest == digest), found[0])
-            plain = {name: getattr(newest, name) for name in CaseRecord.model_fields}
             pooled = {name: self._pooled(history) for name, history in sorted(criteria.items())}
             if key in self.now.cases and newest.digest == digest:
-                # where only the simulated user differs, scores that do not count look as if they did
-                digests = self.now.cases[key][2]
+                # scores of an accepted change, or of a case that several agents had, look as if they counted
+                digests = self.now.cases[key][1]
                 alike = [name for name, one in pooled.items() if one and one.digest == digests.get(name)]
                 pooled |= {name: None for name in alike if criteria[name].incomparable}
-            yield key, CaseRecord(**{**plain, "criteria": {name: one for name, one in pooled.items() if one}})
+            yield key, CaseRecord(**{**dict(newest), "criteria": {name: one for name, one in pooled.items() if one}})
 
     def _pooled(self, history: PairHistory) -> CriterionRecord | None:
         record = history.record
@@ -433,15 +427,15 @@ class _Pooling:
                 return self.runs[: index + 1], fresh[name]
         return self.runs, None
 
-    def _comparable(self, pair: PairName, case: RecordCase, one: CriterionRecord) -> bool:
+    def _comparable(self, pair: PairName, case: CaseRecord, one: CriterionRecord) -> bool:
         now = self.now.cases.get(pair[0])
         if now is None:  # the case is gone: what it was is compared with itself
             return True
-        digest, simulator, digests = now
-        return case.digest == digest and case.simulator == simulator and one.digest == digests.get(pair[1], one.digest)
+        digest, digests = now
+        return case.digest == digest and one.digest == digests.get(pair[1], one.digest)
 
     def _why(
-        self, pair: PairName, newest: tuple[_Run, RecordCase, CriterionRecord] | None, anew: Accepted | None
+        self, pair: PairName, newest: tuple[_Run, CaseRecord, CriterionRecord] | None, anew: Accepted | None
     ) -> str:
         if agents := next((run.ambiguous[pair[0]] for run in self.runs if pair[0] in run.ambiguous), ()):
             names = " and ".join(f"`{agent}`" for agent in agents[:_RENAMES_SHOWN])
@@ -449,11 +443,9 @@ class _Pooling:
         if newest is None:
             return f"its change was accepted ({anew.reason})" if anew else "main has no clean scores of it"
         run, case, one = newest
-        digest, simulator, digests = self.now.cases[pair[0]]
+        digest, digests = self.now.cases[pair[0]]
         since = f"commit {run.record.commit[:10]}" if run.record.commit else "the baseline"
         if case.digest != digest:
             return f"the case was edited since {since}"
-        if case.simulator != simulator:
-            return f"simulated user {case.simulator or 'none'} → {simulator or 'none'}"
         now = digests.get(pair[1], "")
         return describe_definition_change(run.record.criteria.get(one.digest), self.now.criteria.get(now))

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -23,14 +23,12 @@ from agent_eval_action.results.history import (
     Accepted,
     Baseline,
     BaselineAgent,
+    Calls,
     CaseRecord,
     CriterionRecord,
     Definition,
     PairName,
     Record,
-    RecordCase,
-    ScoreCount,
-    Trajectory,
     TrajectoryRecord,
     Withheld,
     kept_digest,
@@ -39,7 +37,6 @@ from agent_eval_action.results.history import (
     rounded,
     short_call,
     trajectory_digest,
-    weighted_mean,
 )
 from agent_eval_action.results.pair_scores import Measured, measured_pairs, meets, modal_trajectory
 from agent_eval_action.results.run_result import (
@@ -142,24 +139,15 @@ def _json(value: Any) -> str:
 
 
 CASE_BYTES: Final = 2048
-_DIGITS: Final = 3
-_BINS: Final = 4
+"""Above this size a case keeps its tool calls shortened, then only those of its first turns. Scores are kept whole."""
 
 
 def fit(record: CaseRecord) -> CaseRecord:
-    """The record itself, or what of it fits into ``CASE_BYTES``."""
-    steps: tuple[Callable[[CaseRecord], CaseRecord], ...] = (
-        _shorten_arguments,
-        _leave_out_turns,
-        lambda one: _coarsen(one, _fewer_digits),
-        lambda one: _coarsen(one, _fewer_scores),
-        _omit_criteria,
-    )
-    for step in steps:
-        if size(record) <= CASE_BYTES:
-            break
-        record = step(record)
-    return record
+    """The record itself, or with as much of its trajectory as fits into ``CASE_BYTES``."""
+    if record.trajectory is None or size(record) <= CASE_BYTES:
+        return record
+    record = _with_turns(record, [tuple(map(short_call, calls)) for calls in record.trajectory.turns], 0)
+    return record if size(record) <= CASE_BYTES else _leave_out_turns(record)
 
 
 def size(record: CaseRecord) -> int:
@@ -167,17 +155,8 @@ def size(record: CaseRecord) -> int:
     return len(record_text(record).encode()) + 2
 
 
-def _shorten_arguments(record: CaseRecord) -> CaseRecord:
-    if record.trajectory is None:
-        return record
-    turns = tuple(tuple(short_call(call) for call in calls) for calls in record.trajectory.turns)
-    return _with_turns(record, turns, 0)
-
-
 def _leave_out_turns(record: CaseRecord) -> CaseRecord:
-    if record.trajectory is None:
-        return record
-    turns = record.trajectory.turns
+    turns = record.trajectory.turns if record.trajectory else ()
     left = CASE_BYTES - size(_with_turns(record, (), len(turns)))
     kept = 0
     for calls in turns:
@@ -188,54 +167,11 @@ def _leave_out_turns(record: CaseRecord) -> CaseRecord:
     return _with_turns(record, turns[:kept], len(turns) - kept)
 
 
-def _with_turns(record: CaseRecord, turns: Trajectory, cut: int) -> CaseRecord:
+def _with_turns(record: CaseRecord, turns: Sequence[Calls], cut: int) -> CaseRecord:
     if record.trajectory is None:
         return record
-    return record.model_copy(update={"trajectory": record.trajectory.model_copy(update={"turns": turns, "cut": cut})})
-
-
-def _coarsen(record: CaseRecord, how: Callable[[CriterionRecord], tuple[ScoreCount, ...]]) -> CaseRecord:
-    criteria = {}
-    for name, one in record.criteria.items():
-        scores = how(one)
-        changed = {} if scores == one.scores else {"scores": scores, "mean": rounded(one.average)}
-        criteria[name] = one.model_copy(update=changed)
-    return record.model_copy(update={"criteria": criteria})
-
-
-def _fewer_digits(record: CriterionRecord) -> tuple[ScoreCount, ...]:
-    counts: dict[float, int] = {}
-    for score, count in record.scores:
-        rounded = float(f"{score:.{_DIGITS}g}")
-        counts[rounded] = counts.get(rounded, 0) + count
-    return tuple(sorted(counts.items()))
-
-
-def _fewer_scores(record: CriterionRecord) -> tuple[ScoreCount, ...]:
-    """Neighbouring scores joined into at most ``_BINS``, each at their mean."""
-    if len(record.scores) <= _BINS:
-        return record.scores
-    bins: dict[int, list[ScoreCount]] = {}
-    before = 0
-    for score, count in sorted(record.scores):
-        bins.setdefault(before * _BINS // record.n, []).append((score, count))
-        before += count
-    joined: dict[float, int] = {}
-    for members in bins.values():
-        total = sum(count for _, count in members)
-        mean = float(f"{weighted_mean(members):.{_DIGITS}g}")
-        joined[mean] = joined.get(mean, 0) + total
-    return tuple(sorted(joined.items()))
-
-
-def _omit_criteria(record: CaseRecord) -> CaseRecord:
-    """Leave out criteria without a threshold first, then from the end of the alphabet."""
-    criteria = dict(record.criteria)
-    order = sorted(criteria, key=lambda name: (criteria[name].threshold is not None, [-ord(c) for c in name]))
-    while order and size(record) > CASE_BYTES:
-        del criteria[order.pop(0)]
-        record = record.model_copy(update={"criteria": dict(criteria), "omitted": record.omitted + 1})
-    return record
+    trajectory = record.trajectory.model_copy(update={"turns": tuple(turns), "cut": cut})
+    return record.model_copy(update={"trajectory": trajectory})
 
 
 MAX_BYTES: Final = 32 * 1024 * 1024
@@ -383,17 +319,15 @@ def record_of(
     *,
     regressed: Collection[tuple[CaseKey, str]] = (),
     accepted: Iterable[Accepted] = (),
-    simulators: Mapping[CaseKey, str] | None = None,
 ) -> Record:
     """The record of ``result``.
 
     ``regressed``: pairs the gate found worse; they alone are withheld, for leaving out whole runs would
-    let only lucky ones into the history. ``simulators``: names of the simulated users, by case.
+    let only lucky ones into the history.
     """
     kept = from_result(result)
     bad = {(kept_key(key), kept_name(name)) for key, name in regressed}
-    users = {kept_key(key): name for key, name in (simulators or {}).items()}
-    cases = [_case_run_record(one, bad, users.get(one.key, "")) for one in kept.records]
+    cases = [_without_pairs(case, bad) for case in kept.records]
     conditions = result.conditions
     return Record(
         tool_version=kept.tool_version,
@@ -411,10 +345,9 @@ def record_of(
     )
 
 
-def _case_run_record(record: CaseRecord, bad: Collection[PairName], simulator: str) -> RecordCase:
-    criteria = {name: one for name, one in record.criteria.items() if (record.key, name) not in bad}
-    given = {name: getattr(record, name) for name in CaseRecord.model_fields}
-    return RecordCase(**{**given, "criteria": criteria, "simulator": simulator})
+def _without_pairs(case: CaseRecord, pairs: Collection[PairName]) -> CaseRecord:
+    criteria = {name: record for name, record in case.criteria.items() if (case.key, name) not in pairs}
+    return case if len(criteria) == len(case.criteria) else case.model_copy(update={"criteria": criteria})
 
 
 def _withheld(result: RunResult, records: Iterable[CaseRecord], bad: Collection[PairName]) -> Iterable[Withheld]:

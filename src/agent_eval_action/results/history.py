@@ -53,8 +53,8 @@ def rounded(score: float) -> float:
 class CriterionRecord(Frozen):
     """Scores of one case on one criterion: ``n`` attempts, the distinct scores with how often each was seen.
 
-    ``passed`` counts the attempts that met ``threshold``, the threshold of that time. ``mean`` is given
-    only where the scores were made coarser to keep the record small.
+    ``passed`` counts the attempts that met ``threshold``, the threshold of that time. ``mean`` is given only in files
+    of earlier versions, where the scores were made coarser to keep the record small.
     """
 
     digest: str
@@ -92,7 +92,7 @@ class TrajectoryRecord(Frozen):
 
 
 class CaseRecord(Frozen):
-    """One case. ``omitted`` criteria did not fit into the space a case has."""
+    """One case. ``omitted`` criteria did not fit, in files of earlier versions."""
 
     agent: str
     eval_set: str
@@ -229,7 +229,6 @@ __all__ = [
     "PairHistory",
     "PairName",
     "Record",
-    "RecordCase",
     "Withheld",
 ]
 
@@ -237,12 +236,6 @@ RECORD_VERSION: Final = 1
 
 PairName = tuple[CaseKey, str]
 """A case and a criterion, by the names a record keeps."""
-
-
-class RecordCase(CaseRecord):
-    """One case of one run. ``simulator`` names the simulated user and its version, "" where there is none."""
-
-    simulator: str = ""
 
 
 class Withheld(Frozen):
@@ -275,7 +268,7 @@ class Record(Frozen):
     whole: bool = True
     agents: tuple[BaselineAgent, ...] = ()
     criteria: dict[str, Definition] = Field(default_factory=dict)
-    cases: tuple[RecordCase, ...] = ()
+    cases: tuple[CaseRecord, ...] = ()
     withheld: tuple[Withheld, ...] = ()
     accepted: tuple[Accepted, ...] = ()
 

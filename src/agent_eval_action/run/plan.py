@@ -147,10 +147,10 @@ class Plan:
     def suite(self, skipped: Iterable[str] = ()) -> Suite:
         """The definitions that history is pooled for. ``skipped``: agents that exist but are left out of this run."""
         infos = {kept_digest(info.digest): info for planned in self.sets for info in planned.infos}
-        cases: dict[CaseKey, tuple[str, str, Mapping[str, str]]] = {}
+        cases: dict[CaseKey, tuple[str, Mapping[str, str]]] = {}
         for planned in self.sets:
             digests = {kept_name(info.name): kept_digest(info.digest) for info in planned.infos}
             for item in planned.cases:
                 key = kept_key(CaseKey(planned.agent, planned.key, item.eval_id))
-                cases[key] = (kept_digest(item.digest), "", digests)
+                cases[key] = (kept_digest(item.digest), digests)
         return Suite(cases, {digest: definition(info) for digest, info in infos.items()}, frozenset(skipped))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.baseline.accepted import Names, added, append, parse, pending, read, unknown
+from agent_eval_action.baseline.accepted import Names, append, parse, pending, read, unknown
 from agent_eval_action.baseline.records import record_of
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.results.run_result import CaseKey
@@ -100,11 +100,6 @@ def test_names_match_whole_and_what_is_not_named_matches_all():
     assert not covers("- {case: a, criterion: q, reason: r}", criterion="other")
     assert not covers("- {case: a, agent: x, reason: r}")
     assert not covers("- {case: a, eval_set: x, reason: r}")
-
-
-def test_what_a_change_accepts_itself_is_told_from_what_its_base_did():
-    assert [entry.accepted.case for entry in added(parse(TEXT), parse(TEXT)[:1])] == ["smalltalk"]
-    assert len(added(parse(TEXT.replace("renamed", "dropped")), parse(TEXT))) == 1, "another reason, another acceptance"
 
 
 def test_an_entry_is_spent_once_the_newest_record_shows_it():

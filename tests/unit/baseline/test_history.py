@@ -22,11 +22,8 @@ def made(number: int, *cases, criteria=(), **given) -> Record:
     """The run of main's commit ``number``."""
     regressed = given.pop("regressed", ())
     accepted = given.pop("accepted", ())
-    users = given.pop("simulators", None)
     result = run(*cases, criteria=criteria, **given)
-    return record_of(
-        result, Commit(f"{number:040x}", (), 1000 + number), regressed=regressed, accepted=accepted, simulators=users
-    )
+    return record_of(result, Commit(f"{number:040x}", (), 1000 + number), regressed=regressed, accepted=accepted)
 
 
 def newest_first(*records: Record) -> tuple[Record, ...]:
@@ -94,14 +91,6 @@ def test_a_changed_criterion_has_no_history_and_says_what_changed(old, new, said
     now = run(simple("a", 1.0), criteria=[info(digest="new", **new)])
     pair = pool((record,), suite_of(now)).pair(A, QUALITY)
     assert (pair.runs, pair.incomparable) == (0, said)
-
-
-def test_a_changed_simulated_user_has_no_history():
-    record = made(1, simple("a", 1.0), simulators={A: "gemini-2.5-flash/v1"})
-    now = suite_of(run(simple("a", 1.0)), {A: "gemini-3-flash/v1"})
-    assert pool((record,), now).pair(A, QUALITY).incomparable == (
-        "simulated user gemini-2.5-flash/v1 → gemini-3-flash/v1"
-    )
 
 
 def test_a_moved_threshold_and_another_agent_model_are_no_reason():
