@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -15,6 +16,7 @@ from agent_eval_action.baseline.pooling import record_of_baseline
 from agent_eval_action.baseline.records import text
 from agent_eval_action.diagnostics.files import MAX_JSON_BYTES, Unreadable, read_bytes
 from agent_eval_action.diagnostics.reader import Source, shorten
+from agent_eval_action.diagnostics.validation import issues_of
 from agent_eval_action.errors import ConfigError, OutputError, Problem, ResultsError
 from agent_eval_action.folders import OutputFolder, below
 from agent_eval_action.results.history import BASELINE_VERSION, Baseline, Record
@@ -153,9 +155,5 @@ def _refuse_foreign(source: Source) -> None:
 def _problems(source: Source, error: ValidationError | RecursionError) -> tuple[Problem, ...]:
     if isinstance(error, RecursionError):
         return (Problem(path=source.path, message="is nested too deeply"),)
-    found: list[Problem] = []
-    for item in error.errors(include_url=False, include_context=False)[:_PROBLEMS_SHOWN]:
-        place: tuple[Any, ...] = item["loc"]
-        value = None if item["type"] == "missing" else shorten(item["input"])
-        found.append(source.problem(place, item["msg"].removeprefix("Value error, "), value=value))
-    return tuple(found)
+    issues = islice(issues_of(error, source.value, Baseline), _PROBLEMS_SHOWN)
+    return tuple(source.problem(issue.at, issue.message, **issue.fields) for issue in issues)

@@ -193,11 +193,17 @@ def set_values(value: Any, *, nulls: bool = False) -> Any:
     return [set_values(inner, nulls=nulls) for inner in value] if isinstance(value, list) else value
 
 
+class _AdkConfig(AdkModel):
+    """Its schema is built when it is first used: ``--help`` needs none."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
 _TAKEN = ("system_instruction", "response_schema", "response_json_schema", "response_mime_type", "tools")
 _PLACEHOLDERS = ("stop_signal", "conversation_plan", "conversation_history")
 
 
-class CodeConfig(AdkModel):
+class CodeConfig(_AdkConfig):
     """Where the user's function is: ``package.module.function``."""
 
     model_config = ConfigDict(extra="allow")
@@ -205,7 +211,7 @@ class CodeConfig(AdkModel):
     name: str
 
 
-class Interval(AdkModel):
+class Interval(_AdkConfig):
     """The values a metric can take."""
 
     min_value: float
@@ -220,13 +226,13 @@ class Interval(AdkModel):
         return self
 
 
-class MetricValueInfo(AdkModel):
+class MetricValueInfo(_AdkConfig):
     """What kind of value a metric has."""
 
     interval: Interval | None = None
 
 
-class MetricInfo(AdkModel):
+class MetricInfo(_AdkConfig):
     """What a custom metric says about itself."""
 
     metric_name: str
@@ -235,7 +241,7 @@ class MetricInfo(AdkModel):
     requires_threshold: bool = True
 
 
-class CustomMetric(AdkModel):
+class CustomMetric(_AdkConfig):
     """One entry of ``custom_metrics``: runs only when ``criteria`` names it too."""
 
     code_config: CodeConfig
@@ -243,7 +249,7 @@ class CustomMetric(AdkModel):
     description: str = ""
 
 
-class UserSimulatorConfig(AdkModel):
+class UserSimulatorConfig(_AdkConfig):
     """How simulated users talk. ``max_allowed_invocations`` below zero: no limit."""
 
     type: Literal["llm_backed", "llm_audio"] = "llm_backed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, SecretStr
 
@@ -41,7 +41,9 @@ from agent_eval_action.config.types import (
 from agent_eval_action.diagnostics.validation import invalid
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.base import Frozen
-from agent_eval_action.results.run_result import Goal
+
+if TYPE_CHECKING:  # the types of results would slow `--help`
+    from agent_eval_action.results.run_result import Goal
 
 Scope = Literal["run", "agent", "command"]
 

@@ -9,16 +9,16 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, NotRequired, get_args
+from typing import Annotated, Any, Final, get_args
 
 from pydantic import ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, InstanceOf
 from pydantic_core import CoreSchema, core_schema
-from typing_extensions import TypedDict
 
 from agent_eval_action.config.criteria import CriterionSpec, UserSimulatorConfig, parse_criteria, set_values
 from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean, shorten
 from agent_eval_action.diagnostics.validation import Issue, invalid, invalid_parts
 from agent_eval_action.errors import ConfigError, Problem
+from agent_eval_action.results.base import Frozen
 from agent_eval_action.results.redaction import pattern_problem
 
 _PREFIXES: Final = ("ACTIONS", "AGENT_EVAL", "BITBUCKET", "GITHUB", "GITLAB", "INPUT", "RUNNER")
@@ -536,7 +536,7 @@ def _price(value: Any, origin: Origin) -> Any:
         if names is None:
             raise invalid("must be like 0.30/2.50 (input/output)")
         return dict(zip(names, parts, strict=True))
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping | ModelPrice):
         raise invalid("must be a price like {input: 0.30, output: 2.50}")
     return value
 
@@ -550,14 +550,14 @@ def _per_million(value: Any, _: Origin) -> float:
 PerMillion = Annotated[float, ValueType("", _per_million, {"type": "number", "minimum": 0})]
 
 
-class ModelPrice(TypedDict):
+class ModelPrice(Frozen):
     """USD per million tokens."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]  # pydantic reads it from a TypedDict
+    model_config = ConfigDict(defer_build=True)
 
     input: PerMillion
     output: PerMillion
-    cached_input: NotRequired[PerMillion]
+    cached_input: PerMillion | None = None
 
 
 def _prices(value: Any, origin: Origin) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, get_args, get_origin, is_typeddict
+from typing import Annotated, Any, Final, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel, to_snake
@@ -68,10 +68,11 @@ def invalid_parts(*issues: Issue) -> ValidationError:
 def issues_of(error: ValidationError, value: Any, expected: Any) -> Iterator[Issue]:
     """Each problem of a validation of ``value`` by the type ``expected``."""
     for detail in error.errors(include_url=False):
-        yield _issue(detail, value, expected)
+        yield issue_of(detail, value, expected)
 
 
-def _issue(detail: ErrorDetails, value: Any, expected: Any) -> Issue:
+def issue_of(detail: ErrorDetails, value: Any, expected: Any) -> Issue:
+    """One error of pydantic's."""
     at, kind, context = locate(value, detail["loc"]), detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         key = str(detail["loc"][-1])
@@ -119,13 +120,13 @@ def known_keys(expected: Any, at: JsonPath) -> tuple[str, ...]:
     """The keys that a type has at a place inside a value of it, in snake_case; none where any key may stand."""
     for step in at:
         expected = _inner(expected, step)
-    kind = _keyed_type(expected)
-    return tuple(kind.model_fields if issubclass(kind, BaseModel) else kind.__annotations__) if kind else ()
+    kind = _model(expected)
+    return tuple(kind.model_fields) if kind else ()
 
 
 def _inner(expected: Any, step: int | str) -> Any:
-    kind = _keyed_type(expected)
-    if kind is not None and issubclass(kind, BaseModel):
+    kind = _model(expected)
+    if kind is not None:
         field = kind.model_fields.get(to_snake(str(step)))
         return field.annotation if field else None
     container = next((part for part in _alternatives(expected) if get_origin(part) in (dict, list, tuple)), None)
@@ -134,10 +135,10 @@ def _inner(expected: Any, step: int | str) -> Any:
     return get_args(container)[1 if get_origin(container) is dict else 0]
 
 
-def _keyed_type(expected: Any) -> type[Any] | None:
-    """The model or the TypedDict among what a value may be."""
-    found = (part for part in _alternatives(expected) if isinstance(part, type))
-    return next((part for part in found if is_typeddict(part) or issubclass(part, BaseModel)), None)
+def _model(expected: Any) -> type[BaseModel] | None:
+    """The model among what a value may be."""
+    found = _alternatives(expected)
+    return next((part for part in found if isinstance(part, type) and issubclass(part, BaseModel)), None)
 
 
 def _alternatives(expected: Any) -> Iterator[Any]:

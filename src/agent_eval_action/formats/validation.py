@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel, to_snake
 from pydantic_core import ErrorDetails
 
 from agent_eval_action.diagnostics.reader import JsonPath, closest, did_you_mean, shorten
+from agent_eval_action.diagnostics.validation import issue_of, locate
 from agent_eval_action.formats.base import Reading
 from agent_eval_action.results import evalset as models
 
@@ -71,18 +72,7 @@ _MODELS: Final[dict[str, tuple[type[BaseModel], ...]]] = {
 }
 """Key (snake_case) of a value, or of the list it is in, to the models it may be."""
 
-_WANTED: Final = {
-    "string_type": "a string",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "dict_type": "an object",
-    "model_type": "an object",
-    "model_attributes_type": "an object",
-    "tuple_type": "a list",
-    "list_type": "a list",
-}
+_OBJECTS: Final = frozenset({"dict_type", "model_attributes_type", "model_type"})
 
 
 def validate(model: type[_Model], value: Any, text: str | None, reading: Reading) -> _Model | None:
@@ -94,7 +84,7 @@ def validate(model: type[_Model], value: Any, text: str | None, reading: Reading
     try:
         return model.model_validate_json(text if text is not None else json.dumps(value))
     except ValidationError as failure:
-        errors = failure.errors(include_url=False, include_context=False)
+        errors = failure.errors(include_url=False)
     if nulls := [path for error in errors if (path := _needless_null(error, value))]:
         for path in nulls:
             _value_at(value, path[:-1]).pop(path[-1])
@@ -113,7 +103,7 @@ def _possible_models(at: JsonPath) -> tuple[type[BaseModel], ...]:
 
 
 def _report(error: ErrorDetails, value: Any, reading: Reading) -> None:
-    at = _path_in(value, error["loc"])
+    at = locate(value, error["loc"])
     kind, key = error["type"], str(error["loc"][-1] if error["loc"] else "")
     name, got = to_snake(key), shorten(error["input"])
     known = [
@@ -131,31 +121,15 @@ def _report(error: ErrorDetails, value: Any, reading: Reading) -> None:
         reading.error(at, f"is given twice, as `{to_camel(key)}` and `{name}`", value=got)
     elif kind == "extra_forbidden":
         reading.error(at, f"unknown key `{key}`", value=got, hint=unknown_key_hint(key, known))
-    elif kind in _WANTED:
-        reading.error(at, f"must be {_WANTED[kind]}", value=got)
     else:
-        message = error["msg"].replace("Input should be", "must be")
-        reading.error(at, message[:1].lower() + message[1:], value=got)
-
-
-def _path_in(value: Any, loc: tuple[int | str, ...]) -> JsonPath:
-    """Pydantic's location as a path into ``value``: union tags and the name of a missing key fall away."""
-    at: JsonPath = ()
-    for step in loc:
-        spelled: int | str | None = None
-        if isinstance(value, dict) and isinstance(step, str):
-            spelled = next((name for name in (step, to_snake(step), to_camel(step)) if name in value), None)
-        elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
-            spelled = step
-        if spelled is not None:
-            at = (*at, spelled)
-            value = value[spelled]
-    return at
+        issue = issue_of(error, value, None)
+        message = "must be an object" if kind in _OBJECTS else issue.message
+        reading.error(at, message, value=got, hint=issue.hint)
 
 
 def _needless_null(error: ErrorDetails, value: Any) -> JsonPath | None:
     """The path of a null that may be left out: its field has a default."""
-    at = _path_in(value, error["loc"])
+    at = locate(value, error["loc"])
     if error["input"] is not None or error["type"] == "missing" or not at or not isinstance(at[-1], str):
         return None
     name = to_snake(at[-1])

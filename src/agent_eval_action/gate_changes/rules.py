@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import BaseModel
+
 from agent_eval_action.config.models import AgentSettings, CriterionPolicy, Policy, Settings
 from agent_eval_action.config.options import OPTIONS
 from agent_eval_action.gate.wording import clip, listed
@@ -192,8 +194,12 @@ def _shown(value: Any, workspace: Path | None = None) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:g}"
-    text = json.dumps(value, default=str, sort_keys=True) if isinstance(value, dict | tuple) else str(value)
+    text = json.dumps(value, default=_plain, sort_keys=True) if isinstance(value, dict | tuple) else str(value)
     return clip(text, _MAX_VALUE)
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else str(value)
 
 
 def _finding(text: str, criterion: str | None = None) -> Finding:

@@ -42,8 +42,7 @@ class LlmSettings:
         """As configured."""
         rates = RateLimits(settings.llm.concurrency, settings.llm.requests_per_minute, settings.llm.tokens_per_minute)
         own = {
-            model: Price(price["input"], price["output"], price.get("cached_input"))
-            for model, price in settings.llm.prices.items()
+            model: Price(price.input, price.output, price.cached_input) for model, price in settings.llm.prices.items()
         }
         return cls(
             rates=rates,
