@@ -1,4 +1,4 @@
-"""How many tokens a request takes: as reported, or, before and without a report, from the length of its text."""
+"""What is asked of models and what it costs: tokens as reported or estimated, a count by purpose, the run's limits."""
 
 from __future__ import annotations
 
@@ -14,66 +14,34 @@ from agent_eval_action.llm.pricing import Prices, price_hint
 from agent_eval_action.results.evalset import Invocation, InvocationEvents
 from agent_eval_action.results.run_result import ModelUse
 
-_CHARACTERS = 4  # of a token of English text, says Google (ai.google.dev/gemini-api/docs/tokens)
+_BYTES = (
+    4  # UTF-8 of a token of English text, says Google (ai.google.dev/gemini-api/docs/tokens); others take more of both
+)
 _ANSWER = 400  # tokens of a judge's answer with its rationale
 _THINKING = 800  # what a model that thinks adds to it, and bills as output
 
 
-def tokens_of_bytes(count: int) -> int:
-    """About how many tokens so many bytes of UTF-8 are: other scripts than Latin take more of both."""
-    return -(-count // _CHARACTERS)
+def _tokens(size: int) -> int:
+    """About how many tokens so many bytes of UTF-8 are."""
+    return -(-size // _BYTES)
 
 
-def _tokens(text: str) -> int:
-    return tokens_of_bytes(len(text.encode("utf-8", "replace")))
-
-
-def estimated_input(request: LlmRequest) -> int:
-    """Tokens of what is sent."""
+def estimated_usage(request: LlmRequest) -> LlmUsage:
+    """Tokens of a request, and of an answer nobody has seen yet: the request's own bound where that is lower."""
     texts = [request.system, *(message.text for message in request.messages)]
     if request.schema is not None:
         texts.append(json.dumps(request.schema))
-    return sum(map(_tokens, texts))
-
-
-def estimated_output(request: LlmRequest) -> int:
-    """Tokens of an answer nobody has seen yet; the request's own bound where that is lower."""
-    bound = request.options.get("max_output_tokens")
-    likely = _ANSWER + _THINKING
-    return min(likely, bound) if isinstance(bound, int) and not isinstance(bound, bool) else likely
-
-
-def estimated_tokens(request: LlmRequest) -> int:
-    """Both."""
-    return estimated_input(request) + estimated_output(request)
-
-
-def total_tokens(usage: LlmUsage) -> int | None:
-    """Input and output as reported; None when either is missing."""
-    if usage.input_tokens is None or usage.output_tokens is None:
-        return None
-    return usage.input_tokens + usage.output_tokens
-
-
-def filled(usage: LlmUsage, request: LlmRequest, reply: LlmReply | None = None) -> LlmUsage:
-    """The usage with what was not reported put in from the length of the texts."""
-    if usage.input_tokens is not None and usage.output_tokens is not None:
-        return usage
-    said = estimated_output(request)
-    if reply is not None:
-        said = max(1, _tokens(reply.text))
-    return LlmUsage(
-        estimated_input(request) if usage.input_tokens is None else usage.input_tokens,
-        said if usage.output_tokens is None else usage.output_tokens,
-        usage.cached_input_tokens,
-    )
+    bound, likely = request.options.get("max_output_tokens"), _ANSWER + _THINKING
+    if isinstance(bound, int) and not isinstance(bound, bool):
+        likely = min(likely, bound)
+    return LlmUsage(sum(_tokens(len(text.encode("utf-8", "replace"))) for text in texts), likely)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentCall:
     """One call an agent made of a model. ``model`` "" where its event does not say which.
 
-    ``estimate`` is the usage with what was not reported put in from the length of what was said.
+    ``estimate`` is the usage with what was not reported put in from the length of what was sent and answered.
     """
 
     model: str
@@ -86,21 +54,21 @@ def agent_calls(turns: Sequence[Invocation]) -> Iterator[AgentCall]:
 
     Thoughts are billed as output, the prompts of built-in tools as input.
     """
-    said = 0
+    sent = 0
     for turn in turns:
-        said += _size(turn.user_content)
+        sent += _size(turn.user_content)
         data = turn.intermediate_data
         for event in data.invocation_events if isinstance(data, InvocationEvents) else ():
             size = _size(event.content)
             if event.usage_metadata is not None or event.model_version is not None:
-                usage = usage_of_report(event.usage_metadata or {})
+                usage = reported_usage(event.usage_metadata or {})
                 # the answer is not among the events: it is the turn's final response
                 size = size or _size(turn.final_response)
-                yield AgentCall(event.model_version or "", usage, _filled(usage, said, size))
-            said += size
+                yield AgentCall(event.model_version or "", usage, usage.or_else(LlmUsage(_tokens(sent), _tokens(size))))
+            sent += size
 
 
-def usage_of_report(report: Mapping[str, Any]) -> LlmUsage:
+def reported_usage(report: Mapping[str, Any]) -> LlmUsage:
     """Gemini's usage metadata, in either case; what is absent or no number is not reported."""
     sent = _sum(_count(report, "prompt_token_count"), _count(report, "tool_use_prompt_token_count"))
     out = _sum(_count(report, "candidates_token_count"), _count(report, "thoughts_token_count"))
@@ -110,20 +78,12 @@ def usage_of_report(report: Mapping[str, Any]) -> LlmUsage:
     return LlmUsage(sent, out, _count(report, "cached_content_token_count"))
 
 
-def _filled(usage: LlmUsage, before: int, answer: int) -> LlmUsage:
-    return LlmUsage(
-        tokens_of_bytes(before) if usage.input_tokens is None else usage.input_tokens,
-        tokens_of_bytes(answer) if usage.output_tokens is None else usage.output_tokens,
-        usage.cached_input_tokens,
-    )
-
-
 def _size(content: Any) -> int:
     return 0 if content is None else len(content.model_dump_json(exclude_none=True).encode())
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
-    return one if other is None else other if one is None else one + other
+def _sum(first: int | None, second: int | None) -> int | None:
+    return first if second is None else second if first is None else first + second
 
 
 def _count(report: Mapping[str, Any], name: str) -> int | None:
@@ -136,7 +96,7 @@ AGENT = "agent"
 """The purpose that agents' calls are counted under."""
 
 SIMULATED_USER = "user_simulator"
-"""The purpose of calls that play a user, each inside an attempt that has set something aside already."""
+"""The purpose of calls that play a user, each inside an attempt that has reserved its own."""
 
 # The server may have worked for these, and nobody says how much.
 _MAY_COST = frozenset({LlmErrorKind.EMPTY, LlmErrorKind.TIMEOUT, LlmErrorKind.BLOCKED})
@@ -153,7 +113,7 @@ class SpendingLimits:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """Calls, tokens and dollars: spent, or set aside for what is under way."""
+    """Calls, tokens and dollars: spent, or reserved for what is under way."""
 
     calls: int = 0
     tokens: int = 0
@@ -168,7 +128,7 @@ class Spend:
 
 @dataclass
 class Meter:
-    """Counts what is asked of every model, and holds the run's limits.
+    """Counts what is asked of every model, and keeps the run's limits.
 
     What is missing in a report is estimated for the limits and counted as missing; it is never zero.
     """
@@ -181,8 +141,8 @@ class Meter:
     _unpriced: str = ""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def met(self) -> str:
-        """The limit that is met, in words; "" while there is none."""
+    def exhausted_reason(self) -> str:
+        """The limit that is reached, in words; "" while there is none."""
         limits = self.limits
         if limits.calls is not None and self.spent.calls >= limits.calls:
             return f"the limit of {plural(limits.calls, 'model call')} was reached"
@@ -196,26 +156,26 @@ class Meter:
         return ""
 
     async def reserve(self, estimate: Spend, *, inside: bool = False) -> str:
-        """Set something aside for what is about to be asked; waits while what is under way may take all that is left.
+        """Reserve what is about to be asked; waits while what is under way may take all that is left.
 
-        ``inside``: something that has set aside itself waits for this; to wait for it in turn would be for good.
-        Returns the limit that is met, "" when the asking may go on: ``settle`` must follow then.
+        ``inside``: something that has reserved its own waits for this, so that waiting for it in turn would never end.
+        Returns the limit that is reached, or "" when the asking may go on: ``settle`` must follow then.
         """
-        while not (met := self.met()):
-            if inside or self._room():
+        while not (reached := self.exhausted_reason()):
+            if inside or self._has_room():
                 self.reserved += estimate
                 return ""
             self._changed.clear()
             await self._changed.wait()
-        return met
+        return reached
 
     def settle(self, estimate: Spend, spent: Spend = Spend()) -> None:
-        """What was set aside is free again; this is what it came to."""
+        """Free what was reserved, and count what it came to."""
         self.reserved -= estimate
         self.spent += spent
         self._changed.set()
 
-    def _room(self) -> bool:
+    def _has_room(self) -> bool:
         """Whether another thing may begin: it may itself go over a limit, but not together with all the others."""
         soon, limits = self.spent + self.reserved, self.limits
         if not self.reserved.calls:  # nothing would end the wait; sums of dollars may be off in the last digit
@@ -228,40 +188,39 @@ class Meter:
 
     def expected(self, request: LlmRequest) -> Spend:
         """What a request may come to."""
-        usage = LlmUsage(estimated_input(request), estimated_output(request))
-        return self._amount(request.model, usage)
+        return self._spend(request.model, estimated_usage(request))
 
-    def count(self, request: LlmRequest, provider: str, said: LlmReply | LlmError) -> Spend:
+    def count(self, request: LlmRequest, provider: str, answer: LlmReply | LlmError) -> Spend:
         """Count an answered or failed call. Returns what it came to."""
-        use = ModelUse(purpose=request.purpose, provider=provider, model=request.model, calls=1)
-        if isinstance(said, LlmError):
-            use = use.model_copy(update={"failed": 1})
-            if said.usage is not None and total_tokens(said.usage):
-                self._add(self._measured(use, said.usage))
-                return self._amount(request.model, said.usage)
-            costs = said.kind in _MAY_COST
-            self._add(use.model_copy(update={"calls_without_usage": int(costs), "unpriced": int(costs)}))
-            return self.expected(request) if costs else Spend(calls=1)
-        self._add(self._measured(use, said.usage))
-        return self._amount(request.model, filled(said.usage, request, said))
+        if isinstance(answer, LlmReply):
+            self._add(request.purpose, provider, request.model, answer.usage)
+            length = LlmUsage(output_tokens=max(1, _tokens(len(answer.text.encode("utf-8", "replace")))))
+            return self._spend(request.model, answer.usage.or_else(length).or_else(estimated_usage(request)))
+        if answer.usage is not None and answer.usage.total:
+            self._add(request.purpose, provider, request.model, answer.usage, failed=1)
+            return self._spend(request.model, answer.usage)
+        if answer.kind in _MAY_COST:
+            self._add(request.purpose, provider, request.model, LlmUsage(), failed=1)
+            return self.expected(request)
+        self._add(request.purpose, provider, request.model, LlmUsage(0, 0), failed=1, usd=None, unpriced=0)
+        return Spend(calls=1)
 
-    def given_up(self, request: LlmRequest, provider: str) -> None:
+    def count_abandoned(self, request: LlmRequest, provider: str) -> None:
         """Count a call whose answer nobody waits for any more: the server works on, and nobody says how much."""
-        use = ModelUse(purpose=request.purpose, provider=provider, model=request.model, calls=1, failed=1)
-        self._add(use.model_copy(update={"calls_without_usage": 1, "unpriced": 1}))
+        self._add(request.purpose, provider, request.model, LlmUsage(), failed=1)
         self.spent += self.expected(request)
 
-    def hit(self, request: LlmRequest, provider: str) -> None:
+    def count_cached(self, request: LlmRequest, provider: str) -> None:
         """An answer came out of the cache: no call."""
-        self._add(ModelUse(purpose=request.purpose, provider=provider, model=request.model, cached=1))
+        self._merge(ModelUse(purpose=request.purpose, provider=provider, model=request.model, cached=1))
 
-    def agent(self, calls: Iterable[AgentCall], fallback: str = "") -> Spend:
+    def count_agent(self, calls: Iterable[AgentCall], fallback: str = "") -> Spend:
         """Count an agent's calls. ``fallback``: the model of calls that do not say theirs. Returns their sum."""
         total = Spend()
         for call in calls:
             model = call.model or fallback
-            self._add(self._measured(ModelUse(purpose=AGENT, provider=AGENT, model=model, calls=1), call.usage))
-            total += self._amount(model or "a model that does not say its name", call.estimate)
+            self._add(AGENT, AGENT, model, call.usage)
+            total += self._spend(model or "a model that does not say its name", call.estimate)
         return total
 
     def uses(self) -> tuple[ModelUse, ...]:
@@ -273,28 +232,29 @@ class Meter:
         known = [use.usd for use in self._uses.values() if use.usd is not None]
         return round(sum(known), 6) if known else None
 
-    def _measured(self, use: ModelUse, usage: LlmUsage) -> ModelUse:
-        reported = usage.input_tokens is not None and usage.output_tokens is not None
-        price = self.prices.find(use.model)
-        usd = price.of(usage) if price is not None and reported else None
-        return use.model_copy(
-            update={
-                "input_tokens": usage.input_tokens or 0,
-                "output_tokens": usage.output_tokens or 0,
-                "calls_without_usage": int(not reported),
-                "usd": usd,
-                "unpriced": int(usd is None),
-            }
-        )
-
-    def _amount(self, model: str, usage: LlmUsage) -> Spend:
+    def _spend(self, model: str, usage: LlmUsage) -> Spend:
         price = self.prices.find(model)
         if price is None and not self._unpriced:
             self._unpriced = model
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
         return Spend(1, tokens, price.of(usage) if price is not None else 0.0)
 
-    def _add(self, use: ModelUse) -> None:
+    def _add(self, purpose: str, provider: str, model: str, usage: LlmUsage, **fields: Any) -> None:
+        """Count one call by what was reported of it; ``fields`` say what is different."""
+        price = self.prices.find(model)
+        reported = usage.total is not None
+        usd = price.of(usage) if price is not None and reported else None
+        counted = {
+            "calls": 1,
+            "input_tokens": usage.input_tokens or 0,
+            "output_tokens": usage.output_tokens or 0,
+            "calls_without_usage": int(not reported),
+            "usd": usd,
+            "unpriced": int(usd is None),
+        }
+        self._merge(ModelUse(purpose=purpose, provider=provider, model=model, **{**counted, **fields}))
+
+    def _merge(self, use: ModelUse) -> None:
         key = (use.purpose, use.provider, use.model)
         old = self._uses.get(key)
         if old is None:
@@ -308,7 +268,7 @@ class Meter:
 
 @dataclass(frozen=True)
 class Budgeted:
-    """An ``Llm`` that asks nobody once a limit is met. ``provider_of`` names a model's provider, for the report."""
+    """An ``Llm`` that asks nobody once a limit is reached. ``provider_of`` names a model's provider, for the report."""
 
     inner: Llm
     meter: Meter
@@ -317,15 +277,15 @@ class Budgeted:
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """One reply, paid for, or why there is no money for it."""
         estimate = self.meter.expected(request)
-        if met := await self.meter.reserve(estimate, inside=request.purpose == SIMULATED_USER):
-            return LlmError(LlmErrorKind.BUDGET, met)
+        if reached := await self.meter.reserve(estimate, inside=request.purpose == SIMULATED_USER):
+            return LlmError(LlmErrorKind.BUDGET, reached)
         spent = Spend()
         try:
-            said = await self.inner.generate(request)
-            spent = self.meter.count(request, self.provider_of(request.model), said)
+            answer = await self.inner.generate(request)
+            spent = self.meter.count(request, self.provider_of(request.model), answer)
         finally:
             self.meter.settle(estimate, spent)
-        return said
+        return answer
 
 
 @dataclass(frozen=True)
@@ -341,5 +301,5 @@ class Metered:
         try:
             return await self.inner.generate(request)
         except asyncio.CancelledError:
-            self.meter.given_up(request, self.provider_of(request.model))
+            self.meter.count_abandoned(request, self.provider_of(request.model))
             raise

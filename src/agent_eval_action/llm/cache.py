@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from agent_eval_action.folders import OutputFolder
@@ -79,8 +79,8 @@ class AnswerStore:
         """Keep an answer: whole or not at all."""
         if self._broken:
             return
-        text = _text(key)
-        data = json.dumps({"key": text, "reply": (said := _fields(reply)), "digest": _digest(_text(said))}).encode()
+        text, fields = _text(key), _fields(reply)
+        data = json.dumps({"key": text, "reply": fields, "digest": _digest(_text(fields))}).encode()
         if len(data) > _LARGEST_ENTRY:
             return
         try:
@@ -127,33 +127,23 @@ def _file_of(key: str) -> str:
 
 
 def _fields(reply: LlmReply) -> dict[str, Any]:
-    usage = {name: getattr(reply.usage, name) for name in _COUNTS}
-    return {"text": reply.text, "usage": usage, "model_version": reply.model_version}
+    return {"text": reply.text, "usage": asdict(reply.usage), "model_version": reply.model_version}
 
 
 def _reply(data: bytes, key: str) -> LlmReply | None:
-    """The reply of an entry, if it is whole and answers this question."""
+    """The reply of an entry, if it is whole, answers this question, and each field is of its own kind."""
     try:
         entry = json.loads(data)
     except (ValueError, RecursionError):
         return None
     if not isinstance(entry, dict) or entry.keys() != {"key", "reply", "digest"} or entry["key"] != key:
         return None
-    said = entry["reply"]
-    if entry["digest"] != _digest(_text(said)) or not isinstance(said, dict):
-        return None
-    return _checked(said)
-
-
-def _checked(said: dict[str, Any]) -> LlmReply | None:
-    """The reply its fields make, each of its own kind."""
-    text, usage, version = said.get("text"), said.get("usage"), said.get("model_version")
-    if not isinstance(text, str) or not text or not isinstance(version, str) or not isinstance(usage, dict):
-        return None
-    counts = {name: usage.get(name) for name in _COUNTS}
-    if any(type(count) not in (int, type(None)) for count in counts.values()):
-        return None
-    return LlmReply(text, LlmUsage(**counts), version, cached=True)
+    match entry["reply"]:
+        case {"text": str(text), "usage": dict(usage), "model_version": str(version)} if text:
+            counts = [usage.get(name) for name in _COUNTS]
+            if entry["digest"] == _digest(_text(entry["reply"])) and all(type(n) in (int, type(None)) for n in counts):
+                return LlmReply(text, LlmUsage(*counts), version, cached=True)
+    return None
 
 
 @dataclass(frozen=True)
@@ -179,7 +169,7 @@ class Cached:
         if self.read and (kept := self.store.read(key)) is not None:
             self.hit(request)
             return kept
-        said = await self.inner.generate(request)
-        if isinstance(said, LlmReply) and said.text and not said.cached:
-            self.store.write(key, said)
-        return said
+        reply = await self.inner.generate(request)
+        if isinstance(reply, LlmReply) and reply.text and not reply.cached:
+            self.store.write(key, reply)
+        return reply

@@ -138,6 +138,23 @@ class LlmUsage:
             return None
         return self.input_tokens + self.output_tokens
 
+    def or_else(self, other: LlmUsage) -> LlmUsage:
+        """This, with what was not reported put in from ``other``."""
+        return LlmUsage(
+            other.input_tokens if self.input_tokens is None else self.input_tokens,
+            other.output_tokens if self.output_tokens is None else self.output_tokens,
+            self.cached_input_tokens,
+        )
+
+    def __add__(self, other: LlmUsage) -> LlmUsage:
+        """What is not reported stays unknown; tokens read from a cache are few or none where nothing is said."""
+        inputs, outputs = (self.input_tokens, other.input_tokens), (self.output_tokens, other.output_tokens)
+        return LlmUsage(
+            None if None in inputs else sum(filter(None, inputs)),
+            None if None in outputs else sum(filter(None, outputs)),
+            (self.cached_input_tokens or 0) + (other.cached_input_tokens or 0),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class LlmReply:

@@ -1,50 +1,79 @@
-"""What an HTTP status of a model's server means, in our kinds and in a sentence that says what to do."""
+"""What goes wrong at a model's server, as kinds and as sentences that say what to do."""
 
 from __future__ import annotations
 
 import email.utils
+import json
 import math
 import re
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Final
 
-from agent_eval_action.llm.client import LlmError, LlmErrorKind
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmUsage, quoted
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)s")
-_TOO_MANY: Final = 429
+TOO_MANY: Final = 429
 # 409 and 425 are "not now" wherever a model's server uses them, 499 is Google's word for a call it cancelled.
 _NOT_NOW: Final = frozenset({409, 425, 499})
 _TIMEOUTS: Final = frozenset({408, 504})
 
 
-@dataclass(frozen=True)
-class HttpError:
-    """A response that is no answer. ``said`` is what may be shown of its body; ``advice`` what to do by status."""
+def from_status(
+    server: str, status: int, text: str, advice: Mapping[int, str], *, retry_after: float | None = None
+) -> LlmError:
+    """A response that is no answer. ``text`` is what may be shown of its body; ``advice`` says what to do by status."""
+    try:
+        phrase = HTTPStatus(status).phrase.lower()
+    except ValueError:
+        phrase = "an unknown status"
+    message = f"{server} answered {status} ({phrase})" + (f": {text}" if text else "")
+    if 300 <= status < 400:  # noqa: PLR2004 - redirects
+        where = advice.get(HTTPStatus.MULTIPLE_CHOICES, "check the base URL")
+        message += f" — it sends us to another address, which a key does not follow: {where}"
+    elif status in advice:
+        message += f" — {advice[status]}"
+    return LlmError(kind_of(status), message, retry_after=retry_after, status=status)
 
-    who: str
-    status: int
-    said: str
-    retry_after: float | None = None
-    advice: Mapping[int, str] | None = None
 
-    def error(self) -> LlmError:
-        """The response as an error."""
-        words = f": {self.said}" if self.said else ""
-        advice = (self.advice or {}).get(self.status, "")
-        return LlmError(
-            kind_of(self.status),
-            f"{self.who} answered {self.status} ({_phrase(self.status)}){words}{f' — {advice}' if advice else ''}",
-            retry_after=self.retry_after,
-            status=self.status,
-        )
+def from_unreadable(server: str, error: Exception, secrets: Iterable[str], *malformed: type[Exception]) -> LlmError:
+    """What a client raised over an answer (``malformed``: types of its own) or over what it was to ask.
+
+    Messages of parse errors are left out: they hold whole answers.
+    """
+    if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError, *malformed)):
+        return LlmError(LlmErrorKind.EMPTY, f"{server} answered what is no answer of a model, or a part of one")
+    if isinstance(error, LookupError | ValueError):
+        text = quoted(str(error), secrets) or type(error).__name__
+        return LlmError(LlmErrorKind.REFUSED, f"{server} cannot be asked so: {text}")
+    return LlmError(LlmErrorKind.EMPTY, f"the answer of {server} could not be read: {type(error).__name__}")
+
+
+def from_timeout(server: str) -> LlmError:
+    """No answer in time."""
+    return LlmError(LlmErrorKind.TIMEOUT, f"{server} did not answer in time")
+
+
+def from_connection(server: str, text: str) -> LlmError:
+    """The connection failed."""
+    return LlmError(LlmErrorKind.UNAVAILABLE, f"the connection to {server} failed: {text}")
+
+
+def without_text(finish: str, usage: LlmUsage) -> LlmError:
+    """A whole answer that has no text. ``finish`` is the reason it gives, in the provider's words."""
+    reason = f" ({quoted(finish, limit=60)})" if finish not in ("", "STOP", "stop") else ""
+    return LlmError(LlmErrorKind.EMPTY, f"the model answered without a text{reason}", usage=usage)
+
+
+def cut_short(usage: LlmUsage, advice: str) -> LlmError:
+    """An answer that ended at its largest length."""
+    return LlmError(LlmErrorKind.EMPTY, f"the answer was cut at its largest length: {advice}", usage=usage)
 
 
 def kind_of(status: int) -> LlmErrorKind:
     """The kind of error a status is."""
-    if status == _TOO_MANY:
+    if status == TOO_MANY:
         return LlmErrorKind.RATE_LIMITED
     if status in _TIMEOUTS:
         return LlmErrorKind.TIMEOUT
@@ -81,10 +110,3 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) and number >= 0 else None
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase.lower()
-    except ValueError:
-        return "an unknown status"

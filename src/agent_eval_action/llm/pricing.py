@@ -182,25 +182,21 @@ class Estimate:
         return f"{about}at most ${self.most_usd:,.2f}"
 
 
-def estimate(asked: Iterable[PlannedCalls], prices: Prices) -> Estimate:
+def estimate(planned: Iterable[PlannedCalls], prices: Prices) -> Estimate:
     """What these come to."""
     total = Estimate()
-    for one in asked:
-        sent = _INPUT if one.input_tokens is None else one.input_tokens
-        said = _OUTPUT if one.output_tokens is None else one.output_tokens
-        price = prices.find(one.model)
-        calls, most = one.questions * one.likely_samples, one.questions * one.samples
-        each = None if price is None else price.of(LlmUsage(round(sent), round(said)))
+    for calls in planned:
+        sent = _INPUT if calls.input_tokens is None else calls.input_tokens
+        answered = _OUTPUT if calls.output_tokens is None else calls.output_tokens
+        price = prices.find(calls.model)
+        usd = None if price is None else price.of(LlmUsage(round(sent), round(answered)))
+        likely, most = calls.questions * calls.likely_samples, calls.questions * calls.samples
         total = Estimate(
-            total.calls + calls,
+            total.calls + likely,
             total.most_calls + most,
-            total.tokens + round(calls * (sent + said)),
-            total.most_tokens + round(most * (sent + said)),
-            _plus(total.usd, each, calls),
-            _plus(total.most_usd, each, most),
+            total.tokens + round(likely * (sent + answered)),
+            total.most_tokens + round(most * (sent + answered)),
+            None if total.usd is None or usd is None else total.usd + usd * likely,
+            None if total.most_usd is None or usd is None else total.most_usd + usd * most,
         )
     return total
-
-
-def _plus(total: float | None, each: float | None, times: int) -> float | None:
-    return None if total is None or each is None else total + each * times

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from agent_eval_action.llm.budget import estimated_tokens
+from agent_eval_action.llm.budget import estimated_usage
 from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest
 from agent_eval_action.worker.agent_eval_worker_rate import RateEstimator
 
@@ -217,7 +217,7 @@ class RateLimited:
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """One try."""
-        async with self.limiters.find(request.model).call(estimated_tokens(request)) as call:
+        async with self.limiters.find(request.model).call(estimated_usage(request).total or 0) as call:
             answer = await self.inner.generate(request)
             if isinstance(answer, LlmReply):
                 call.tokens = answer.usage.total

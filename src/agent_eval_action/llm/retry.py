@@ -1,8 +1,4 @@
-"""Asking again: backoff with full jitter, what the server said about when, and a deadline.
-
-The order of the policies is ``stack``'s. Each try takes a slot of the limiter and tells it of a 429;
-the wait between tries holds no slot.
-"""
+"""Asking again: backoff with full jitter, what the server said about when, and a deadline."""
 
 from __future__ import annotations
 
@@ -46,10 +42,10 @@ class Retrying:
             answer = await self.llm.generate(request)
             tries += 1
             if isinstance(answer, LlmReply):
-                return replace(answer, usage=_sum(answer.usage, wasted), tries=tries) if tries > 1 else answer
+                return replace(answer, usage=answer.usage + wasted, tries=tries) if tries > 1 else answer
             spent += answer.seconds
             empty += answer.kind is LlmErrorKind.EMPTY
-            wasted = _sum(wasted, answer.usage) if answer.usage else wasted
+            wasted = wasted + answer.usage if answer.usage else wasted
             wait = self._wait(tries, answer.retry_after)
             end = self._end(answer, empty, spent, wait)
             if end is not None:
@@ -78,16 +74,3 @@ class Retrying:
             # the deadline and not what was spent: an outage says the same of every case, so that reports say it once
             return f"; given up after {self.deadline:g} s (llm.retry_deadline)"
         return None
-
-
-def _sum(one: LlmUsage, other: LlmUsage) -> LlmUsage:
-    """What is not reported stays unknown; tokens read from a cache are few or none where nothing is said."""
-    return LlmUsage(
-        _plus(one.input_tokens, other.input_tokens),
-        _plus(one.output_tokens, other.output_tokens),
-        (one.cached_input_tokens or 0) + (other.cached_input_tokens or 0),
-    )
-
-
-def _plus(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other

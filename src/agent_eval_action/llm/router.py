@@ -147,5 +147,7 @@ def open_llm(
     store = None
     if settings.cache:
         store = AnswerStore(cache / CACHE_FOLDER, say)
-        llm = Cached(llm, store, wires.identity, read_cache, lambda request: meter.hit(request, named(request.model)))
+        llm = Cached(
+            llm, store, wires.identity, read_cache, lambda request: meter.count_cached(request, named(request.model))
+        )
     return LlmStack(llm, limiters, meter, wires, store)

@@ -137,7 +137,7 @@ class AttemptBudget:
 
     def exhausted_reason(self) -> str:
         """Return which limit is reached, in words; "" while there is none."""
-        return self.meter.met()
+        return self.meter.exhausted_reason()
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,7 @@ class AttemptRunner:
 
         def count(attempt: Attempt) -> None:
             nonlocal spent
-            spent += self.budget.meter.agent(agent_calls(attempt.turns), model)
+            spent += self.budget.meter.count_agent(agent_calls(attempt.turns), model)
 
         try:
             return await self._retry(planned, driver, scorer, count)

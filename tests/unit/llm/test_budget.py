@@ -16,7 +16,7 @@ from agent_eval_action.llm.budget import (
     Spend,
     SpendingLimits,
     agent_calls,
-    usage_of_report,
+    reported_usage,
 )
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
 from agent_eval_action.llm.pricing import PlannedCalls, Price, Prices, estimate
@@ -40,7 +40,7 @@ async def test_what_was_asked_is_counted_by_purpose_and_model() -> None:
     asked, _ = budgeted(LlmReply("yes", LlmUsage(1000, 100)))
     for purpose in ("b", "a", "b"):
         await asked.generate(request(purpose=purpose))
-    asked.meter.hit(request(purpose="b"), "google")
+    asked.meter.count_cached(request(purpose="b"), "google")
     a, b = asked.meter.uses()
     assert (a.purpose, a.calls, a.cached, b.calls, b.cached) == ("a", 1, 0, 2, 1)
     assert (b.provider, b.model, b.input_tokens, b.output_tokens) == ("google", FLASH, 2000, 200)
@@ -164,7 +164,7 @@ def test_agents_calls_have_a_model_and_tokens_or_an_estimate() -> None:
     assert 100 <= (silent.estimate.input_tokens or 0) <= 130
 
     meter = Meter()
-    spent = meter.agent([reported, silent])
+    spent = meter.count_agent([reported, silent])
     use = meter.uses()[0]
     assert (use.purpose, use.calls, use.calls_without_usage, use.unpriced) == (AGENT, 2, 1, 1)
     assert use.usd == pytest.approx((60 * 0.30 + 40 * 0.03 + 25 * 2.50) / 1e6)
@@ -172,12 +172,12 @@ def test_agents_calls_have_a_model_and_tokens_or_an_estimate() -> None:
 
 
 def test_what_a_report_lacks_is_not_zero() -> None:
-    assert usage_of_report({"prompt_token_count": 7, "total_token_count": 10}) == LlmUsage(7, 3)
-    assert usage_of_report({"prompt_token_count": 7}) == LlmUsage(7, None)
-    assert usage_of_report({"total_token_count": "many"}) == LlmUsage()
-    assert usage_of_report(
-        {"prompt_token_count": 1, "tool_use_prompt_token_count": 2, "candidates_token_count": 3}
-    ) == (LlmUsage(3, 3))
+    assert reported_usage({"prompt_token_count": 7, "total_token_count": 10}) == LlmUsage(7, 3)
+    assert reported_usage({"prompt_token_count": 7}) == LlmUsage(7, None)
+    assert reported_usage({"total_token_count": "many"}) == LlmUsage()
+    assert reported_usage({"prompt_token_count": 1, "tool_use_prompt_token_count": 2, "candidates_token_count": 3}) == (
+        LlmUsage(3, 3)
+    )
 
 
 @pytest.mark.parametrize(

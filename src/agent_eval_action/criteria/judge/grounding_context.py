@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_eval_action.criteria.judge.base import as_json
 from agent_eval_action.results.evalset import (
-    AppDetails,
+    AgentDetails,
     Content,
     FunctionCall,
     FunctionResponse,
@@ -52,30 +52,29 @@ def calls_with_results(turn: Invocation) -> list[Step]:
 
 def sources(turn: Invocation) -> list[Step]:
     """What the model cited from search, which no tool result shows."""
-    data = turn.intermediate_data
-    events = data.invocation_events if isinstance(data, InvocationEvents) else ()
     return [
-        {"agent": event.author, "grounding": event.grounding_metadata} for event in events if event.grounding_metadata
+        {"agent": event.author, "grounding": event.grounding_metadata}
+        for event in _recorded_events(turn)
+        if event.grounding_metadata
     ]
 
 
 def first_instructions(turn: Invocation) -> str:
     """The instructions of the agent that answered first; where nothing tells, of the first that is known."""
     agents = turn.app_details.agent_details if turn.app_details else {}
-    data = turn.intermediate_data
-    authors = [event.author for event in data.invocation_events] if isinstance(data, InvocationEvents) else []
+    authors = (event.author for event in _recorded_events(turn))
     name = next((author for author in authors if author in agents), next(iter(agents), None))
     return agents[name].instructions if name is not None else ""
 
 
 def tools(*turns: Invocation) -> dict[str, Any]:
     """The tool declarations of each agent that took part, as its first turn had them."""
-    return {name: agent.tool_declarations for name, agent in _agents(turns) if agent.tool_declarations}
+    return {name: agent.tool_declarations for name, agent in _agents(turns).items() if agent.tool_declarations}
 
 
 def all_instructions(turns: Sequence[Invocation]) -> dict[str, Any]:
     """The instructions of each agent that took part, as its first turn had them."""
-    return {name: agent.instructions for name, agent in _agents(turns) if agent.instructions}
+    return {name: agent.instructions for name, agent in _agents(turns).items() if agent.instructions}
 
 
 def conversation(turns: Sequence[Invocation]) -> list[Step]:
@@ -119,21 +118,23 @@ def _texts(turn: Invocation) -> Iterator[tuple[str, str]]:
     data = turn.intermediate_data
     if isinstance(data, IntermediateData):
         yield from ((author, Content(parts=parts).text) for author, parts in data.intermediate_responses)
-    for event in data.invocation_events if isinstance(data, InvocationEvents) else ():
+    for event in _recorded_events(turn):
         yield event.author, event.content.text if event.content else ""
 
 
-def _agents(turns: Sequence[Invocation]) -> Iterator[tuple[str, Any]]:
-    seen: dict[str, Any] = {}
+def _recorded_events(turn: Invocation) -> tuple[InvocationEvent, ...]:
+    data = turn.intermediate_data
+    return data.invocation_events if isinstance(data, InvocationEvents) else ()
+
+
+def _agents(turns: Sequence[Invocation]) -> Mapping[str, AgentDetails]:
+    """The agents that took part, each as its first turn had it."""
+    found: dict[str, AgentDetails] = {}
     for turn in turns:
-        details: AppDetails = turn.app_details or AppDetails()
-        for name, agent in details.agent_details.items():
-            seen.setdefault(name, agent)
-    return iter(seen.items())
+        for name, agent in (turn.app_details.agent_details if turn.app_details else {}).items():
+            found.setdefault(name, agent)
+    return found
 
-
-Known = dict[str, Any]
-"""Something that became known in a turn, as the judge reads it: what was said, called or returned, and by whom."""
 
 _CODE = ("executable_code", "code_execution_result")  # the model's own tool, which ADK leaves out
 
@@ -151,81 +152,66 @@ class Passage:
     intermediate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One event of a turn, whichever shape it was recorded in."""
-
-    author: str = ""
-    parts: tuple[Part, ...] = ()
-    grounding: Any = None
-
-
 def passages(turn: Invocation, *, intermediate: bool) -> tuple[Passage, ...]:
     """The texts of a turn to judge, blank ones left out; with ``intermediate`` those before the final response too.
 
     As in ADK an intermediate text has what earlier events brought, and the grounding of its own; the final
     response has the whole turn.
     """
-    steps = _steps_grounds(turn.intermediate_data)
+    data = turn.intermediate_data
+    events = _events_of_fields(data) if isinstance(data, IntermediateData) else _recorded_events(turn)
     found: list[Passage] = []
-    for number, step in enumerate(steps if intermediate else ()):
-        texts = [part.text for part in step.parts if _spoken(part)]
-        if texts:
-            before = (*steps[:number], _Step(step.author, grounding=step.grounding))
-            context = _context(turn, before)
-            found += [Passage(text or "", context, intermediate=True) for text in texts]
+    for number, event in enumerate(events if intermediate else ()):
+        if texts := [part.text or "" for part in _parts(event) if _is_spoken(part)]:
+            context = _context(turn, (*events[:number], event.model_copy(update={"content": None})))
+            found += [Passage(text, context, intermediate=True) for text in texts]
     if turn.response_text.strip():
-        found.append(Passage(turn.response_text, _context(turn, steps)))
+        found.append(Passage(turn.response_text, _context(turn, events)))
     return tuple(found)
 
 
-def _spoken(part: Part) -> bool:
-    return bool(part.text and part.text.strip() and not part.thought)
-
-
-def _steps_grounds(data: InvocationEvents | IntermediateData | None) -> tuple[_Step, ...]:
-    if isinstance(data, IntermediateData):
-        return tuple(_written_by_hand(data))
-    return tuple(_recorded(event) for event in (data.invocation_events if data else ()))
-
-
-def _recorded(event: InvocationEvent) -> _Step:
-    parts = event.content.parts if event.content else None
-    return _Step(event.author, parts or (), event.grounding_metadata)
-
-
-def _written_by_hand(data: IntermediateData) -> Iterator[_Step]:
-    """What this shape says, which is not when a text was written.
+def _events_of_fields(data: IntermediateData) -> tuple[InvocationEvent, ...]:
+    """A hand-written turn as events. It does not say when a text was written.
 
     The tools count as asked before, so that nothing the agent learnt from them is taken for invented.
     """
-    yield _Step(parts=tuple(Part(function_call=call) for call in data.tool_uses))
-    yield _Step(parts=tuple(Part(function_response=response) for response in data.tool_responses))
-    for author, parts in data.intermediate_responses:
-        yield _Step(author, parts)
+    calls = tuple(Part(function_call=call) for call in data.tool_uses)
+    responses = tuple(Part(function_response=response) for response in data.tool_responses)
+    written = [("", calls), ("", responses), *data.intermediate_responses]
+    return tuple(InvocationEvent(author=author, content=Content(parts=parts)) for author, parts in written)
 
 
-def _context(turn: Invocation, steps: Sequence[_Step]) -> Mapping[str, str]:
+def _parts(event: InvocationEvent) -> tuple[Part, ...]:
+    return (event.content.parts or ()) if event.content else ()
+
+
+def _is_spoken(part: Part) -> bool:
+    return bool(part.text and part.text.strip() and not part.thought)
+
+
+def _context(turn: Invocation, events: Sequence[InvocationEvent]) -> Mapping[str, str]:
     agents = turn.app_details.agent_details if turn.app_details else {}
-    told = [f"{name}:\n{agent.instructions}" for name, agent in agents.items() if agent.instructions]
-    tools = {name: agent.tool_declarations for name, agent in agents.items() if agent.tool_declarations}
-    found = [{"author": step.author, "grounding": step.grounding} for step in steps if step.grounding]
+    instructions = [f"{name}:\n{agent.instructions}" for name, agent in agents.items() if agent.instructions]
+    cited = [
+        {"author": event.author, "grounding": event.grounding_metadata} for event in events if event.grounding_metadata
+    ]
     return {
-        **{f"context_instructions_{number}": text for number, text in enumerate(told, 1)},
+        **{f"context_instructions_{number}": text for number, text in enumerate(instructions, 1)},
         "context_user_message": turn.user_content.text,
-        "context_tool_declarations": as_json(tools),
-        "context_grounding": as_json(found),
-        "context_events": as_json([known for step in steps for known in _known(step)]),
+        "context_tool_declarations": as_json(tools(turn)),
+        "context_grounding": as_json(cited),
+        "context_events": as_json([known for event in events for known in _known(event)]),
     }
 
 
-def _known(step: _Step) -> Iterator[Known]:
-    for part in step.parts:
-        by = {"agent": step.author} if step.author else {}
-        if _spoken(part):
-            yield {**by, "said": part.text}
+def _known(event: InvocationEvent) -> Iterator[Step]:
+    """What became known by an event, as the judge reads it: what was said, called or returned, and by whom."""
+    author = {"agent": event.author} if event.author else {}
+    for part in _parts(event):
+        if _is_spoken(part):
+            yield {**author, "said": part.text}
         if part.function_call:
-            yield {**by, "called": _plain(part.function_call)}
+            yield {**author, "called": _plain(part.function_call)}
         if part.function_response:
             yield {"returned": _plain(part.function_response)}
         for key in _CODE:
@@ -233,6 +219,6 @@ def _known(step: _Step) -> Iterator[Known]:
                 yield {key: value}
 
 
-def _plain(value: FunctionCall | FunctionResponse) -> Known:
+def _plain(value: FunctionCall | FunctionResponse) -> Step:
     fields = vars(value)
     return {key: fields[key] for key in ("id", "name", "args", "response") if fields.get(key) is not None}

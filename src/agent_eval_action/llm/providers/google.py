@@ -1,17 +1,19 @@
-"""What goes wrong at Google's models, as kinds and sentences: statuses, exceptions, answers that are none."""
+"""Google's models, at the Gemini API and at Vertex AI: where and as whom they are asked, answers and errors."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import logging
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from agent_eval_action.diagnostics.suggestions import did_you_mean
@@ -50,59 +52,53 @@ _VERTEX_ADVICE: Final = {
     403: "grant the identity the role Vertex AI User in GOOGLE_CLOUD_PROJECT, and enable the Vertex AI API there",
     404: "check the model's name, and whether GOOGLE_CLOUD_LOCATION has it",
 }
-_REDIRECT_ADVICE: Final = "it sends us to another address, which a key does not follow: check the base URL"
-_BLOCKED: Final = frozenset(
-    {
-        "SAFETY",
-        "RECITATION",
-        "LANGUAGE",
-        "BLOCKLIST",
-        "PROHIBITED_CONTENT",
-        "SPII",
-        "IMAGE_SAFETY",
-        "IMAGE_PROHIBITED_CONTENT",
-        "IMAGE_RECITATION",
-        "MODEL_ARMOR",
-    }
+_BLOCKED: Final = re.compile(
+    r"SAFETY|RECITATION|LANGUAGE|BLOCKLIST|PROHIBITED_CONTENT|SPII|MODEL_ARMOR|IMAGE_(SAFETY|PROHIBITED_CONTENT|RECITATION)"
 )
 
 
-def from_status(failure: HttpFailure, *, vertex: bool, secrets: Iterable[str]) -> LlmError:
+def from_response(failure: HttpFailure, *, vertex: bool, secrets: Iterable[str]) -> LlmError:
     """A response that is not 200; Google's envelope is read where there is one."""
     envelope = _envelope(failure.body)
     plain = failure.body.decode("utf-8", "replace")
-    said = quoted(envelope.get("message") if envelope else _unless_html(plain), secrets)
-    advice: dict[int, str] = dict(_VERTEX_ADVICE if vertex else _GEMINI_ADVICE)
-    if 300 <= failure.status < 400:  # noqa: PLR2004 - redirects
-        advice[failure.status] = _REDIRECT_ADVICE
-    if failure.status == 400 and _BAD_KEY.search(failure.body):  # noqa: PLR2004 - a bad request
-        advice[400] = f"{_KEY_ADVICE}: the key is not valid"
+    page = plain.lstrip().startswith("<")  # a proxy's error page says nothing in one line
+    text = quoted(envelope.get("message") if envelope else "" if page else plain, secrets)
+    advice = _VERTEX_ADVICE if vertex else _GEMINI_ADVICE
+    if failure.status == HTTPStatus.BAD_REQUEST and _BAD_KEY.search(failure.body):
+        advice = {HTTPStatus.BAD_REQUEST: f"{_KEY_ADVICE}: the key is not valid"}
     details = [detail for detail in envelope.get("details") or [] if isinstance(detail, dict)]
-    if failure.status == 429 and (quota := _daily_quota(details)):  # noqa: PLR2004 - too many requests
+    if failure.status == errors.TOO_MANY and (quota := _daily_quota(details)):
         # Its RetryInfo says seconds all the same; no wait of ours reaches the next day.
-        sentence = f"the quota of the day is used up ({quoted(quota, secrets, 120)}): {said}"
+        sentence = f"the quota of the day is used up ({quoted(quota, secrets, 120)}): {text}"
         return LlmError(LlmErrorKind.REFUSED, sentence, status=failure.status)
-    waits = [errors.retry_after(failure.headers), *map(_retry_delay, details)]
-    return errors.HttpError(
-        who(vertex=vertex),
-        failure.status,
-        said,
-        retry_after=max((wait for wait in waits if wait is not None), default=None),
-        advice=advice,
-    ).error()
+    delays = (errors.duration(detail.get("retryDelay")) for detail in _of_type(details, "RetryInfo"))
+    waits = [wait for wait in (errors.retry_after(failure.headers), *delays) if wait is not None]
+    return errors.from_status(
+        _service(vertex=vertex), failure.status, text, advice, retry_after=max(waits, default=None)
+    )
 
 
 def from_exception(error: Exception, *, vertex: bool, secrets: Iterable[str]) -> LlmError:
-    """What the client raised. Messages of parse errors are left out: they hold whole answers."""
-    from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415 - loaded by now: a call was made
+    """What the client raised."""
+    import aiohttp  # noqa: PLC0415 - loaded by now: a call was made
+    from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415 - see above
+    from google.genai.errors import UnknownApiResponseError  # noqa: PLC0415 - see above
+    from pydantic import ValidationError  # noqa: PLC0415 - see above
 
-    name = who(vertex=vertex)
-    said = quoted(str(error), secrets) or type(error).__name__
+    name = _service(vertex=vertex)
+    text = quoted(str(error), secrets) or type(error).__name__
     if isinstance(error, HttpFailure):
-        return from_status(error, vertex=vertex, secrets=secrets)
+        return from_response(error, vertex=vertex, secrets=secrets)
     if isinstance(error, GoogleAuthError):
-        return _from_identity(error, said)
-    return _from_connection(error, name, said) or _from_reading(error, name, said)
+        return _from_identity(error, text)
+    if isinstance(error, TimeoutError):
+        return errors.from_timeout(name)
+    if isinstance(error, aiohttp.ClientSSLError | aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
+        message = f"{name} cannot be reached: {text} — check the base URL and SSL_CERT_FILE"
+        return LlmError(LlmErrorKind.REFUSED, message)
+    if isinstance(error, aiohttp.ClientError | OSError):
+        return errors.from_connection(name, text)
+    return errors.from_unreadable(name, error, secrets, UnknownApiResponseError, ValidationError)
 
 
 def no_answer(finish_reason: str, block_reason: str, usage: LlmUsage) -> LlmError:
@@ -110,54 +106,26 @@ def no_answer(finish_reason: str, block_reason: str, usage: LlmUsage) -> LlmErro
     if block_reason:
         message = f"the prompt was blocked ({quoted(block_reason, limit=60)})"
         return LlmError(LlmErrorKind.BLOCKED, message, usage=usage)
-    if finish_reason in _BLOCKED:
+    if _BLOCKED.fullmatch(finish_reason):
         return LlmError(LlmErrorKind.BLOCKED, f"the answer was blocked ({finish_reason})", usage=usage)
     if finish_reason == "MAX_TOKENS":
-        message = "the answer was cut at its largest length: raise max_output_tokens, or lower thinking_config"
-        return LlmError(LlmErrorKind.EMPTY, message, usage=usage)
-    reason = f" ({quoted(finish_reason, limit=60)})" if finish_reason not in ("", "STOP") else ""
-    return LlmError(LlmErrorKind.EMPTY, f"the model answered without a text{reason}", usage=usage)
+        return errors.cut_short(usage, "raise max_output_tokens, or lower thinking_config")
+    return errors.without_text(finish_reason, usage)
 
 
-def who(*, vertex: bool) -> str:
-    """The service in a sentence."""
+def _service(*, vertex: bool) -> str:
     return "Vertex AI" if vertex else "the Gemini API"
 
 
-def _from_connection(error: Exception, name: str, said: str) -> LlmError | None:
-    import aiohttp  # noqa: PLC0415 - loaded by now
-
-    if isinstance(error, TimeoutError):
-        return LlmError(LlmErrorKind.TIMEOUT, f"{name} did not answer in time")
-    if isinstance(error, aiohttp.ClientSSLError | aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
-        return LlmError(
-            LlmErrorKind.REFUSED, f"{name} cannot be reached: {said} — check the base URL and SSL_CERT_FILE"
-        )
-    if isinstance(error, aiohttp.ClientError | OSError):
-        return LlmError(LlmErrorKind.UNAVAILABLE, f"the connection to {name} failed: {said}")
-    return None
-
-
-def _from_reading(error: Exception, name: str, said: str) -> LlmError:
-    from google.genai.errors import UnknownApiResponseError  # noqa: PLC0415 - loaded by now
-    from pydantic import ValidationError  # noqa: PLC0415 - loaded by now
-
-    if isinstance(error, UnknownApiResponseError | json.JSONDecodeError | UnicodeDecodeError | ValidationError):
-        return LlmError(LlmErrorKind.EMPTY, f"{name} answered what is no answer of a model, or a part of one")
-    if isinstance(error, LookupError | ValueError):  # the client refuses an option its service does not have
-        return LlmError(LlmErrorKind.REFUSED, f"{name} cannot be asked so: {said}")
-    return LlmError(LlmErrorKind.EMPTY, f"the answer of {name} could not be read: {type(error).__name__}")
-
-
-def _from_identity(error: Any, said: str) -> LlmError:
+def _from_identity(error: Any, text: str) -> LlmError:
     from google.auth import exceptions as auth  # noqa: PLC0415 - loaded by now
 
     if isinstance(error, auth.TransportError) or getattr(error, "retryable", False):
-        return LlmError(LlmErrorKind.UNAVAILABLE, f"Google's credentials could not be renewed: {said}")
+        return LlmError(LlmErrorKind.UNAVAILABLE, f"Google's credentials could not be renewed: {text}")
     if isinstance(error, auth.DefaultCredentialsError):
         hint = "set GOOGLE_APPLICATION_CREDENTIALS, or sign in with `gcloud auth application-default login`"
-        return LlmError(LlmErrorKind.REFUSED, f"no usable credentials for Vertex AI: {said} — {hint}")
-    return LlmError(LlmErrorKind.REFUSED, f"Google refuses the credentials: {said} — sign in again or renew them")
+        return LlmError(LlmErrorKind.REFUSED, f"no usable credentials for Vertex AI: {text} — {hint}")
+    return LlmError(LlmErrorKind.REFUSED, f"Google refuses the credentials: {text} — sign in again or renew them")
 
 
 def _envelope(body: bytes) -> dict[str, Any]:
@@ -171,25 +139,17 @@ def _envelope(body: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _unless_html(text: str) -> str:
-    """A proxy's error page says nothing in one line."""
-    return "" if text.lstrip()[:1] == "<" else text
+def _of_type(details: Iterable[dict[str, Any]], name: str) -> Iterator[dict[str, Any]]:
+    return (detail for detail in details if str(detail.get("@type")).endswith(f".{name}"))
 
 
-def _retry_delay(detail: dict[str, Any]) -> float | None:
-    return errors.duration(detail.get("retryDelay")) if str(detail.get("@type")).endswith(".RetryInfo") else None
-
-
-def _daily_quota(details: list[dict[str, Any]]) -> str:
+def _daily_quota(details: Iterable[dict[str, Any]]) -> str:
     """The id of a quota counted by the day among google.rpc.QuotaFailure's violations."""
-    violations = (
-        violation
-        for detail in details
-        if str(detail.get("@type")).endswith(".QuotaFailure")
-        for violation in detail.get("violations") or []
-        if isinstance(violation, dict)
-    )
-    return next((quota for one in violations if "PerDay" in (quota := str(one.get("quotaId", "")))), "")
+    for detail in _of_type(details, "QuotaFailure"):
+        for violation in detail.get("violations") or ():
+            if isinstance(violation, dict) and "PerDay" in (quota := str(violation.get("quotaId", ""))):
+                return quota
+    return ""
 
 
 C = TypeVar("C")
@@ -206,7 +166,7 @@ class Clients(Generic[C]):
     _made: dict[Address, asyncio.Task[C]] = field(default_factory=dict, init=False, repr=False)
     _sessions: list[aiohttp.ClientSession] = field(default_factory=list, init=False, repr=False)
 
-    async def of(self, where: Address) -> C:
+    async def get(self, where: Address) -> C:
         """The client of an address. Raises what its making raised."""
         task = self._made.get(where)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
@@ -228,14 +188,10 @@ class Clients(Generic[C]):
 
     async def _new(self, where: Address) -> C:
         # In threads: the imports and the look-up of credentials would hold up every other call.
-        await asyncio.to_thread(_load)
+        await asyncio.to_thread(importlib.import_module, "aiohttp")  # for the session, made by the loop itself
         session = new_session()
         self._sessions.append(session)
         return await asyncio.to_thread(self.make, where, session)
-
-
-def _load() -> None:
-    import aiohttp  # noqa: F401, PLC0415 - for the session, which the loop itself has to make
 
 
 _GEMINI_URL: Final = "https://generativelanguage.googleapis.com/"
@@ -402,7 +358,7 @@ class GoogleProvider:
         On Vertex it finds missing credentials before anything is asked.
         """
         try:
-            await self._clients.of(address(self.setup, model))
+            await self._clients.get(address(self.setup, model))
         except Exception as error:  # noqa: BLE001 - whatever the client raises is told as a sentence
             return self._failed(error, address(self.setup, model)).message
         return ""
@@ -414,7 +370,7 @@ class GoogleProvider:
         try:
             # Around everything, the renewal of a token included.
             async with asyncio.timeout(self.setup.timeout):
-                client = await self._clients.of(where)
+                client = await self._clients.get(where)
                 started = time.monotonic()
                 response = await client.aio.models.generate_content(
                     model=request.model, contents=_contents(request), config=_config(request)

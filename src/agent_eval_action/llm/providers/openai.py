@@ -1,4 +1,4 @@
-"""What goes wrong at a server that speaks OpenAI's wire, as kinds and sentences."""
+"""Models at a server that speaks OpenAI's wire: its dialects, answers and errors."""
 
 from __future__ import annotations
 
@@ -33,61 +33,56 @@ if TYPE_CHECKING:
 
 
 _KEY: Final = "check OPENAI_API_KEY, and OPENAI_BASE_URL: the key has to be of the server it names"
-_REDIRECT: Final = "it sends us to another address, which a key does not follow: check OPENAI_BASE_URL"
 _ADVICE: Final = {
-    **dict.fromkeys((301, 302, 303, 307, 308), _REDIRECT),
+    300: "check OPENAI_BASE_URL",
     400: "check the model's name and the options in judge_model_config",
     401: _KEY,
     403: _KEY,
     404: "check the model's name, and OPENAI_BASE_URL: it mostly ends with /v1",
 }
-_TOO_MANY: Final = 429
 
 
-def from_exception(error: Exception, *, where: str, secrets: Iterable[str]) -> LlmError:
+def from_exception(error: Exception, *, url: str, secrets: Iterable[str]) -> LlmError:
     """What the SDK raised."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "openai":
         return LlmError(LlmErrorKind.REFUSED, EXTRA_MISSING)
     import openai  # noqa: PLC0415 - loaded by now
 
-    name = server_name(where, secrets)
+    name, causes = server_name(url, secrets), list(_causes(error))
     if isinstance(error, openai.APIStatusError):
-        return from_status(error, name, secrets)
-    if _timed_out(error):
-        return LlmError(LlmErrorKind.TIMEOUT, f"{name} did not answer in time")
+        return from_response(error, name, secrets)
+    # httpx-aiohttp calls a reset connection a timeout too; what aiohttp raised itself is among the causes
+    if any(isinstance(cause, TimeoutError) for cause in causes):
+        return errors.from_timeout(name)
     if isinstance(error, openai.APIConnectionError):
-        cause = list(_causes(error))[-1]
-        said = quoted(str(cause), secrets) or type(cause).__name__
-        if isinstance(cause, ValueError):  # a URL with credentials in it, for one: asking again gives the same
-            return LlmError(LlmErrorKind.REFUSED, f"{name} cannot be asked so: {said} — check OPENAI_BASE_URL")
-        return LlmError(LlmErrorKind.UNAVAILABLE, f"the connection to {name} failed: {said}")
-    return _from_reading(error, name, secrets)
+        text = quoted(str(causes[-1]), secrets) or type(causes[-1]).__name__
+        if isinstance(causes[-1], ValueError):  # a URL with credentials in it, for one: asking again gives the same
+            return LlmError(LlmErrorKind.REFUSED, f"{name} cannot be asked so: {text} — check OPENAI_BASE_URL")
+        return errors.from_connection(name, text)
+    if isinstance(error, openai.OpenAIError) and not isinstance(error, ValueError):
+        error = ValueError(str(error) or type(error).__name__)
+    return errors.from_unreadable(name, error, secrets)
 
 
-def server_name(where: str, secrets: Iterable[str] = ()) -> str:
+def server_name(url: str, secrets: Iterable[str] = ()) -> str:
     """A base URL as a sentence may show it: it may carry a name and a password."""
-    return urlsplit(where).netloc.rpartition("@")[2] or quoted(where, secrets, 100)
+    return urlsplit(url).netloc.rpartition("@")[2] or quoted(url, secrets, 100)
 
 
-def from_status(error: Any, name: str, secrets: Iterable[str]) -> LlmError:
+def from_response(error: Any, name: str, secrets: Iterable[str]) -> LlmError:
     """A response that is an error; ``error`` is the SDK's APIStatusError."""
     body = error.body if isinstance(error.body, dict) else {}
     message = body.get("message") or (body.get("error") if isinstance(body.get("error"), str) else None)
     plain = error.body if isinstance(error.body, str) and error.body.lstrip()[:1] != "<" else ""
-    said = quoted(message or plain, secrets)
+    text = quoted(message or plain, secrets)
     code = str(body.get("code") or body.get("type") or "")
     if code == "content_filter":  # Azure's way to say that the prompt was blocked
         return LlmError(LlmErrorKind.BLOCKED, "the prompt was blocked (content_filter)", status=error.status_code)
-    if error.status_code == _TOO_MANY and code == "insufficient_quota":
-        sentence = f"the account at {name} has no quota left: {said} — add credit, or use another key"
-        return LlmError(LlmErrorKind.REFUSED, sentence, status=_TOO_MANY)
-    return errors.HttpError(
-        name,
-        error.status_code,
-        said,
-        retry_after=errors.retry_after(error.response.headers),
-        advice=_ADVICE,
-    ).error()
+    if error.status_code == errors.TOO_MANY and code == "insufficient_quota":
+        sentence = f"the account at {name} has no quota left: {text} — add credit, or use another key"
+        return LlmError(LlmErrorKind.REFUSED, sentence, status=errors.TOO_MANY)
+    wait = errors.retry_after(error.response.headers)
+    return errors.from_status(name, error.status_code, text, _ADVICE, retry_after=wait)
 
 
 def no_answer(finish: str, refusal: object, usage: LlmUsage) -> LlmError:
@@ -97,15 +92,8 @@ def no_answer(finish: str, refusal: object, usage: LlmUsage) -> LlmError:
     if finish == "content_filter":
         return LlmError(LlmErrorKind.BLOCKED, "the answer was blocked (content_filter)", usage=usage)
     if finish == "length":
-        message = "the answer was cut at its largest length: raise max_output_tokens"
-        return LlmError(LlmErrorKind.EMPTY, message, usage=usage)
-    reason = f" ({quoted(finish, limit=60)})" if finish not in ("", "stop") else ""
-    return LlmError(LlmErrorKind.EMPTY, f"the model answered without a text{reason}", usage=usage)
-
-
-def _timed_out(error: Exception) -> bool:
-    """httpx-aiohttp calls a reset connection a timeout too; what aiohttp raised itself is among the causes."""
-    return any(isinstance(cause, TimeoutError) for cause in _causes(error))
+        return errors.cut_short(usage, "raise max_output_tokens")
+    return errors.without_text(finish, usage)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -113,17 +101,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while found is not None:
         yield found
         found = found.__cause__
-
-
-def _from_reading(error: Exception, name: str, secrets: Iterable[str]) -> LlmError:
-    from openai import OpenAIError  # noqa: PLC0415 - loaded by now
-
-    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
-        return LlmError(LlmErrorKind.EMPTY, f"{name} answered what is no answer of a model, or a part of one")
-    if isinstance(error, ValueError | OpenAIError):
-        said = quoted(str(error), secrets) or type(error).__name__
-        return LlmError(LlmErrorKind.REFUSED, f"{name} cannot be asked so: {said}")
-    return LlmError(LlmErrorKind.EMPTY, f"the answer of {name} could not be read: {type(error).__name__}")
 
 
 # Google's name of an option, OpenAI's, and what it must be.
@@ -340,7 +317,7 @@ class OpenAiProvider:
 
     def _failed(self, error: Exception) -> LlmError:
         key = self.setup.value(OPENAI_KEY)
-        return from_exception(error, where=self.base_url, secrets=[key] if key else [])
+        return from_exception(error, url=self.base_url, secrets=[key] if key else [])
 
 
 def _new_client(setup: ProviderConfig, base_url: str) -> AsyncOpenAI:

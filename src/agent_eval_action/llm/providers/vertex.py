@@ -198,7 +198,7 @@ class VertexEval:
         if wrong := missing(model, self.setup.environ):
             return wrong
         try:
-            await self._clients.of(self._address(model))
+            await self._clients.get(self._address(model))
         except Exception as error:  # noqa: BLE001 - whatever is raised is told as a sentence
             return self._failed(error, model).message
         return ""
@@ -212,7 +212,7 @@ class VertexEval:
             return LlmError(LlmErrorKind.REFUSED, wrong)
         began = time.monotonic()
         try:
-            evaluation = await self._clients.of(self._address(request.model))
+            evaluation = await self._clients.get(self._address(request.model))
             began = time.monotonic()
             # Around everything, the renewal of a token included.
             async with asyncio.timeout(self.setup.timeout):
