@@ -65,6 +65,14 @@ class Problem:
         return f"{self.where}: {self.message}{at}{value}{hint}"
 
 
+class Unreadable(Exception):  # noqa: N818 - internal signal; the caller raises its own error from it
+    """Carries the one problem that ends the reading of a file."""
+
+    def __init__(self, path: Path, message: str, line: int | None = None, **fields: str | None) -> None:
+        super().__init__(message)
+        self.problem = Problem(path, message, line, value=fields.get("value"), hint=fields.get("hint"))
+
+
 @dataclass
 class AgentEvalError(Exception):
     """Base of everything raised on purpose: one sentence, where, a hint, an exit code."""

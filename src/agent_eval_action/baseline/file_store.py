@@ -14,10 +14,9 @@ from pydantic import ValidationError
 from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, StoreConfig, WriteResult
 from agent_eval_action.baseline.pooling import record_of_baseline
 from agent_eval_action.baseline.records import text
-from agent_eval_action.diagnostics.files import MAX_JSON_BYTES, Unreadable, read_bytes
-from agent_eval_action.diagnostics.reader import Source, shorten
+from agent_eval_action.diagnostics.reader import MAX_JSON_BYTES, Source, read_bytes, shorten
 from agent_eval_action.diagnostics.validation import issues_of
-from agent_eval_action.errors import ConfigError, OutputError, Problem, ResultsError
+from agent_eval_action.errors import ConfigError, OutputError, Problem, ResultsError, Unreadable
 from agent_eval_action.folders import OutputFolder, below
 from agent_eval_action.results.history import BASELINE_VERSION, Baseline, Record
 

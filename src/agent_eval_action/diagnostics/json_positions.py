@@ -13,9 +13,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from agent_eval_action.diagnostics.files import Unreadable
 from agent_eval_action.diagnostics.suggestions import JsonPath, json_path_text, shorten
-from agent_eval_action.errors import Problem
+from agent_eval_action.errors import Problem, Unreadable
 
 MAX_DUPLICATES_SHOWN = 20
 

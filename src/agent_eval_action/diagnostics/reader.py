@@ -1,23 +1,28 @@
 """A JSON or YAML file read from a workspace: text, value, and the line of every value in it.
 
-Hostile files (fifos, bombs, links that lead out, broken encodings) end here as problems with a line.
+The file may be anything (a fifo, a bomb, a link that leads out, a broken encoding): each ends as a problem with a line.
 """
 
 from __future__ import annotations
 
+import codecs
+import errno
+import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from agent_eval_action.diagnostics.files import MAX_JSON_BYTES, MAX_YAML_BYTES, Unreadable, decode, read_bytes
 from agent_eval_action.diagnostics.json_positions import JsonLines, parse_json
 from agent_eval_action.diagnostics.suggestions import JsonPath, closest, did_you_mean, json_path_text, plural, shorten
 from agent_eval_action.diagnostics.yaml_loader import parse_yaml
-from agent_eval_action.errors import AgentEvalError, Problem
+from agent_eval_action.errors import AgentEvalError, Problem, Unreadable
 
 __all__ = ["JsonPath", "Source", "closest", "did_you_mean", "json_path_text", "plural", "shorten"]
 
-YAML_SUFFIXES = frozenset({".yaml", ".yml"})
+YAML_SUFFIXES: Final = (".yaml", ".yml")
+MAX_JSON_BYTES: Final = 64 * 1024 * 1024  # its values take some twelve times as much memory
+MAX_YAML_BYTES: Final = 1024 * 1024  # PyYAML reads about 1 MB in several seconds; nobody writes more by hand
 
 
 class _Lines(Protocol):
@@ -42,9 +47,9 @@ class Source:
         Raises ``error`` with problems.
         """
         try:
-            text = decode(path, read_bytes(path, workspace, MAX_YAML_BYTES if _is_yaml(path) else MAX_JSON_BYTES))
+            text = _decode(path, read_bytes(path, workspace, MAX_YAML_BYTES if _is_yaml(path) else MAX_JSON_BYTES))
         except Unreadable as unreadable:
-            raise error(f"{_shown(path)} cannot be read", problems=(unreadable.problem,)) from None
+            raise _refused(path, unreadable, error) from None
         return cls.parse(text, path=path, error=error)
 
     @classmethod
@@ -56,7 +61,7 @@ class Source:
                 return cls(path, text, value, _lines=yaml_lines)
             value, warnings = parse_json(path, text)
         except Unreadable as unreadable:
-            raise error(f"{_shown(path)} cannot be read", problems=(unreadable.problem,)) from None
+            raise _refused(path, unreadable, error) from None
         return cls(path, text, value, tuple(warnings), JsonLines(text))
 
     @property
@@ -93,5 +98,101 @@ def _is_yaml(path: Path) -> bool:
     return path.suffix.lower() in YAML_SUFFIXES
 
 
-def _shown(path: Path) -> str:
-    return Problem(path, "").where
+def _refused(path: Path, unreadable: Unreadable, error: type[AgentEvalError]) -> AgentEvalError:
+    return error(f"{Problem(path, '').where} cannot be read", problems=(unreadable.problem,))
+
+
+def read_bytes(path: Path, workspace: Path | None, limit: int) -> bytes:
+    """The bytes of a regular file whose real path lies in ``workspace``."""
+    try:
+        real = os.path.realpath(path, strict=True)
+        if workspace is not None:
+            _refuse_outside(path, real, os.path.realpath(workspace))
+        # Of the real path nothing may be a link any more; a fifo must not block the open.
+        descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except ValueError:
+        raise Unreadable(path, "the file name holds a NUL character") from None
+    try:
+        return _read_regular(path, descriptor, limit)
+    finally:
+        os.close(descriptor)
+
+
+def _read_regular(path: Path, descriptor: int, limit: int) -> bytes:
+    state = os.fstat(descriptor)
+    if not stat.S_ISREG(state.st_mode):
+        raise Unreadable(path, f"is not a regular file but {_describe_kind(state.st_mode)}")
+    if state.st_size <= limit:
+        chunks, size = [], 0
+        while size <= limit and (chunk := os.read(descriptor, 1 << 20)):
+            chunks.append(chunk)
+            size += len(chunk)
+        if size <= limit:
+            return b"".join(chunks)
+    raise Unreadable(
+        path,
+        f"is larger than {limit // (1024 * 1024)} MB",
+        value=f"{state.st_size} bytes",
+        hint="split it into several files",
+    )
+
+
+def _decode(path: Path, data: bytes) -> str:
+    """UTF-8, with or without a byte order mark; every line end becomes a line feed."""
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise Unreadable(path, "is UTF-16 or UTF-32, not UTF-8", 1, hint="save the file as UTF-8")
+    try:
+        text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+    except UnicodeDecodeError as error:
+        shift = len(data) - len(error.object)
+        raise Unreadable(
+            path,
+            "is not UTF-8",
+            data.count(b"\n", 0, error.start + shift) + 1,
+            value=f"byte 0x{error.object[error.start]:02x}",
+            hint="save the file as UTF-8",
+        ) from None
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if (nul := text.find("\0")) >= 0:
+        hint = "save the file as UTF-8" if text.count("\0") > len(text) // 4 else None
+        raise Unreadable(path, "holds a NUL character", text.count("\n", 0, nul) + 1, hint=hint)
+    if not text.strip():
+        raise Unreadable(path, "is empty")
+    return text
+
+
+def _refuse_outside(path: Path, real: str, workspace: str) -> None:
+    if os.path.commonpath([real, workspace]) != workspace:
+        how = "is a link that leads" if os.path.realpath(path.parent) + os.sep + path.name != real else "lies"
+        raise Unreadable(
+            path, f"{how} outside the workspace", value=real, hint=f"only files under {workspace} are read"
+        )
+    if ".git" in Path(os.path.relpath(real, workspace).lower()).parts:
+        raise Unreadable(path, "lies in git's own folder, or is a link that leads there", value=real)
+
+
+def _unreadable(path: Path, error: OSError) -> Unreadable:
+    known = {
+        errno.ENOENT: "does not exist",
+        errno.ENOTDIR: "does not exist",
+        errno.EACCES: "cannot be read: permission denied",
+        errno.EPERM: "cannot be read: permission denied",
+        errno.ELOOP: "is a symbolic link that leads to itself",
+        errno.ENXIO: "is not a regular file but a socket",
+        errno.ENAMETOOLONG: "has a name that is too long",
+    }
+    return Unreadable(path, known.get(error.errno or 0, f"cannot be read: {error.strerror or error}"))
+
+
+def _describe_kind(mode: int) -> str:
+    kinds = {
+        stat.S_IFDIR: "a directory",
+        stat.S_IFIFO: "a named pipe",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+        stat.S_IFSOCK: "a socket",
+    }
+    return kinds.get(stat.S_IFMT(mode), "something else")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, Any, Final, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -118,27 +119,28 @@ def _spelling(value: Any, step: int | str) -> int | str | None:
 
 def known_keys(expected: Any, at: JsonPath) -> tuple[str, ...]:
     """The keys that a type has at a place inside a value of it, in snake_case; none where any key may stand."""
+    return tuple(dict.fromkeys(chain.from_iterable(model.model_fields for model in models_at(expected, at))))
+
+
+def models_at(expected: Any, at: JsonPath) -> list[type[BaseModel]]:
+    """The models that a value may be of, at a place inside a value of the type ``expected``."""
+    found = list(_alternatives(expected))
     for step in at:
-        expected = _inner(expected, step)
-    kind = _model(expected)
-    return tuple(kind.model_fields) if kind else ()
+        found = [inner for kind in found for inner in _inner(kind, step)]
+    return [kind for kind in found if isinstance(kind, type) and issubclass(kind, BaseModel)]
 
 
-def _inner(expected: Any, step: int | str) -> Any:
-    kind = _model(expected)
-    if kind is not None:
+def _inner(kind: Any, step: int | str) -> Iterator[Any]:
+    """What an item of a model or of a container may be."""
+    args = get_args(kind)
+    if get_origin(kind) is dict:
+        yield from _alternatives(args[1])
+    elif get_origin(kind) in (list, tuple):
+        several = isinstance(step, int) and step < len(args) and args[-1] is not Ellipsis
+        yield from _alternatives(args[int(step) if several else 0])
+    elif isinstance(kind, type) and issubclass(kind, BaseModel):
         field = kind.model_fields.get(to_snake(str(step)))
-        return field.annotation if field else None
-    container = next((part for part in _alternatives(expected) if get_origin(part) in (dict, list, tuple)), None)
-    if container is None:
-        return None
-    return get_args(container)[1 if get_origin(container) is dict else 0]
-
-
-def _model(expected: Any) -> type[BaseModel] | None:
-    """The model among what a value may be."""
-    found = _alternatives(expected)
-    return next((part for part in found if isinstance(part, type) and issubclass(part, BaseModel)), None)
+        yield from _alternatives(field.annotation) if field else ()
 
 
 def _alternatives(expected: Any) -> Iterator[Any]:

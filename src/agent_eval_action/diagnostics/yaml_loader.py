@@ -7,12 +7,13 @@ from typing import Any
 
 import yaml
 
-from agent_eval_action.diagnostics.files import Unreadable
 from agent_eval_action.diagnostics.suggestions import JsonPath, shorten
+from agent_eval_action.errors import Unreadable
 
 MAX_NODES = 200_000
 MAX_DEPTH = 200
 _CORE = "tag:yaml.org,2002:"
+_MERGE = _CORE + "merge"
 _SCALARS = frozenset({_CORE + name for name in ("null", "bool", "int", "float", "str")})
 
 
@@ -83,33 +84,25 @@ class _Builder:
             raise Unreadable(self._path, message, line, value=str(node.value)[:80]) from None
 
     def _mapping(self, node: yaml.MappingNode, above: tuple[int, ...]) -> dict[str, Any]:
-        own = {key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.tag != _CORE + "merge"}
-        if len(own) != sum(key.tag != _CORE + "merge" for key, _ in node.value):
-            self._refuse_duplicate(node)
+        own: set[str] = set()
+        for key, _ in node.value:
+            if key.tag != _MERGE:
+                if not isinstance(key, yaml.ScalarNode):
+                    raise Unreadable(self._path, "holds a key that is not a plain word", key.start_mark.line + 1)
+                if key.value in own:
+                    raise Unreadable(self._path, "writes a key twice", key.start_mark.line + 1, value=key.value)
+                own.add(key.value)
         built: dict[str, Any] = {}
         for key, value in node.value:
-            line = key.start_mark.line + 1
-            if key.tag == _CORE + "merge":
-                for merged in reversed(value.value if isinstance(value, yaml.SequenceNode) else [value]):
-                    inherited = self.build(merged, above)
-                    if not isinstance(inherited, dict):
-                        raise Unreadable(self._path, "`<<` merges mappings only", line)
-                    built |= {name: item for name, item in inherited.items() if name not in own}
-            elif isinstance(key, yaml.ScalarNode):
+            if key.tag != _MERGE:
                 built[key.value] = self.build(value, above)
-            else:
-                raise Unreadable(self._path, "holds a key that is not a plain word", line)
+                continue
+            for merged in reversed(_merged_nodes(value)):
+                inherited = self.build(merged, above)
+                if not isinstance(inherited, dict):
+                    raise Unreadable(self._path, "`<<` merges mappings only", key.start_mark.line + 1)
+                built |= {name: item for name, item in inherited.items() if name not in own}
         return built
-
-    def _refuse_duplicate(self, node: yaml.MappingNode) -> None:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise Unreadable(self._path, "holds a key that is not a plain word", key.start_mark.line + 1)
-            if key.value in seen:
-                line = key.start_mark.line + 1
-                raise Unreadable(self._path, "writes a key twice", line, value=key.value)
-            seen.add(key.value)
 
 
 class YamlLines:
@@ -133,10 +126,14 @@ def _child(node: yaml.Node | None, step: str | int) -> yaml.Node | None:
         return None
     merged: yaml.Node | None = None
     for key, value in node.value:
-        if key.tag == _CORE + "merge":
-            bases = value.value if isinstance(value, yaml.SequenceNode) else [value]
-            merged = merged or next((found for base in bases if (found := _child(base, step))), None)
+        if key.tag == _MERGE:
+            merged = merged or next((found for base in _merged_nodes(value) if (found := _child(base, step))), None)
         elif key.value == step:
             own: yaml.Node = value
             return own
     return merged
+
+
+def _merged_nodes(value: yaml.Node) -> list[yaml.Node]:
+    """The mappings that a ``<<`` names, the first of which wins."""
+    return list(value.value) if isinstance(value, yaml.SequenceNode) else [value]

@@ -13,9 +13,9 @@ from pydantic.alias_generators import to_camel, to_snake
 from pydantic_core import ErrorDetails
 
 from agent_eval_action.diagnostics.reader import JsonPath, closest, did_you_mean, shorten
-from agent_eval_action.diagnostics.validation import issue_of, locate
+from agent_eval_action.diagnostics.validation import issue_of, known_keys, locate, models_at
 from agent_eval_action.formats.base import Reading
-from agent_eval_action.results import evalset as models
+from agent_eval_action.results.evalset import Content, FunctionCall, FunctionResponse, Part
 
 _PARTS = 'write `"parts": [{"text": "..."}]`'
 _TOOL_USES = 'write `"intermediate_data": {"tool_uses": [{"name": ..., "args": ...}]}`'
@@ -48,30 +48,6 @@ def unknown_key_hint(key: str, known: Iterable[str]) -> str | None:
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
-_MODELS: Final[dict[str, tuple[type[BaseModel], ...]]] = {
-    "eval_cases": (models.EvalCase,),
-    "conversation": (models.Invocation,),
-    "user_content": (models.Content,),
-    "final_response": (models.Content,),
-    "content": (models.Content,),
-    "parts": (models.Part,),
-    "function_call": (models.FunctionCall,),
-    "function_response": (models.FunctionResponse,),
-    "intermediate_data": (models.IntermediateData, models.InvocationEvents),
-    "tool_uses": (models.FunctionCall,),
-    "tool_responses": (models.FunctionResponse,),
-    "invocation_events": (models.InvocationEvent,),
-    "rubrics": (models.Rubric,),
-    "rubric_content": (models.RubricContent,),
-    "app_details": (models.AppDetails,),
-    "session_input": (models.SessionInput,),
-    "conversation_scenario": (models.ConversationScenario,),
-    "scenarios": (models.ConversationScenario,),
-    "user_persona": (models.Persona,),
-    "behaviors": (models.PersonaBehavior,),
-}
-"""Key (snake_case) of a value, or of the list it is in, to the models it may be."""
-
 _OBJECTS: Final = frozenset({"dict_type", "model_attributes_type", "model_type"})
 
 
@@ -85,32 +61,20 @@ def validate(model: type[_Model], value: Any, text: str | None, reading: Reading
         return model.model_validate_json(text if text is not None else json.dumps(value))
     except ValidationError as failure:
         errors = failure.errors(include_url=False)
-    if nulls := [path for error in errors if (path := _needless_null(error, value))]:
+    if nulls := [path for error in errors if (path := _needless_null(error, value, model))]:
         for path in nulls:
             _value_at(value, path[:-1]).pop(path[-1])
         return validate(model, value, None, reading)
     for error in errors:
-        _report(error, value, reading)
+        _report(error, value, model, reading)
     return None
 
 
-def _possible_models(at: JsonPath) -> tuple[type[BaseModel], ...]:
-    """The models the object at a path may be."""
-    keys = [to_snake(step) for step in at if isinstance(step, str)]
-    if keys[-2:-1] == ["agent_details"]:
-        return (models.AgentDetails,)
-    return _MODELS.get(keys[-1], ()) if keys else (models.EvalSet,)
-
-
-def _report(error: ErrorDetails, value: Any, reading: Reading) -> None:
+def _report(error: ErrorDetails, value: Any, model: type[BaseModel], reading: Reading) -> None:
     at = locate(value, error["loc"])
     kind, key = error["type"], str(error["loc"][-1] if error["loc"] else "")
     name, got = to_snake(key), shorten(error["input"])
-    known = [
-        field
-        for model in _possible_models(at[:-1] if kind == "extra_forbidden" else at)
-        for field in model.model_fields
-    ]
+    known = known_keys(model, at[:-1] if kind == "extra_forbidden" else at)
     if kind in {"too_long", "too_short"} or (kind == "missing" and key.isdigit()):
         reading.error(at, "must be a pair: [author, [part, ...]]", value=shorten(_value_at(value, at)))
     elif kind == "missing":
@@ -127,13 +91,13 @@ def _report(error: ErrorDetails, value: Any, reading: Reading) -> None:
         reading.error(at, message, value=got, hint=issue.hint)
 
 
-def _needless_null(error: ErrorDetails, value: Any) -> JsonPath | None:
+def _needless_null(error: ErrorDetails, value: Any, model: type[BaseModel]) -> JsonPath | None:
     """The path of a null that may be left out: its field has a default."""
     at = locate(value, error["loc"])
     if error["input"] is not None or error["type"] == "missing" or not at or not isinstance(at[-1], str):
         return None
     name = to_snake(at[-1])
-    fields = [model.model_fields[name] for model in _possible_models(at[:-1]) if name in model.model_fields]
+    fields = [kind.model_fields[name] for kind in models_at(model, at[:-1]) if name in kind.model_fields]
     parent = _value_at(value, at[:-1])
     optional = any(not field.is_required() for field in fields)
     return at if optional and isinstance(parent, dict) and parent.get(at[-1], 0) is None else None
@@ -164,8 +128,7 @@ def _spellings(kind: str) -> dict[str, str]:
 
 
 _CHECKED_BY_MODELS: Final = {
-    model.__name__: frozenset(model.model_fields)
-    for model in (models.Content, models.Part, models.FunctionCall, models.FunctionResponse)
+    model.__name__: frozenset(model.model_fields) for model in (Content, Part, FunctionCall, FunctionResponse)
 }
 """google-genai's rarer fields are extras of our models, and checked by nothing but this module."""
 

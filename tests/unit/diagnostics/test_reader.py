@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.diagnostics import files, yaml_loader
+from agent_eval_action.diagnostics import reader, yaml_loader
 from agent_eval_action.diagnostics.reader import Source, closest, did_you_mean, json_path_text, shorten
 from agent_eval_action.errors import ConfigError, EvalFileError, Problem
 
@@ -229,11 +229,11 @@ def test_a_file_without_permission_is_refused(tmp_path):
 def test_files_beyond_the_limit_are_refused_unread(tmp_path):
     path = tmp_path / "x.json"
     with path.open("wb") as file:
-        file.truncate(files.MAX_JSON_BYTES + 1)  # sparse: takes no room
+        file.truncate(reader.MAX_JSON_BYTES + 1)  # sparse: takes no room
     problem = problem_of(path, tmp_path)
     assert "larger than 64 MB" in problem.message
     with (tmp_path / "x.yaml").open("wb") as file:
-        file.truncate(files.MAX_YAML_BYTES + 1)
+        file.truncate(reader.MAX_YAML_BYTES + 1)
     assert "larger than 1 MB" in problem_of(tmp_path / "x.yaml", tmp_path).message
 
 
