@@ -47,7 +47,7 @@ def _run() -> int:
     gc.set_threshold(50_000, 20, 100)
     from agent_eval_action.cli import log
 
-    log.begin()
+    log.guard_streams()
     from agent_eval_action.cli.app import app
 
     try:
@@ -78,7 +78,7 @@ def _report(error: Exception) -> ExitCode:
 
     if isinstance(error, AgentEvalError):
         print(f"error: {terminal(log.redaction.text(str(error)), 20_000, lines=True)}", file=sys.stderr)
-        log.could_not_run(str(error))
+        log.no_verdict(str(error))
         return error.exit_code
     if isinstance(error, BrokenPipeError):
         return ExitCode.PASS
@@ -100,7 +100,7 @@ def _issue() -> str:
         "This is a defect of agent-eval, not of your agent. Please open an issue with the text below.\n\n"
         f"### Version\nagent-eval-action {__version__}, Python {platform.python_version()}, {platform.platform()}\n\n"
         f"### Command\n`agent-eval {shown}`\n\n"
-        f"### Traceback\n```\n{log.excerpt(traceback.format_exc().rstrip())}\n```"
+        f"### Traceback\n```\n{log.traceback_lines(traceback.format_exc().rstrip())}\n```"
     )
 
 
@@ -109,7 +109,7 @@ def _flushed(code: int) -> int:
     from agent_eval_action.cli import log
 
     with contextlib.suppress(OSError):
-        log.end()
+        log.end_lines()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -10,8 +10,7 @@ from pathlib import Path
 from agent_eval_action import api
 from agent_eval_action.baseline import accepted
 from agent_eval_action.baseline.accepted import ACCEPT, Names
-from agent_eval_action.cli import output
-from agent_eval_action.cli.compare import in_folder
+from agent_eval_action.cli.outputs import results_file
 from agent_eval_action.cli.session import console, settings_for
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.models import Settings
@@ -58,7 +57,7 @@ def _names(settings: Settings) -> Names:
 
 
 def _accept_worse(settings: Settings, reason: str, results: Path | None) -> None:
-    path = in_folder(results) if results is not None else settings.out / output.RESULTS
+    path = results_file(results) if results is not None else settings.out / results_json.RESULTS
     if not path.exists():
         raise ResultsError(
             f"there are no results at {relative(path, settings.workspace)}, so it is not known what got worse",

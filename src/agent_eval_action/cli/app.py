@@ -1,13 +1,15 @@
-"""The commands and their help. Each does its work in a file of its own."""
+"""The commands, their flags and their help. Each does its work in a file of its own."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from agent_eval_action.cli.flags import with_options
+from agent_eval_action.config.options import OPTIONS, Option
 
 app = typer.Typer(
     name="agent-eval",
@@ -40,10 +42,49 @@ SIMULATE_OPTIONS = ("config", "baseline", "confidence", "min_effect", "max_drop"
 
 POST_OPTIONS = ("comment", "comment_detail", "comment_key", "ca_bundle")
 
+Command = Callable[..., None]
+ConfigFile = Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")]
+OutputFile = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to stdout.")]
 EvalSets = Annotated[
     list[str] | None,
     typer.Argument(metavar="EVALSET[:case,…]", help="Eval files to run, some of their cases after a colon; none: all."),
 ]
+
+
+def with_options(*, only: Sequence[str] = ()) -> Callable[[Command], Command]:
+    """Add the options of the table that have a flag (or ``only`` these) as keywords; values arrive as text."""
+    chosen = [option for option in OPTIONS if option.info.has_flag and (not only or option.name in only)]
+
+    def decorate(command: Command) -> Command:
+        def wrapped(**given: Any) -> None:
+            values = {option.name: given.pop(option.name) for option in chosen}
+            # a switch turns its option off; the other flags' values are text already
+            texts = {name: "false" if value is True else value for name, value in values.items()}
+            command(flags={name: text for name, text in texts.items() if text not in (None, [], ())}, **given)
+
+        own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "flags"]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters = [*(p.replace(kind=keyword) for p in own), *(_parameter(option) for option in chosen)]
+        wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+        wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+        wrapped.__doc__ = command.__doc__
+        wrapped.__name__ = command.__name__
+        return wrapped
+
+    return decorate
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    if option.info.switch:
+        text, metavar = f"Turn off {option.key}. {option.help}", None
+    else:
+        default = f" [default: {option.shown.replace('`', '')}]" if option.shown else ""
+        text, metavar = option.help + default, option.metavar
+    info = typer.Option(option.flag, help=text, metavar=metavar, show_default=False)
+    kind: Any = list[str] | None if option.info.repeatable else bool | None if option.info.switch else str | None
+    return inspect.Parameter(
+        option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, info]
+    )
 
 
 def _version(*, value: bool) -> None:
@@ -75,7 +116,7 @@ def run(flags: dict[str, Any], evalsets: EvalSets = None) -> None:
 @app.command()
 def validate(
     paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH", help="Files or folders; none: all.")] = None,
-    config: Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")] = None,
+    config: ConfigFile = None,
 ) -> None:
     """Check configuration, criteria and eval files without running anything."""
     from agent_eval_action.cli.validate import validate_command
@@ -116,9 +157,7 @@ def report(
     to: Annotated[
         str, typer.Option("--to", metavar="FORMAT", help="html, markdown, summary, junit or annotations.")
     ] = "markdown",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to stdout.")
-    ] = None,
+    output: OutputFile = None,
 ) -> None:
     """Render a report from results alone."""
     from agent_eval_action.cli.report import report_command
@@ -145,9 +184,7 @@ def convert(
         Path | None,
         typer.Option("--session-file", metavar="FILE", help="Application, user and state that every case begins with."),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to stdout.")
-    ] = None,
+    output: OutputFile = None,
 ) -> None:
     """Make an eval set of a list of scenarios, or of an eval file in an older schema."""
     from agent_eval_action.cli.convert import convert_command
@@ -171,7 +208,7 @@ def accept(  # noqa: PLR0917 - typer makes an option of each
     ] = None,
     agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Only of this agent.")] = None,
     eval_set: Annotated[str | None, typer.Option("--eval-set", metavar="NAME", help="Only of this eval set.")] = None,
-    config: Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")] = None,
+    config: ConfigFile = None,
 ) -> None:
     """Accept an intended change in .agent-eval/accept.yaml: commit it with the change."""
     from agent_eval_action.cli.accept import Scope, accept_command
@@ -198,7 +235,7 @@ def baseline_update(
 @baseline_app.command("show")
 def baseline_show(
     path: Annotated[Path | None, typer.Argument(metavar="FILE", help="The baseline; none: the configured one.")] = None,
-    config: Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")] = None,
+    config: ConfigFile = None,
 ) -> None:
     """Print the stored baseline."""
     from agent_eval_action.cli.baseline import show_command
@@ -208,7 +245,7 @@ def baseline_show(
 
 @baseline_app.command("history")
 def baseline_history(
-    config: Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")] = None,
+    config: ConfigFile = None,
 ) -> None:
     """List the runs of main that this checkout is compared with."""
     from agent_eval_action.cli.baseline import history_command

@@ -14,8 +14,7 @@ from agent_eval_action.baseline.history_session import open_history_session
 from agent_eval_action.baseline.records import Update, update
 from agent_eval_action.baseline.table import records_table
 from agent_eval_action.ci import detect
-from agent_eval_action.cli import output
-from agent_eval_action.cli.compare import in_folder, kept
+from agent_eval_action.cli.outputs import output_folder, results_file, write_requested_files
 from agent_eval_action.cli.session import Session, console, settings_for
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
@@ -39,13 +38,13 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
     store = FileStore(settings.baseline.path, settings.workspace)
     before = store.read()
     if results is not None:
-        result = results_json.read(in_folder(results))
+        result = results_json.read(results_file(results))
     else:
         repeats = settings.repeats if "repeats" in resolved.origins else _REPEATS
         session = Session(resolved, tuple(selectors), repeats)
-        with output.written_by_a_run(settings):
+        with output_folder(settings):
             result = session.evaluate()
-            kept(result, settings)
+            write_requested_files(result, settings)
             session.end()
     if result.status is not RunStatus.COMPLETE:
         out.print(f"the run is not complete ({result.status}): the baseline stays as it was", markup=False)

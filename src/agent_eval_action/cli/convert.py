@@ -31,7 +31,7 @@ def convert_command(file: Path, session_file: Path | None, output: Path | None) 
         name = (output or file).name.removesuffix(".json").removesuffix(".evalset").removesuffix(".test")
         eval_set = eval_set.model_copy(update={"eval_set_id": name, "name": None})
     if output is None:
-        log.data(_text(eval_set))
+        log.write_data(_text(eval_set))
         return ExitCode.PASS
     write_text(output, [_text(eval_set)])
     count = len(eval_set.eval_cases)

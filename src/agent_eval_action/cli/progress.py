@@ -27,15 +27,17 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-_PLAIN_EVERY_S = 15.0
-_PROBLEMS_SHOWN = 20
-_NOTICE_LIMIT = 4_000
-_DOING: Final[dict[Purpose, str]] = {
+_COUNT_EVERY_S: Final = 15.0
+_PROBLEMS_SHOWN: Final = 20
+_NOTICE_LIMIT: Final = 4_000
+_PHASES: Final[dict[Purpose, str]] = {
     "first": "",
-    "rerun": "re-running",
-    "suite": "the suite again",
-    "control": "control",
+    "rerun": "re-running: ",
+    "suite": "the suite again: ",
+    "control": "control: ",
 }
+_STARTUP_ERRORS: Final = frozenset({ErrorKind.ENVIRONMENT, ErrorKind.IMPORT})
+"""Errors of an agent that does not start: a warning with its traceback comes before any attempt."""
 
 
 class Display(AbstractContextManager["Display"], Protocol):
@@ -48,7 +50,7 @@ class Display(AbstractContextManager["Display"], Protocol):
 
 @dataclass
 class Counts:
-    """What both displays tell."""
+    """How far a run is, and which errors it met."""
 
     planned: int = 0
     kept: int = 0
@@ -58,146 +60,122 @@ class Counts:
     errors: int = 0
     tokens: int = 0
     phase: str = ""
-    began: float = field(default_factory=time.monotonic)
+    _started: float = field(default_factory=time.monotonic)
+    _messages: set[str] = field(default_factory=set)
 
-    def take(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         """Count one event."""
         if isinstance(event, RunPlanned):
             self.planned, self.kept = event.attempts, event.kept
         elif isinstance(event, RerunsPlanned):
             self.planned += event.attempts
-            self.phase = _DOING[event.purpose]
+            self.phase = _PHASES[event.purpose]
         elif isinstance(event, AttemptStarted):
             self.running += 1
         elif isinstance(event, AttemptRetried):
             self.running -= 1
         elif isinstance(event, AttemptFinished):
+            attempt = event.attempt
+            below = attempt.error is None and any(score.passed is False for score in attempt.scores)
             self.running = max(0, self.running - 1)
             self.done += 1
-            self.errors += event.attempt.error is not None
-            self.failed += event.attempt.purpose == "first" and bool(_below(event.attempt))
-            self.tokens += event.attempt.usage.total_tokens or 0
+            self.errors += attempt.error is not None
+            self.failed += below and attempt.purpose == "first"
+            self.tokens += attempt.usage.total_tokens or 0
 
     def __str__(self) -> str:
-        elapsed = int(time.monotonic() - self.began)
-        doing = f"{self.phase}: " if self.phase else ""
+        elapsed = int(time.monotonic() - self._started)
         parts = [
-            f"{doing}{self.done}/{self.planned} attempts",
+            f"{self.phase}{self.done}/{self.planned} attempts",
             f"{self.running} running",
             f"{self.failed} below threshold",
+            plural(self.errors, "error") if self.errors else "",
+            f"{self.kept} kept" if self.kept else "",
+            plural(self.tokens, "token") if self.tokens else "",
+            f"{elapsed // 60}:{elapsed % 60:02d}",
         ]
-        if self.errors:
-            parts.append(plural(self.errors, "error"))
-        if self.kept:
-            parts.append(f"{self.kept} kept")
-        if self.tokens:
-            parts.append(plural(self.tokens, "token"))
-        return ", ".join([*parts, f"{elapsed // 60}:{elapsed % 60:02d}"])
+        return ", ".join(filter(None, parts))
 
-
-def _below(attempt: Attempt) -> list[str]:
-    if attempt.error is not None:
-        return []
-    return [score.criterion for score in attempt.scores if score.passed is False]
-
-
-_WHEN_STARTING = frozenset({ErrorKind.ENVIRONMENT, ErrorKind.IMPORT})
-"""Errors of an agent that does not start: a warning with its traceback comes before any attempt."""
-
-
-def _new_problem(attempt: Attempt, known: set[str]) -> str | None:
-    """The line of a problem, unless it was printed already: in the very same words, or when the agent did not start."""
-    if attempt.error is not None:
-        if attempt.error.kind in _WHEN_STARTING:
-            return None
-        words = f"{attempt.error.kind}: {attempt.error.message}"
-        if words in known:
-            return None
-        known.add(words)
-    return _problem(attempt)
-
-
-def _problem(attempt: Attempt) -> str | None:
-    name = terminal(f"{attempt.eval_set} › {attempt.case}", 120)
-    if attempt.error is not None:
-        return f"error  {name}: {attempt.error.kind}: {terminal(attempt.error.message, 200)}"
-    for score in attempt.scores:
-        if score.status == "error":
-            return f"error  {name} › {score.criterion}: {terminal(score.reason, 200)}"
-        # what was run again for being below is expected there: the verdict says what came of it
-        if score.passed is False and attempt.purpose == "first":
-            return f"below  {name} › {score.criterion} = {score.score:.2f}: {terminal(score.reason, 200)}"
-    return None
+    def problem(self, attempt: Attempt) -> str | None:
+        """The line of what is wrong with an attempt. An error is shown once for all attempts with the same message."""
+        name = terminal(f"{attempt.eval_set} › {attempt.case}", 120)
+        if (error := attempt.error) is not None:
+            message = f"{error.kind}: {error.message}"
+            if error.kind in _STARTUP_ERRORS or message in self._messages:
+                return None
+            self._messages.add(message)
+            return f"error  {name}: {error.kind}: {terminal(error.message, 200)}"
+        for score in attempt.scores:
+            if score.status == "error":
+                return f"error  {name} › {score.criterion}: {terminal(score.reason, 200)}"
+            # re-runs are expected to be below the threshold; the verdict covers them
+            if score.passed is False and attempt.purpose == "first":
+                return f"below  {name} › {score.criterion} = {score.score:.2f}: {terminal(score.reason, 200)}"
+        return None
 
 
 @dataclass
 class PlainDisplay:
-    """Lines for a log: phases, each problem as it appears (the first ones), and a count now and then.
+    """Lines for a log: phases, the first problems as they appear, and a count every 15 seconds.
 
     ``group`` begins a phase that can be folded, ``end_group`` ends it; without them a phase is a line.
     ``excerpt`` is how lines of somebody's traceback are shown.
     """
 
-    say: Callable[[str], None]
+    print: Callable[[str], None]
     group: Callable[[str], None] | None = None
     end_group: Callable[[], None] = lambda: None
     excerpt: Callable[[str], str] = lambda text: text
-    counts: Counts = field(default_factory=Counts)
-    _last: float = field(default_factory=time.monotonic)
+    _counts: Counts = field(default_factory=Counts)
+    _counted_at: float = field(default_factory=time.monotonic)
     _problems: int = 0
-    _known: set[str] = field(default_factory=set)
-    _open: bool = False
+    _in_group: bool = False
 
     def __enter__(self) -> Self:
         """Begin."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        """End, and with it the last group: what is said afterwards must not be folded away."""
-        self._close()
+        """End the last group: what is printed afterwards must not be folded away."""
+        self._end_phase()
 
     def __call__(self, event: Event) -> None:
         """Show one event."""
-        self.counts.take(event)
+        self._counts.add(event)
         if isinstance(event, PhaseStarted):
-            self._phase(f"{event.name}: {terminal(event.detail)}")
+            self._start_phase(f"{event.name}: {terminal(event.detail)}")
         elif isinstance(event, Notice):
-            first, *rest = terminal(event.text, _NOTICE_LIMIT, lines=True).split("\n")
-            self.say(f"{event.level}: {first}" if event.level == "warning" else first)
+            first, _, rest = terminal(event.text, _NOTICE_LIMIT, lines=True).partition("\n")
+            self.print(f"warning: {first}" if event.level == "warning" else first)
             if rest:
-                self.say(self.excerpt("\n".join(rest)))
+                self.print(self.excerpt(rest))
         elif isinstance(event, AttemptRetried):
-            self._show(f"again  {terminal(str(event.key.case_key), 160)}: {terminal(event.error.message, 160)}")
+            name = terminal(str(event.key.case_key), 160)
+            self._print_problem(f"again  {name}: {terminal(event.error.message, 160)}")
         elif isinstance(event, AttemptFinished):
-            if problem := _new_problem(event.attempt, self._known):
-                self._show(problem)
-            self._count()
+            if problem := self._counts.problem(event.attempt):
+                self._print_problem(problem)
+            now = time.monotonic()
+            if self._counts.done == self._counts.planned or now - self._counted_at >= _COUNT_EVERY_S:
+                self._counted_at = now
+                self.print(f"  {self._counts}")
 
-    def _phase(self, title: str) -> None:
-        self._close()
-        if self.group is None:
-            self.say(title)
-            return
-        self.group(title)
-        self._open = True
+    def _start_phase(self, title: str) -> None:
+        self._end_phase()
+        (self.group or self.print)(title)
+        self._in_group = self.group is not None
 
-    def _close(self) -> None:
-        if self._open:
+    def _end_phase(self) -> None:
+        if self._in_group:
             self.end_group()
-            self._open = False
+            self._in_group = False
 
-    def _show(self, problem: str) -> None:
+    def _print_problem(self, problem: str) -> None:
         self._problems += 1
         if self._problems <= _PROBLEMS_SHOWN:
-            self.say(f"  {problem}")
+            self.print(f"  {problem}")
         elif self._problems == _PROBLEMS_SHOWN + 1:
-            self.say("  … further problems are in the reports")
-
-    def _count(self) -> None:
-        now = time.monotonic()
-        if self.counts.done == self.counts.planned or now - self._last >= _PLAIN_EVERY_S:
-            self._last = now
-            self.say(f"  {self.counts}")
+            self.print("  … further problems are in the reports")
 
 
 @dataclass
@@ -205,10 +183,9 @@ class LiveDisplay:
     """A bar on a terminal; problems scroll above it."""
 
     console: Console
-    counts: Counts = field(default_factory=Counts)
+    _counts: Counts = field(default_factory=Counts)
     _bar: Progress | None = None
     _task: TaskID | None = None
-    _known: set[str] = field(default_factory=set)
 
     def __enter__(self) -> Self:
         """Draw the bar."""
@@ -226,17 +203,14 @@ class LiveDisplay:
 
     def __call__(self, event: Event) -> None:
         """Show one event."""
-        self.counts.take(event)
+        counts, out = self._counts, self.console
+        counts.add(event)
         if isinstance(event, Notice):
-            self.console.print(
-                terminal(event.text, _NOTICE_LIMIT, lines=True),
-                markup=False,
-                style="yellow" if event.level == "warning" else None,
-            )
-        elif isinstance(event, PhaseStarted) and self.counts.planned:  # why more is run than was planned
-            self.console.print(f"{event.name}: {terminal(event.detail)}", markup=False, style="cyan")
-        elif isinstance(event, AttemptFinished) and (problem := _new_problem(event.attempt, self._known)):
-            self.console.print(problem, markup=False, highlight=False, style="red", no_wrap=True, overflow="ellipsis")
+            style = "yellow" if event.level == "warning" else None
+            out.print(terminal(event.text, _NOTICE_LIMIT, lines=True), markup=False, style=style)
+        elif isinstance(event, PhaseStarted) and counts.planned:  # why more is run than was planned
+            out.print(f"{event.name}: {terminal(event.detail)}", markup=False, style="cyan")
+        elif isinstance(event, AttemptFinished) and (problem := counts.problem(event.attempt)):
+            out.print(problem, markup=False, highlight=False, style="red", no_wrap=True, overflow="ellipsis")
         if self._bar is not None and self._task is not None:
-            total = self.counts.planned or None
-            self._bar.update(self._task, total=total, completed=self.counts.done, description=str(self.counts))
+            self._bar.update(self._task, total=counts.planned or None, completed=counts.done, description=str(counts))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_eval_action.cli import output
 from agent_eval_action.cli.comment import publisher
-from agent_eval_action.cli.output import finish
+from agent_eval_action.cli.outputs import finish, output_folder
 from agent_eval_action.cli.session import Session, settings_for
 from agent_eval_action.errors import ExitCode
 
@@ -17,7 +16,7 @@ def run_command(selectors: Sequence[str], flags: Mapping[str, Any]) -> ExitCode:
     resolved = settings_for(flags)
     settings = resolved.settings
     session = Session(resolved, tuple(selectors), flags=flags)
-    with output.written_by_a_run(settings):
+    with output_folder(settings):
         result = session.evaluate()
         code = finish(result, settings, publisher(result, settings, session.job))
         session.end()

@@ -106,11 +106,12 @@ class Session:
     def _display(self) -> Display:
         if sys.stderr.isatty() and not os.environ.get("CI"):
             return LiveDisplay(console())
+        commands = log.log_commands()
         return PlainDisplay(
             lambda line: print(log.redaction.text(line), file=sys.stderr, flush=True),
-            log.group if log.takes_commands() else None,
-            log.end_group,
-            log.excerpt,
+            (lambda title: log.write_command(commands.group(title))) if commands is not None else None,
+            (lambda: log.write_command(commands.end_group())) if commands is not None else lambda: None,
+            log.traceback_lines,
         )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.cli.output import Written, finish, outputs
+from agent_eval_action.cli.outputs import WrittenFiles, finish, outputs
 from agent_eval_action.cli.session import exit_code
 from agent_eval_action.config.models import BaselineSettings, Settings
 from agent_eval_action.errors import ExitCode, OutputError
@@ -107,6 +107,6 @@ def test_what_makes_the_step_red_and_that_an_interrupted_run_never_is_green(
 
 
 def test_a_file_that_is_not_there_has_no_path() -> None:
-    given = outputs(result("regressed"), Written((("results", "r.json"),)))
+    given = outputs(result("regressed"), WrittenFiles((("results", "r.json"),)))
     assert (given["results"], given["junit"], given["report"]) == ("r.json", "", "")
     assert (given["verdict"], given["regressions"], given["pass-rate"]) == ("fail", "3", "0.5714")

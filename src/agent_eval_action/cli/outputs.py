@@ -1,0 +1,216 @@
+"""What a run leaves: its files, the outputs of its step, what its log says at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from agent_eval_action.baseline.file_store import FOLDER, keep_out_of_git
+from agent_eval_action.ci import detect
+from agent_eval_action.ci.base import StepReports, publish_step
+from agent_eval_action.cli import log, summary
+from agent_eval_action.cli.folder_checks import refuse_unsafe_folders
+from agent_eval_action.cli.session import EXIT, console, exit_code
+from agent_eval_action.cli.text import terminal
+from agent_eval_action.config.models import Settings
+from agent_eval_action.errors import ExitCode, OutputError
+from agent_eval_action.reports import REPORTS, ReportInput, results_json
+from agent_eval_action.reports import formatting as fmt
+from agent_eval_action.reports.annotations import remarks, shown_in_step
+from agent_eval_action.reports.base import write_text
+from agent_eval_action.reports.detail import scores_only
+from agent_eval_action.reports.view import Group, passes, views, with_threshold
+from agent_eval_action.results.run_result import RunResult, RunStatus, ScoreStatus
+from agent_eval_action.results.transcripts import ATTEMPTS
+from agent_eval_action.run.loader import relative
+
+REPORT_FILES: Final = {"junit": "junit.xml", "markdown": "comment.md", "html": "report.html"}
+_IMAGE: Final = "ghcr.io/org/agent-eval-action:v0"
+
+
+@contextlib.contextmanager
+def output_folder(settings: Settings) -> Iterator[None]:
+    """The folder of a run's files: older files are removed at the start, links that an agent left at the end."""
+    _prepare(settings)
+    try:
+        yield
+    finally:
+        for problem in _remove_links(settings):
+            log.warning(problem)
+
+
+def _prepare(settings: Settings) -> None:
+    """Remove the files of an earlier run: a run that dies must not leave an old verdict. Keep the folder out of git."""
+    refuse_unsafe_folders(settings, os.environ)
+    ours, out = settings.workspace / FOLDER, settings.output_folder(settings.out)
+    try:
+        for name in (results_json.RESULTS, *REPORT_FILES.values()):
+            out.remove(name)
+        if out.path.is_relative_to(ours):
+            keep_out_of_git(settings.output_folder(ours))
+    except OSError as error:
+        message = f"{settings.out} cannot be written: {error.strerror or error}"
+        raise OutputError(message, hint="choose another folder with --out") from error
+
+
+def _remove_links(settings: Settings) -> Iterator[str]:
+    """Remove links from the results, as an agent may have left some: uploading a folder follows them."""
+    out = settings.output_folder(settings.out)
+    if out.trusted != settings.workspace:  # a folder of the user's own
+        return
+    try:
+        for name in list(out.links()):
+            out.remove(name)
+            yield f"{relative(out.path / name, settings.workspace)} was a symbolic link and is removed"
+    except OSError as error:
+        yield f"{settings.out} may hold symbolic links: {error.strerror or error}"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFiles:
+    """(label, path as shown) of the files that were written, and why others were not.
+
+    ``results_error`` is set where results.json itself could not be written: what was measured is then nowhere.
+    """
+
+    paths: tuple[tuple[str, str], ...] = ()
+    problems: tuple[str, ...] = ()
+    results_error: OutputError | None = None
+
+    def path(self, label: str) -> str:
+        """As shown; "" for a file that was not written."""
+        return dict(self.paths).get(label, "")
+
+
+def write_files(result: RunResult, settings: Settings) -> WrittenFiles:
+    """Write results.json and every report. A report that fails takes no other with it."""
+    paths: list[tuple[str, str]] = []
+    problems: list[str] = []
+    results_error: OutputError | None = None
+    out = settings.out
+    try:
+        results_json.write(out / results_json.RESULTS, result, workspace=settings.workspace)
+        paths.append(("results", relative(out / results_json.RESULTS, settings.workspace)))
+    except OutputError as error:
+        results_error = error
+    for name, file in REPORT_FILES.items():
+        try:
+            text = REPORTS[name](in_detail(name, report_input(result), settings), None)
+            write_text(out / file, [text], workspace=settings.workspace)
+        except OutputError as error:
+            problems.append(f"there is no {file}: {error.message}")
+        except Exception as error:  # noqa: BLE001 - the verdict stands, whatever is wrong with a report of it
+            problems.append(f"there is no {file}: {type(error).__name__}: {error}")
+        else:
+            paths.append((name, relative(out / file, settings.workspace)))
+    return WrittenFiles(tuple(paths), tuple(problems), results_error)
+
+
+def write_requested_files(result: RunResult, settings: Settings) -> tuple[tuple[str, str], ...]:
+    """Every file, and outputs for later steps. Raises OutputError for the first that cannot be written."""
+    written = write_files(result, settings)
+    if written.results_error is not None:
+        raise written.results_error
+    if written.problems:
+        raise OutputError("; ".join(written.problems))
+    if failed := detect(os.environ).write_outputs(outputs(result, written), os.environ):
+        log.warning(failed)
+    return written.paths
+
+
+def results_file(path: Path) -> Path:
+    """results.json itself, or the one in a folder."""
+    return path / results_json.RESULTS if path.is_dir() else path
+
+
+def in_detail(name: str, report: ReportInput, settings: Settings) -> ReportInput:
+    """The report with as much as ``comment_detail`` lets a comment show, posted or as a file."""
+    return scores_only(report) if name == "markdown" and settings.comment_detail == "scores" else report
+
+
+def report_input(result: RunResult) -> ReportInput:
+    """The result, and the command that repeats its run."""
+    words = " ".join(shlex.quote(terminal(word, 300)) for word in result.conditions.arguments)
+    command = f'docker run --rm -v "$PWD:/github/workspace" {_IMAGE} run {words}'.rstrip()
+    return ReportInput(result=result, reproduce=command)
+
+
+Publish = Callable[[], str]
+"""Posts the comment. Returns what went wrong in one sentence, "" when nothing did."""
+
+
+def finish(result: RunResult, settings: Settings, publish: Publish | None = None) -> ExitCode:
+    """Results and reports, outputs, summary, annotations, comment: in this order, and nothing changes the verdict.
+
+    A run that was interrupted posts no comment: whoever cancels is not waited for, and a newer run will say more.
+    """
+    written = write_files(result, settings)
+    code = exit_code(result, result.conditions.fail_on or settings.fail_on)
+    reports = StepReports(
+        outputs=lambda: outputs(result, written),
+        summary=lambda room: REPORTS["summary"](report_input(result), room),
+        show=lambda: summary.show(console(), result, written.paths, rest=resume_command(result, settings)),
+        # a red step keeps one place for the verdict itself
+        annotations=lambda: shown_in_step(list(remarks(report_input(result))), kept=int(code is not ExitCode.PASS)),
+        publish=None if result.status is RunStatus.INTERRUPTED else publish,
+    )
+    publish_step(reports, detect(os.environ), os.environ, log.warning, log.write_command)
+    for problem in written.problems:
+        log.warning(problem)
+    if written.results_error is not None and code is ExitCode.PASS:  # a pass that is written down nowhere is none
+        raise written.results_error
+    if written.results_error is not None:
+        log.warning(str(written.results_error))
+    if code is ExitCode.PASS and result.decision is not None and EXIT[result.decision.outcome] is not ExitCode.PASS:
+        log.warning(result.decision.reason)  # green because of `fail_on`, not of the verdict
+    if code is not ExitCode.PASS and result.decision is not None:
+        log.error(result.decision.reason, f"agent-eval: {fmt.OUTCOME_LABELS[result.decision.outcome].lower()}")
+    return code
+
+
+def outputs(result: RunResult, written: WrittenFiles) -> dict[str, str]:
+    """The step's outputs as texts; "" for one that has no value."""
+    decision = result.decision
+    if decision is None:
+        return {}
+    cases = views(result, decision)
+    held = with_threshold(cases)
+    return {
+        "verdict": decision.outcome.value,
+        "reason": decision.reason,
+        "pass-rate": f"{sum(map(passes, held)) / len(held):.4f}" if held else "",
+        "regressions": str(sum(view.group is Group.REGRESSED for view in cases)),
+        "cost": "" if result.totals.usd is None else f"{result.totals.usd:.6f}",
+        "results": written.path("results"),
+        "junit": written.path("junit"),
+        "comment": written.path("markdown"),
+        "report": written.path("html"),
+    }
+
+
+def resume_command(result: RunResult, settings: Settings) -> str:
+    """The command that makes only what is missing; "" where nothing is, or nothing was kept."""
+    attempts = [attempt for owner in result.sets for case in owner.cases for attempt in case.attempts]
+    errors = any(
+        attempt.error or any(score.status is ScoreStatus.ERROR for score in attempt.scores) for attempt in attempts
+    )
+    cut_short = result.status is not RunStatus.COMPLETE
+    kept = any(attempt.error is None for attempt in attempts)
+    # answers that were cut off before their judges had scored them are in the transcripts alone
+    kept = kept or (cut_short and _has_content(settings.out / ATTEMPTS))
+    if not kept or not (cut_short or errors):
+        return ""
+    out = relative(settings.out, settings.workspace)
+    return shlex.join(["agent-eval", "run", *result.conditions.arguments, "--resume", out])
+
+
+def _has_content(path: Path) -> bool:
+    try:
+        return path.lstat().st_size > 0
+    except OSError:
+        return False
