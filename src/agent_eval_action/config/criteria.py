@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pydantic.alias_generators import to_camel, to_snake
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic.alias_generators import to_snake
 
-from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean, shorten
+from agent_eval_action.diagnostics.reader import JsonPath, Source, shorten
 from agent_eval_action.diagnostics.suggestions import recognise_foreign_criteria
-from agent_eval_action.diagnostics.validation import Issue, issues_of
+from agent_eval_action.diagnostics.validation import Issue, issues_of, locate
 from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.results.base import AdkModel
-
-_M = TypeVar("_M", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +99,6 @@ def parse_criteria(
     return tuple(specs), tuple(issues)
 
 
-_TOP: Final = ("criteria", "custom_metrics", "user_simulator_config", "live_model_config")
-
-
 def _criteria_config(source: Source, issues: list[Issue]) -> CriteriaConfig:
     """The config in a file, as far as it can be used; what is wrong is added to ``issues``."""
     data = source.value
@@ -113,65 +108,25 @@ def _criteria_config(source: Source, issues: list[Issue]) -> CriteriaConfig:
     if not isinstance(data, Mapping):
         issues.append(Issue("a criteria config is a mapping with the key criteria", value=shorten(data)))
         return CriteriaConfig(())
-    spelled = _spellings(data, issues)
-    top = {name: data.get(key) for name, key in spelled.items()}
-    custom = _custom_metrics(spelled["custom_metrics"], top["custom_metrics"], issues)
-    at: JsonPath = (spelled["criteria"],)
-    specs, wrong = parse_criteria(top["criteria"], source=source, at=at, custom_metrics=custom)
-    issues += [replace(issue, at=(*at, *issue.at)) for issue in wrong]
-    if top["live_model_config"] is not None:
-        # Its presence changes how the agent is driven: running the turns without it would measure another thing.
-        message = "live (bidirectional streaming) mode is known, but not in this version"
-        issues.append(Issue(message, (spelled["live_model_config"],)))
-    simulator = _model(UserSimulatorConfig, (spelled["user_simulator_config"],), top["user_simulator_config"], issues)
-    unused = custom.keys() - {spec.name for spec in specs} if specs else ()
+    beside = set_values({key: value for key, value in data.items() if key not in ("criteria", "$schema")})
+    try:
+        read = _BesideCriteria.model_validate(beside)
+    except ValidationError as error:
+        issues += issues_of(error, data, _BesideCriteria)
+        read = _BesideCriteria()
+    custom = read.custom_metrics
+    specs, wrong = parse_criteria(data.get("criteria"), source=source, custom_metrics=custom)
+    issues += [replace(issue, at=("criteria", *issue.at)) for issue in wrong]
     warnings = [
         source.problem(
-            (spelled["custom_metrics"], name),
+            locate(data, ("custom_metrics", name)),
             f"custom metric {name} is not in criteria, so it never runs",
             severity="warning",
         )
-        for name in unused
+        for name in custom.keys() - {spec.name for spec in specs}
+        if specs
     ]
-    return CriteriaConfig(specs, custom, simulator, (*source.warnings, *warnings), source.path)
-
-
-def _spellings(data: Mapping[Any, Any], issues: list[Issue]) -> dict[str, str]:
-    """The known keys in snake_case, each as the file spells it."""
-    spelled: dict[str, str] = {}
-    for key in data:
-        name = to_snake(str(key))
-        if name in _TOP and key in (name, to_camel(name)):
-            if name in spelled:
-                issues.append(Issue(f"`{key}` and `{spelled[name]}` are the same key, given twice", (key,)))
-            spelled[name] = str(key)
-        elif not is_comment(key) and key != "$schema":
-            issues.append(
-                Issue(f"unknown key `{shorten(str(key))[1:-1]}`", (str(key),), None, did_you_mean(str(key), _TOP))
-            )
-    return {name: spelled.get(name, name) for name in _TOP}
-
-
-def _custom_metrics(key: str, entries: Any, issues: list[Issue]) -> dict[str, CustomMetric]:
-    if entries is not None and not isinstance(entries, Mapping):
-        issues.append(Issue("custom_metrics is a mapping of name to code_config", (key,), shorten(entries)))
-        return {}
-    metrics = {
-        str(name): _model(CustomMetric, (key, str(name)), {} if value is None else value, issues)
-        for name, value in (entries or {}).items()
-        if not is_comment(name)
-    }
-    return {name: metric for name, metric in metrics.items() if metric is not None}
-
-
-def _model(kind: type[_M], at: JsonPath, value: Any, issues: list[Issue]) -> _M | None:
-    if value is None:
-        return None
-    try:
-        return kind.model_validate(set_values(value))
-    except ValidationError as error:
-        issues += [replace(issue, at=(*at, *issue.at)) for issue in issues_of(error, value, kind)]
-        return None
+    return CriteriaConfig(specs, custom, read.user_simulator_config, (*source.warnings, *warnings), source.path)
 
 
 def is_comment(key: Any) -> bool:
@@ -305,3 +260,18 @@ def _variables(template: str) -> frozenset[str]:
         return frozenset(meta.find_undeclared_variables(environment.parse(template)))
     except TemplateSyntaxError as error:
         raise ValueError(f"is no jinja2 template: line {error.lineno}: {error.message}") from error
+
+
+def _refuse_live_mode(value: Any) -> None:
+    """Its presence changes how the agent is driven: running the turns without it would measure another thing."""
+    if value is not None:
+        raise ValueError("live (bidirectional streaming) mode is known, but not in this version")
+
+
+class _BesideCriteria(_AdkConfig):
+    """What a test_config.json holds beside its criteria."""
+
+    criteria: None = None
+    custom_metrics: dict[str, CustomMetric] = Field(default_factory=dict)
+    user_simulator_config: UserSimulatorConfig | None = None
+    live_model_config: Annotated[Any, AfterValidator(_refuse_live_mode)] = None
