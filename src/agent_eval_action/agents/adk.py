@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest, TurnDone
 from agent_eval_action.agents.withheld_variables import advice_for, names_in_code, with_advice, withheld_names
+from agent_eval_action.config.models import TURN_SECONDS
 from agent_eval_action.environments.install import is_index_unreachable, selected_install_env
 from agent_eval_action.environments.launch import AgentLimits, Launch, StartedProcess, start_process
 from agent_eval_action.environments.resolve import AgentEnvironment, Log, Search, choose_interpreter
@@ -50,7 +51,7 @@ class AdkAgentOptions:
     cache: OutputFolder
     python: Path | None = None
     workers: int | None = None
-    timeout_s: float = 120.0
+    timeout_s: float = TURN_SECONDS
     concurrency: int = 32
     environ: Mapping[str, str] = field(default_factory=dict)
     env_allow: tuple[str, ...] = ()

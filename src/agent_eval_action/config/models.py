@@ -95,9 +95,14 @@ Acceptance = Annotated[Literal["honour", "ignore"], CHOICE]
 NewCases = Annotated[Literal["advise", "block"], CHOICE]
 Withheld = Annotated[Literal["pass", "neutral", "fail"], CHOICE]
 
+# Defaults that other parts have as well, where nobody configures them.
 MAX_DROP: Final = 0.05
 CONFIDENCE: Final = 0.99
 MIN_EFFECT: Final = 0.1
+TURN_SECONDS: Final = 120.0
+JUDGE_CALLS: Final = 96
+TRY_SECONDS: Final = 60.0
+RETRY_SECONDS: Final = 120.0
 
 _WEAKNESS: Final[tuple[Mode, ...]] = ("blocking", "advisory", "off")
 ADVISORY: Final = frozenset({"invocation_duration_v1"})
@@ -285,7 +290,9 @@ class AgentDefaults(_Section):
     workers: Annotated[int | None, whole_number(1, 1024)] = option(
         None, "Worker processes of an agent.", "two, and more while all are busy, up to one per CPU core"
     )
-    timeout_s: Duration = option(120.0, "Longest time of one turn; a turn that takes longer is an error of its case.")
+    timeout_s: Duration = option(
+        TURN_SECONDS, "Longest time of one turn; a turn that takes longer is an error of its case."
+    )
     paths: Paths | None = option(
         None,
         "What the agent is made of beside its folder, its eval files and its lock: paths or globs. A pull "
@@ -350,9 +357,9 @@ class LlmOptions(_Section):
         "what the server lets through",
         repeatable=True,
     )
-    timeout_s: Duration = option(60.0, "Longest time of one try of a call to a model that judges.")
+    timeout_s: Duration = option(TRY_SECONDS, "Longest time of one try of a call to a model that judges.")
     retry_deadline: Duration = option(
-        120.0, "Longest time that tries of one call and the waits between them may take together."
+        RETRY_SECONDS, "Longest time that tries of one call and the waits between them may take together."
     )
     cache: Boolean = option(
         True,

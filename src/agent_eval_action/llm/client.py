@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
+from agent_eval_action.config.models import TRY_SECONDS
+
 # What a server says may repeat what it was sent: keys of Google, of OpenAI and its like, tokens, headers.
 _SECRET: Final = re.compile(
     r"AIza[\w-]{20,}|AQ\.[\w-]{20,}|ya29\.[\w.-]+|\bsk-[\w*.-]{8,}|\beyJ[\w-]{8,}(?:\.[\w-]*){0,2}|\bgh[opsu]_\w{20,}"
@@ -68,8 +70,6 @@ RESERVED_OPTIONS: Final = {
     "automatic_continuation": "a judge is asked once",
 }
 """Fields of google-genai's GenerateContentConfig that nobody may set for a judge, and why."""
-
-TRY_SECONDS = 60.0
 
 
 @dataclass(frozen=True)

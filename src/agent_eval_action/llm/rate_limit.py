@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from agent_eval_action.config.models import JUDGE_CALLS
 from agent_eval_action.llm.budget import estimated_usage
 from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest
 from agent_eval_action.worker.agent_eval_worker_rate import RateEstimator
@@ -130,7 +131,7 @@ class RateLimits:
     ``concurrency`` is calls at once of one model.
     """
 
-    concurrency: int = 96
+    concurrency: int = JUDGE_CALLS
     requests_per_minute: Mapping[str, int] = field(default_factory=dict)
     tokens_per_minute: Mapping[str, int] = field(default_factory=dict)
 
@@ -153,7 +154,11 @@ class Limiter:
     """One model's permits and rate. ``clock`` gives monotonic seconds."""
 
     def __init__(
-        self, ceiling: int = 96, minute: MinuteLimits | None = None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        ceiling: int = JUDGE_CALLS,
+        minute: MinuteLimits | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.permits = AdaptiveSemaphore(ceiling, _FIRST_PERMITS)
         self.minute = minute or MinuteLimits()

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from agent_eval_action.config.models import RETRY_SECONDS
 from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
 
-DEADLINE_SECONDS: Final = 120.0
 FIRST_WAIT: Final = 1.0
 LONGEST_WAIT: Final = 30.0
 # An empty or cut answer was paid for, and asking a fourth time has rarely changed a model's mind.
@@ -31,7 +31,7 @@ class Retrying:
     """
 
     llm: Llm
-    deadline: float = DEADLINE_SECONDS
+    deadline: float = RETRY_SECONDS
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     jitter: Callable[[], float] = random.random
 

@@ -11,16 +11,16 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from agent_eval_action.config.models import Settings
+from agent_eval_action.config.models import RETRY_SECONDS, TRY_SECONDS, Settings
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Budgeted, Meter, Metered, SpendingLimits
 from agent_eval_action.llm.cache import AnswerStore, Cached
-from agent_eval_action.llm.client import TRY_SECONDS, Llm, LlmError, LlmReply, LlmRequest, ProviderConfig
+from agent_eval_action.llm.client import Llm, LlmError, LlmReply, LlmRequest, ProviderConfig
 from agent_eval_action.llm.credentials import OPENAI_URLS, uses_vertex
 from agent_eval_action.llm.pricing import Price, Prices
 from agent_eval_action.llm.providers import PROVIDERS, ProviderFactory, provider_of
 from agent_eval_action.llm.rate_limit import Limiters, RateLimited, RateLimits
-from agent_eval_action.llm.retry import DEADLINE_SECONDS, Retrying
+from agent_eval_action.llm.retry import Retrying
 
 CACHE_FOLDER = "llm"
 
@@ -31,7 +31,7 @@ class LlmSettings:
 
     rates: RateLimits = field(default_factory=RateLimits)
     timeout: float = TRY_SECONDS
-    retry_deadline: float = DEADLINE_SECONDS
+    retry_deadline: float = RETRY_SECONDS
     cache: bool = True
     openai_base_url: str = ""
     limits: SpendingLimits = field(default_factory=SpendingLimits)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent_eval_action.config.models import TURN_SECONDS
 from agent_eval_action.environments.launch import METRIC_WORKER, AgentLimits, Launch, start_process
 from agent_eval_action.environments.resolve import Search, choose_interpreter
 from agent_eval_action.errors import AgentEnvironmentError
@@ -164,7 +165,7 @@ class FunctionOptions:
     log_name: str
     cache: OutputFolder
     python: Path | None = None
-    timeout_s: float = 120.0
+    timeout_s: float = TURN_SECONDS
     environ: Mapping[str, str] = field(default_factory=dict)
     env_allow: tuple[str, ...] = ()
     install_env: Mapping[str, str] = field(default_factory=dict)
