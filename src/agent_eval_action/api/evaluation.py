@@ -58,6 +58,7 @@ from agent_eval_action.run.missing_credentials import credential_warnings, mark_
 from agent_eval_action.run.orchestrator import Orchestrator, RunLimits, StopRequest
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resources import (
+    BaseMetricFunctions,
     ResourceOptions,
     RunResources,
     add_redaction_patterns,
@@ -220,6 +221,7 @@ class _Preparation:
     plans: _Plans
     plan: Plan
     resources: RunResources
+    functions: BaseMetricFunctions | None
     budget: AttemptBudget
     stall: StallDetector
     previous: PreviousAttempts
@@ -434,7 +436,7 @@ class Evaluation:
             # where the change could write into the cache, it could have written votes
             read_cache=context.repeats is None and not scope.session.recording and not agents.exposed,
             say=lambda text: context.note([text]),
-            isolation=agents.sandbox,
+            sandboxes=agents.sandbox,
             may_lack=context.may_lack_credentials,
             base=functions,
             brought_along=scope.change.brought_along,
@@ -442,8 +444,8 @@ class Evaluation:
         )
         resources = await open_resources(plans.in_force, options, agents.head)
         closing.append(resources.close)
-        plan = mark_unmeasured(plans.in_force, resources.lacking, options.recorded)
-        context.warn(credential_warnings(resources.lacking))
+        plan = mark_unmeasured(plans.in_force, resources.missing, options.recorded)
+        context.warn(credential_warnings(resources.missing))
         previous = PreviousAttempts(agents.provenance)
         if settings.resume:
             folder, workspace = settings.resume, settings.workspace
@@ -451,7 +453,7 @@ class Evaluation:
         context.warn(previous.warnings())
         history = self._pool_history(scope, plan)
         session = scope.session.without_records()
-        return _Preparation(plans, plan, resources, budget, stall, previous, history, session)
+        return _Preparation(plans, plan, resources, functions, budget, stall, previous, history, session)
 
     def _pool_history(self, scope: _Scope, plan: Plan) -> History:
         history = scope.session.history(plan.suite(scope.skipped))
@@ -471,7 +473,7 @@ class Evaluation:
             adaptive=scope.adaptive,
             may_lack_credentials=context.may_lack_credentials,
             withheld=context.job.withheld,
-            missing=prepared.resources.lacking,
+            missing=prepared.resources.missing,
         )
         asks_gate = scope.adaptive or (context.repeats is None and gate.asks_base_for_withheld)
         rerun = settings.baseline.store == "rerun" and context.repeats is None
@@ -487,7 +489,7 @@ class Evaluation:
                 prepared.budget,
                 context.emit,
                 prepared.previous,
-                prepared.resources.by_agent,
+                prepared.resources.contexts,
                 context.redaction.value,
                 prepared.stall,
             )
@@ -514,7 +516,7 @@ class Evaluation:
         result = self._measured(self.measurement)
         decision = self.measurement.gate.decide(result)
         whole = None if scope.partial else prepared.plans.own
-        decision = scope.change.apply_to(decision, whole, scope.agents, prepared.resources.base)
+        decision = scope.change.apply_to(decision, whole, scope.agents, prepared.functions)
         decided = self._with_decision(result, decision)
         written = await asyncio.to_thread(prepared.session.add, decided)
         if written.stored or (prepared.session.event.name and prepared.session.store_kind == "branch"):

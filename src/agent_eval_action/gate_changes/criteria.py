@@ -13,8 +13,7 @@ from agent_eval_action.gate_changes.base import BaseSet, BaseSnapshot
 from agent_eval_action.results.case_matching import CaseIdentity, CaseMatches
 from agent_eval_action.results.run_result import CaseKey, CriterionInfo
 from agent_eval_action.run.loader import unscorable_cases
-from agent_eval_action.run.plan import Plan, PlannedSet
-from agent_eval_action.run.resources import planned_digest
+from agent_eval_action.run.plan import Plan, PlannedSet, planned_digest
 
 
 def plan_in_force(plan: Plan, base: BaseSnapshot, matches: CaseMatches, policy: Policy, workspace: Path) -> Plan:

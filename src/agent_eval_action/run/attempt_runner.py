@@ -10,10 +10,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from agent_eval_action.agents.base import AgentDriver, AgentSession, ConversationEnd, ConversationUser, SessionRequest
+from agent_eval_action.agents.base import (
+    AgentDriver,
+    AgentSession,
+    ConversationEnd,
+    ConversationUser,
+    FixedUser,
+    RecordedConversation,
+    SessionRequest,
+)
+from agent_eval_action.agents.simulator import SimulatedUser
 from agent_eval_action.criteria.base import ScoringContext
 from agent_eval_action.llm.budget import Meter, Spend, agent_calls
-from agent_eval_action.llm.client import LlmError, LlmReply
+from agent_eval_action.llm.client import Llm, LlmError, LlmReply
 from agent_eval_action.llm.rate_limit import AdaptiveSemaphore
 from agent_eval_action.results.evalset import Invocation
 from agent_eval_action.results.run_result import (
@@ -34,7 +43,6 @@ from agent_eval_action.run.base_agents import AgentGroup
 from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.events import AttemptFinished, AttemptRetried, AttemptStarted, Event, Notice
 from agent_eval_action.run.plan import PlannedAttempt
-from agent_eval_action.run.resources import make_user
 from agent_eval_action.run.resume import PreviousAttempts
 from agent_eval_action.run.scoring import AttemptScorer
 
@@ -341,7 +349,7 @@ class AttemptRunner:
             if isinstance(session, AttemptError):
                 conversation.error = session
             else:
-                user = make_user(planned, session, self._context(planned.key.agent).llm)
+                user = _user(planned, session, self._context(planned.key.agent).llm)
                 try:
                     await conversation.converse(session, user, scorer)
                 finally:
@@ -365,6 +373,16 @@ def interleave(first: Sequence[PlannedAttempt], second: Sequence[PlannedAttempt]
     placed = [((n + 0.5) / len(first), 0, planned) for n, planned in enumerate(first)]
     placed += [((n + 0.5) / len(second), 1, planned) for n, planned in enumerate(second)]
     return [planned for _, _, planned in sorted(placed, key=lambda item: item[:2])]
+
+
+def _user(planned: PlannedAttempt, session: AgentSession, llm: Llm | None) -> ConversationUser:
+    """Return the case's own user, or the one who spoke in a recording of it."""
+    scenario = planned.case.conversation_scenario
+    if scenario is None:
+        return FixedUser(tuple(turn.user_content for turn in planned.case.turns))
+    if isinstance(session, RecordedConversation):
+        return session.speaker(scenario)
+    return SimulatedUser(llm, scenario, planned.planned_set.simulator, planned.key.repeat)
 
 
 def _session_request(planned: PlannedAttempt, *, alone: bool) -> SessionRequest:

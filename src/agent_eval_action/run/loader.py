@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -10,28 +11,28 @@ from pathlib import Path
 from typing import Final
 
 from agent_eval_action import criteria
+from agent_eval_action.agents.simulator import reason_not_playable
 from agent_eval_action.config.criteria import DEFAULT_CRITERIA, CriterionSpec, UserSimulatorConfig, load_criteria_file
-from agent_eval_action.config.discovery import DiscoveredSet as FoundSet
-from agent_eval_action.config.discovery import Discovery
+from agent_eval_action.config.discovery import DiscoveredSet, Discovery
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.diagnostics.reader import JsonPath, Source
+from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.errors import AgentEvalError, ConfigError, EvalFileError, Problem, UsageError
 from agent_eval_action.folders import real_path
 from agent_eval_action.formats import load_eval_file, match_cases, select_cases
 from agent_eval_action.results.evalset import EVAL_SUFFIXES, EvalCase, EvalSet
 from agent_eval_action.results.run_result import CriterionInfo, collector_paused
-from agent_eval_action.run.applicable import nothing_to_measure, refused_users, skipped
-from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
-from agent_eval_action.run.resources import planned_digest
+from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet, applies, planned_digest
 
 _PACKED_ABOVE: Final = 10_000
 """Cases of a plan. Fewer fit into memory as they are, and are scored a little faster."""
+_NAMES_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Built:
-    """Criteria as configured in one place, and the simulated user written there."""
+class _BuiltCriteria:
+    """Criteria as configured in one place, and the simulated user configured there."""
 
     criteria: tuple[Criterion, ...]
     infos: tuple[CriterionInfo, ...]
@@ -40,7 +41,7 @@ class _Built:
 
 @dataclass
 class Loader:
-    """Reads what a run needs. Problems, warnings and notes grow; nothing is raised before every file was seen."""
+    """Reads what a run needs. Problems, warnings and notes accumulate; every file is read before anything is raised."""
 
     workspace: Path
     patterns: Sequence[str] = ()
@@ -48,36 +49,38 @@ class Loader:
     config_problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    _built: dict[Path | tuple[tuple[Path | None, JsonPath], ...] | None, _Built | None] = field(default_factory=dict)
+    _built: dict[Path | tuple[tuple[Path | None, JsonPath], ...] | None, _BuiltCriteria | None] = field(
+        default_factory=dict
+    )
 
     def plan(self, found: Discovery, repeats: int) -> Plan:
-        """The plan over every discovered set. Raises with all problems of all files."""
+        """Return the plan over every discovered set. Raises with all problems of all files."""
         sets = [planned for item in found.sets if (planned := self.planned_set(item)) is not None]
         if self.config_problems:
             raise ConfigError("the criteria cannot be used", problems=(*self.config_problems, *self.eval_problems))
         if self.eval_problems:
             raise EvalFileError("the eval files cannot be used", problems=self.eval_problems)
         if not self.patterns and not any(item.case_ids for item in found.sets):
-            self._fit(sets)
-        kept = [planned for planned in sets if planned.cases]
-        if unmeasured := nothing_to_measure(kept, self.workspace):
+            self._check_options(sets)
+        with_cases = [planned for planned in sets if planned.cases]
+        if unmeasured := list(self._unmeasured_sets(with_cases)):
             raise EvalFileError("there is nothing to measure", problems=unmeasured)
-        self.notes += skipped(kept)
-        if not kept and self.patterns:
+        self.notes += _notes_on_unscored(with_cases)
+        if not with_cases and self.patterns:
             raise UsageError(f"no case matches {', '.join(self.patterns)}", hint="--case takes shell-style patterns")
-        if not kept:
+        if not with_cases:
             raise EvalFileError("there is nothing to measure: no eval file holds a case")
-        many = sum(len(planned.cases) for planned in kept) > _PACKED_ABOVE
-        return Plan(_packed(sets, kept) if many else tuple(kept), repeats)
+        many = sum(len(planned.cases) for planned in with_cases) > _PACKED_ABOVE
+        return Plan(_packed(sets, with_cases) if many else tuple(with_cases), repeats)
 
-    def _fit(self, sets: Sequence[PlannedSet]) -> None:
+    def _check_options(self, sets: Sequence[PlannedSet]) -> None:
         """Raise ConfigError for options that fit no case of all the sets that share their configuration."""
         cases: dict[int, list[Iterable[EvalCase]]] = {}
         built: dict[int, tuple[Criterion, CriterionInfo]] = {}
-        for one in sets:
-            for pair in zip(one.criteria, one.infos, strict=True):
-                built[id(pair[0])] = pair
-                cases.setdefault(id(pair[0]), []).append(item.case for item in one.cases)
+        for planned in sets:
+            for criterion, info in zip(planned.criteria, planned.infos, strict=True):
+                built[id(criterion)] = criterion, info
+                cases.setdefault(id(criterion), []).append(item.case for item in planned.cases)
         problems = [
             Problem(Path(info.source or "criteria"), f"{criterion.name}: {why}")
             for name, (criterion, info) in built.items()
@@ -86,31 +89,48 @@ class Loader:
         if problems:
             raise ConfigError("the criteria cannot be used", problems=problems)
 
-    def planned_set(self, found: FoundSet) -> PlannedSet | None:
-        """One set; None, with the problems added to this loader's, where its files cannot be used."""
-        built = self._criteria(found)
-        eval_set = self._eval_set(found)
+    def _unmeasured_sets(self, sets: Sequence[PlannedSet]) -> Iterator[Problem]:
+        """Yield a problem for each set of which no case can be scored by any of its criteria."""
+        for planned in sets:
+            if any(applies(criterion, item.case) for criterion in planned.criteria for item in planned.cases):
+                continue
+            names = ", ".join(info.name for info in planned.infos)
+            why, hint = "its cases have a fixed conversation", "add a criterion that scores the agent's answers"
+            if all(item.case.conversation is None for item in planned.cases):
+                why = "the users of its cases are simulated"
+                hint = (
+                    "criteria without a reference apply, for example rubric_based_final_response_quality_v1, "
+                    "hallucinations_v1, per_turn_user_simulator_quality_v1"
+                )
+            message = f"none of its criteria ({names}) can score any of its cases: {why}"
+            yield Problem(self.workspace / planned.path, message, hint=hint)
+
+    def planned_set(self, found: DiscoveredSet) -> PlannedSet | None:
+        """Return one set; None, with the problems added to this loader's, where its files cannot be used."""
+        built, eval_set = self._criteria(found), self._eval_set(found)
         if eval_set is None or built is None:
             return None
-        path = relative(found.path, self.workspace)
         simulator = found.agent.user_simulator or built.simulator or UserSimulatorConfig()
-        self.config_problems += refused_users(eval_set, simulator, found)
+        self.config_problems += _unplayable_users(eval_set, simulator, found.path)
         self.eval_problems += unscorable_cases(eval_set.eval_cases, built.criteria, found.path)
         if self.config_problems or self.eval_problems:
             return None
         cases = tuple(PlannedCase.of(case, planned_digest(case, simulator)) for case in eval_set.eval_cases)
-        return PlannedSet(found.agent.name, found.key, path, cases, built.criteria, built.infos, simulator)
+        return self._planned(found, built, cases)
 
-    def set_without_cases(self, found: FoundSet) -> PlannedSet:
-        """What a set is scored by, whatever is wrong with its eval file. Raises ConfigError."""
+    def set_without_cases(self, found: DiscoveredSet) -> PlannedSet:
+        """Return what a set is scored by, whatever is wrong with its eval file. Raises ConfigError."""
         built = self._criteria(found)
         if built is None:
             raise ConfigError("the criteria cannot be used", problems=self.config_problems)
+        return self._planned(found, built, ())
+
+    def _planned(self, found: DiscoveredSet, built: _BuiltCriteria, cases: tuple[PlannedCase, ...]) -> PlannedSet:
         simulator = found.agent.user_simulator or built.simulator or UserSimulatorConfig()
         path = relative(found.path, self.workspace)
-        return PlannedSet(found.agent.name, found.key, path, (), built.criteria, built.infos, simulator)
+        return PlannedSet(found.agent.name, found.key, path, cases, built.criteria, built.infos, simulator)
 
-    def _eval_set(self, found: FoundSet) -> EvalSet | None:
+    def _eval_set(self, found: DiscoveredSet) -> EvalSet | None:
         try:
             loaded = load_eval_file(found.path, workspace=self.workspace, session_file=found.session_file)
             self.warnings.extend(loaded.warnings)
@@ -118,35 +138,32 @@ class Loader:
             if found.case_ids:
                 eval_set = select_cases(eval_set, found.case_ids)
             if self.patterns:
-                eval_set = self._matching(eval_set)
+                matched = {case.eval_id for text in self.patterns for case in match_cases(eval_set, text).eval_cases}
+                cases = tuple(case for case in eval_set.eval_cases if case.eval_id in matched)
+                eval_set = eval_set.model_copy(update={"eval_cases": cases})
         except EvalFileError as error:
             self.eval_problems.extend(error.problems or (Problem(found.path, error.message, hint=error.hint),))
             return None
         return eval_set
 
-    def _matching(self, eval_set: EvalSet) -> EvalSet:
-        """The cases that any pattern matches."""
-        matched = {case.eval_id for one in self.patterns for case in match_cases(eval_set, one).eval_cases}
-        cases = tuple(case for case in eval_set.eval_cases if case.eval_id in matched)
-        return eval_set.model_copy(update={"eval_cases": cases})
-
-    def _criteria(self, found: FoundSet) -> _Built | None:
-        """Criteria of a set, built once per file or inline mapping."""
+    def _criteria(self, found: DiscoveredSet) -> _BuiltCriteria | None:
+        """Return the criteria of a set, built once per file or inline mapping."""
         source = found.agent.criteria if isinstance(found.agent.criteria, tuple) else found.criteria_file
-        # Entries written in agent-eval.yaml hold dicts; where they stand names them.
+        # entries written in agent-eval.yaml hold dicts, which are no keys; their place in the file is
         key = tuple((spec.path, spec.at) for spec in source) if isinstance(source, tuple) else source
         if key not in self._built:
             self._built[key] = self._build(source)
         return self._built[key]
 
-    def _build(self, source: Path | tuple[CriterionSpec, ...] | None) -> _Built | None:
+    def _build(self, source: Path | tuple[CriterionSpec, ...] | None) -> _BuiltCriteria | None:
         specs: tuple[CriterionSpec, ...]
         simulator = None
         try:
             if source is None:
                 specs, where = DEFAULT_CRITERIA, "default"
             elif isinstance(source, tuple):
-                specs, where = source, _origin(source, self.workspace)
+                path = source[0].path if source else None
+                specs, where = source, relative(path, self.workspace) if path else "configuration"
             else:
                 config = load_criteria_file(source, workspace=self.workspace)
                 self.warnings.extend(config.warnings)
@@ -158,23 +175,52 @@ class Loader:
             return None
         lines = {spec.name: spec.line for spec in specs}
         infos = (criteria.criterion_info(criterion, where, lines.get(criterion.name)) for criterion in built)
-        return _Built(built, tuple(infos), simulator)
+        return _BuiltCriteria(built, tuple(infos), simulator)
+
+
+def _notes_on_unscored(sets: Sequence[PlannedSet]) -> Iterator[str]:
+    """Yield a sentence per criterion that leaves cases out, and one for cases that no criterion scores."""
+    left_out: Counter[str] = Counter()
+    unscored = []
+    for planned in sets:
+        for item in planned.cases:
+            inapplicable = [one.name for one in planned.criteria if not applies(one, item.case)]
+            left_out.update(inapplicable)
+            if len(inapplicable) == len(planned.criteria):
+                unscored.append(f"{planned.key}:{item.eval_id}")
+    for name, count in left_out.items():
+        yield f"{name} is not applicable to {plural(count, 'case')}, and skipped there"
+    if unscored:
+        more = f" and {len(unscored) - _NAMES_SHOWN} more" if len(unscored) > _NAMES_SHOWN else ""
+        yield f"run, and scored by no criterion: {', '.join(unscored[:_NAMES_SHOWN])}{more}"
+
+
+def _unplayable_users(eval_set: EvalSet, simulator: UserSimulatorConfig, path: Path) -> Iterator[Problem]:
+    """Yield each problem of the simulated user once, with the first case that has it."""
+    first_cases = {
+        why: case
+        for case in reversed(eval_set.eval_cases)
+        if case.conversation_scenario is not None
+        and (why := reason_not_playable(case.conversation_scenario, simulator))
+    }
+    for why, case in first_cases.items():
+        yield Problem(path, f"case {case.eval_id}: {why}", case.line)
 
 
 @collector_paused()
-def _packed(sets: list[PlannedSet], kept: list[PlannedSet]) -> tuple[PlannedSet, ...]:
-    """The sets to run, with their cases packed one set after the other: both lists are emptied meanwhile."""
+def _packed(sets: list[PlannedSet], with_cases: list[PlannedSet]) -> tuple[PlannedSet, ...]:
+    """Pack the cases of one set after the other; both lists are emptied meanwhile to free memory."""
     sets.clear()
-    kept.reverse()
-    found = []
-    while kept:
-        planned = kept.pop()
-        found.append(replace(planned, cases=tuple(item.packed() for item in planned.cases)))
-    return tuple(found)
+    with_cases.reverse()
+    packed = []
+    while with_cases:
+        planned = with_cases.pop()
+        packed.append(replace(planned, cases=tuple(item.packed() for item in planned.cases)))
+    return tuple(packed)
 
 
 def unscorable_cases(cases: Iterable[EvalCase], criteria: Sequence[Criterion], path: Path) -> list[Problem]:
-    """Cases that a criterion could never score, whatever the agent does: better known before it is asked."""
+    """Return cases that a criterion could never score, whatever the agent does, before the agent is asked."""
     return [
         Problem(path, f"{case.eval_id}: {criterion.name}: {why}", line=case.line)
         for case in cases
@@ -183,26 +229,21 @@ def unscorable_cases(cases: Iterable[EvalCase], criteria: Sequence[Criterion], p
     ]
 
 
-def _origin(specs: tuple[CriterionSpec, ...], workspace: Path) -> str:
-    path = specs[0].path if specs else None
-    return relative(path, workspace) if path else "configuration"
-
-
 def relative(path: Path, workspace: Path) -> str:
-    """A path as outputs show it: from the workspace where it is inside, with forward slashes."""
+    """Return a path as outputs show it: relative where it is inside the workspace, with forward slashes."""
     return path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else path.as_posix()
 
 
-_CONFIGS = ("agent-eval.yaml", "agent-eval.yml")
-_CRITERIA = ("test_config.json", "eval_config.json")
-_SKIPPED = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", ".agent-eval"})
+_CONFIG_FILES: Final = ("agent-eval.yaml", "agent-eval.yml")
+_CRITERIA_FILES: Final = ("test_config.json", "eval_config.json")
+_SKIPPED_FOLDERS: Final = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", ".agent-eval"})
 
 
 def validate_paths(paths: Sequence[Path], workspace: Path) -> tuple[int, list[Problem]]:
-    """How many files were looked at, and every problem and warning in them.
+    """Check files and folders; return how many files were checked, and every problem and warning in them.
 
-    In a folder these are found by name; a file named itself is checked whatever its name. Raises
-    UsageError for a path that is not there.
+    In a folder files are found by their names; a file that is named itself is checked whatever its name. Raises
+    UsageError for a path that does not exist.
     """
     problems: list[Problem] = []
     files = [file for path in paths for file in _files(path)]
@@ -220,22 +261,19 @@ def _files(path: Path) -> Iterator[Path]:
         yield path
         return
     for folder, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if name not in _SKIPPED)
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS)
         for name in sorted(names):
-            if name.endswith(EVAL_SUFFIXES) or name in {*_CONFIGS, *_CRITERIA}:
+            if name.endswith(EVAL_SUFFIXES) or name in {*_CONFIG_FILES, *_CRITERIA_FILES}:
                 yield Path(folder) / name
-
-
-def _holds_criteria(file: Path, workspace: Path) -> bool:
-    value = Source.read(file, workspace=workspace, error=EvalFileError).value
-    return file.name in _CRITERIA or (isinstance(value, dict) and "criteria" in value and "eval_cases" not in value)
 
 
 def _check(file: Path, workspace: Path) -> Sequence[Problem]:
     try:
         if file.suffix in {".yaml", ".yml"}:
             return resolve(flags={"config": str(file)}, environ={}, cwd=Path.cwd()).warnings
-        if _holds_criteria(file, workspace):
+        value = Source.read(file, workspace=workspace, error=EvalFileError).value
+        has_criteria = isinstance(value, dict) and "criteria" in value and "eval_cases" not in value
+        if file.name in _CRITERIA_FILES or has_criteria:
             config = load_criteria_file(file, workspace=workspace)
             criteria.build(config.specs)
             return config.warnings

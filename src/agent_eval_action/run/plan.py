@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,13 +10,15 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
+from agent_eval_action.agents.simulator import simulator_digest
 from agent_eval_action.baseline.definitions import definition
 from agent_eval_action.baseline.pooling import Suite
 from agent_eval_action.config.criteria import UserSimulatorConfig
-from agent_eval_action.criteria.base import Criterion
+from agent_eval_action.criteria.base import Criterion, Sample
+from agent_eval_action.formats import case_digest
 from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.results.history import kept_digest, kept_key, kept_name
-from agent_eval_action.results.run_result import ArmName, AttemptKey, CaseKey, CriterionInfo, Purpose
+from agent_eval_action.results.run_result import ArmName, AttemptKey, CaseKey, CriterionInfo, Purpose, ScoreStatus
 
 _UNPACKED_CASES: Final = 256
 """Cases kept unpacked at a time: those of the attempts in the making, whose parts ask for the case in turn."""
@@ -25,6 +28,21 @@ _UNPACKED_CASES: Final = 256
 def _unpack(packed: bytes) -> EvalCase:
     case: EvalCase = pickle.loads(zlib.decompress(packed))  # noqa: S301 - bytes that this process made itself
     return case
+
+
+def planned_digest(case: EvalCase, simulator: UserSimulatorConfig) -> str:
+    """Return the case's digest; with a simulated user it covers that user, for another leads another conversation."""
+    digest = case_digest(case)
+    if case.conversation_scenario is None:
+        return digest
+    user = simulator_digest(case.conversation_scenario, simulator)
+    return hashlib.sha256(f"{digest} {user}".encode()).hexdigest()[: len(digest)]
+
+
+def applies(criterion: Criterion, case: EvalCase) -> bool:
+    """Whether the criterion can score such a case at all; one with a simulated user has no reference, for example."""
+    refused = criterion.refuse(Sample(case, ()))
+    return refused is None or refused.status is not ScoreStatus.NOT_APPLICABLE
 
 
 @dataclass(frozen=True, slots=True)
