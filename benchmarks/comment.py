@@ -1,4 +1,4 @@
-"""What posting the comment of a failing run of 5,000 cases costs, beside two other jobs' full sections.
+"""What posting the comment of a failing run of 5,000 cases costs, once for each of three legs of a matrix.
 
 ``python -m benchmarks.comment [CASES]``; the GitHub is tests/support/github_server.
 """
@@ -8,10 +8,8 @@ from __future__ import annotations
 import sys
 import time
 
-from agent_eval_action.github.sections import Stamp
-
 from agent_eval_action.ci.base import ChangeRequest
-from agent_eval_action.ci.comment import BUDGETS, Section, publish
+from agent_eval_action.ci.comment import BUDGETS, Marker, RunComment, publish
 from agent_eval_action.ci.github.client import GitHubClient
 from agent_eval_action.reports import REPORTS, ReportInput
 from agent_eval_action.reports.detail import scores_only
@@ -22,27 +20,23 @@ LEGS = 3
 
 
 def main(words: list[str]) -> int:
-    """Print the figures; 1 when the comment passes its limit or a leg takes more than five processor seconds."""
+    """Print the figures; 1 when a comment passes its limit or a leg takes more than five processor seconds."""
     cases = int(words[0]) if words else CASES
     whole = ReportInput(failing(cases), marker="")
     kept = True
-    print(f"{cases:,} failing cases, {LEGS} legs one after the other into one comment:")
+    print(f"{cases:,} failing cases, {LEGS} legs one after the other, each with a comment of its own:")
     with running() as server:
         for leg in range(LEGS):
             report = scores_only(whole) if leg == LEGS - 1 else whole
             github = GitHubClient.of(server.environ, server.token)
-            stamp = Stamp(key=f"leg {leg}", run=1, run_id=10, outcome="fail", title=f"leg {leg}")
+            marker = Marker(key=f"leg {leg}", run=1, run_id=10, outcome="fail")
+            comment = RunComment(marker, lambda room, r=report: REPORTS["markdown"](r, room))
             began, clock = time.process_time(), time.perf_counter()
-            said = publish(
-                github,
-                ChangeRequest(server.repo, 7),
-                Section(stamp, lambda room, r=report: REPORTS["markdown"](r, room)),
-            )
+            published = publish(github, ChangeRequest(server.repo, 7), comment)
             took, waited = time.process_time() - began, time.perf_counter() - clock
             github.close()
-            (comment,) = server.comments(7)
-            size = len(comment["body"].encode())
-            kept = kept and said.ok and size <= BUDGETS[0] and took <= SECONDS
+            size = len(server.comments(7)[-1]["body"].encode())
+            kept = kept and published.ok and size <= BUDGETS[0] and took <= SECONDS
             figures = f"{took:5.2f} s of the processor, {waited:5.2f} s by the clock"
             print(f"  leg {leg}: {size:>7,} bytes of {BUDGETS[0]:,}  {figures}")
     return int(not kept)

@@ -519,7 +519,7 @@ class Evaluation:
         decision = scope.change.apply_to(decision, whole, scope.agents, prepared.functions)
         decided = self._with_decision(result, decision)
         written = await asyncio.to_thread(prepared.session.add, decided)
-        if written.stored or (prepared.session.event.name and prepared.session.store_kind == "branch"):
+        if written.stored or (prepared.session.event.name and prepared.session.kind == "branch"):
             self.context.note([written.note])
         return decided
 

@@ -1,4 +1,4 @@
-"""Whether a run may become a record of main, and what of it is withheld. Pure."""
+"""What a run is compared with and where its own record goes: the store of a checkout, and who may write to it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from agent_eval_action.baseline import STORES, Store
 from agent_eval_action.baseline.accepted import ACCEPT, Entry, pending, read
@@ -19,7 +19,7 @@ from agent_eval_action.git import Commit, Repository, remote_of
 from agent_eval_action.git.base_commit import Event, EventKind
 from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.decision import Decision, Verdict
-from agent_eval_action.results.history import Accepted, Baseline, History, Record
+from agent_eval_action.results.history import Accepted, History
 from agent_eval_action.results.run_result import CaseKey, RunResult, RunStatus
 
 _RECORDED: Final = frozenset({EventKind.PUSH, EventKind.SCHEDULE, EventKind.MANUAL})
@@ -51,7 +51,7 @@ def why_not_recorded(event: Event, result: RunResult, head: str | None) -> str |
 
 
 def regressed(decision: Decision) -> tuple[tuple[CaseKey, str], ...]:
-    """The pairs confirmed worse than main. One that is below its threshold alone is main as it is.
+    """The pairs confirmed worse than main. One that is only below its threshold is main as it is.
 
     Leaving out what may be chance, or what a threshold forbids, would let only lucky scores into the history.
     """
@@ -62,13 +62,14 @@ def regressed(decision: Decision) -> tuple[tuple[CaseKey, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class HistorySession:
-    """The records of main that a run is compared with, and the place its own goes to.
+    """The records of main that a run is compared with, and the store that its own goes to.
 
-    Without ``honour`` the policy forbids accepting: no history starts anew, now or at the merge.
+    ``how`` describes the commit to compare with. Without ``accepts`` the policy forbids accepting: no history starts
+    anew, now or at the merge. ``last`` runs of a pair are pooled; records older than ``max_age`` days are noted.
     """
 
     store: Store
-    store_kind: str
+    kind: StoreKind
     event: Event
     head: Commit | None
     found: FoundRecords
@@ -76,8 +77,7 @@ class HistorySession:
     entries: tuple[Entry, ...]
     last: int
     max_age: int
-    honour: bool = True
-    kept: StoreKind = "file"
+    accepts: bool = True
 
     @property
     def pending(self) -> tuple[Accepted, ...]:
@@ -86,10 +86,11 @@ class HistorySession:
 
     def history(self, suite: Suite | None = None, *, now: dt.datetime | None = None) -> History:
         """The pooled history, as far as it is comparable with ``suite``; without one with main's newest."""
-        accepts = self.pending if self.honour else ()
+        accepts = self.pending if self.accepts else ()
         pooled = pool(self.found.records, suite, accepts=accepts, last=self.last, source=self.store.name)
         old = age_note(pooled, now or dt.datetime.now(dt.UTC), self.max_age)
-        return replace(pooled, store=self.kept, notes=(*((old,) if old else ()), *self.found.notes, *pooled.notes))
+        notes = (*((old,) if old else ()), *self.found.notes, *pooled.notes)
+        return replace(pooled, store=self.kind, notes=notes)
 
     def without_records(self) -> HistorySession:
         """The same once its history is made: adding a run needs no older record, and many take much memory."""
@@ -101,12 +102,11 @@ class HistorySession:
         return why_never_recorded(self.event, self.head.sha if self.head else None) is None
 
     def add(self, result: RunResult, worse: Sequence[tuple[CaseKey, str]] | None = None) -> WriteResult:
-        """Record a run of main that says something. ``worse``: the pairs found regressed; None: as decided."""
-        head = self.head.sha if self.head else None
-        if why := why_not_recorded(self.event, result, head):
+        """Record a run of main. ``worse``: the pairs found regressed; None: as decided."""
+        if why := why_not_recorded(self.event, result, self.head.sha if self.head else None):
             return WriteResult(False, why)
         bad = worse if worse is not None else regressed(result.decision) if result.decision else ()
-        accepted = [entry.accepted for entry in self.entries] if self.honour else []
+        accepted = [entry.accepted for entry in self.entries] if self.accepts else []
         return self.store.add(record_of(result, self.head, regressed=bad, accepted=accepted))
 
 
@@ -118,54 +118,54 @@ def open_history_session(
     Raises ResultsError when the file store's file is no baseline, ConfigError when accept.yaml is wrong;
     what is on a branch, or that it cannot be reached, is noted.
     """
-    place = place_of(settings, environ)
+    config = store_config(settings, environ)
     repository = Repository(settings.workspace, environ)
     name = store_name(settings, environ, event, base)
-    store = STORES[name](place)
-    remote = remote_of(repository, place.remote, environ) if name == "branch" else None
-    lookup = look_up(repository, event, remote, remote_name=place.remote, limit=2 * settings.baseline.runs)
-    rerun = settings.baseline.store == "rerun"
-    found = FoundRecords() if rerun else _of_base(place, base) if base and name == "file" else store.records(lookup)
+    store = STORES[name](config)
+    remote = remote_of(repository, config.remote, environ) if name == "branch" else None
+    query = look_up(repository, event, remote, remote_name=config.remote, limit=2 * settings.baseline.runs)
+    is_rerun = settings.baseline.store == "rerun"
+    if is_rerun:
+        found = FoundRecords()
+    elif base and name == "file":
+        found = _records_of_base(config, base)
+    else:
+        found = store.records(query)
     if base and name == "branch" and settings.baseline.store == "auto" and _exists(settings.baseline.path):
         if found.records:
-            note = (
-                f"the {FileStore.at(place).name} that this change adds is not used: main's scores are on {store.name}"
-            )
+            own = FileStore.at(config).name
+            note = f"the {own} that this change adds is not used: main's scores are on {store.name}"
             found = replace(found, notes=(*found.notes, note))
         else:
-            name, store = "file", STORES["file"](place)
-            found = _of_base(place, base)
+            name, store = "file", STORES["file"](config)
+            found = _records_of_base(config, base)
     return HistorySession(
         store=store,
-        store_kind=name,
+        kind="rerun" if is_rerun else name,
         event=event,
         head=repository.head(),
         found=found,
-        how=lookup.how,
+        how=query.how,
         entries=read(settings.workspace / ACCEPT, workspace=settings.workspace),
         last=settings.baseline.runs,
         max_age=settings.baseline.max_age,
-        kept="rerun" if rerun else "branch" if name == "branch" else "file",
-        honour=settings.policy.accept == "honour",
+        accepts=settings.policy.accept == "honour",
     )
 
 
-def _of_base(place: StoreConfig, base: BaseBaseline) -> FoundRecords:
+def _records_of_base(config: StoreConfig, base: BaseBaseline) -> FoundRecords:
     """The base commit's file: what a change writes into its own must not make a worse agent pass."""
-    store, short = FileStore.at(place), base.commit[:10]
+    store, short = FileStore.at(config), base.commit[:10]
     own = store.read()
     if base.baseline is None:
         note = f"{store.name}, which this change adds, counts from the merge on: the base commit {short} has none"
         return FoundRecords((), (note,) if own else ())
+    records = (record_of_baseline(base.baseline),) if base.baseline.records else ()
     note = f"compared with {store.name} of the base commit {short}, not with the one this change brings along"
-    return FoundRecords(_records(base.baseline), () if own == base.baseline else (note,))
+    return FoundRecords(records, () if own == base.baseline else (note,))
 
 
-def _records(baseline: Baseline | None) -> tuple[Record, ...]:
-    return (record_of_baseline(baseline),) if baseline and baseline.records else ()
-
-
-def place_of(settings: Settings, environ: Mapping[str, str]) -> StoreConfig:
+def store_config(settings: Settings, environ: Mapping[str, str]) -> StoreConfig:
     """Where the baseline of these settings may lie."""
     return StoreConfig(
         workspace=settings.workspace,
@@ -177,7 +177,9 @@ def place_of(settings: Settings, environ: Mapping[str, str]) -> StoreConfig:
     )
 
 
-def store_name(settings: Settings, environ: Mapping[str, str], event: Event, base: BaseBaseline | None = None) -> str:
+def store_name(
+    settings: Settings, environ: Mapping[str, str], event: Event, base: BaseBaseline | None = None
+) -> Literal["file", "branch"]:
     """Which store is meant: the one named; else the file where one is kept; else where CI has one the branch.
 
     ``base``: of a change, what its base commit has stored, for a change must not choose what it is compared with.

@@ -146,7 +146,7 @@ def fit(record: CaseRecord) -> CaseRecord:
     """The record itself, or with as much of its trajectory as fits into ``CASE_BYTES``."""
     if record.trajectory is None or size(record) <= CASE_BYTES:
         return record
-    record = _with_turns(record, [tuple(map(short_call, calls)) for calls in record.trajectory.turns], 0)
+    record = _with_turns(record, [tuple(map(short_call, calls)) for calls in record.trajectory.turns])
     return record if size(record) <= CASE_BYTES else _leave_out_turns(record)
 
 
@@ -157,19 +157,21 @@ def size(record: CaseRecord) -> int:
 
 def _leave_out_turns(record: CaseRecord) -> CaseRecord:
     turns = record.trajectory.turns if record.trajectory else ()
-    left = CASE_BYTES - size(_with_turns(record, (), len(turns)))
+    left = CASE_BYTES - size(_with_turns(record, ()))
     kept = 0
     for calls in turns:
         left -= len(turn_text(calls).encode()) + len("\n      ,")
         if left < 0:
             break
         kept += 1
-    return _with_turns(record, turns[:kept], len(turns) - kept)
+    return _with_turns(record, turns[:kept])
 
 
-def _with_turns(record: CaseRecord, turns: Sequence[Calls], cut: int) -> CaseRecord:
+def _with_turns(record: CaseRecord, turns: Sequence[Calls]) -> CaseRecord:
+    """The record with these as the first turns of its trajectory; the others are counted as cut."""
     if record.trajectory is None:
         return record
+    cut = record.trajectory.cut + len(record.trajectory.turns) - len(turns)
     trajectory = record.trajectory.model_copy(update={"turns": tuple(turns), "cut": cut})
     return record.model_copy(update={"trajectory": trajectory})
 

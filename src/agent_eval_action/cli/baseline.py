@@ -119,14 +119,14 @@ def history_command(config: str | None) -> ExitCode:
     history = main.history()
     _say(history.notes)
     if not main.found.records:
-        raise ResultsError(f"there are no records at {main.store.name}", hint=BEGIN[main.kept])
+        raise ResultsError(f"there are no records at {main.store.name}", hint=BEGIN[main.kind])
     table = Table("Commit", "Made", "Cases", "Attempts", "Withheld", "Accepted", "agent-eval", box=None, pad_edge=False)
     for row in records_table(main.found.records):
         table.add_row(*(Text(terminal(cell, 80)) for cell in row))
     out = Console(width=None if Console().is_terminal else 200)
     pairs = fmt.plural(sum(bool(one.runs) for one in history.pairs.values()), "pair")
     size = fmt.plural(len(main.found.records), "run")
-    which = f"{size} of main at or before {main.how}" if main.kept == "branch" else "as it was committed"
+    which = f"{size} of main at or before {main.how}" if main.kind == "branch" else "as it was committed"
     out.print(terminal(f"{main.store.name}: {which}; {pairs} comparable"), markup=False)
     out.print(table)
     return ExitCode.PASS

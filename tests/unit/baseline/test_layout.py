@@ -102,6 +102,7 @@ def test_a_trajectory_takes_no_more_than_is_left_of_two_kilobytes_and_scores_are
     record = only_record(run(one, criteria=criteria))
     kept = record.trajectory
     assert size(record) <= CASE_BYTES or kept is None or not kept.turns
+    assert fit(record) == record, "what was cut stays counted"
     for criterion, counted in record.criteria.items():
         scores = Counter(rounded(score) for score in scores_of(one, criterion))
         assert counted.scores == tuple(sorted(scores.items()))
