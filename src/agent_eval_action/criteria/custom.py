@@ -72,9 +72,9 @@ class CustomCriterion(Criterion):
         low, high = self.scale
         if not low <= score <= high:
             return self._error(f"{self.function} gave {score:g}, and its interval goes from {low:g} to {high:g}")
-        met = self.meets(score)
+        passed = self.meets(score)
         reason = f"{self.function} gave {score:g}"
-        if status in ("PASSED", "FAILED") and (status == "PASSED") is not met:
+        if status in ("PASSED", "FAILED") and (status == "PASSED") is not passed:
             reason += f"; it says {status.lower()} itself, but the threshold decides"
         return self.result(score, reason=reason, turns=by_turn, details={"status": status})
 
@@ -99,10 +99,10 @@ def is_function_path(text: str) -> bool:
 
 def _checked(value: Any, turns: int) -> tuple[float | None, str, tuple[TurnScore, ...]]:
     """Score, status and turns of what the worker reports; it runs foreign code, so nothing in it is taken on trust."""
-    score, status, said = value["score"], str(value["status"])[:40], list(value["turns"])
-    if said and len(said) != turns:
-        raise ValueError(f"it gave scores for {plural(len(said), 'turn')}, and there are {turns}")
-    by_turn = tuple(_turn(number, _number(one["score"])) for number, one in enumerate(said))
+    score, status, entries = value["score"], str(value["status"])[:40], list(value["turns"])
+    if entries and len(entries) != turns:
+        raise ValueError(f"it gave scores for {plural(len(entries), 'turn')}, and there are {turns}")
+    by_turn = tuple(_turn(number, _number(entry["score"])) for number, entry in enumerate(entries))
     return _number(score), status, by_turn
 
 

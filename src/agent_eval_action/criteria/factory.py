@@ -42,8 +42,8 @@ def build(specs: Iterable[CriterionSpec], classes: Mapping[str, type[Criterion]]
 
 def criterion_digest(criterion: Criterion) -> str:
     """Names what is measured and how, the threshold apart: scores with the same digest are comparable."""
-    said = [criterion.name, criterion.version(), _options(criterion)]
-    text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    measured = [criterion.name, criterion.version(), _options(criterion)]
+    text = json.dumps(measured, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
 from agent_eval_action.llm.pricing import Prices, price_hint
+from agent_eval_action.llm.providers import provider_of
 from agent_eval_action.results.evalset import Invocation, InvocationEvents
 from agent_eval_action.results.run_result import ModelUse
 
@@ -190,36 +191,36 @@ class Meter:
         """What a request may come to."""
         return self._spend(request.model, estimated_usage(request))
 
-    def count(self, request: LlmRequest, provider: str, answer: LlmReply | LlmError) -> Spend:
+    def count(self, request: LlmRequest, answer: LlmReply | LlmError) -> Spend:
         """Count an answered or failed call. Returns what it came to."""
         if isinstance(answer, LlmReply):
-            self._add(request.purpose, provider, request.model, answer.usage)
+            self._add(request.purpose, request.model, answer.usage)
             length = LlmUsage(output_tokens=max(1, _tokens(len(answer.text.encode("utf-8", "replace")))))
             return self._spend(request.model, answer.usage.or_else(length).or_else(estimated_usage(request)))
         if answer.usage is not None and answer.usage.total:
-            self._add(request.purpose, provider, request.model, answer.usage, failed=1)
+            self._add(request.purpose, request.model, answer.usage, failed=1)
             return self._spend(request.model, answer.usage)
         if answer.kind in _MAY_COST:
-            self._add(request.purpose, provider, request.model, LlmUsage(), failed=1)
+            self._add(request.purpose, request.model, LlmUsage(), failed=1)
             return self.expected(request)
-        self._add(request.purpose, provider, request.model, LlmUsage(0, 0), failed=1, usd=None, unpriced=0)
+        self._add(request.purpose, request.model, LlmUsage(0, 0), failed=1, usd=None, unpriced=0)
         return Spend(calls=1)
 
-    def count_abandoned(self, request: LlmRequest, provider: str) -> None:
+    def count_abandoned(self, request: LlmRequest) -> None:
         """Count a call whose answer nobody waits for any more: the server works on, and nobody says how much."""
-        self._add(request.purpose, provider, request.model, LlmUsage(), failed=1)
+        self._add(request.purpose, request.model, LlmUsage(), failed=1)
         self.spent += self.expected(request)
 
-    def count_cached(self, request: LlmRequest, provider: str) -> None:
+    def count_cached(self, request: LlmRequest) -> None:
         """An answer came out of the cache: no call."""
-        self._merge(ModelUse(purpose=request.purpose, provider=provider, model=request.model, cached=1))
+        self._merge(request.purpose, request.model, {"cached": 1})
 
     def count_agent(self, calls: Iterable[AgentCall], fallback: str = "") -> Spend:
         """Count an agent's calls. ``fallback``: the model of calls that do not say theirs. Returns their sum."""
         total = Spend()
         for call in calls:
             model = call.model or fallback
-            self._add(AGENT, AGENT, model, call.usage)
+            self._add(AGENT, model, call.usage)
             total += self._spend(model or "a model that does not say its name", call.estimate)
         return total
 
@@ -239,7 +240,7 @@ class Meter:
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
         return Spend(1, tokens, price.of(usage) if price is not None else 0.0)
 
-    def _add(self, purpose: str, provider: str, model: str, usage: LlmUsage, **fields: Any) -> None:
+    def _add(self, purpose: str, model: str, usage: LlmUsage, **fields: Any) -> None:
         """Count one call by what was reported of it; ``fields`` say what is different."""
         price = self.prices.find(model)
         reported = usage.total is not None
@@ -252,9 +253,11 @@ class Meter:
             "usd": usd,
             "unpriced": int(usd is None),
         }
-        self._merge(ModelUse(purpose=purpose, provider=provider, model=model, **{**counted, **fields}))
+        self._merge(purpose, model, {**counted, **fields})
 
-    def _merge(self, use: ModelUse) -> None:
+    def _merge(self, purpose: str, model: str, counted: Mapping[str, Any]) -> None:
+        provider = AGENT if purpose == AGENT else provider_of(model)[0]
+        use = ModelUse(purpose=purpose, provider=provider, model=model, **counted)
         key = (use.purpose, use.provider, use.model)
         old = self._uses.get(key)
         if old is None:
@@ -268,11 +271,10 @@ class Meter:
 
 @dataclass(frozen=True)
 class Budgeted:
-    """An ``Llm`` that asks nobody once a limit is reached. ``provider_of`` names a model's provider, for the report."""
+    """An ``Llm`` that asks nobody once a limit is reached."""
 
     inner: Llm
     meter: Meter
-    provider_of: Callable[[str], str]
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """One reply, paid for, or why there is no money for it."""
@@ -282,7 +284,7 @@ class Budgeted:
         spent = Spend()
         try:
             answer = await self.inner.generate(request)
-            spent = self.meter.count(request, self.provider_of(request.model), answer)
+            spent = self.meter.count(request, answer)
         finally:
             self.meter.settle(estimate, spent)
         return answer
@@ -294,12 +296,11 @@ class Metered:
 
     inner: Llm
     meter: Meter
-    provider_of: Callable[[str], str]
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """One try."""
         try:
             return await self.inner.generate(request)
         except asyncio.CancelledError:
-            self.meter.count_abandoned(request, self.provider_of(request.model))
+            self.meter.count_abandoned(request)
             raise

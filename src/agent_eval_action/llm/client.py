@@ -43,15 +43,15 @@ def sendable_json(value: Any) -> Any:
 
 def quoted(text: object, secrets: Iterable[str] = (), limit: int = 300) -> str:
     """What somebody else said as one printable line: no secret, no escape sequence, at most ``limit`` characters."""
-    said = text if isinstance(text, str) else ""
+    line = text if isinstance(text, str) else ""
     # Bounded before anything else: a body may have megabytes. A secret cut by the bound is past ``limit`` anyway.
-    said = sendable(said[:_READ])
+    line = sendable(line[:_READ])
     for secret in secrets:
         if len(secret) >= _SHORTEST_SECRET:
-            said = said.replace(secret, "***")
-    said = "".join(letter if letter.isprintable() else " " for letter in _ESCAPES.sub("", said))
-    said = " ".join(_SECRET.sub("***", said).split())
-    return said if len(said) <= limit else said[: limit - 1] + "…"
+            line = line.replace(secret, "***")
+    line = "".join(letter if letter.isprintable() else " " for letter in _ESCAPES.sub("", line))
+    line = " ".join(_SECRET.sub("***", line).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 RESERVED_OPTIONS: Final = {
@@ -204,12 +204,4 @@ class Llm(Protocol):
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """One reply. Raises nothing of its own but CancelledError."""
-        ...
-
-
-class Provider(Llm, Protocol):
-    """An ``Llm`` at the end of the line: it speaks a wire."""
-
-    async def close(self) -> None:
-        """Give back connections; never raises."""
         ...

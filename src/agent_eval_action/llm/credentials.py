@@ -79,8 +79,8 @@ def uses_vertex(setup: ProviderConfig, model: str = "") -> bool:
     """Whether Google's models are asked through Vertex AI; a full resource name exists nowhere else (as in ADK)."""
     if model.startswith("projects/"):
         return True
-    said = (setup.flag(switch) for switch in VERTEX_SWITCHES)
-    return next((flag for flag in said if flag is not None), False)
+    flags = (setup.flag(switch) for switch in VERTEX_SWITCHES)
+    return next((flag for flag in flags if flag is not None), False)
 
 
 def missing(model: str, environ: Mapping[str, str], *, openai_base_url: str = "") -> str:

@@ -1,11 +1,14 @@
-"""What models cost: a table of list prices, which the configuration extends and overrides."""
+"""What models cost: the list prices of prices.json, which the configuration extends and overrides."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
 
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.client import LlmUsage
@@ -37,52 +40,25 @@ class Price:
         return dear / _MILLION
 
 
-LISTED_ON: Final = "2026-11-20"
-"""The day of the table: a change of it changes what cost_usd_v1 says of the same calls."""
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(files(__package__).joinpath("prices.json").read_text("utf-8"))
+    return table
 
-# List prices of that day for text, standard (not batch, flex or priority):
-#   https://ai.google.dev/gemini-api/docs/pricing       https://developers.openai.com/api/docs/pricing
-#   https://docs.claude.com/en/docs/about-claude/pricing
-# Gemini 3.6 to 3.8 Flash cost half of this until 2026-12-31: a limit that is met early is no bill.
-_LISTED: Final[dict[str, Price]] = {
-    "gemini-2.0-flash": Price(0.10, 0.40, 0.025),
-    "gemini-2.0-flash-lite": Price(0.075, 0.30),
-    "gemini-2.5-flash-lite": Price(0.10, 0.40, 0.01),
-    "gemini-2.5-flash": Price(0.30, 2.50, 0.03),
-    "gemini-2.5-pro": Price(1.25, 10.0, 0.125, 200_000, Price(2.50, 15.0, 0.25)),
-    "gemini-3-flash": Price(0.50, 3.0, 0.05),
-    "gemini-3-pro": Price(2.0, 12.0, 0.20, 200_000, Price(4.0, 18.0, 0.40)),
-    "gemini-3.1-pro": Price(2.0, 12.0, 0.20, 200_000, Price(4.0, 18.0, 0.40)),
-    "gemini-3.1-flash-lite": Price(0.25, 1.50, 0.025),
-    "gemini-3.5-flash": Price(1.50, 9.0, 0.15),
-    "gemini-3.5-flash-lite": Price(0.30, 2.50, 0.03),
-    "gemini-3.6-flash": Price(1.50, 7.50, 0.15),
-    "gemini-3.7-flash": Price(1.50, 7.50, 0.15),
-    "gemini-3.8-flash": Price(1.50, 7.50, 0.15),
-    "gpt-4.1": Price(2.0, 8.0, 0.50),
-    "gpt-4.1-mini": Price(0.40, 1.60, 0.10),
-    "gpt-4.1-nano": Price(0.10, 0.40, 0.025),
-    "gpt-4o": Price(2.50, 10.0, 1.25),
-    "gpt-4o-mini": Price(0.15, 0.60, 0.075),
-    "gpt-5": Price(1.25, 10.0, 0.125),
-    "gpt-5-mini": Price(0.25, 2.0, 0.025),
-    "gpt-5-nano": Price(0.05, 0.40, 0.005),
-    "gpt-5.1": Price(1.25, 10.0, 0.125),
-    "gpt-5.2": Price(1.75, 14.0, 0.175),
-    "gpt-5.4": Price(2.50, 15.0, 0.25, 272_000, Price(5.0, 22.50, 0.50)),
-    "gpt-5.4-mini": Price(0.75, 4.50, 0.075),
-    "gpt-5.4-nano": Price(0.20, 1.25, 0.02),
-    "gpt-5.5": Price(5.0, 30.0, 0.50, 272_000, Price(10.0, 45.0, 1.0)),
-    "o3": Price(2.0, 8.0, 0.50),
-    "o4-mini": Price(1.10, 4.40, 0.275),
-    "claude-haiku-4-5": Price(1.0, 5.0, 0.10),
-    "claude-sonnet-4-6": Price(3.0, 15.0, 0.30),
-    "claude-opus-4-5": Price(5.0, 25.0, 0.50),
-    "claude-opus-4-6": Price(5.0, 25.0, 0.50),
-    "claude-opus-4-7": Price(5.0, 25.0, 0.50),
-    "claude-opus-4-8": Price(5.0, 25.0, 0.50),
-    "claude-sonnet-5": Price(2.0, 10.0, 0.20),
-}
+
+def listed_on() -> str:
+    """The day of the table: a change of it changes what cost_usd_v1 says of the same calls."""
+    return str(_table()["listed_on"])
+
+
+@cache
+def _listed() -> dict[str, Price]:
+    return {model: _price(**entry) for model, entry in _table()["models"].items()}
+
+
+def _price(long: Mapping[str, Any] | None = None, **fields: Any) -> Price:
+    return Price(**fields, long=Price(**long) if long else None)
+
 
 # gemini-2.5-flash-preview-09-2025 is gemini-2.5-flash; gpt-5-pro is not gpt-5.
 _SAME_MODEL: Final = re.compile(r"(?:[-@:](?:\d{2,8}|preview|exp|experimental|latest|stable|default))*")
@@ -101,8 +77,8 @@ class Prices:
         for name in (model, short):
             if fits := [key for key in self.own if _begins(name, key)]:
                 return self.own[max(fits, key=len)]
-        fits = [key for key in _LISTED if short.startswith(key) and _SAME_MODEL.fullmatch(short[len(key) :])]
-        return _LISTED[max(fits, key=len)] if fits else None
+        fits = [key for key in _listed() if short.startswith(key) and _SAME_MODEL.fullmatch(short[len(key) :])]
+        return _listed()[max(fits, key=len)] if fits else None
 
     def require(self, models: Iterable[str], max_cost: float | None) -> None:
         """Raise ConfigError when a limit in USD is set and a model has no price: it could not be held."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from agent_eval_action.config.models import RETRY_SECONDS, TRY_SECONDS, Settings
 from agent_eval_action.folders import OutputFolder
@@ -18,7 +19,8 @@ from agent_eval_action.llm.cache import AnswerStore, Cached
 from agent_eval_action.llm.client import Llm, LlmError, LlmReply, LlmRequest, ProviderConfig
 from agent_eval_action.llm.credentials import OPENAI_URLS, uses_vertex
 from agent_eval_action.llm.pricing import Price, Prices
-from agent_eval_action.llm.providers import PROVIDERS, ProviderFactory, provider_of
+from agent_eval_action.llm.providers import PROVIDERS, provider_of
+from agent_eval_action.llm.providers.base import ModelProvider
 from agent_eval_action.llm.rate_limit import Limiters, RateLimited, RateLimits
 from agent_eval_action.llm.retry import Retrying
 
@@ -66,15 +68,15 @@ class ProviderRouter:
 
     setup: ProviderConfig
     observe: Callable[[LlmReply | LlmError], None]
-    made: dict[str, ProviderFactory] = field(default_factory=dict)
+    made: dict[str, ModelProvider[Any, Any]] = field(default_factory=dict)
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """Ask whoever has the model."""
-        reply = await self.of(request.model).generate(request)
+        reply = await self.find(request.model).generate(request)
         self.observe(reply)
         return reply
 
-    def of(self, model: str) -> ProviderFactory:
+    def find(self, model: str) -> ModelProvider[Any, Any]:
         """The provider of a model."""
         name, _ = provider_of(model)
         if name not in self.made:
@@ -100,24 +102,24 @@ class LlmStack:
     llm: Llm
     limiters: Limiters
     meter: Meter
-    _wires: ProviderRouter
+    _router: ProviderRouter
     _store: AnswerStore | None = None
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """One reply; see ``llm.base.Llm``."""
+        """One reply; see ``Llm``."""
         return await self.llm.generate(request)
 
     async def warm_up(self, models: Iterable[str]) -> dict[str, str]:
         """Load what first calls need (about a second) while agents start; the models that will not work, and why."""
         asked = sorted(set(models))
-        said = await asyncio.gather(*(self._wires.of(model).warm_up(model) for model in asked))
-        return {model: sentence for model, sentence in zip(asked, said, strict=True) if sentence}
+        problems = await asyncio.gather(*(self._router.find(model).warm_up(model) for model in asked))
+        return {model: problem for model, problem in zip(asked, problems, strict=True) if problem}
 
     async def close(self) -> None:
         """Give back connections, and make room in the cache; never raises."""
         if self._store is not None:
             await asyncio.to_thread(self._store.prune)
-        for provider in self._wires.made.values():
+        for provider in self._router.made.values():
             await provider.close()
 
 
@@ -136,18 +138,13 @@ def open_llm(
     ``read_cache`` False (a run that writes history): votes are made anew, or history would understate the
     judges' noise. ``say`` is told once when the cache cannot be used; ``observe`` what every try on the wire came to.
     """
-    wires = ProviderRouter(ProviderConfig(environ, settings.timeout, settings.openai_base_url), observe)
+    router = ProviderRouter(ProviderConfig(environ, settings.timeout, settings.openai_base_url), observe)
     limiters = Limiters(settings.rates)
 
-    def named(model: str) -> str:
-        return provider_of(model)[0]
-
-    asked = Retrying(RateLimited(Metered(wires, meter, named), limiters), settings.retry_deadline)
-    llm: Llm = Budgeted(asked, meter, named)
+    asked = Retrying(RateLimited(Metered(router, meter), limiters), settings.retry_deadline)
+    llm: Llm = Budgeted(asked, meter)
     store = None
     if settings.cache:
         store = AnswerStore(cache / CACHE_FOLDER, say)
-        llm = Cached(
-            llm, store, wires.identity, read_cache, lambda request: meter.count_cached(request, named(request.model))
-        )
-    return LlmStack(llm, limiters, meter, wires, store)
+        llm = Cached(llm, store, router.identity, read_cache, meter.count_cached)
+    return LlmStack(llm, limiters, meter, router, store)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent_eval_action.criteria.base import Sample, ScoringContext
-from agent_eval_action.llm.client import Provider, ProviderConfig
+from agent_eval_action.llm.client import Llm, ProviderConfig
 from agent_eval_action.llm.providers.google import GoogleProvider
 from agent_eval_action.llm.providers.openai import OpenAiProvider
 from agent_eval_action.results.evalset import EvalCase
@@ -36,7 +36,7 @@ CONVERSATION = "rubric_based_multi_turn_trajectory_quality_v1"
 class Wire:
     """A model's server, and the provider that speaks to it; what was asked, as lists of (role, text)."""
 
-    provider: Provider
+    provider: Llm
     server: GeminiServer | OpenAiServer
     model: str
 
@@ -69,7 +69,7 @@ async def wire(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.setenv(name, "127.0.0.1")
     async with AsyncExitStack() as stack:
-        provider: Provider
+        provider: Llm
         server: GeminiServer | OpenAiServer
         if request.param == "google":
             server, model = GeminiServer(lambda _: Reply("")), "gemini-2.5-flash"

@@ -172,7 +172,7 @@ async def test_hundreds_at_once_over_one_client(google: GoogleProvider, gemini: 
     assert all(isinstance(reply, LlmReply) for reply in replies)
     assert gemini.seen.calls == 300
     assert gemini.seen.most_at_once == 300
-    assert len(google._clients._made) == len(google._clients._sessions) == 1
+    assert len(google._clients) == 1
 
 
 async def test_half_a_surrogate_pair_is_sent_as_a_replacement(google: GoogleProvider, gemini: GeminiServer) -> None:
@@ -241,7 +241,7 @@ async def test_a_cancelled_call_leaves_the_provider_usable(google: GoogleProvide
 
 async def test_warm_up_makes_the_client_and_asks_nothing(google: GoogleProvider, gemini: GeminiServer) -> None:
     assert await google.warm_up("gemini-2.5-flash") == ""
-    assert len(google._clients._made) == 1
+    assert len(google._clients) == 1
     assert gemini.seen.calls == 0
 
 

@@ -33,14 +33,14 @@ def request(text: str = "Is it?", model: str = FLASH, purpose: str = "criterion"
 
 def budgeted(answer: LlmReply | LlmError, *, latency: float = 0.0, **limits: float) -> tuple[Budgeted, ScriptedLlm]:
     llm = ScriptedLlm(lambda _: answer, latency)
-    return Budgeted(llm, Meter(SpendingLimits(**limits)), lambda _: "google"), llm
+    return Budgeted(llm, Meter(SpendingLimits(**limits))), llm
 
 
 async def test_what_was_asked_is_counted_by_purpose_and_model() -> None:
     asked, _ = budgeted(LlmReply("yes", LlmUsage(1000, 100)))
     for purpose in ("b", "a", "b"):
         await asked.generate(request(purpose=purpose))
-    asked.meter.count_cached(request(purpose="b"), "google")
+    asked.meter.count_cached(request(purpose="b"))
     a, b = asked.meter.uses()
     assert (a.purpose, a.calls, a.cached, b.calls, b.cached) == ("a", 1, 0, 2, 1)
     assert (b.provider, b.model, b.input_tokens, b.output_tokens) == ("google", FLASH, 2000, 200)
@@ -113,11 +113,8 @@ async def test_a_call_given_up_on_the_wire_is_counted_and_one_in_the_queue_is_no
     """The server works on: what it bills is not zero because nobody waits for it."""
     meter = Meter()
 
-    def named(_: str) -> str:
-        return "google"
-
-    wired = Metered(ScriptedLlm(lambda _: "yes", latency=600.0), meter, named)
-    llm = Budgeted(RateLimited(wired, Limiters(RateLimits(concurrency=1))), meter, named)
+    wired = Metered(ScriptedLlm(lambda _: "yes", latency=600.0), meter)
+    llm = Budgeted(RateLimited(wired, Limiters(RateLimits(concurrency=1))), meter)
     asking = [asyncio.create_task(llm.generate(request("x" * 4000))) for _ in range(3)]
     await asyncio.sleep(0.01)
     for task in asking:

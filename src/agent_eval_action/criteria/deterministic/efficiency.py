@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from agent_eval_action.criteria.base import Sample, TurnCriterion
 from agent_eval_action.llm.budget import agent_calls
-from agent_eval_action.llm.pricing import LISTED_ON, Prices
+from agent_eval_action.llm.pricing import Prices, listed_on
 from agent_eval_action.results.decision import Unit
 from agent_eval_action.results.evalset import Invocation, InvocationEvent, InvocationEvents, JsonObject
 from agent_eval_action.results.run_result import CriterionScore, Goal, ScoreStatus, TurnScore
@@ -175,7 +175,7 @@ class CostUsd(EfficiencyCriterion):
 
     def version(self) -> str:
         """Another price table is another measure: what it says does not compare."""
-        return f"{self.scoring_version} prices {LISTED_ON}"
+        return f"{self.scoring_version} prices {listed_on()}"
 
     def measure(self, turn: Invocation, prices: Prices) -> Measured:
         models: dict[str, Any] = {}

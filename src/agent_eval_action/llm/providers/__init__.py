@@ -4,31 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from agent_eval_action.errors import ConfigError
-from agent_eval_action.llm.client import Provider, ProviderConfig
+from agent_eval_action.llm.providers.base import ModelProvider
 from agent_eval_action.llm.providers.google import GoogleProvider
 from agent_eval_action.llm.providers.openai import OpenAiProvider
 from agent_eval_action.llm.providers.vertex import VertexEval
 
-
-class ProviderFactory(Provider, Protocol):
-    """What the table holds: a provider that is made from a ``ProviderConfig``."""
-
-    def __init__(self, setup: ProviderConfig) -> None: ...
-
-    @staticmethod
-    def check_options(options: Mapping[str, Any]) -> str:
-        """What is wrong with these options (judge_model_config), in one sentence; "" if nothing. No network."""
-        ...
-
-    async def warm_up(self, model: str) -> str:
-        """Load what the first call needs; what fails, in one sentence, or ""."""
-        ...
-
-
-PROVIDERS: Final[dict[str, type[ProviderFactory]]] = {
+PROVIDERS: Final[dict[str, type[ModelProvider[Any, Any]]]] = {
     "google": GoogleProvider,
     "openai": OpenAiProvider,
     "vertex_eval": VertexEval,
@@ -49,8 +33,8 @@ def provider_of(model: str) -> tuple[str, str]:
 
     Raises ConfigError for a name no provider of ours knows; ``refusal`` gives the same as a sentence.
     """
-    if said := unknown_model(model):
-        sentence, _, hint = said.partition(" — ")
+    if problem := unknown_model(model):
+        sentence, _, hint = problem.partition(" — ")
         raise ConfigError(sentence, hint=hint or None)
     prefix, _, name = model.partition("/")
     return (prefix, name) if prefix in _PREFIXES else ("google", model)

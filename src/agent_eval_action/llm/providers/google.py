@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import importlib
 import json
 import logging
 import re
-import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent_eval_action.diagnostics.suggestions import did_you_mean
 from agent_eval_action.llm import errors
@@ -31,12 +30,14 @@ from agent_eval_action.llm.client import (
     sendable_json,
 )
 from agent_eval_action.llm.credentials import CREDENTIALS_FILE, GOOGLE_KEYS, uses_vertex
+from agent_eval_action.llm.providers.base import ModelProvider
 
 if TYPE_CHECKING:
     import aiohttp
     from google.genai import Client
     from google.genai.types import GenerateContentConfig, GenerateContentResponse
 
+C = TypeVar("C")
 
 _BAD_KEY: Final = re.compile(rb"API_KEY_INVALID|API key not valid")  # which Gemini calls a bad request
 _KEY_ADVICE: Final = "check GOOGLE_API_KEY or GEMINI_API_KEY"
@@ -152,48 +153,6 @@ def _daily_quota(details: Iterable[dict[str, Any]]) -> str:
     return ""
 
 
-C = TypeVar("C")
-
-
-@dataclass
-class Clients(Generic[C]):
-    """``make`` makes a client over a session; it blocks, and runs in a thread.
-
-    Hundreds of first calls wait for one making; one that failed is made anew. Lives in one event loop.
-    """
-
-    make: Callable[[Address, aiohttp.ClientSession], C]
-    _made: dict[Address, asyncio.Task[C]] = field(default_factory=dict, init=False, repr=False)
-    _sessions: list[aiohttp.ClientSession] = field(default_factory=list, init=False, repr=False)
-
-    async def get(self, where: Address) -> C:
-        """The client of an address. Raises what its making raised."""
-        task = self._made.get(where)
-        if task is None or (task.done() and (task.cancelled() or task.exception())):
-            task = self._made[where] = asyncio.create_task(self._new(where))
-        return await asyncio.shield(task)
-
-    async def close(self) -> None:
-        """Give the connections back; never raises."""
-        for task in self._made.values():
-            task.cancel()
-            with contextlib.suppress(Exception, asyncio.CancelledError):
-                client: Any = await task
-                client.close()
-        for session in self._sessions:
-            with contextlib.suppress(Exception):
-                await session.close()
-        self._made.clear()
-        self._sessions.clear()
-
-    async def _new(self, where: Address) -> C:
-        # In threads: the imports and the look-up of credentials would hold up every other call.
-        await asyncio.to_thread(importlib.import_module, "aiohttp")  # for the session, made by the loop itself
-        session = new_session()
-        self._sessions.append(session)
-        return await asyncio.to_thread(self.make, where, session)
-
-
 _GEMINI_URL: Final = "https://generativelanguage.googleapis.com/"
 _SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _MULTI_REGIONS: Final = ("us", "eu")
@@ -236,8 +195,8 @@ def base_url(setup: ProviderConfig, where: Address) -> str:
     """Always said to the client, which would otherwise read the process's environment."""
     if not where.vertex:
         return setup.value("GOOGLE_GEMINI_BASE_URL") or _GEMINI_URL
-    if said := setup.value("GOOGLE_VERTEX_BASE_URL"):
-        return said
+    if url := setup.value("GOOGLE_VERTEX_BASE_URL"):
+        return url
     if where.location in ("", "global"):
         return "https://aiplatform.googleapis.com/"
     if where.location in _MULTI_REGIONS:
@@ -319,15 +278,38 @@ async def _raise_for_status(response: aiohttp.ClientResponse) -> None:
     raise HttpFailure(response.status, dict(response.headers), bytes(body))
 
 
-@dataclass
-class GoogleProvider:
-    """Each request one call: no retry of its own. Lives in one event loop."""
+class GoogleService(ModelProvider[Address, tuple[C, "aiohttp.ClientSession"]]):
+    """A service of Google's: a client of its SDK over a session of our own."""
 
-    setup: ProviderConfig
-    _clients: Clients[Client] = field(init=False, repr=False)
+    def address(self, model: str) -> Address:
+        return address(self.setup, model)
 
-    def __post_init__(self) -> None:
-        self._clients = Clients(partial(new_client, self.setup))
+    @abc.abstractmethod
+    def make_client(self, where: Address, session: aiohttp.ClientSession) -> C:
+        """Make the client; blocks."""
+
+    async def open(self, address: Address) -> tuple[C, aiohttp.ClientSession]:
+        await asyncio.to_thread(importlib.import_module, "aiohttp")  # for the session, made by the loop itself
+        session = new_session()
+        try:
+            return await asyncio.to_thread(self.make_client, address, session), session
+        except BaseException:
+            await session.close()
+            raise
+
+    async def close_client(self, client: tuple[C, aiohttp.ClientSession]) -> None:
+        sdk: Any = client[0]
+        with contextlib.suppress(Exception):
+            sdk.close()
+        await client[1].close()
+
+    def describe(self, error: Exception, model: str) -> LlmError:
+        where = self.address(model)
+        return from_exception(error, vertex=where.vertex, secrets=[where.key] if where.key else [])
+
+
+class GoogleProvider(GoogleService["Client"]):
+    """Google's models, each request one call."""
 
     @staticmethod
     def check_options(options: Mapping[str, Any]) -> str:
@@ -352,40 +334,14 @@ class GoogleProvider:
             return f"the option `{quoted(place, limit=80)}` of a Google model is wrong: {quoted(first['msg'])}"
         return ""
 
-    async def warm_up(self, model: str) -> str:
-        """Load the library and make the client while something else is waited for; what fails, in one sentence.
+    def make_client(self, where: Address, session: aiohttp.ClientSession) -> Client:
+        return new_client(self.setup, where, session)
 
-        On Vertex it finds missing credentials before anything is asked.
-        """
-        try:
-            await self._clients.get(address(self.setup, model))
-        except Exception as error:  # noqa: BLE001 - whatever the client raises is told as a sentence
-            return self._failed(error, address(self.setup, model)).message
-        return ""
-
-    async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """One call; never raises but when it is cancelled."""
-        where = address(self.setup, request.model)
-        started = time.monotonic()
-        try:
-            # Around everything, the renewal of a token included.
-            async with asyncio.timeout(self.setup.timeout):
-                client = await self._clients.get(where)
-                started = time.monotonic()
-                response = await client.aio.models.generate_content(
-                    model=request.model, contents=_contents(request), config=_config(request)
-                )
-            said = _read(response)
-        except Exception as error:  # noqa: BLE001 - errors of a part are values
-            said = self._failed(error, where)
-        return replace(said, seconds=time.monotonic() - started) if isinstance(said, LlmError) else said
-
-    async def close(self) -> None:
-        """Give the connections back."""
-        await self._clients.close()
-
-    def _failed(self, error: Exception, where: Address) -> LlmError:
-        return from_exception(error, vertex=where.vertex, secrets=[where.key] if where.key else [])
+    async def ask(self, client: tuple[Client, aiohttp.ClientSession], request: LlmRequest) -> LlmReply | LlmError:
+        models = client[0].aio.models
+        return _read(
+            await models.generate_content(model=request.model, contents=_contents(request), config=_config(request))
+        )
 
 
 def _contents(request: LlmRequest) -> list[Any]:
@@ -422,9 +378,9 @@ def _read(response: GenerateContentResponse) -> LlmReply | LlmError:
 
 def _usage(response: GenerateContentResponse) -> LlmUsage:
     """Thoughts are paid for as output and reported apart from it."""
-    said = response.usage_metadata
-    if said is None:
+    usage = response.usage_metadata
+    if usage is None:
         return LlmUsage()
-    answer, thoughts = said.candidates_token_count, said.thoughts_token_count
+    answer, thoughts = usage.candidates_token_count, usage.thoughts_token_count
     output = None if answer is None and thoughts is None else (answer or 0) + (thoughts or 0)
-    return LlmUsage(said.prompt_token_count, output, said.cached_content_token_count)
+    return LlmUsage(usage.prompt_token_count, output, usage.cached_content_token_count)

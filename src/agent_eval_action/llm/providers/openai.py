@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -26,6 +24,7 @@ from agent_eval_action.llm.client import (
     sendable_json,
 )
 from agent_eval_action.llm.credentials import EXTRA_MISSING, OPENAI_KEY, OPENAI_URLS
+from agent_eval_action.llm.providers.base import ModelProvider
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -194,11 +193,11 @@ def body(name: str, request: LlmRequest, dialect: Dialect) -> dict[str, Any]:
     return asked
 
 
-def refused_part(status: int, said: object) -> Part:
+def refused_part(status: int, body: object) -> Part:
     """Which part of a request a server's error names as one it does not know."""
     if status not in _BAD_REQUESTS:
         return ""
-    words = json.dumps(said, default=str)[:4000]
+    words = json.dumps(body, default=str)[:4000]
     if _FORM_NAMES.search(words):
         return "form"
     return "length" if _LENGTH_NAMES.search(words) else ""
@@ -225,8 +224,8 @@ def _named(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _effort(thinking: Mapping[str, Any]) -> str:
-    said = _named(thinking)
-    return str(said.get("thinking_level", "")).lower() if set(said) == {"thinking_level"} else ""
+    options = _named(thinking)
+    return str(options.get("thinking_level", "")).lower() if set(options) == {"thinking_level"} else ""
 
 
 def _role(role: str) -> str:
@@ -243,13 +242,12 @@ _DIALECTS: Final = 4  # how many a server can be asked in: three forms of the an
 _CONNECTIONS: Final = 1000
 
 
-@dataclass
-class OpenAiProvider:
-    """Each request one call, and one more where a server refuses a form it does not know. Lives in one event loop."""
+class OpenAiProvider(ModelProvider[str, "AsyncOpenAI"]):
+    """Each request one call, and one more where a server refuses a form it does not know."""
 
-    setup: ProviderConfig
-    _client: asyncio.Task[AsyncOpenAI] | None = field(default=None, init=False, repr=False)
-    _dialects: dict[str, Dialect] = field(default_factory=dict, init=False, repr=False)
+    def __init__(self, setup: ProviderConfig) -> None:
+        super().__init__(setup)
+        self._dialects: dict[str, Dialect] = {}
 
     @staticmethod
     def check_options(options: Mapping[str, Any]) -> str:
@@ -261,34 +259,22 @@ class OpenAiProvider:
         """Where models are asked: the configuration's word, then the environment's."""
         return self.setup.openai_base_url or self.setup.value(*OPENAI_URLS) or _URL
 
-    async def warm_up(self, model: str) -> str:  # noqa: ARG002 - one client for every model, unlike Google's
-        """Load the SDK and make the client while something else is waited for; what fails, in one sentence."""
-        try:
-            await self._ready()
-        except Exception as error:  # noqa: BLE001 - told as a sentence
-            return self._failed(error).message
-        return ""
+    def address(self, model: str) -> str:
+        del model  # one client for every model, unlike Google's
+        return self.base_url
 
-    async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """One call; never raises but when it is cancelled."""
-        started = time.monotonic()
-        try:
-            async with asyncio.timeout(self.setup.timeout):
-                client = await self._ready()
-                started = time.monotonic()
-                said = await self._asked(client, request)
-        except Exception as error:  # noqa: BLE001 - errors of a part are values
-            said = self._failed(error)
-        return replace(said, seconds=time.monotonic() - started) if isinstance(said, LlmError) else said
+    async def open(self, address: str) -> AsyncOpenAI:
+        return await asyncio.to_thread(_new_client, self.setup, address)
 
-    async def close(self) -> None:
-        """Give the connections back."""
-        task, self._client = self._client, None
-        if task is not None:
-            with contextlib.suppress(Exception, asyncio.CancelledError):
-                await (await task).close()
+    async def close_client(self, client: AsyncOpenAI) -> None:
+        await client.close()
 
-    async def _asked(self, client: AsyncOpenAI, request: LlmRequest) -> LlmReply | LlmError:
+    def describe(self, error: Exception, model: str) -> LlmError:
+        del model
+        key = self.setup.value(OPENAI_KEY)
+        return from_exception(error, url=self.base_url, secrets=[key] if key else [])
+
+    async def ask(self, client: AsyncOpenAI, request: LlmRequest) -> LlmReply | LlmError:
         """Ask; where the server does not know the form of what is asked, ask in the next and remember it."""
         from openai import APIStatusError  # noqa: PLC0415 - loaded by now
 
@@ -305,19 +291,6 @@ class OpenAiProvider:
             else:
                 return _read(completion)
         return LlmError(LlmErrorKind.REFUSED, f"{server_name(self.base_url)} takes no form of the request that we know")
-
-    async def _ready(self) -> AsyncOpenAI:
-        """The client; hundreds of first calls wait for one making."""
-        if self._client is None or (self._client.done() and self._client.exception()):
-            self._client = asyncio.create_task(self._made())
-        return await asyncio.shield(self._client)
-
-    async def _made(self) -> AsyncOpenAI:
-        return await asyncio.to_thread(_new_client, self.setup, self.base_url)
-
-    def _failed(self, error: Exception) -> LlmError:
-        key = self.setup.value(OPENAI_KEY)
-        return from_exception(error, url=self.base_url, secrets=[key] if key else [])
 
 
 def _new_client(setup: ProviderConfig, base_url: str) -> AsyncOpenAI:
@@ -347,11 +320,11 @@ def _new_client(setup: ProviderConfig, base_url: str) -> AsyncOpenAI:
 
 def _read(completion: ChatCompletion) -> LlmReply | LlmError:
     """The first choice's text, if it is whole. The SDK checks nothing: every field may be missing."""
-    said = getattr(completion, "usage", None)
-    details = getattr(said, "prompt_tokens_details", None)
+    reported = getattr(completion, "usage", None)
+    details = getattr(reported, "prompt_tokens_details", None)
     usage = LlmUsage(
-        _count(getattr(said, "prompt_tokens", None)),
-        _count(getattr(said, "completion_tokens", None)),
+        _count(getattr(reported, "prompt_tokens", None)),
+        _count(getattr(reported, "completion_tokens", None)),
         _count(getattr(details, "cached_tokens", None)),
     )
     choice = next(iter(getattr(completion, "choices", None) or ()), None)

@@ -8,11 +8,8 @@ import importlib
 import json
 import math
 import os
-import time
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_eval_action.llm.client import (
@@ -25,7 +22,7 @@ from agent_eval_action.llm.client import (
     sendable_json,
 )
 from agent_eval_action.llm.credentials import missing
-from agent_eval_action.llm.providers.google import Address, Clients, base_url, from_exception, identity
+from agent_eval_action.llm.providers.google import Address, GoogleService, base_url, identity
 
 if TYPE_CHECKING:
     import aiohttp
@@ -67,25 +64,25 @@ class Evaluation:
         with contextlib.suppress(Exception):
             self._client._api_client.close()  # noqa: SLF001 - the public client has no close()
 
-    def _instance(self, said: Mapping[str, Any]) -> Any:
+    def _instance(self, instance: Mapping[str, Any]) -> Any:
         try:
-            return self._types.EvaluationInstance.model_validate(_fields(said))
+            return self._types.EvaluationInstance.model_validate(_fields(instance))
         except ValueError as error:  # pydantic's too
             raise NoInstanceError(str(error)) from error
 
 
-def _fields(said: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(instance: Mapping[str, Any]) -> dict[str, Any]:
     """What ``evals.evaluate`` makes of a row (or of an EvalCase with agent data) for these metrics."""
-    if "agent_data" in said:
-        return {"prompt": {"contents": {"contents": []}}, "agent_data": said["agent_data"]}
+    if "agent_data" in instance:
+        return {"prompt": {"contents": {"contents": []}}, "agent_data": instance["agent_data"]}
     events = [
-        {"author": "user", "content": _content(said["prompt"])},
-        {"author": "model", "content": _content(said["response"])},
+        {"author": "user", "content": _content(instance["prompt"])},
+        {"author": "model", "content": _content(instance["response"])},
     ]
     return {
-        "prompt": _data(said["prompt"]),
-        "response": _data(said["response"]),
-        "reference": _data(said["reference"]) if said.get("reference") else None,
+        "prompt": _data(instance["prompt"]),
+        "response": _data(instance["response"]),
+        "reference": _data(instance["reference"]) if instance.get("reference") else None,
         "agent_data": {"turns": [{"turn_index": 0, "turn_id": "turn_0", "events": events}]},
     }
 
@@ -171,9 +168,8 @@ _RPC_KINDS: Final = {
 """google.rpc.Code of a result's own error; the others say that asking again gives the same."""
 
 
-@dataclass
-class VertexEval:
-    """A ``Provider``. ``request.options`` is the instance.
+class VertexEval(GoogleService[Evaluation]):
+    """Vertex AI's evaluation service. ``request.options`` is the instance.
 
     Of one turn: ``prompt``, ``response`` and, where there is one, ``reference`` (texts). Of a conversation:
     ``agent_data`` (agents by name; turns with their events, contents as google-genai writes them). The reply's
@@ -181,51 +177,29 @@ class VertexEval:
     ``GOOGLE_VERTEX_BASE_URL`` stands for the regional endpoint where it is set.
     """
 
-    setup: ProviderConfig
-    _clients: Clients[Evaluation] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._clients = Clients(partial(open_evaluation, self.setup))
-
-    @staticmethod
-    def check_options(options: Mapping[str, Any]) -> str:
-        """Nothing: its options are instances, and no user writes them."""
-        del options
-        return ""
+    def make_client(self, where: Address, session: aiohttp.ClientSession) -> Evaluation:
+        return open_evaluation(self.setup, where, session)
 
     async def warm_up(self, model: str) -> str:
-        """Load the SDK while something else is waited for; what fails, in one sentence."""
-        if wrong := missing(model, self.setup.environ):
-            return wrong
-        try:
-            await self._clients.get(self._address(model))
-        except Exception as error:  # noqa: BLE001 - whatever is raised is told as a sentence
-            return self._failed(error, model).message
-        return ""
+        return missing(model, self.setup.environ) or await super().warm_up(model)
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """The score of one instance; one try."""
         metric = request.model.removeprefix(PREFIX)
         if metric not in METRICS:
             return LlmError(LlmErrorKind.REFUSED, f"`{metric}` is not among the metrics of Vertex AI that are asked")
         if wrong := missing(request.model, self.setup.environ):
             return LlmError(LlmErrorKind.REFUSED, wrong)
-        began = time.monotonic()
         try:
-            evaluation = await self._clients.get(self._address(request.model))
-            began = time.monotonic()
-            # Around everything, the renewal of a token included.
-            async with asyncio.timeout(self.setup.timeout):
-                said = _reply(await evaluation.ask(metric, sendable_json(dict(request.options))))
+            await self.client(request.model)  # importing the SDK takes seconds, which are no part of the try
         except Exception as error:  # noqa: BLE001 - errors of a part are values
-            said = self._failed(error, request.model)
-        return replace(said, seconds=time.monotonic() - began) if isinstance(said, LlmError) else said
+            return self.describe(error, request.model)
+        return await super().generate(request)
 
-    async def close(self) -> None:
-        """Give the connections back."""
-        await self._clients.close()
+    async def ask(self, client: tuple[Evaluation, aiohttp.ClientSession], request: LlmRequest) -> LlmReply | LlmError:
+        metric = request.model.removeprefix(PREFIX)
+        return _reply(await client[0].ask(metric, sendable_json(dict(request.options))))
 
-    def _address(self, model: str) -> Address:
+    def address(self, model: str) -> Address:
         """As google-adk: the key wins. Coherence needs an identity, since its prompt lies in a bucket."""
         key = self.setup.value("GOOGLE_API_KEY")
         if key and model != PREFIX + COHERENCE:
@@ -233,28 +207,27 @@ class VertexEval:
         project, location = self.setup.value("GOOGLE_CLOUD_PROJECT"), self.setup.value("GOOGLE_CLOUD_LOCATION")
         return Address(vertex=True, project=project, location=location)
 
-    def _failed(self, error: Exception, model: str) -> LlmError:
+    def describe(self, error: Exception, model: str) -> LlmError:
         if isinstance(error, NoSdkError):
             return LlmError(LlmErrorKind.REFUSED, str(error))
         if isinstance(error, NoInstanceError):
-            said = f"the conversation cannot be put into a request to Vertex AI: {quoted(str(error))}"
-            return LlmError(LlmErrorKind.REFUSED, said)
-        key = self._address(model).key
-        return from_exception(error, vertex=True, secrets=[key] if key else [])
+            message = f"the conversation cannot be put into a request to Vertex AI: {quoted(str(error))}"
+            return LlmError(LlmErrorKind.REFUSED, message)
+        return super().describe(error, model)
 
 
-def _reply(said: Mapping[str, Any]) -> LlmReply | LlmError:
+def _reply(result: Mapping[str, Any]) -> LlmReply | LlmError:
     """The metric's result as a reply; a result without a score is no answer, whatever else it holds."""
-    failure = said.get("error") or {}
+    failure = result.get("error") or {}
     if failure.get("code"):
         kind = _RPC_KINDS.get(int(failure["code"]), LlmErrorKind.REFUSED)
         return LlmError(kind, f"Vertex AI could not score this: {quoted(failure.get('message')) or failure['code']}")
-    score = said.get("score")
+    score = result.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-        why = f": {quoted(said['explanation'])}" if said.get("explanation") else ""
+        why = f": {quoted(result['explanation'])}" if result.get("explanation") else ""
         return LlmError(LlmErrorKind.EMPTY, f"Vertex AI answered without a score{why}")
-    rubrics = [_rubric(verdict) for verdict in said.get("rubric_verdicts") or ()]
-    value = {"score": float(score), "explanation": said.get("explanation") or "", "rubrics": rubrics}
+    rubrics = [_rubric(verdict) for verdict in result.get("rubric_verdicts") or ()]
+    value = {"score": float(score), "explanation": result.get("explanation") or "", "rubrics": rubrics}
     return LlmReply(json.dumps(value, ensure_ascii=False))
 
 
