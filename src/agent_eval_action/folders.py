@@ -243,6 +243,12 @@ class OutputFolder:
             self.remove(name)
 
 
+def folders_upwards(folder: Path, last: Path) -> list[Path]:
+    """The folder and those above it up to ``last``; the folder alone when it does not lie in ``last``."""
+    folders = [folder, *folder.parents]
+    return folders[: folders.index(last) + 1] if last in folders else [folder]
+
+
 def below(path: Path, workspace: Path) -> Path | None:
     """The path as one of the workspace, where it lies in there by its name or by links that lead there."""
     if path.is_relative_to(workspace):

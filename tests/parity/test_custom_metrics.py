@@ -13,8 +13,9 @@ import pytest
 from agent_eval_action.config.criteria import load_criteria_file
 from agent_eval_action.criteria import build
 from agent_eval_action.criteria.base import Sample, ScoringContext
+from agent_eval_action.environments.runtime import AgentRuntimeSpec
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.processes.metric_functions import FunctionOptions, open_functions
+from agent_eval_action.processes.metric_functions import MetricFunctions
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase, Invocation
 from support.turns import recorded, turn
 
@@ -63,12 +64,12 @@ async def test_the_function_is_called_as_google_adk_calls_it(adk213_python, tmp_
     case = EvalCase(eval_id="case", conversation=tuple(expected))
     if simulated:
         case = EvalCase(eval_id="case", conversation_scenario=scenario)
-    functions = open_functions(
-        FunctionOptions(
+    functions = MetricFunctions(
+        AgentRuntimeSpec(
             path=FOLDER,
             workspace=FOLDER.parent,
             logs=OutputFolder.at(tmp_path),
-            log_name="metrics.log",
+            name="metrics",
             cache=OutputFolder.at(tmp_path / "cache"),
             python=adk213_python,
             environ={"PATH": "/usr/bin:/bin", "GOOGLE_TOLD_FILE": str(ours_file)},

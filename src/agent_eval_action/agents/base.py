@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from agent_eval_action.config.models import AgentSettings, Settings
-from agent_eval_action.environments.resolve import Log
+from agent_eval_action.environments.runtime import Log
 from agent_eval_action.results.evalset import Content, ConversationScenario, Invocation
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, AttemptKey
 from agent_eval_action.sandbox.sandboxes import Role, Sandboxes
@@ -63,15 +63,15 @@ class DriverContext:
     """What a driver is made from.
 
     ``environ`` is the caller's whole environment: a driver picks what the agent sees. ``workspace`` is the checkout, or
-    the tree of the base commit with ``role`` base. ``isolation`` is what an agent's code runs in, where it can be given
-    a uid of its own. ``say`` may be called from another thread with what takes long, before it begins.
+    the tree of the base commit with ``role`` base. An agent's code runs in one of the ``sandboxes``, where it can be
+    given a uid of its own. ``say`` may be called from another thread with what takes long, before it begins.
     """
 
     agent: AgentSettings
     settings: Settings
     environ: Mapping[str, str]
     workspace: Path
-    isolation: Sandboxes | None = None
+    sandboxes: Sandboxes | None = None
     role: Role = "head"
     say: Log = lambda _text, _level: None
 

@@ -1,4 +1,4 @@
-"""Builds an agent's environment with uv from its lock, once per content, safely beside other processes."""
+"""Build an agent's environment with uv from its lock, once per content, safely beside other processes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from uv import find_uv_bin
 
 from agent_eval_action.environments.digest import environment_digest
 from agent_eval_action.environments.install import failing_package
-from agent_eval_action.environments.launch import folders_upwards
 from agent_eval_action.errors import AgentEnvironmentError
-from agent_eval_action.folders import OutputFolder
+from agent_eval_action.folders import OutputFolder, folders_upwards
 from agent_eval_action.sandbox.sandboxes import Sandbox, popen_options
 from agent_eval_action.sandbox.users import SandboxUser, kill_processes_of
 
@@ -36,13 +35,16 @@ OTHER_LOCKS = {
     "Pipfile.lock": "write requirements.txt with `pipenv requirements > requirements.txt`",
 }
 """Locks that uv cannot install from, and how each tool writes one that it can."""
-_LOCKED = re.compile(r'(?m)^\[\[package\]\]\nname = "([^"]+)"\nversion = "([^"]+)"')
-_REQUIREMENT = re.compile(r"(?m)^[A-Za-z0-9]")
-TAIL_LINES = 15
-POLL_S = 0.2
 LONGEST_INSTALL_S = 1800.0
 """One command of uv: a build step that hangs must not take the whole job's time."""
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+_LOCKED: Final = re.compile(r'(?m)^\[\[package\]\]\nname = "([^"]+)"\nversion = "([^"]+)"')
+_REQUIREMENT: Final = re.compile(r"(?m)^[A-Za-z0-9]")
+_TAIL_LINES: Final = 15
+_POLL_S: Final = 0.2
+_LONGEST_TAR_S: Final = 300.0
+_ABANDONED_S: Final = 3600.0
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,6 @@ class LockFile:
 
     path: Path
     workspace: Path
-
-    @property
-    def project(self) -> Path:
-        """The folder uv runs in."""
-        return self.path.parent
 
     def packages(self) -> int:
         """How many packages it names, as far as the file itself says; 0 where it does not."""
@@ -71,6 +68,10 @@ class LockFile:
             return next((version for name, version in _LOCKED.findall(text) if name == package), "")
         found = re.search(rf"(?im)^{re.escape(package)}(?:\[[^\]]*\])?\s*==\s*([0-9][^\s;\\,]*)", text)
         return found[1] if found and self.path.name == REQUIREMENTS else ""
+
+    def digest(self, environ: Mapping[str, str]) -> str:
+        """Names the environment by everything that decides what is in it. ``environ`` is the install step's."""
+        return environment_digest(self.path, self.workspace, environ)
 
 
 def find_lock(folder: Path, workspace: Path) -> LockFile | None:
@@ -93,12 +94,12 @@ def find_lock(folder: Path, workspace: Path) -> LockFile | None:
     return None
 
 
-def is_built(lock: LockFile, cache: OutputFolder, environ: Mapping[str, str], cell: Sandbox | None = None) -> bool:
+def is_built(lock: LockFile, cache: OutputFolder, environ: Mapping[str, str], sandbox: Sandbox | None = None) -> bool:
     """Whether the environment is there already, so that nothing is to be installed."""
-    name = digest_of_lock(lock, environ)
-    if cell is None:
-        return (cache.path / name / "bin" / "python").exists()
-    return (cell.environments / name / "bin" / "python").exists() or cache.holds(f"{name}.tar")
+    name = lock.digest(environ)
+    if sandbox is None:
+        return _has_python(cache.path / name)
+    return _has_python(sandbox.environments / name) or cache.holds(f"{name}.tar")
 
 
 def build_environment(
@@ -106,24 +107,24 @@ def build_environment(
     cache: OutputFolder,
     environ: Mapping[str, str],
     given_up: threading.Event,
-    cell: Sandbox | None = None,
+    sandbox: Sandbox | None = None,
 ) -> tuple[Path, bool]:
     """The environment's folder, and whether it was there already. Raises AgentEnvironmentError.
 
-    ``environ`` is what the install step sees (``install.seen_by_install``).
+    ``environ`` is what the install step sees (``install.install_environ``).
     """
-    if cell is not None:
-        with cell.building:
-            return _build_in_sandbox(cell, lock, cache, environ, given_up)
-    final = cache.path / digest_of_lock(lock, environ)
-    if (final / "bin" / "python").exists():
+    if sandbox is not None:
+        with sandbox.building:
+            return _build_in_sandbox(sandbox, lock, cache, environ, given_up)
+    final = cache.path / lock.digest(environ)
+    if _has_python(final):
         return final, True
     cache.make()
     # Built apart and renamed: a process that dies half-way leaves nothing that looks finished.
     draft = cache.path / f".draft-{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        _install(draft, lock, dict(environ), given_up, None)
-        if not (final / "bin" / "python").exists():
+        _install(draft, lock, environ, given_up, None)
+        if not _has_python(final):
             # a Python that uv had downloaded for it is not here any more: a cache that was brought back is one
             shutil.rmtree(final, ignore_errors=True)
         with contextlib.suppress(OSError):
@@ -134,63 +135,106 @@ def build_environment(
 
 
 def _build_in_sandbox(
-    cell: Sandbox, lock: LockFile, cache: OutputFolder, environ: Mapping[str, str], given_up: threading.Event
+    sandbox: Sandbox, lock: LockFile, cache: OutputFolder, environ: Mapping[str, str], given_up: threading.Event
 ) -> tuple[Path, bool]:
-    """The same for a cell: built by the installer's uid, then root's, so that no agent can change another's.
+    """The same for a sandbox: the installer's uid builds, then root owns it, so that no agent can change another's.
 
-    The workspace's cache is closed to both, so what is built is kept there in one file, and taken out of it again.
+    The workspace's cache is closed to both, so an environment is archived there in one file, and extracted again.
     """
-    name = digest_of_lock(lock, environ)
-    final, kept = cell.environments / name, f"{name}.tar"
-    if (final / "bin" / "python").exists():
+    name, installer = lock.digest(environ), sandbox.installer
+    final, archive = sandbox.environments / name, f"{name}.tar"
+    if _has_python(final):
         return final, True
-    draft, pythons = cell.environments / f".draft-{secrets.token_hex(4)}", cell.environments / f"python-{name}"
+    draft, pythons = sandbox.environments / f".draft-{secrets.token_hex(4)}", sandbox.environments / f"python-{name}"
     for folder in (draft, pythons):
         folder.mkdir(mode=0o755, exist_ok=True)
-        os.chown(folder, cell.installer.uid, cell.installer.uid)
+        os.chown(folder, installer.uid, installer.uid)
     # An earlier build must leave nothing here: one of its steps could have edited packages in uv's cache.
-    kill_processes_of({cell.installer.uid})
-    cell.installer.remake_home()
+    kill_processes_of({installer.uid})
+    installer.remake_home()
     try:
-        was_kept = extract_environment(cache, kept, draft, cell.installer)
-        if not was_kept:
-            said = cell.install_environ(environ, pythons)
+        was_archived = _extract(cache, archive, draft, installer)
+        if not was_archived:
             try:
-                _install(draft / "env", lock, said, given_up, cell.installer)
+                _install(draft / "env", lock, sandbox.install_environ(environ, pythons), given_up, installer)
             except AgentEnvironmentError as error:
-                raise AgentEnvironmentError(cell.shown(error.message), hint=cell.shown(error.hint or "")) from error
+                message, hint = sandbox.shown(error.message), sandbox.shown(error.hint or "")
+                raise AgentEnvironmentError(message, hint=hint) from error
         # a build step may have left a process behind, which would go on writing
-        kill_processes_of({cell.installer.uid})
+        kill_processes_of({installer.uid})
         for folder in (draft, pythons):
             _give_to_root(folder)
         shutil.rmtree(final, ignore_errors=True)
         (draft / "env").rename(final)
-        if not was_kept:
-            archive_environment(final, cache, kept)
+        if not was_archived:
+            _archive(final, cache, archive)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return final, was_kept
+    return final, was_archived
+
+
+def _has_python(environment: Path) -> bool:
+    return (environment / "bin" / "python").exists()
 
 
 def _give_to_root(folder: Path) -> None:
-    """Nobody but root can change what lies here from now on, whatever modes a build step gave it."""
-    _own(folder)
-    for _, folders, files, here in os.fwalk(folder):
+    """Make root the only one who can change what lies here, whatever modes a build step gave it."""
+
+    def give(path: str | Path, parent: int | None = None) -> None:
+        # the change of owner ends set-uid bits as well
+        os.chown(path, 0, 0, dir_fd=parent, follow_symlinks=False)
+        mode = os.stat(path, dir_fd=parent, follow_symlinks=False).st_mode
+        if mode & _OTHERS_WRITE and not stat.S_ISLNK(mode):
+            os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS_WRITE, dir_fd=parent)
+
+    give(folder)
+    for _, folders, files, parent in os.fwalk(folder):
         for name in (*folders, *files):
-            _own(name, here)
+            give(name, parent)
 
 
-def _own(path: str | Path, folder: int | None = None) -> None:
-    # the change of owner ends set-uid bits as well
-    os.chown(path, 0, 0, dir_fd=folder, follow_symlinks=False)
-    mode = os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode
-    if mode & _OTHERS_WRITE and not stat.S_ISLNK(mode):
-        os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS_WRITE, dir_fd=folder)
+def _archive(environment: Path, folder: OutputFolder, name: str) -> None:
+    """Keep an environment in one file: copying many small files is slow, and agents may not read in the cache.
+
+    One that cannot be kept is built again next time, which is no error.
+    """
+    tar = shutil.which("tar")
+    if tar is None:
+        return
+    with contextlib.suppress(OSError):
+        for draft, found in folder.files():
+            if draft.endswith(".tmp") and time.time() - found.st_mtime > _ABANDONED_S:  # of a job that was killed
+                folder.remove(draft)
+    command = [tar, "--create", f"--directory={environment.parent}", f"--transform=s,^{environment.name},env,S"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError), folder.replacing(name, sync=False) as target:
+        subprocess.run(  # noqa: S603 - tar, with arguments of ours
+            [*command, "--owner=0", "--group=0", environment.name],
+            stdout=target,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": os.defpath},
+            check=True,
+            timeout=_LONGEST_TAR_S,
+        )
 
 
-def digest_of_lock(lock: LockFile, environ: Mapping[str, str]) -> str:
-    """Names an environment by everything that decides what is in it."""
-    return environment_digest(lock.path, lock.workspace, environ)
+def _extract(cache: OutputFolder, name: str, folder: Path, user: SandboxUser) -> bool:
+    """Extract an archive into ``folder/env`` as ``user``, who can write nowhere else; False when it has to be built."""
+    tar = shutil.which("tar")
+    if tar is None or not cache.holds(name):
+        return False
+    with contextlib.suppress(OSError, subprocess.SubprocessError), cache.read(name) as source:
+        subprocess.run(  # noqa: S603 - tar, with arguments of ours
+            [tar, "--extract", "--no-same-owner", "--no-same-permissions", f"--directory={folder}"],
+            stdin=source,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": os.defpath},
+            check=True,
+            timeout=_LONGEST_TAR_S,
+            **user.options(),
+        )
+        # a Python that uv had downloaded for it is not here any more
+        return _has_python(folder / "env")
+    return False
 
 
 def uv_binary(environ: Mapping[str, str]) -> str:
@@ -207,25 +251,29 @@ def uv_binary(environ: Mapping[str, str]) -> str:
 
 
 def _install(
-    draft: Path, lock: LockFile, environ: dict[str, str], given_up: threading.Event, user: SandboxUser | None
+    target: Path, lock: LockFile, environ: Mapping[str, str], given_up: threading.Event, user: SandboxUser | None
 ) -> None:
     uv = uv_binary(environ)
-    environ = {**environ, "UV_PROJECT_ENVIRONMENT": str(draft), "UV_NO_PROGRESS": "1"}
-    install = (
-        ["sync", "--frozen"]
-        if lock.path.name == UV_LOCK
-        else ["pip", "install", "--python", str(draft / "bin" / "python"), "-r", lock.path.name]
-    )
+    environ = {**environ, "UV_PROJECT_ENVIRONMENT": str(target), "UV_NO_PROGRESS": "1"}
+    install = ["pip", "install", "--python", str(target / "bin" / "python"), "-r", lock.path.name]
+    if lock.path.name == UV_LOCK:
+        install = ["sync", "--frozen"]
     # Relocatable, because it is renamed when it is complete.
-    for command in (["venv", "--relocatable", str(draft)], install):
-        code, said = _run_uv([uv, *command], lock.project, environ, given_up, user)
+    for command in (["venv", "--relocatable", str(target)], install):
+        code, stderr = _run_uv([uv, *command], lock.path.parent, environ, given_up, user)
         if code != 0:
-            raise _install_error(lock, said)
+            package = failing_package(stderr)
+            raise AgentEnvironmentError(
+                f"uv could not build the agent's environment from {lock.path}"
+                + (f": package {package} failed" if package else ""),
+                hint="\n  ".join(["uv's last lines:", *stderr.strip().splitlines()[-_TAIL_LINES:]]),
+            )
 
 
 def _run_uv(
-    command: list[str], cwd: Path, environ: dict[str, str], given_up: threading.Event, user: SandboxUser | None
+    command: list[str], cwd: Path, environ: Mapping[str, str], given_up: threading.Event, user: SandboxUser | None
 ) -> tuple[int, str]:
+    """Exit code and stderr of a command of uv, which is killed when it takes too long or is given up."""
     with subprocess.Popen(  # noqa: S603 - uv, with arguments of ours
         user.command(command) if user else command,
         cwd=cwd,
@@ -236,69 +284,14 @@ def _run_uv(
         start_new_session=True,
         **popen_options(user),
     ) as process:
-        end, late = time.monotonic() + LONGEST_INSTALL_S, ""
+        deadline, late = time.monotonic() + LONGEST_INSTALL_S, ""
         while True:
             try:
-                _, said = process.communicate(timeout=POLL_S)
-                return process.returncode, said.decode("utf-8", "replace") + late
+                _, stderr = process.communicate(timeout=_POLL_S)
+                return process.returncode, stderr.decode("utf-8", "replace") + late
             except subprocess.TimeoutExpired:
-                if time.monotonic() > end:
+                if time.monotonic() > deadline:
                     late = f"\nit was ended because it took longer than {LONGEST_INSTALL_S:g} s"
                 if late or given_up.is_set():
                     # Its builds of source packages are in its group.
                     os.killpg(process.pid, signal.SIGKILL)
-
-
-def _install_error(lock: LockFile, said: str) -> AgentEnvironmentError:
-    package = failing_package(said)
-    lines = said.strip().splitlines()[-TAIL_LINES:]
-    return AgentEnvironmentError(
-        f"uv could not build the agent's environment from {lock.path}"
-        + (f": package {package} failed" if package else ""),
-        hint="uv's last lines:\n" + "\n".join(f"  {line}" for line in lines),
-    )
-
-
-_LONGEST_S: Final = 300.0
-_LEFT_BEHIND_S: Final = 3600.0
-
-
-def archive_environment(environment: Path, folder: OutputFolder, name: str) -> None:
-    """Keep it; an environment that cannot be kept is built again next time, which is no error."""
-    tar = shutil.which("tar")
-    if tar is None:
-        return
-    with contextlib.suppress(OSError):
-        for draft, found in folder.files():
-            if draft.endswith(".tmp") and time.time() - found.st_mtime > _LEFT_BEHIND_S:  # of a job that was killed
-                folder.remove(draft)
-    with contextlib.suppress(OSError, subprocess.SubprocessError), folder.replacing(name, sync=False) as target:
-        command = [tar, "--create", f"--directory={environment.parent}", f"--transform=s,^{environment.name},env,S"]
-        subprocess.run(  # noqa: S603 - tar, with arguments of ours
-            [*command, "--owner=0", "--group=0", environment.name],
-            stdout=target,
-            stderr=subprocess.DEVNULL,
-            env={"PATH": os.defpath},
-            check=True,
-            timeout=_LONGEST_S,
-        )
-
-
-def extract_environment(kept: OutputFolder, name: str, folder: Path, user: SandboxUser) -> bool:
-    """Take it out into ``folder/env`` as ``user``, who can write nowhere else; False when it has to be built."""
-    tar = shutil.which("tar")
-    if tar is None or not kept.holds(name):
-        return False
-    with contextlib.suppress(OSError, subprocess.SubprocessError), kept.read(name) as source:
-        subprocess.run(  # noqa: S603 - tar, with arguments of ours
-            [tar, "--extract", "--no-same-owner", "--no-same-permissions", f"--directory={folder}"],
-            stdin=source,
-            stderr=subprocess.DEVNULL,
-            env={"PATH": os.defpath},
-            check=True,
-            timeout=_LONGEST_S,
-            **user.options(),
-        )
-        # a Python that uv had downloaded for it is not here any more
-        return (folder / "env" / "bin" / "python").exists()
-    return False

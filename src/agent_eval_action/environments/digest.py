@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from agent_eval_action.environments.launch import folders_upwards
-from agent_eval_action.folders import real_path
+from agent_eval_action.folders import folders_upwards, real_path
 
 _SETTINGS: Final = ("uv.toml", "pyproject.toml", ".python-version", ".python-versions")
 """Files that uv obeys, in the project's folder and in those above it."""

@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent_eval_action.environments.launch import Launch, StartedProcess, start_process
-from agent_eval_action.processes.managed import OutputLog
+from agent_eval_action.environments.runtime import Launch
+from agent_eval_action.processes.managed import OutputLog, StartedProcess, start_process
 from agent_eval_action.processes.protocol import Frame
 from agent_eval_action.processes.worker import WorkerClient
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
@@ -61,14 +61,14 @@ class WorkerPool:
         waiting = {worker.ready for worker in self._workers if not worker.ready.done()}
         while True:
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            said = [one.result() for one in done]
-            ready = next((one for one in said if not isinstance(one, AttemptError)), None)
+            results = [future.result() for future in done]
+            ready = next((result for result in results if not isinstance(result, AttemptError)), None)
             if ready is not None or not waiting:
-                return ready if ready is not None else said[-1]
+                return ready if ready is not None else results[-1]
 
     def adopt(self, started: Sequence[StartedProcess]) -> None:
         """Take over workers started elsewhere."""
-        self._workers += [WorkerClient(one, self._launch, self._log) for one in started]
+        self._workers += [WorkerClient(process, self._launch, self._log) for process in started]
 
     async def acquire(self, session: str, *, alone: bool) -> WorkerClient | AttemptError:
         """A worker for the session; ``alone`` gets one that holds no other, ever."""

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import signal
-import subprocess
 from collections.abc import Callable
 
-from agent_eval_action.environments.launch import Launch, StartedProcess
-from agent_eval_action.processes.managed import OutputLog, OutputReader, kill_tree
-from agent_eval_action.processes.protocol import Frame, FramePipe
+from agent_eval_action.environments.runtime import Launch
+from agent_eval_action.processes.managed import STACK_S, ManagedProcess, OutputLog, StartedProcess, last_lines
+from agent_eval_action.processes.protocol import Frame
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
-TAIL_LINES = 40
-TAIL_COLUMNS = 500  # a crash ends with the names of all extension modules in one line
 BUSY = 0.8
 SATURATED_REPORTS = 2
 FRAME_SLACK = 1 << 20
+_RUN_ENDED = AttemptError(kind=ErrorKind.STOPPED, message="the run ended")
+
+_Verdict = Callable[[str], AttemptError]
+"""What a session, named by its id, is told of the worker's end; "" asks for no session in particular."""
 
 
 class WorkerClient:
@@ -31,22 +29,22 @@ class WorkerClient:
         self.busy_reports = 0
         self.dead: AttemptError | None = None
         self.ended_while_importing = False
-        self._burial: asyncio.Task[None] | None = None
         self._launch = launch
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[Frame | AttemptError] = self._loop.create_future()
         self._waiting: dict[str, asyncio.Future[Frame | AttemptError]] = {}
-        self._started = started
-        self._pid_fd: int | None = None
-        self._drain = OutputReader(self._started.output_fd, log)
-        self._drain.start()
-        self._pipe = FramePipe(self._started.read_fd, self._started.write_fd, launch.limits.turn_bytes + FRAME_SLACK)
-        self._pipe.attach(self._on_frame, self._on_end)
-        self._watch_process()
+        self._ending: asyncio.Task[None] | None = None
+        self._ignores_frames = self._stopping = False
         self._last_beat = self._loop.time()
-        self._timer = self._loop.call_later(launch.limits.import_s, self._import_took_too_long)
-        self._natural_code: int | None = None
-        self._deaf = self._stopping = False
+        self._timer = self._loop.call_later(launch.spec.limits.import_s, self._import_took_too_long)
+        self._process = ManagedProcess(
+            started,
+            launch,
+            log,
+            frame_bytes=launch.spec.limits.turn_bytes + FRAME_SLACK,
+            on_frame=self._on_frame,
+            on_end=self._on_end,
+        )
 
     @property
     def saturated(self) -> bool:
@@ -56,7 +54,7 @@ class WorkerClient:
     @property
     def usable(self) -> bool:
         """Whether it takes new sessions."""
-        return self._burial is None and not self.retired and not self.alone
+        return self._ending is None and not self.retired and not self.alone
 
     async def request(self, frame: Frame) -> Frame | AttemptError:
         """Send a frame of a session and wait for its reply; one at a time per session."""
@@ -65,50 +63,31 @@ class WorkerClient:
         session = frame["s"]
         future: asyncio.Future[Frame | AttemptError] = self._loop.create_future()
         self._waiting[session] = future
-        self._pipe.send(frame)
+        self._process.send(frame)
         try:
             return await future
         finally:
             self._waiting.pop(session, None)
 
-    def tell(self, frame: Frame) -> None:
+    def notify(self, frame: Frame) -> None:
         """Send a frame whose reply nobody waits for."""
-        self._pipe.send(frame)
+        self._process.send(frame)
 
     async def stop(self) -> None:
         """Ask it to clean up and leave; kill it when it does not, and whatever it started."""
         self._stopping = True
-        if self._burial is None:
+        if self._ending is None:
             self._timer.cancel()
-            if self.ready.done():  # before that it imports, hears nothing, and has nothing to clean up
-                self._pipe.send({"op": "stop"})
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    await asyncio.to_thread(self._started.process.wait, self._launch.limits.stop_s)
-            self._bury(_run_ended)
-        if self._burial is not None:
-            await self._burial
-
-    def _watch_process(self) -> None:
-        # An agent's child may hold the pipe open: the process's own end must be seen too, where it can be.
-        if hasattr(os, "pidfd_open"):
-            with contextlib.suppress(OSError):
-                self._pid_fd = os.pidfd_open(self._started.process.pid)
-                self._loop.add_reader(self._pid_fd, self._on_exit)
-
-    def _on_exit(self) -> None:
-        self._forget_pid_fd()
-        # Frames written before the end are in the pipe still: let them be read first.
-        self._loop.call_later(0.1, self._on_end, "")
-
-    def _forget_pid_fd(self) -> None:
-        if self._pid_fd is not None:
-            self._loop.remove_reader(self._pid_fd)
-            os.close(self._pid_fd)
-            self._pid_fd = None
+            if self.ready.done():  # before that it imports, reads no frame, and has nothing to clean up
+                self._process.send({"op": "stop"})
+                await self._process.wait(self._launch.spec.limits.stop_s)
+            self._terminate(lambda _: _RUN_ENDED)
+        if self._ending is not None:
+            await self._ending
 
     def _on_frame(self, frame: Frame) -> None:
         event = frame["ev"]
-        if self._deaf:
+        if self._ignores_frames:
             return
         if event == "beat":
             self._on_beat(frame)
@@ -130,129 +109,90 @@ class WorkerClient:
 
     @property
     def _silence_s(self) -> float:
-        return self._launch.timeout_s + min(5.0, self._launch.timeout_s)
+        return self._launch.spec.timeout_s + min(5.0, self._launch.spec.timeout_s)
 
     def _on_beat(self, frame: Frame) -> None:
         self._last_beat = self._loop.time()
         busy = frame.get("busy")
         self.busy_reports = self.busy_reports + 1 if isinstance(busy, int | float) and busy > BUSY else 0
         lag = frame.get("lag")
-        if isinstance(lag, int | float) and lag > self._launch.timeout_s:
+        if isinstance(lag, int | float) and lag > self._launch.spec.timeout_s:
             self._kill_blocked(str(frame.get("s")), str(frame.get("stack", "")))
 
     def _check_silence(self) -> None:
         if self._loop.time() - self._last_beat > self._silence_s:
-            # The agent holds the interpreter's lock: only a signal handler written in C can still say where.
-            # The signal may end the call; what the worker says then comes too late.
-            self._deaf = True
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._started.process.pid, signal.SIGUSR2)
-            self._timer = self._loop.call_later(0.3, self._kill_blocked, "", "")
+            # The signal may end the blocking call; what the worker reports then comes too late.
+            self._ignores_frames = True
+            self._process.dump_stacks()
+            self._timer = self._loop.call_later(STACK_S, self._kill_blocked, "", "")
             return
         self._timer = self._loop.call_later(self._silence_s / 4, self._check_silence)
 
     def _kill_blocked(self, culprit: str, stack: str) -> None:
-        took = f"a synchronous call blocked the event loop longer than timeout_s ({self._launch.timeout_s:g} s)"
+        limit = self._launch.spec.timeout_s
         only = len(self.sessions) == 1
 
         def verdict(session: str) -> AttemptError:
-            trace = last_lines(stack) or self._tail()
+            trace = last_lines(stack) or self._process.tail()
             if only or session == culprit:
-                return AttemptError(kind=ErrorKind.BLOCKED, message=took, traceback=trace)
-            why = "the worker was ended because a synchronous call of another session blocked it"
-            return AttemptError(kind=ErrorKind.DIED, message=why, traceback=trace)
+                message = f"a synchronous call blocked the event loop longer than timeout_s ({limit:g} s)"
+                return AttemptError(kind=ErrorKind.BLOCKED, message=message, traceback=trace)
+            message = "the worker was ended because a synchronous call of another session blocked it"
+            return AttemptError(kind=ErrorKind.DIED, message=message, traceback=trace)
 
-        self._bury(verdict)
+        self._terminate(verdict)
 
     def _import_took_too_long(self) -> None:
-        limit = self._launch.limits.import_s
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._started.process.pid, signal.SIGUSR2)
-        text = f"importing the agent took longer than {limit:g} s"
-        self._loop.call_later(
-            0.3, self._bury, lambda _: AttemptError(kind=ErrorKind.IMPORT, message=text, traceback=self._tail())
-        )
+        message = f"importing the agent took longer than {self._launch.spec.limits.import_s:g} s"
+        self._process.dump_stacks()
+
+        def verdict(_session: str) -> AttemptError:
+            return AttemptError(kind=ErrorKind.IMPORT, message=message, traceback=self._process.tail())
+
+        self._loop.call_later(STACK_S, self._terminate, verdict)
 
     def _on_end(self, reason: str) -> None:
         sessions = len(self.sessions)
 
         def verdict(_session: str) -> AttemptError:
-            how = self._how_it_ended(reason)
+            if reason:
+                message = f"the agent's process wrote to the worker's own pipe ({reason})"
+            else:
+                how = self._process.exit_description() or "closed the worker's own pipe"
+                message = f"the agent's process {how}"
             if sessions > 1:
-                how += f" while {sessions} sessions were open in it; whose doing it was shows when each runs alone"
+                message += f" while {sessions} sessions were open in it; whose doing it was shows when each runs alone"
             kind = ErrorKind.PROTOCOL if reason else ErrorKind.DIED
-            return AttemptError(kind=kind, message=how, traceback=self._tail())
+            return AttemptError(kind=kind, message=message, traceback=self._process.tail())
 
-        self._bury(verdict)
+        self._terminate(verdict)
 
-    def _how_it_ended(self, reason: str) -> str:
-        if reason:
-            return f"the agent's process wrote to the worker's own pipe ({reason})"
-        code = self._natural_code
-        if code is None:
-            return "the agent's process closed the worker's own pipe"
-        if code < 0:
-            return f"the agent's process was killed by {_signal_name(-code)}"
-        return f"the agent's process ended with exit code {code}"
-
-    def _bury(self, verdict: Callable[[str], AttemptError]) -> None:
+    def _terminate(self, verdict: _Verdict) -> None:
         """End the process and answer everybody who waits. Only the first reason counts."""
-        if self._burial is None:
+        if self._ending is None:
             self._timer.cancel()
-            self._burial = self._loop.create_task(self._end(_run_ended if self._stopping else verdict))
+            self._ending = self._loop.create_task(self._end((lambda _: _RUN_ENDED) if self._stopping else verdict))
 
-    async def _end(self, verdict: Callable[[str], AttemptError]) -> None:
-        process = self._started.process
-        # The pipe ends a moment before the process does.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._natural_code = await asyncio.to_thread(process.wait, 0.3)
-        await asyncio.to_thread(kill_tree, process, self._started.marker)
-        await asyncio.to_thread(self._drain.finish)
-        self._forget_pid_fd()
-        self._pipe.close()
+    async def _end(self, verdict: _Verdict) -> None:
+        await self._process.terminate()
         self.dead = verdict("")
         for session, future in self._waiting.items():
             if not future.done():
                 future.set_result(verdict(session))
         if not self.ready.done():
-            self.ready.set_result(self._never_ready())
+            self.ended_while_importing = self.dead.kind is ErrorKind.DIED
+            error = self.dead
+            if error.kind in (ErrorKind.DIED, ErrorKind.PROTOCOL):
+                message = f"{error.message} while it imported the agent"
+                error = AttemptError(kind=ErrorKind.IMPORT, message=message, traceback=error.traceback)
+            self.ready.set_result(error)
 
-    def _never_ready(self) -> AttemptError:
-        dead = self.dead or AttemptError(kind=ErrorKind.DIED, message="the worker ended")
-        self.ended_while_importing = dead.kind is ErrorKind.DIED
-        if dead.kind in (ErrorKind.DIED, ErrorKind.PROTOCOL):
-            return AttemptError(
-                kind=ErrorKind.IMPORT, message=f"{dead.message} while it imported the agent", traceback=dead.traceback
-            )
-        return dead
-
-    def _error_of(self, said: object) -> AttemptError:
-        error, shown = attempt_error(said), self._launch.shown
-        return error.model_copy(update={"message": shown(error.message), "traceback": shown(error.traceback)})
-
-    def _tail(self) -> str:
-        return self._launch.shown(last_lines(self._drain.tail()))
-
-
-def _signal_name(number: int) -> str:
-    # Real-time signals have numbers and no names.
-    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-
-
-def _run_ended(_session: str) -> AttemptError:
-    return AttemptError(kind=ErrorKind.STOPPED, message="the run ended")
-
-
-def last_lines(text: str) -> str:
-    """The last lines of what was printed."""
-    return "\n".join(line[:TAIL_COLUMNS] for line in text.rstrip().splitlines()[-TAIL_LINES:])
-
-
-def attempt_error(said: object) -> AttemptError:
-    """An error as the worker says it; whatever it says, it becomes one of ours."""
-    fields = said if isinstance(said, dict) else {}
-    try:
-        kind = ErrorKind(str(fields.get("kind")))
-    except ValueError:
-        kind = ErrorKind.PROTOCOL
-    return AttemptError(kind=kind, message=str(fields.get("message", "")), traceback=str(fields.get("traceback", "")))
+    def _error_of(self, value: object) -> AttemptError:
+        """An error that the worker reports; whatever it sends, the result is one of ours."""
+        fields, shown = value if isinstance(value, dict) else {}, self._launch.place.shown
+        try:
+            kind = ErrorKind(str(fields.get("kind")))
+        except ValueError:
+            kind = ErrorKind.PROTOCOL
+        message, trace = (shown(str(fields.get(name, ""))) for name in ("message", "traceback"))
+        return AttemptError(kind=kind, message=message, traceback=trace)

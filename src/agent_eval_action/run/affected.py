@@ -15,8 +15,7 @@ from agent_eval_action.config.discovery import CRITERIA_FILE, DiscoveredSet, Dis
 from agent_eval_action.config.loader import CONFIG_NAMES
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.environments.digest import included, table_at
-from agent_eval_action.environments.launch import folders_upwards
-from agent_eval_action.folders import real_path
+from agent_eval_action.folders import folders_upwards, real_path
 from agent_eval_action.git import Repository
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.run_result import Conditions, RunResult

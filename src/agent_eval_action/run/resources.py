@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.agents import AGENTS
-from agent_eval_action.agents.adk import LOGS, AdkAgent
+from agent_eval_action.agents.adk import AdkAgent, runtime_spec
 from agent_eval_action.agents.base import AgentDriver, DriverContext
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.criteria.base import Functions, ScoringContext
@@ -19,15 +19,16 @@ from agent_eval_action.criteria.custom import CustomCriterion
 from agent_eval_action.criteria.judge.base import JudgedCriterion
 from agent_eval_action.diagnostics.reader import did_you_mean
 from agent_eval_action.environments.install import install_secrets, selected_install_env
-from agent_eval_action.environments.resolve import AgentFolder, Log, configured_interpreter, reason_env_not_reusable
+from agent_eval_action.environments.resolve import configured_interpreter, reason_env_not_reusable
+from agent_eval_action.environments.runtime import AgentFolder, Log
 from agent_eval_action.errors import ConfigError, CredentialsError, Problem
-from agent_eval_action.folders import OutputFolder, file_name, real_path
+from agent_eval_action.folders import OutputFolder, real_path
 from agent_eval_action.llm.budget import SIMULATED_USER, Meter
 from agent_eval_action.llm.client import LlmError, LlmReply
 from agent_eval_action.llm.credentials import EXTRA, dotenv_of, judge_environ, missing
 from agent_eval_action.llm.providers import check_options, unknown_model
 from agent_eval_action.llm.router import LlmSettings, LlmStack, open_llm
-from agent_eval_action.processes.metric_functions import FunctionOptions, MetricFunctions, open_functions
+from agent_eval_action.processes.metric_functions import MetricFunctions
 from agent_eval_action.results.decision import Finding
 from agent_eval_action.results.evalset import FunctionReply
 from agent_eval_action.results.redaction import Redaction, pattern_redactor, secrets_in
@@ -36,7 +37,7 @@ from agent_eval_action.run.cost_estimate import estimate_plan
 from agent_eval_action.run.events import Notice
 from agent_eval_action.run.missing_credentials import MissingCredentials, mark_unmeasured
 from agent_eval_action.run.plan import Plan
-from agent_eval_action.sandbox.sandboxes import Level, Sandboxes, open_sandboxes
+from agent_eval_action.sandbox.sandboxes import Level, Role, Sandboxes, open_sandboxes
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +158,8 @@ def refuse_unusable_agents(agents: Sequence[AgentSettings], workspace: Path, env
 async def wait_for_interpreters(head: AgentGroup, names: Collection[str]) -> None:
     """Wait until these agents have chosen interpreters, which the base's may share where all run as one user."""
     drivers = [driver for name, driver in head.drivers.items() if name in names]
-    sharing = [driver for driver in drivers if isinstance(driver, AdkAgent) and driver.isolation is None]
-    await asyncio.gather(*(driver.interpreter_chosen() for driver in sharing))
+    sharing = [driver for driver in drivers if isinstance(driver, AdkAgent) and driver.spec.sandboxes is None]
+    await asyncio.gather(*(driver.wait_for_interpreter() for driver in sharing))
 
 
 def make_base_driver(
@@ -173,7 +174,7 @@ def make_base_driver(
     if active and _outside(Path(active) / "bin" / "python", settings.workspace, workspace) is None:
         environ = {name: value for name, value in environ.items() if name != "VIRTUAL_ENV"}
     current = head.drivers.get(agent.name)
-    sandboxes = current.isolation if isinstance(current, AdkAgent) else None
+    sandboxes = current.spec.sandboxes if isinstance(current, AdkAgent) else None
     agent = agent.model_copy(update={"python": _base_interpreter(current, base, environ, agent, workspace)})
     return AGENTS[agent.driver](DriverContext(agent, settings, environ, workspace, sandboxes, role="base"))
 
@@ -187,11 +188,11 @@ def _base_interpreter(
     """
     if not isinstance(current, AdkAgent):
         return None
-    if current.isolation is not None:
+    if current.spec.sandboxes is not None:
         return _outside(agent.python, base.settings.workspace, workspace)
     if current.python is None:
         return None
-    here = AgentFolder(current.path.resolve(), base.settings.workspace.resolve())
+    here = AgentFolder(current.spec.path.resolve(), base.settings.workspace.resolve())
     there = AgentFolder(agent.path.resolve(), workspace.resolve())
     marker = current.python.parent.parent / "pyvenv.cfg"
     inside = marker.is_relative_to(here.workspace)
@@ -354,56 +355,31 @@ def _open_functions(
         in_force, added = named.get(agent.name, (frozenset(), frozenset()))
         earlier = options.base.agents.get(agent.name) if options.base else None
         needs_own = bool(added) or (bool(in_force) and options.base is None)
-        own = _function_options(agent, options, head) if needs_own else None
         if options.base and earlier and in_force:
-            base = open_functions(_base_function_options(earlier, options, options.base, head.drivers.get(agent.name)))
+            base = _base_functions(earlier, options, options.base, head.drivers.get(agent.name))
             # what the change adds decides nothing: it runs as the change's agent, apart from what does
-            more = open_functions(replace(own, role="head")) if own else None
+            more = _own_functions(agent, options, head, "head") if needs_own else None
             callers[agent.name] = FunctionRouter(base, more, in_force)
             opened += [base, *([more] if more else [])]
-        elif own:
-            opened.append(open_functions(own))
+        elif needs_own:
+            opened.append(_own_functions(agent, options, head, "metrics"))
             callers[agent.name] = opened[-1]
     return callers, tuple(opened)
 
 
-def _function_options(agent: AgentSettings, options: ResourceOptions, head: AgentGroup) -> FunctionOptions:
-    driver = head.drivers.get(agent.name)
-
-    def interpreter() -> Path | None:
-        return driver.python if isinstance(driver, AdkAgent) else None
-
-    return replace(_options_in(options.settings.workspace, agent, options, interpreter), python=agent.python)
+def _own_functions(agent: AgentSettings, options: ResourceOptions, head: AgentGroup, role: Role) -> MetricFunctions:
+    settings, driver = options.settings, head.drivers.get(agent.name)
+    context = DriverContext(agent, settings, options.environ, settings.workspace, options.sandboxes, role)
+    return MetricFunctions(runtime_spec(context), lambda: driver.python if isinstance(driver, AdkAgent) else None)
 
 
-def _base_function_options(
+def _base_functions(
     agent: AgentSettings, options: ResourceOptions, base: BaseMetricFunctions, current: AgentDriver | None
-) -> FunctionOptions:
-    workspace = base.tree.workspace
-
-    def interpreter() -> Path | None:
-        return _base_interpreter(current, base.commit, options.environ, agent, workspace)
-
-    return _options_in(workspace, agent, options, interpreter)
-
-
-def _options_in(
-    workspace: Path, agent: AgentSettings, options: ResourceOptions, interpreter: Callable[[], Path | None]
-) -> FunctionOptions:
-    settings, environ = options.settings, options.environ
-    return FunctionOptions(
-        path=agent.path,
-        workspace=workspace,
-        logs=settings.output_folder(settings.out / LOGS),
-        log_name=f"{file_name(agent.name)}.metrics.log",
-        cache=settings.output_folder(settings.cache_dir / "environments"),
-        timeout_s=agent.timeout_s,
-        environ={**environ, **{name: value for name, value in agent.env.items() if value is not None}},
-        env_allow=tuple(agent.env),
-        install_env=selected_install_env(agent.install_env, environ),
-        known=interpreter,
-        isolation=options.sandboxes,
-    )
+) -> MetricFunctions:
+    environ, workspace = options.environ, base.tree.workspace
+    context = DriverContext(agent, options.settings, environ, workspace, options.sandboxes, role="metrics")
+    spec = replace(runtime_spec(context), python=None)
+    return MetricFunctions(spec, lambda: _base_interpreter(current, base.commit, environ, agent, workspace))
 
 
 def agent_secrets(agents: Iterable[AgentSettings], environ: Mapping[str, str], workspace: Path) -> Iterator[str]:

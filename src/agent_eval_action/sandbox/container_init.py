@@ -1,8 +1,9 @@
-"""The first process, in the container and in a step on the runner: hides what it was given, and looks after the work.
+"""The first process, in the container and in a step on the runner: hides what it was given and supervises the work.
 
 It takes the settings out of its environment, executes itself again without them (a process's first environment can
 be read in /proc for as long as it lives), and hands them to a child by a file in memory. Then it does what nobody
 else does in a container: it forwards signals, reaps orphans, and in the end gives files to the checkout's owner.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -19,23 +20,13 @@ from typing import Final, Literal
 
 from agent_eval_action.sandbox.ownership import owned_folders, restore_ownership
 from agent_eval_action.sandbox.step_guard import StepGuard
+from agent_eval_action.sandbox.users import ISOLATION_VARIABLE
 
 Mode = Literal["container", "on", "job"]
 
-ISOLATION_VARIABLE: Final = "AGENT_EVAL_ISOLATION"  # as in interpreter.isolation_cell, which would take long to import
-HANDED_BY: Final = "AGENT_EVAL_SETTINGS_FD"
+SETTINGS_FD: Final = "AGENT_EVAL_SETTINGS_FD"
 _NAME: Final = "agent-eval-settings"
-_KEPT: Final = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "TERM",
-    "COLUMNS",
-    "TMPDIR",
-    "GITHUB_WORKSPACE",
-    "RUNNER_TEMP",
-)
+_KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TERM", "COLUMNS", "TMPDIR", "GITHUB_WORKSPACE", "RUNNER_TEMP")
 """What the first process needs itself, and no secret is in."""
 
 _KEPT_ON_THE_RUNNER: Final = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH")
@@ -47,7 +38,7 @@ _INTERRUPTED: Final = 130
 _INCONCLUSIVE: Final = 3
 _TO_LEAVE_S: Final = 8.0
 """After a signal: the runner sends another after 7.5 s, and gives up after 10."""
-_TO_GIVE_S: Final = 1.5
+_TO_RESTORE_S: Final = 1.5
 _GONE_S: Final = 2.0
 _SET_PDEATHSIG, _SET_DUMPABLE, _SET_SUBREAPER, _SET_NO_NEW_PRIVS = 1, 4, 36, 38
 
@@ -57,15 +48,15 @@ def supervise(report_error: Callable[[str], None]) -> None:
 
     ``report_error`` prints a sentence as an error of the step; the supervisor calls it when all else has ended.
     """
-    handed = os.environ.pop(HANDED_BY, "")
-    if handed and _is_ours(handed):
-        _fork_work(int(handed), report_error)
+    fd = os.environ.pop(SETTINGS_FD, "")
+    if fd and _is_our_file(fd):
+        _fork_work(int(fd), report_error)
     elif mode := supervision_mode(os.environ, os.getpid(), os.geteuid()):
         _reexecute(dict(os.environb), mode)
 
 
 def supervision_mode(environ: Mapping[str, str], pid: int, uid: int) -> Mode | None:
-    """How this process looks after its work; None: not at all, where there is nothing to hide from anybody.
+    """How this process supervises its work; None: not at all, where there is nothing to hide from anybody.
 
     *container* and *on*: agents get uids of their own. *job*: a step on the runner, where they have the same uid.
     """
@@ -89,13 +80,13 @@ def _reexecute(environ: dict[bytes, bytes], mode: Mode) -> None:
     os.lseek(fd, 0, os.SEEK_SET)
     names = (*_KEPT, *_KEPT_ON_THE_RUNNER) if mode == "job" else _KEPT
     clean: dict[str, bytes | str] = {name: environ[name.encode()] for name in names if name.encode() in environ}
-    os.execve(sys.executable, sys.orig_argv, {**clean, HANDED_BY: str(fd)})  # noqa: S606 - ourselves
+    os.execve(sys.executable, sys.orig_argv, {**clean, SETTINGS_FD: str(fd)})  # noqa: S606 - ourselves
 
 
-def _is_ours(handed: str) -> bool:
+def _is_our_file(fd: str) -> bool:
     """Whether the descriptor is the file in memory that we made; the job's environment can hold any number."""
     try:
-        return Path(f"/proc/self/fd/{int(handed)}").readlink().name.startswith(f"memfd:{_NAME}")
+        return Path(f"/proc/self/fd/{int(fd)}").readlink().name.startswith(f"memfd:{_NAME}")
     except (OSError, ValueError):
         return False
 
@@ -103,12 +94,14 @@ def _is_ours(handed: str) -> bool:
 def _fork_work(fd: int, report_error: Callable[[str], None]) -> None:
     _prctl(_SET_DUMPABLE, 0)  # no core file, and /proc of this process and its children is root's
     _prctl(_SET_SUBREAPER, 1)
-    settings = _read_settings(fd)
-    is_job = settings.get(ISOLATION_VARIABLE) == "job"
-    if is_job:
+    with open(fd, "rb") as file:
+        entries = [entry.partition(b"=") for entry in file.read().split(b"\0")]
+    settings = {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries if name}
+    guard = None
+    if settings.get(ISOLATION_VARIABLE) == "job":
         # sudo, which GitHub's runners give without a password, would make an agent root
         _prctl(_SET_NO_NEW_PRIVS, 1)
-    guard = StepGuard.begin(settings) if is_job else None
+        guard = StepGuard.start(settings)
     child = os.fork()
     if child == 0:
         # a group of its own: what is typed at a terminal reaches it once, by us
@@ -120,37 +113,26 @@ def _fork_work(fd: int, report_error: Callable[[str], None]) -> None:
         return
     settings.clear()
     code, interrupted = _wait_for(child)
-    _end_children()
+    _kill_children()
     if guard is None:
-        restore_ownership(owned_folders(os.environ), time.monotonic() + _TO_GIVE_S if interrupted else None)
-    else:
-        code = _finish_guarded(guard, code, report_error)
+        restore_ownership(owned_folders(os.environ), time.monotonic() + _TO_RESTORE_S if interrupted else None)
+    elif sentences := guard.finish():
+        # what somebody else changed makes a pass inconclusive, whatever is allowed to pass
+        for sentence in sentences:
+            report_error(sentence)
+        code = code or _INCONCLUSIVE
     os._exit(code)
-
-
-def _read_settings(fd: int) -> dict[str, str]:
-    with open(fd, "rb") as file:
-        entries = [entry.partition(b"=") for entry in file.read().split(b"\0")]
-    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries if name}
-
-
-def _finish_guarded(guard: StepGuard, code: int, report_error: Callable[[str], None]) -> int:
-    """The step's exit code. What somebody else changed makes a pass inconclusive, whatever is allowed to pass."""
-    said = guard.finish()
-    for sentence in said:
-        report_error(sentence)
-    return code or (_INCONCLUSIVE if said else code)
 
 
 def _wait_for(child: int) -> tuple[int, bool]:
     """Forward signals to the child and reap whoever ends, until it ends: its exit code, and whether one was sent."""
     leave_by = None
     while True:
-        got = signal.sigtimedwait(_WATCHED, 1.0)
-        if got is not None and got.si_signo in _FORWARDED:
+        received = signal.sigtimedwait(_WATCHED, 1.0)
+        if received is not None and received.si_signo in _FORWARDED:
             leave_by = leave_by or time.monotonic() + _TO_LEAVE_S
             with contextlib.suppress(ProcessLookupError):
-                os.kill(child, got.si_signo)
+                os.kill(child, received.si_signo)
         for pid, status in _reap():
             if pid == child:
                 code = os.waitstatus_to_exitcode(status)
@@ -162,17 +144,17 @@ def _wait_for(child: int) -> tuple[int, bool]:
 
 def _reap() -> list[tuple[int, int]]:
     """Whoever ended, our child or an orphan that was given to us."""
-    found = []
+    ended = []
     with contextlib.suppress(ChildProcessError):
-        while (one := os.waitpid(-1, os.WNOHANG))[0]:
-            found.append(one)
-    return found
+        while (process := os.waitpid(-1, os.WNOHANG))[0]:
+            ended.append(process)
+    return ended
 
 
-def _end_children() -> None:
+def _kill_children() -> None:
     """Kill what the work left behind: nothing may write any more while files change their owner."""
-    gone_by = time.monotonic() + _GONE_S
-    while (left := _children()) and time.monotonic() < gone_by:
+    deadline = time.monotonic() + _GONE_S
+    while (left := _children()) and time.monotonic() < deadline:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

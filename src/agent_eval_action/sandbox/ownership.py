@@ -1,4 +1,4 @@
-"""Gives what root wrote into the runner's folders to the checkout's owner, whom it would otherwise be in the way of."""
+"""Give files that root created to the owner of the checkout, so that later steps can delete them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-_OURS: Final = range(60_580, 61_181)  # the uids that agents and builds run as; see interpreter.isolation_user
+from agent_eval_action.sandbox.users import SANDBOX_UIDS
+
 _FIRST: Final = ".agent-eval"
 _GITHUB: Final = Path("/github")
 _DEEPEST: Final = 250
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def main() -> None:
@@ -27,7 +29,7 @@ def owned_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
     """The workspace, then the runner's other folders that are mounted into a container action."""
     workspace = Path(environ.get("GITHUB_WORKSPACE", "").strip() or Path.cwd())
     others = (Path(environ[name]) for name in ("HOME", "RUNNER_TEMP") if environ.get(name))
-    return (workspace, *(place for place in others if place.is_relative_to(_GITHUB)))
+    return (workspace, *(folder for folder in others if folder.is_relative_to(_GITHUB)))
 
 
 def restore_ownership(roots: Iterable[Path], until: float | None = None) -> int:
@@ -43,16 +45,10 @@ def restore_ownership(roots: Iterable[Path], until: float | None = None) -> int:
         return 0
     if owner.st_uid == 0:  # rootless engines, and machines where all is root's
         return 0
-    given = _OwnerChange(owner.st_uid, owner.st_gid, until)
+    change = _OwnerChange(owner.st_uid, owner.st_gid, until)
     for root in (roots[0] / _FIRST, *roots):
-        with contextlib.suppress(OSError):
-            top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                given.one(root.name, os.fstat(top), fd=top)
-                given.folder(top)
-            finally:
-                os.close(top)
-    return given.count
+        change.folder(root, None, 0)
+    return change.count
 
 
 class _OwnerChange:
@@ -62,39 +58,33 @@ class _OwnerChange:
         self.count = 0
         self._uid, self._gid, self._until = uid, gid, until
 
-    def folder(self, here: int, depth: int = 0) -> None:
-        """Everything below an open folder, but for what lies deeper than anything that we write."""
-        if depth > _DEEPEST:
-            return
+    def folder(self, path: str | Path, parent: int | None, depth: int) -> None:
+        """A folder and everything below it, but for what lies deeper than anything that we write."""
         with contextlib.suppress(OSError):
-            for name in os.listdir(here):
-                if self._until is not None and time.monotonic() > self._until:
-                    return
-                self._entry(name, here, depth)
-
-    def one(self, name: str, found: os.stat_result, *, here: int | None = None, fd: int | None = None) -> None:
-        """One path, unless it belongs to somebody already."""
-        if found.st_uid != 0 and found.st_uid not in _OURS:
-            return
-        if fd is not None:
-            os.fchown(fd, self._uid, self._gid)
-        else:
-            os.chown(name, self._uid, self._gid, dir_fd=here, follow_symlinks=False)
-        self.count += 1
-
-    def _entry(self, name: str, here: int, depth: int) -> None:
-        with contextlib.suppress(OSError):  # it went, or it is not ours to give
-            found = os.stat(name, dir_fd=here, follow_symlinks=False)
-            if not stat.S_ISDIR(found.st_mode):
-                # sockets and devices are nothing we write
-                if stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode):
-                    self.one(name, found, here=here)
-                return
-            if name == ".git":  # only ever read
-                return
-            inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+            here = os.open(path, _FOLDER, dir_fd=parent)
             try:
-                self.one(name, os.fstat(inner), fd=inner)
-                self.folder(inner, depth + 1)
+                if self._is_to_give(os.fstat(here)):
+                    os.fchown(here, self._uid, self._gid)
+                    self.count += 1
+                if depth > _DEEPEST:
+                    return
+                for name in os.listdir(here):  # noqa: PTH208 - of a descriptor
+                    if self._until is not None and time.monotonic() > self._until:
+                        return
+                    self._entry(name, here, depth)
             finally:
-                os.close(inner)
+                os.close(here)
+
+    def _entry(self, name: str, parent: int, depth: int) -> None:
+        with contextlib.suppress(OSError):  # it went, or it is not ours to give
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode):
+                if name != ".git":  # only ever read
+                    self.folder(name, parent, depth + 1)
+            # sockets and devices are nothing we write
+            elif (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)) and self._is_to_give(found):
+                os.chown(name, self._uid, self._gid, dir_fd=parent, follow_symlinks=False)
+                self.count += 1
+
+    def _is_to_give(self, found: os.stat_result) -> bool:
+        return found.st_uid == 0 or found.st_uid in SANDBOX_UIDS

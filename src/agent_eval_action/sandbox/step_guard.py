@@ -23,7 +23,7 @@ _LEFT_ALONE: Final = ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_STATE")
 _APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PRECOMPILED: Final = "__pycache__"
 _PACKAGES: Final = frozenset({"site-packages", "dist-packages"})
-_OF_AGENTS: Final = ("agent_eval_action", "worker", _PRECOMPILED)
+_COMPILED_BY_AGENTS: Final = ("agent_eval_action", "worker", _PRECOMPILED)
 """What the agents' interpreters compile of ours, and only they run."""
 
 FileState = tuple[int, int, int]
@@ -39,8 +39,8 @@ class _GuardedFile:
     before: bytes
     written: int | None = None
 
-    def give(self) -> bool:
-        """Leave what was there and what the command wrote. Whether nobody else had written. Raises OSError."""
+    def restore(self) -> bool:
+        """Leave what was there and what the command wrote; whether nobody else had written. Raises OSError."""
         untouched = _read_all(self.descriptor) == self.before
         added = _read_all(self.written) if self.written is not None else b""
         if not untouched:
@@ -54,12 +54,12 @@ class _GuardedFile:
 class StepGuard:
     """What is watched while a command runs. ``tool`` is None where the tool's files are not its own alone."""
 
-    kept: list[_GuardedFile] = field(default_factory=list)
+    files: list[_GuardedFile] = field(default_factory=list)
     tool: dict[str, FileState] | None = None
     roots: tuple[Path, ...] = ()
 
     @classmethod
-    def begin(cls, environ: MutableMapping[str, str]) -> StepGuard:
+    def start(cls, environ: MutableMapping[str, str]) -> StepGuard:
         """Look at everything. ``environ`` then names files for the command to write that nobody else can open."""
         guard = cls(roots=tool_folders(environ))
         if guard.roots:
@@ -72,18 +72,17 @@ class StepGuard:
 
     def finish(self) -> list[str]:
         """Give the runner what the command wrote. Returns what somebody else did, in sentences."""
-        said = []
-        for file in self.kept:
+        found = []
+        for file in self.files:
             try:
-                if not file.give():
-                    said.append(f"something that ran in this step wrote to {file.name}, and that was taken out again")
+                if not file.restore():
+                    found.append(f"something that ran in this step wrote to {file.name}, and that was taken out again")
             except OSError as error:
-                said.append(f"{file.name} could not be written: {error.strerror or error}")
-        changed = self._changed()
-        if changed:
-            said.append(f"files of agent-eval itself were changed while it ran, {changed} for example")
-            self._say_nothing_holds()
-        return said
+                found.append(f"{file.name} could not be written: {error.strerror or error}")
+        if changed := self._first_changed():
+            found.append(f"files of agent-eval itself were changed while it ran, {changed} for example")
+            self._withdraw_verdict()
+        return found
 
     def _keep(self, name: str, environ: MutableMapping[str, str]) -> None:
         path = environ.get(name, "")
@@ -97,9 +96,9 @@ class StepGuard:
         if name in _WRITTEN:
             kept.written = os.memfd_create(f"agent-eval-{name.lower()}")
             environ[name] = f"/proc/self/fd/{kept.written}"
-        self.kept.append(kept)
+        self.files.append(kept)
 
-    def _changed(self) -> str:
+    def _first_changed(self) -> str:
         """A file of the tool's that is not what it was; "" where all are."""
         if self.tool is None:
             return ""
@@ -113,8 +112,8 @@ class StepGuard:
                 return path
         return ""
 
-    def _say_nothing_holds(self) -> None:
-        for file in self.kept:
+    def _withdraw_verdict(self) -> None:
+        for file in self.files:
             if file.name == "GITHUB_OUTPUT":
                 with contextlib.suppress(OSError):
                     _append(file.descriptor, b"verdict=inconclusive\nreason=files of agent-eval itself were changed\n")
@@ -136,7 +135,7 @@ def tool_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
 def _file_states(roots: tuple[Path, ...]) -> Iterator[tuple[str, FileState]]:
     for root in roots:
         for folder, folders, names in os.walk(root):
-            if Path(folder).parts[-len(_OF_AGENTS) :] == _OF_AGENTS:
+            if Path(folder).parts[-len(_COMPILED_BY_AGENTS) :] == _COMPILED_BY_AGENTS:
                 folders.clear()
                 continue
             if root != Path(sys.prefix):  # an installation of Python: packages there are not on our path

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-_FIRST: Final = 60_580
-_LAST: Final = 61_180
+ISOLATION_VARIABLE: Final = "AGENT_EVAL_ISOLATION"
+"""``container`` (set by our first process), ``on`` or ``off``. No option of agent-eval.yaml, which is the change's."""
+
+SANDBOX_UIDS: Final = range(60_580, 61_181)
 """systemd's list of uids calls 60578-61183 unused, and all of them exist in a user namespace of 65,536 ids."""
 
 _PROCESSES: Final = 4_096  # threads count: one grpc client has dozens
@@ -81,8 +83,7 @@ class SandboxUser:
             # not RLIMIT_AS: runtimes reserve far more address space than they ever use
             "RLIMIT_DATA": max(memory_bytes() - _SPARED_BYTES, _SPARED_BYTES),
         }
-        said = json.dumps([bounds, _KILLED_FIRST])
-        return [sys.executable, "-I", "-S", "-c", _LIMIT_AND_EXEC, said, *command]
+        return [sys.executable, "-I", "-S", "-c", _LIMIT_AND_EXEC, json.dumps([bounds, _KILLED_FIRST]), *command]
 
     def make_home(self) -> None:
         """Its home and its folder for temporary files, closed to everybody else."""
@@ -109,8 +110,8 @@ def memory_bytes(cgroup: Path = Path("/sys/fs/cgroup/memory.max"), meminfo: Path
 def free_uids(count: int, taken: Collection[int]) -> tuple[int, ...]:
     """Uids nobody has a process of. ``taken``: uids that something of value belongs to."""
     running = set(_uids_by_pid().values()) | set(taken)
-    start = _FIRST + (os.getpid() * count) % (_LAST - _FIRST - count)
-    candidates = [*range(start, _LAST), *range(_FIRST, start)]
+    start = (os.getpid() * count) % (len(SANDBOX_UIDS) - count)
+    candidates = [*SANDBOX_UIDS[start:], *SANDBOX_UIDS[:start]]
     return tuple([uid for uid in candidates if uid not in running][:count])
 
 
@@ -135,9 +136,9 @@ def _uids_by_pid() -> dict[int, int]:
             if entry.name.isdigit():
                 with contextlib.suppress(OSError, KeyError, ValueError, IndexError):
                     lines = Path(f"/proc/{entry.name}/status").read_text(errors="replace").splitlines()
-                    said = dict(line.split(":", 1) for line in lines if ":" in line)
-                    if not said["State"].strip().startswith(("Z", "X")):
-                        found[int(entry.name)] = int(said["Uid"].split()[0])
+                    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+                    if not fields["State"].strip().startswith(("Z", "X")):
+                        found[int(entry.name)] = int(fields["Uid"].split()[0])
     return found
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
+from agent_eval_action.agents.adk import AdkAgent
 from agent_eval_action.agents.base import SessionRequest, TurnDone
-from agent_eval_action.environments.launch import AgentLimits
+from agent_eval_action.environments.runtime import AgentLimits, AgentRuntimeSpec
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.evalset import Content, Part
 from agent_eval_action.results.run_result import AgentConditions, AttemptError
@@ -68,11 +68,11 @@ async def driven(python: Path | None, scratch: Path, path: Path, **options: Any)
         "logs": OutputFolder.at(scratch),
         "cache": OutputFolder.at(scratch / "environments"),
         "python": python,
-        "workers": 1,
         "environ": {key: os.environ[key] for key in ("PATH", "HOME")},
         "limits": AgentLimits(cancel_grace_s=0.5),
     }
-    driver = AdkAgent(AdkAgentOptions(**{**settings, **options}))
+    workers = options.pop("workers", 1)
+    driver = AdkAgent(AgentRuntimeSpec(**{**settings, **options}), workers)
     try:
         yield Driven(driver, await driver.start(), scratch / f"{settings['name']}.log")
     finally:

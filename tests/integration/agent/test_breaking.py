@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.agents.base import SessionEnd, TurnDone
-from agent_eval_action.environments.launch import AgentLimits
+from agent_eval_action.environments.runtime import AgentLimits
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
 
@@ -145,14 +145,15 @@ def test_a_run_that_is_killed_leaves_nothing(adk213_python: Path, folders: Path,
     script = """
 import asyncio, sys
 from pathlib import Path
-from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
+from agent_eval_action.agents.adk import AdkAgent
 from agent_eval_action.agents.base import SessionRequest
+from agent_eval_action.environments.runtime import AgentRuntimeSpec
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.evalset import Content, Part
 
 async def main(agent, scratch, python):
     ours = OutputFolder.at(scratch)
-    driver = AdkAgent(AdkAgentOptions("wild", agent, agent.parent, ours, ours, python))
+    driver = AdkAgent(AgentRuntimeSpec("wild", agent, agent.parent, ours, ours, python))
     await driver.start()
     session = await driver.open(SessionRequest("app", "user"))
     print((await session.turn(Content(role="user", parts=(Part(text="who"),)))).invocation.response_text, flush=True)

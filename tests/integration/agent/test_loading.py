@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
+from agent_eval_action.agents.adk import AdkAgent
 from agent_eval_action.agents.base import SessionEnd, TurnDone
-from agent_eval_action.environments.launch import AgentLimits
+from agent_eval_action.environments.runtime import AgentLimits, AgentRuntimeSpec
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
 
@@ -287,7 +287,7 @@ async def test_stop_without_start_ends_what_was_prepared(
     adk213_python: Path, folders: Path, tmp_path: Path, children
 ) -> None:
     driver = AdkAgent(
-        AdkAgentOptions(
+        AgentRuntimeSpec(
             "wild",
             folders / "wild",
             folders,

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from agent_eval_action.environments.runtime import AgentRuntimeSpec
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.processes.metric_functions import FunctionOptions, MetricFunctions, open_functions
+from agent_eval_action.processes.metric_functions import MetricFunctions
 
 SHOP = Path(__file__).with_name("shop")
 
@@ -23,18 +24,20 @@ async def opened(tmp_path: Path, adk213_python: Path) -> AsyncIterator[Callable[
     shutil.copytree(SHOP, folder)
 
     def make(**more: Any) -> MetricFunctions:
-        options = {
+        options: dict[str, Any] = {
             "path": folder,
             "workspace": tmp_path,
             "logs": OutputFolder.at(tmp_path),
-            "log_name": "metrics.log",
+            "name": "shop",
             "cache": OutputFolder.at(tmp_path / "cache"),
             "python": adk213_python,
             "timeout_s": 20.0,
+            "role": "metrics",
             "environ": {"PATH": "/usr/bin:/bin"},
             **more,
         }
-        made.append(open_functions(FunctionOptions(**options)))
+        known = options.pop("known_interpreter", lambda: None)
+        made.append(MetricFunctions(AgentRuntimeSpec(**options), known))
         return made[-1]
 
     yield make

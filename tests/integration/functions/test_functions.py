@@ -148,7 +148,7 @@ async def test_a_process_that_lost_modules_is_replaced_and_one_that_was_only_mov
     await functions.call("shop.metrics.moving", arguments())
     await functions.call("shop.metrics.where", arguments())
     await functions.stop()
-    assert f"{tmp_path} [" in (tmp_path / "metrics.log").read_text()  # back where it began
+    assert f"{tmp_path} [" in (tmp_path / "shop.metrics.log").read_text()  # back where it began
 
 
 async def test_a_function_may_have_children(opened):
@@ -163,7 +163,7 @@ async def test_a_function_sees_what_an_agent_sees_of_our_environment(opened, tmp
     said = await functions.call("shop.metrics.where", arguments())
     assert said.value["score"] == 2.0  # the key and the .env, and not CI's token
     await functions.stop()
-    printed = (tmp_path / "metrics.log").read_text()
+    printed = (tmp_path / "shop.metrics.log").read_text()
     assert printed.startswith(str(tmp_path))  # the folder above the agent
     assert printed.rstrip().endswith("[]")  # our own folder is not on its path
 
@@ -211,7 +211,7 @@ async def test_a_call_that_is_given_up_costs_its_process_alone(opened, tmp_path)
 async def test_nothing_is_started_before_the_first_call(opened, tmp_path):
     functions = opened(python=tmp_path / "no" / "python")
     await functions.stop()
-    assert not (tmp_path / "metrics.log").exists()
+    assert not (tmp_path / "shop.metrics.log").exists()
 
 
 async def test_no_interpreter_is_said_for_every_metric(opened, tmp_path):
@@ -223,7 +223,7 @@ async def test_no_interpreter_is_said_for_every_metric(opened, tmp_path):
 
 
 async def test_the_agents_interpreter_is_taken_where_it_is_known(opened, adk213_python):
-    functions = opened(python=None, known=lambda: adk213_python)
+    functions = opened(python=None, known_interpreter=lambda: adk213_python)
     assert (await functions.call("shop.metrics.asynchronous", arguments())).error == ""
 
 
@@ -234,16 +234,17 @@ async def test_processes_end_with_whoever_started_them(adk213_python, tmp_path, 
     program = (
         "import asyncio\n"
         "from pathlib import Path\n"
+        "from agent_eval_action.environments.runtime import AgentRuntimeSpec\n"
         "from agent_eval_action.folders import OutputFolder\n"
-        "from agent_eval_action.processes.metric_functions import FunctionOptions, open_functions\n"
+        "from agent_eval_action.processes.metric_functions import MetricFunctions\n"
         f"here = Path({str(tmp_path)!r})\n"
         f"environ = {{'PATH': '/usr/bin:/bin', 'CHILD_FILE': {str(child)!r}}}\n"
-        "options = FunctionOptions(here / 'shop', here, OutputFolder.at(here), 'metrics.log',\n"
+        "spec = AgentRuntimeSpec('shop', here / 'shop', here, OutputFolder.at(here),\n"
         f"    OutputFolder.at(here / 'cache'), Path({str(adk213_python)!r}),\n"
         "    environ=environ, env_allow=('CHILD_FILE',))\n"
         "metric = {'name': 'm', 'criterion': {'threshold': 1}}\n"
         "call = {'metric': metric, 'actual': [], 'expected': [], 'scenario': None}\n"
-        "asyncio.run(open_functions(options).call('shop.metrics.telling_its_own_number', call))\n"
+        "asyncio.run(MetricFunctions(spec).call('shop.metrics.telling_its_own_number', call))\n"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
     await asyncio.to_thread(wait_until, lambda: child.exists() and bool(child.read_text()))

@@ -12,15 +12,20 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.environments.install import install_environ, selected_install_env, without_secrets
-from agent_eval_action.environments.resolve import Search, choose_interpreter
+from agent_eval_action.environments.resolve import choose_interpreter
+from agent_eval_action.environments.runtime import AgentEnvironment, AgentRuntimeSpec
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.sandbox.sandboxes import agent_environ
+from agent_eval_action.sandbox.environment_allowlist import agent_environ
 from support.package_index import PackageIndex, running, wheel
 
 PASSWORD = "s3cret/word+of%index"  # noqa: S105 - of a server on this machine
 TOKEN = "ghs_0123456789abcdef"  # noqa: S105 - of nobody
 QUOTED = "s3cret%2Fword%2Bof%25index"
+
+
+def choose(spec: AgentRuntimeSpec) -> AgentEnvironment:
+    return choose_interpreter(spec, spec.locate())
 
 
 @pytest.fixture
@@ -43,15 +48,21 @@ def agent(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def search(tmp_path: Path, agent: Path):
-    def make(**install_env: str) -> Search:
+    def make(**install_env: str) -> AgentRuntimeSpec:
         environ = {
             **{name: os.environ[name] for name in ("PATH", "HOME")},
             "UV_PYTHON": sys.executable,
             "UV_CACHE_DIR": str(tmp_path / "uv-cache"),
             "UV_PYTHON_DOWNLOADS": "never",
         }
-        return Search(
-            agent, tmp_path / "repository", OutputFolder.at(tmp_path / "cache"), environ, install_env=install_env
+        return AgentRuntimeSpec(
+            "agent",
+            agent,
+            tmp_path / "repository",
+            logs=OutputFolder.at(tmp_path / "logs"),
+            cache=OutputFolder.at(tmp_path / "cache"),
+            environ=environ,
+            install_env=install_env,
         )
 
     return make
@@ -65,7 +76,7 @@ def written(*folders: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 def test_the_install_step_has_the_password_and_nothing_keeps_it(search, index, tmp_path):
-    chosen = choose_interpreter(search(UV_DEFAULT_INDEX=index.login(QUOTED)))
+    chosen = choose(search(UV_DEFAULT_INDEX=index.login(QUOTED)))
     done = subprocess.run([str(chosen.python), "-c", "import house_tools"], check=False)
     assert done.returncode == 0
     assert {path for path in index.served if path.endswith(".whl")}
@@ -80,12 +91,12 @@ def test_a_login_by_name_of_the_index_works_too(search, index):
         "UV_INDEX_HOUSE_USERNAME": "reader",
         "UV_INDEX_HOUSE_PASSWORD": PASSWORD,
     }
-    assert choose_interpreter(search(**given)).how.startswith("built by uv")
+    assert choose(search(**given)).how.startswith("built by uv")
 
 
 def test_without_it_nothing_is_served_and_the_package_is_named(search, index):
     with pytest.raises(AgentEnvironmentError) as error:
-        choose_interpreter(search(UV_DEFAULT_INDEX=index.address))
+        choose(search(UV_DEFAULT_INDEX=index.address))
     assert not index.served
     assert index.refused
     assert "package google-adk failed" in error.value.message
@@ -95,7 +106,7 @@ def test_without_it_nothing_is_served_and_the_package_is_named(search, index):
 def test_a_failing_package_is_named_and_the_password_is_not(search, index, agent, sent):
     (agent / "requirements.txt").write_text("google-adk\nnot-there==1.0\n")
     with pytest.raises(AgentEnvironmentError) as error:
-        choose_interpreter(search(UV_DEFAULT_INDEX=index.login(QUOTED), GIT_TOKEN=sent))
+        choose(search(UV_DEFAULT_INDEX=index.login(QUOTED), GIT_TOKEN=sent))
     said = str(error.value)
     assert "package not-there failed" in said
     assert PASSWORD not in said
@@ -116,7 +127,7 @@ def test_a_build_that_prints_what_it_sees_does_not_publish_it(search, index, age
     )
     (agent / "requirements.txt").write_text("google-adk\n../chatty\n")
     with pytest.raises(AgentEnvironmentError) as error:
-        choose_interpreter(search(UV_DEFAULT_INDEX=index.login(QUOTED), GIT_TOKEN=TOKEN))
+        choose(search(UV_DEFAULT_INDEX=index.login(QUOTED), GIT_TOKEN=TOKEN))
     said = str(error.value)
     assert "the token is ***" in said, said
     assert TOKEN not in said
@@ -160,11 +171,11 @@ def test_what_is_said_keeps_what_is_no_secret():
 
 def test_an_environment_whose_python_is_gone_is_built_again(search, index):
     """A cache that was brought back to another machine holds no Python that uv had downloaded there."""
-    first = choose_interpreter(search(UV_DEFAULT_INDEX=index.login(QUOTED)))
+    first = choose(search(UV_DEFAULT_INDEX=index.login(QUOTED)))
     for link in first.python.parent.glob("python*"):
         link.unlink()
     (first.python).symlink_to("/nowhere/python")
-    again = choose_interpreter(search(UV_DEFAULT_INDEX=index.login(QUOTED)))
+    again = choose(search(UV_DEFAULT_INDEX=index.login(QUOTED)))
     assert again.how.startswith("built by uv")
     assert subprocess.run([str(again.python), "-c", "import house_tools"], check=False).returncode == 0
 
@@ -187,7 +198,7 @@ def test_a_package_of_a_private_git_repository_is_fetched_by_an_address_with_a_t
         "GIT_CONFIG_KEY_0": f"url.file://{tmp_path}/.insteadOf",
         "GIT_CONFIG_VALUE_0": "https://git.invalid/",
     }
-    chosen = choose_interpreter(search(UV_DEFAULT_INDEX=index.login(QUOTED), **given))
+    chosen = choose(search(UV_DEFAULT_INDEX=index.login(QUOTED), **given))
     assert subprocess.run([str(chosen.python), "-c", "import house_git"], check=False).returncode == 0
 
 

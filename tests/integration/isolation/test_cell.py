@@ -38,7 +38,7 @@ def print_(text, level):
 workspace = Path(sys.argv[1])
 step, seen = json.loads(sys.argv[2])
 isolation = open_sandboxes({"AGENT_EVAL_ISOLATION": "on", **step}, workspace, [], print_)
-cell = isolation.cell("head", workspace)
+cell = isolation.sandbox("head", workspace)
 environ = cell.environ(seen)
 print(json.dumps({"uid": cell.user.uid, "tree": str(cell.tree), "environ": environ}), flush=True)
 command = cell.user.command([sys.executable, "-I", "-S", "-c", sys.argv[3]])

@@ -262,7 +262,7 @@ seen = {name: os.environ[name] for name in os.environ if name.startswith(("UV_",
 made = {}
 order = (("head", head, "first"), ("head", head, "evil"), ("head", head, "second"), ("base", base, "first"))
 for role, tree, agent in order:
-    cell = isolation.cell(role, tree)
+    cell = isolation.sandbox(role, tree)
     lock = find_lock(cell.inside(tree / agent), cell.tree)
     place, cached = build_environment(lock, OutputFolder.at(cache), seen, threading.Event(), cell)
     files = sorted(path for path in place.rglob("*") if not path.is_symlink())

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.agents.adk import AdkAgent, AdkAgentOptions
+from agent_eval_action.agents.adk import AdkAgent
 from agent_eval_action.config.criteria import CriterionSpec, UserSimulatorConfig
 from agent_eval_action.config.discovery import DiscoveredSet, Discovery
 from agent_eval_action.config.models import AgentSettings
 from agent_eval_action.criteria.base import ScoringContext
+from agent_eval_action.environments.runtime import AgentRuntimeSpec
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.router import LlmSettings, open_llm
 from agent_eval_action.results.run_result import Attempt, ErrorKind
@@ -100,17 +101,16 @@ class Bench:
             read_cache=True,
             meter=settings.meter(),
         )
-        options = AdkAgentOptions(
+        spec = AgentRuntimeSpec(
             name="clerk",
             path=FOLDER,
             workspace=FOLDER.parent,
             logs=OutputFolder.at(self.folder),
             cache=OutputFolder.at(self.folder / "environments"),
             python=self.python,
-            workers=1,
             environ=self.environ,
         )
-        head = AgentGroup.start("head", {"clerk": AdkAgent(options)})
+        head = AgentGroup.start("head", {"clerk": AdkAgent(spec, workers=1)})
         try:
             contexts = {"clerk": ScoringContext(llm=llm)}
             await run_plan(self.folder / out, plan, head, contexts=contexts)

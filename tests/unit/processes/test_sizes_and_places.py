@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.environments.build import LockFile, digest_of_lock, find_lock
+from agent_eval_action.environments.build import LockFile, find_lock
 from agent_eval_action.environments.install import failing_package, inherited_install_environ, is_index_unreachable
-from agent_eval_action.environments.launch import Launch, folders_upwards
+from agent_eval_action.environments.runtime import AgentEnvironment, AgentFolder, AgentRuntimeSpec, Launch
+from agent_eval_action.folders import OutputFolder, folders_upwards
 from agent_eval_action.processes.pool import available_cores
 
 
@@ -24,14 +25,17 @@ def test_a_containers_quota_counts(tmp_path: Path, text: str, most: int | None) 
 def test_the_working_directory_is_the_projects(tmp_path: Path) -> None:
     agent = tmp_path / "project" / "src" / "agent"
     agent.mkdir(parents=True)
-    launch = Launch(Path("python"), {}, agent, tmp_path, 1.0)
-    assert launch.cwd == agent.parent
+    place = AgentFolder(agent, tmp_path)
+    assert place.cwd == agent.parent
     (tmp_path / "pyproject.toml").touch()
-    assert launch.cwd == tmp_path
+    assert place.cwd == tmp_path
     (tmp_path / "project" / "pyproject.toml").touch()
-    assert launch.cwd == tmp_path / "project"
+    assert place.cwd == tmp_path / "project"
+    logs = OutputFolder.at(tmp_path)
+    spec = AgentRuntimeSpec("agent", agent, tmp_path, logs=logs, cache=logs)
+    launch = Launch(spec, place, AgentEnvironment(Path("python"), "configured"))
     assert launch.first_frame()["sys_path"] == [str(agent.parent), str(tmp_path / "project")]
-    outside = Launch(Path("python"), {}, agent, tmp_path / "elsewhere", 1.0)
+    outside = AgentFolder(agent, tmp_path / "elsewhere")
     assert outside.cwd == agent.parent
     assert folders_upwards(agent, tmp_path / "elsewhere") == [agent]
 
@@ -49,14 +53,14 @@ def test_an_environment_is_named_by_all_that_decides_it(tmp_path: Path) -> None:
     lock = LockFile(tmp_path / "requirements.txt", tmp_path)
     lock.path.write_text("-r more.txt\n-r more.txt\n-r requirements.txt\na\n")
     (tmp_path / "more.txt").write_text("b\n")
-    names = [digest_of_lock(lock, {})]
+    names = [lock.digest({})]
     (tmp_path / "more.txt").write_text("c\n")
-    names.append(digest_of_lock(lock, {}))
+    names.append(lock.digest({}))
     (tmp_path / ".python-version").write_text("3.12\n")
-    names.append(digest_of_lock(lock, {}))
-    names.append(digest_of_lock(lock, {"UV_PYTHON": "3.13"}))
+    names.append(lock.digest({}))
+    names.append(lock.digest({"UV_PYTHON": "3.13"}))
     assert len(set(names)) == 4
-    assert digest_of_lock(lock, {"UV_PYTHON": "3.13", "PATH": "/x", "https_proxy": "p"}) == names[-1]
+    assert lock.digest({"UV_PYTHON": "3.13", "PATH": "/x", "https_proxy": "p"}) == names[-1]
 
 
 def test_the_install_step_sees_indexes_and_no_tokens() -> None:

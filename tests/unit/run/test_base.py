@@ -14,8 +14,9 @@ import pytest
 
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.config.models import AgentSettings, Settings
-from agent_eval_action.environments.build import LockFile, digest_of_lock
-from agent_eval_action.environments.resolve import AgentFolder, reason_env_not_reusable
+from agent_eval_action.environments.build import LockFile
+from agent_eval_action.environments.resolve import reason_env_not_reusable
+from agent_eval_action.environments.runtime import AgentFolder
 from agent_eval_action.git import Repository
 from agent_eval_action.git.export import export_tree
 from agent_eval_action.results.run_result import AgentConditions, AttemptError
@@ -341,7 +342,5 @@ def test_an_environment_with_this_trees_own_code_in_it_is_not_shared(tmp_path: P
 )
 def test_requirements_of_an_index_are_built_once_for_both_trees(tmp_path: Path, text: str, same: bool) -> None:
     ours, theirs = places(tmp_path, text, text)
-    digests = {
-        digest_of_lock(LockFile(one.workspace / "requirements.txt", one.workspace), {}) for one in (ours, theirs)
-    }
+    digests = {LockFile(one.workspace / "requirements.txt", one.workspace).digest({}) for one in (ours, theirs)}
     assert (len(digests) == 1) is same

@@ -1,0 +1,128 @@
+"""How the code of one agent runs: its files, interpreter, variables, limits and sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from agent_eval_action.config.models import TURN_SECONDS
+from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.folders import OutputFolder, folders_upwards
+from agent_eval_action.sandbox.environment_allowlist import agent_environ
+from agent_eval_action.sandbox.sandboxes import Role, Sandbox, Sandboxes
+
+_PROGRAMS = Path(__file__).resolve().parents[1] / "worker"
+WORKER = _PROGRAMS / "agent_eval_worker_main.py"
+METRIC_WORKER = _PROGRAMS / "agent_eval_worker_metric.py"
+
+Log = Callable[[str, Literal["info", "warning"]], None]
+"""Takes a sentence for the log. It is called from the thread in which an agent starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLimits:
+    """What an agent may take before it is an error. Seconds and bytes."""
+
+    import_s: float = 180.0
+    cancel_grace_s: float = 3.0
+    stop_s: float = 2.0
+    turn_bytes: int = 64 << 20
+    log_bytes: int = 20 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFolder:
+    """An agent's folder in a workspace. With a ``sandbox`` both lie in its copy of the workspace."""
+
+    folder: Path
+    workspace: Path
+    sandbox: Sandbox | None = None
+
+    @property
+    def cwd(self) -> Path:
+        """The nearest folder with a pyproject.toml, else the parent of the agent."""
+        folders = folders_upwards(self.folder, self.workspace)
+        return next((folder for folder in folders if (folder / "pyproject.toml").is_file()), self.folder.parent)
+
+    def shown(self, text: str) -> str:
+        """A text of the agent's process with the paths the user knows."""
+        return self.sandbox.shown(text) if self.sandbox else text
+
+    def relative(self, path: Path) -> str:
+        """A path for messages: relative to the workspace where it lies in there."""
+        return str(path.relative_to(self.workspace)) if path.is_relative_to(self.workspace) else str(path)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRuntimeSpec:
+    """How one agent's code runs. ``environ`` is the caller's whole environment; the agent sees an allow-list of it.
+
+    ``env_allow`` names more variables for the agent, ``install_env`` is for the install step alone. ``python`` is the
+    configured interpreter, ``role`` the sandbox the code runs in, where there are ``sandboxes``.
+    """
+
+    name: str
+    path: Path
+    workspace: Path
+    logs: OutputFolder
+    cache: OutputFolder
+    python: Path | None = None
+    timeout_s: float = TURN_SECONDS
+    environ: Mapping[str, str] = field(default_factory=dict)
+    env_allow: tuple[str, ...] = ()
+    install_env: Mapping[str, str] = field(default_factory=dict)
+    limits: AgentLimits = field(default_factory=AgentLimits)
+    sandboxes: Sandboxes | None = None
+    role: Role = "head"
+    log: Log = lambda _text, _level: None
+
+    def locate(self) -> AgentFolder:
+        """Where the agent's files lie. Copies the workspace into the sandbox at the first call. Blocks.
+
+        Raises AgentEnvironmentError or OSError.
+        """
+        folder, workspace = self.path.resolve(), self.workspace.resolve()
+        if not folder.is_dir():
+            raise AgentEnvironmentError(f"the agent folder {self.path} does not exist")
+        if self.sandboxes is None:
+            return AgentFolder(folder, workspace)
+        sandbox = self.sandboxes.sandbox(self.role, workspace)
+        return AgentFolder(sandbox.inside(folder), sandbox.tree, sandbox)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentEnvironment:
+    """An interpreter that has google-adk, and how it was chosen, in words for the user."""
+
+    python: Path
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What all processes of an agent have in common. ``program`` is the worker's or the metric functions'."""
+
+    spec: AgentRuntimeSpec
+    place: AgentFolder
+    environment: AgentEnvironment
+    program: Path = WORKER
+
+    def environ(self) -> dict[str, str]:
+        """The variables the process sees."""
+        seen = agent_environ(self.spec.environ, self.spec.env_allow)
+        return self.place.sandbox.environ(seen) if self.place.sandbox else seen
+
+    def first_frame(self) -> dict[str, Any]:
+        """What the worker must know before it imports anything."""
+        folder, cwd = self.place.folder, self.place.cwd
+        return {
+            "folder": str(folder),
+            "workspace": str(self.place.workspace),
+            "cwd": str(cwd),
+            "sys_path": list(dict.fromkeys([str(folder.parent), str(cwd)])),
+            "timeout_s": self.spec.timeout_s,
+            "cancel_grace_s": self.spec.limits.cancel_grace_s,
+            "frame_bytes": self.spec.limits.turn_bytes,
+        }
