@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from agent_eval_action.baseline.branch_store import BranchStore
+from agent_eval_action.baseline.definitions import definitions
+from agent_eval_action.baseline.pooling import Suite
 from agent_eval_action.baseline.records import record_of
 from agent_eval_action.git import Commit, remote_of
-from agent_eval_action.results.history import Record
+from agent_eval_action.results.history import Record, kept_digest, kept_key, kept_name
+from agent_eval_action.results.run_result import CaseKey, RunResult
 from support.repositories import environ, repository
 from support.results import run, simple
 
@@ -27,3 +31,14 @@ def record(commit: str, *scores: float, at: int | None = None, **given: Any) -> 
 def store_at(path: Path, branch: str = "agent-eval-data", keep: int = 100, **env: str) -> BranchStore:
     own = repository(path, **env)
     return BranchStore(own, remote_of(own, "origin", environ(**env)), branch, keep=keep)
+
+
+def suite_of(result: RunResult) -> Suite:
+    """The suite a run had."""
+    cases: dict[CaseKey, tuple[str, Mapping[str, str]]] = {}
+    for one in result.sets:
+        digests = {kept_name(info.name): kept_digest(info.digest) for info in one.criteria}
+        for case in one.cases:
+            key = CaseKey(one.agent, one.eval_set, case.case)
+            cases[kept_key(key)] = (kept_digest(case.digest), digests)
+    return Suite(cases, definitions(result))

@@ -17,7 +17,7 @@ from agent_eval_action import __version__, git, stats
 from agent_eval_action.agents.adk import LOGS
 from agent_eval_action.baseline.accepted import Names, unknown
 from agent_eval_action.baseline.history_session import HistorySession, open_history_session
-from agent_eval_action.baseline.pooling import PASSES
+from agent_eval_action.baseline.measured_base import PASSES
 from agent_eval_action.ci import Job
 from agent_eval_action.config.discovery import Discovery, discover
 from agent_eval_action.config.models import AgentSettings, Settings

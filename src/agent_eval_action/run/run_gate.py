@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.baseline.pooling import baseline_of, unmeasured_on_base, without_accepted, without_control
+from agent_eval_action.baseline.measured_base import baseline_of, unmeasured_on_base, without_accepted, without_control
 from agent_eval_action.baseline.records import Baseline
 from agent_eval_action.config.models import Settings
 from agent_eval_action.gate import compare, decide

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.baseline.pooling import Suite, pool, record_of_baseline, suite_of
+from agent_eval_action.baseline.pooling import Suite, pool, record_of_baseline
 from agent_eval_action.baseline.records import from_result, record_of, update
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
@@ -16,6 +16,7 @@ from agent_eval_action.git import Commit
 from agent_eval_action.results.decision import ChangeKind, Decision, Verdict
 from agent_eval_action.results.history import Accepted, History, Record
 from agent_eval_action.results.run_result import AgentConditions, CaseKey, CaseResult, RunResult
+from support.records import suite_of
 from support.results import QUALITY, attempt, case, eval_set, run, run_of, simple
 
 Scores = dict[int, tuple[float, ...]]

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from agent_eval_action.baseline.pooling import pool, record_of_baseline, suite_of
+from agent_eval_action.baseline.pooling import pool, record_of_baseline
 from agent_eval_action.baseline.records import from_result, record_of
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.results.decision import ChangeKind, Verdict
 from agent_eval_action.results.history import Accepted, History
+from support.records import suite_of
 from support.results import info, run, simple
 
 JUDGE = "hallucinations_v1"

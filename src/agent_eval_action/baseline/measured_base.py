@@ -1,0 +1,85 @@
+"""The baseline of ``baseline: rerun``: the base commit's agent, measured in the same run as the change's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from agent_eval_action.baseline.records import from_result
+from agent_eval_action.results.history import Accepted, Baseline, CaseRecord
+from agent_eval_action.results.run_result import CaseKey, CaseResult, ErrorKind, RunResult, RunStatus
+
+_NOT_OF_CODE: Final = frozenset(
+    {ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE, ErrorKind.CREDENTIALS, ErrorKind.STOPPED}
+)
+PASSES: Final = 5
+"""How often the base runs every case, as `baseline update` does: one run of a noisy case says little."""
+
+
+def baseline_of(result: RunResult) -> Baseline | None:
+    """What the base commit's agent scored in this run; None when it did not run."""
+    if result.base is None or not result.totals.control:
+        return None
+    sets = tuple(
+        measured.model_copy(update={"cases": tuple(_as_attempts(case) for case in measured.cases if case.control)})
+        for measured in result.sets
+    )
+    conditions = result.conditions.model_copy(
+        update={"commit": result.base.commit, "agents": result.base.agents, "repeats": PASSES}
+    )
+    return from_result(result.model_copy(update={"sets": sets, "conditions": conditions}))
+
+
+def unmeasured_on_base(result: RunResult) -> Mapping[CaseKey, str]:
+    """Cases of agents that the base commit has and that it did not answer, with the reason.
+
+    Cases in which its code raises are not among them: that is how main is. Missing credentials are reported elsewhere.
+    """
+    base = result.base
+    if base is None or result.status is not RunStatus.COMPLETE:
+        return {}
+    found: dict[CaseKey, str] = {}
+    for measured in result.sets:
+        if measured.agent in {*base.absent, *base.lacking}:
+            continue
+        unavailable = base.unavailable_agents.get(measured.agent) or base.unavailable
+        for case in measured.cases:
+            errors = [attempt.error for attempt in case.control if attempt.error is not None]
+            of_code = any(error.kind not in _NOT_OF_CODE for error in errors)
+            answered = len(errors) < len(case.control)
+            reason = errors[0].message if errors else unavailable
+            if reason and not (case.unmeasured or of_code or answered):
+                found[CaseKey(measured.agent, measured.eval_set, case.case)] = reason
+    return found
+
+
+def without_control(result: RunResult) -> RunResult:
+    """The run without its control, whose scores are the baseline here."""
+    sets = tuple(
+        measured.model_copy(update={"cases": tuple(case.model_copy(update={"control": ()}) for case in measured.cases)})
+        for measured in result.sets
+    )
+    totals = result.totals.model_copy(update={"control": 0})
+    return result.model_copy(update={"sets": sets, "totals": totals, "base": None})
+
+
+def without_accepted(baseline: Baseline | None, accepted: Sequence[Accepted]) -> Baseline | None:
+    """The baseline without the scores of pairs whose change is accepted: they are compared with nothing."""
+    if baseline is None or not accepted:
+        return baseline
+    return baseline.model_copy(update={"records": tuple(_without(record, accepted) for record in baseline.records)})
+
+
+def _as_attempts(case: CaseResult) -> CaseResult:
+    """The control's attempts as the case's own. One that failed leaves the scores of the others."""
+    answered = tuple(attempt for attempt in case.control if attempt.error is None)
+    return case.model_copy(update={"attempts": answered or case.control, "control": ()})
+
+
+def _without(record: CaseRecord, accepted: Sequence[Accepted]) -> CaseRecord:
+    kept = {
+        name: scores
+        for name, scores in record.criteria.items()
+        if not any(entry.covers(record.key, name) for entry in accepted)
+    }
+    return record.model_copy(update={"criteria": kept})
