@@ -13,22 +13,18 @@ from pydantic import BaseModel
 
 from agent_eval_action.baseline import accepted
 from agent_eval_action.baseline.file_store import FileStore
-from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.config.discovery import Discovery
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.config.models import AgentSettings, FailOn, Settings
 from agent_eval_action.config.options import BY_NAME
 from agent_eval_action.config.types import EvalPattern
-from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.errors import AgentEvalError, ConfigError, ResultsError
-from agent_eval_action.gate_changes.snapshot import SetSnapshot, Snapshot, set_snapshot, sets_of_plan
+from agent_eval_action.gate_changes.snapshot import SetSnapshot, Snapshot, set_snapshot
 from agent_eval_action.git import Git, Scratch
 from agent_eval_action.git.export import export_tree
-from agent_eval_action.results.history import Accepted, Baseline
-from agent_eval_action.results.run_result import CriterionInfo
 from agent_eval_action.run.base_agents import BaseCommit, BaseUnavailable, find_base
 from agent_eval_action.run.loader import Loader, relative
-from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.plan import Plan, PlannedSet
 
 _TEXTS: Final = frozenset({".json", ".yaml", ".yml"})
 _AGENTS: Final = frozenset({"agent.py", "__init__.py"})
@@ -69,28 +65,17 @@ class CommandContext:
 
 
 @dataclass(frozen=True, slots=True)
-class BaseSet:
-    """One eval set of the base commit: what it is scored by, and who plays its users. ``path`` from the workspace."""
-
-    agent: str
-    key: str
-    path: str
-    criteria: tuple[Criterion, ...]
-    infos: tuple[CriterionInfo, ...]
-    simulator: UserSimulatorConfig
-
-
-@dataclass(frozen=True, slots=True)
 class BaseSnapshot:
-    """The base's side. Paths in ``settings`` and ``agents`` are those of the change's workspace.
+    """The base commit's side. Paths in ``settings`` and ``agents`` are those of the change's workspace.
 
-    ``chosen_agents_lack``: the run names agents that the base does not have, so ``sets`` are those of all its agents.
+    ``sets`` have no cases: they are what each is scored by, and who plays its users. ``chosen_agents_lack``: the run
+    names agents that the base does not have, so ``sets`` are those of all its agents.
     """
 
     source: BaseCommit
     settings: Settings
     snapshot: Snapshot
-    sets: tuple[BaseSet, ...] = ()
+    sets: tuple[PlannedSet, ...] = ()
     agents: tuple[AgentSettings, ...] = ()
     notes: tuple[str, ...] = ()
     chosen_agents_lack: bool = False
@@ -107,32 +92,24 @@ def take_snapshot(settings: Settings, context: CommandContext, plan: Plan | None
     ``plan``: of all of it, where there is one already.
     """
     plan = plan or Loader(settings.workspace).plan(context.discover(settings), 1)
-    return _snapshot(settings, sets_of_plan(plan))
+    return _snapshot(settings, tuple(map(set_snapshot, plan.sets)))
 
 
 def _snapshot(settings: Settings, sets: tuple[SetSnapshot, ...]) -> Snapshot:
+    accept_file = settings.workspace / accepted.ACCEPT
+    try:
+        baseline = FileStore(settings.baseline.path, settings.workspace).read()
+    except ResultsError:  # nothing can be compared with a file that cannot be read
+        baseline = None
     return Snapshot(
         sets=sets,
         policy=settings.policy,
         policy_file=relative(settings.config, settings.workspace) if settings.config else "agent-eval.yaml",
         fail_on=settings.fail_on,
         repeats=settings.repeats,
-        accepted=_accepted(settings),
-        baseline=_baseline(settings),
+        accepted=tuple(entry.accepted for entry in accepted.read(accept_file, workspace=settings.workspace)),
+        baseline=baseline,
     )
-
-
-def _accepted(settings: Settings) -> tuple[Accepted, ...]:
-    path = settings.workspace / accepted.ACCEPT
-    return tuple(entry.accepted for entry in accepted.read(path, workspace=settings.workspace))
-
-
-def _baseline(settings: Settings) -> Baseline | None:
-    """What is stored beside the code; a file that cannot be read holds nothing to anything."""
-    try:
-        return FileStore(settings.baseline.path, settings.workspace).read()
-    except ResultsError:
-        return None
 
 
 def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | BaseUnavailable:
@@ -178,12 +155,14 @@ def _read(base: BaseCommit, root: Path, context: CommandContext) -> BaseSnapshot
         snapshot = _snapshot(there, snapshots)
     except AgentEvalError as error:
         short = base.commit[:10]
-        why = f"{error.message}{_first_problem(error)}".replace(f"{root}/", "")
+        problem = f" ({error.problems[0].message})" if error.problems else ""
+        why = f"{error.message}{problem}".replace(f"{root}/", "")
         return BaseUnavailable(
             f"the configuration of the base commit {short} cannot be used: {why} (repair it on the base branch first)",
             base.commit,
         )
-    agents = {one.agent.name: one.agent for one in discovery.sets} | {agent.name: agent for agent in there.agents}
+    agents = {found.agent.name: found.agent for found in discovery.sets}
+    agents |= {agent.name: agent for agent in there.agents}
     return BaseSnapshot(
         source=base,
         settings=_placed(there, root, here),
@@ -234,9 +213,12 @@ def _drop_absent_file(name: str, flags: dict[str, Any], environ: dict[str, str],
 
 def _load(
     there: Settings, discovery: Discovery, commit: str
-) -> tuple[tuple[BaseSet, ...], tuple[SetSnapshot, ...], tuple[str, ...]]:
-    """Every set of the base. Raises ConfigError where criteria cannot be used; eval files that cannot are noted."""
-    sets: list[BaseSet] = []
+) -> tuple[tuple[PlannedSet, ...], tuple[SetSnapshot, ...], tuple[str, ...]]:
+    """Every set of the base, without and with its cases, and notes of eval files that cannot be read.
+
+    Raises ConfigError where criteria cannot be used.
+    """
+    sets: list[PlannedSet] = []
     snapshots: list[SetSnapshot] = []
     notes: list[str] = []
     for found in discovery.sets:
@@ -249,7 +231,7 @@ def _load(
             path = relative(found.path, there.workspace)
             notes.append(f"what the change does to {path} is not known, {commit[:10]} has it unreadable{problem}")
         loaded = planned or loader.set_without_cases(found)
-        sets.append(BaseSet(loaded.agent, loaded.key, loaded.path, loaded.criteria, loaded.infos, loaded.simulator))
+        sets.append(replace(loaded, cases=()))
         snapshots.append(set_snapshot(loaded))
     return tuple(sets), tuple(snapshots), tuple(notes)
 
@@ -268,7 +250,3 @@ def _placed(value: Any, old: Path, new: Path) -> Any:
     if isinstance(value, dict):
         return {key: _placed(item, old, new) for key, item in value.items()}
     return tuple(_placed(item, old, new) for item in value) if isinstance(value, tuple) else value
-
-
-def _first_problem(error: AgentEvalError) -> str:
-    return f" ({error.problems[0].message})" if error.problems else ""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent_eval_action.config.models import Policy
 from agent_eval_action.errors import EvalFileError, Problem
-from agent_eval_action.gate_changes.base import BaseSet, BaseSnapshot
+from agent_eval_action.gate_changes.base import BaseSnapshot
 from agent_eval_action.results.case_matching import CaseIdentity, CaseMatches
 from agent_eval_action.results.run_result import CaseKey, CriterionInfo
 from agent_eval_action.run.loader import unscorable_cases
@@ -48,7 +48,7 @@ def renamed_agents(plan: Plan, base: BaseSnapshot, matches: CaseMatches) -> dict
     return {**by_file, **matches.current_agent}
 
 
-def _as_on_base(planned: PlannedSet, then: BaseSet) -> PlannedSet:
+def _as_on_base(planned: PlannedSet, then: PlannedSet) -> PlannedSet:
     known = {info.name for info in then.infos}
     more = [
         (criterion, info)
@@ -67,14 +67,16 @@ def _as_on_base(planned: PlannedSet, then: BaseSet) -> PlannedSet:
     )
 
 
-def _partners(plan: Plan, sets: Iterable[BaseSet], matches: CaseMatches) -> Mapping[tuple[str, str], BaseSet | None]:
+def _partners(
+    plan: Plan, sets: Iterable[PlannedSet], matches: CaseMatches
+) -> Mapping[tuple[str, str], PlannedSet | None]:
     """The base's set for each of the plan: the one most of its cases come from, else of its name, else of its file."""
     by_name = {(one.agent, one.key): one for one in sets}
     by_path = {one.path: one for one in sorted(sets, key=lambda one: one.agent)}
     origins: dict[tuple[str, str], Counter[tuple[str, str]]] = defaultdict(Counter)
     for then, now in matches.current_key.items():
         origins[now[:2]][then[:2]] += 1
-    found: dict[tuple[str, str], BaseSet | None] = {}
+    found: dict[tuple[str, str], PlannedSet | None] = {}
     for planned in plan.sets:
         name = planned.agent, planned.key
         counts = origins[name]

@@ -1,6 +1,6 @@
 """What a checkout measures its agents by: cases with what they expect, criteria, rules.
 
-Two of them side by side say what a change does to the gate itself.
+The difference between two of them is what a change does to the gate itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agent_eval_action.results.evalset import EvalCase, Invocation, Rubric
 from agent_eval_action.results.history import Accepted, Baseline
 from agent_eval_action.results.run_result import CaseKey, CriterionInfo, RunResult
 from agent_eval_action.run.collector import excerpt_call
-from agent_eval_action.run.plan import Plan, PlannedSet
+from agent_eval_action.run.plan import PlannedSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +75,8 @@ def case_identities(sets: Iterable[SetSnapshot]) -> Iterator[CaseIdentity]:
             yield CaseIdentity(case.key, case.digest, criteria)
 
 
-def sets_of_plan(plan: Plan) -> tuple[SetSnapshot, ...]:
-    """The sets of a plan over everything, with what every case expects."""
-    return tuple(map(set_snapshot, plan.sets))
-
-
 def set_snapshot(planned: PlannedSet) -> SetSnapshot:
-    """One set of a plan."""
+    """One set of a plan, with what every case expects."""
     return SetSnapshot(
         agent=planned.agent,
         eval_set=planned.key,

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
-from agent_eval_action.diagnostics.validation import Issue, invalid, invalid_parts, issues_of, known_keys
+from agent_eval_action.diagnostics.validation import Issue, invalid, invalid_parts, issues_of, known_keys, models_at
 from agent_eval_action.results.base import AdkModel, Frozen
+from agent_eval_action.results.evalset import EvalSet, IntermediateData, InvocationEvents, Part
 
 
 class Inner(AdkModel):
@@ -77,3 +78,11 @@ def test_known_keys_are_those_of_the_model_or_mapping_at_the_place():
     assert known_keys(Outer, ("prices", "m")) == ("input",)
     assert known_keys(Outer, ("prices",)) == ()
     assert known_keys(Outer, ("nowhere", "x")) == ()
+
+
+def test_a_place_that_may_be_one_of_several_models_has_the_keys_of_all_of_them():
+    data = ("eval_cases", 0, "conversation", 0, "intermediate_data")
+    assert set(models_at(EvalSet, data)) == {IntermediateData, InvocationEvents}
+    assert {"tool_uses", "invocation_events"} <= {*known_keys(EvalSet, data)}
+    assert models_at(EvalSet, (*data, "intermediateResponses", 0, 1, 2)) == [Part]
+    assert models_at(EvalSet, (*data, "intermediateResponses", 0, 0)) == []
