@@ -24,7 +24,7 @@ from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.annotations import remarks, shown_in_step
 from agent_eval_action.reports.base import write_text
 from agent_eval_action.reports.detail import scores_only
-from agent_eval_action.reports.view import Group, passes, views, with_threshold
+from agent_eval_action.reports.view import Group, passes, with_threshold
 from agent_eval_action.results.run_result import RunResult, RunStatus, ScoreStatus
 from agent_eval_action.results.transcripts import ATTEMPTS
 from agent_eval_action.run.loader import relative
@@ -87,20 +87,20 @@ class WrittenFiles:
         return dict(self.paths).get(label, "")
 
 
-def write_files(result: RunResult, settings: Settings) -> WrittenFiles:
+def write_files(report: ReportInput, settings: Settings) -> WrittenFiles:
     """Write results.json and every report. A report that fails takes no other with it."""
     paths: list[tuple[str, str]] = []
     problems: list[str] = []
     results_error: OutputError | None = None
     out = settings.out
     try:
-        results_json.write(out / results_json.RESULTS, result, workspace=settings.workspace)
+        results_json.write(out / results_json.RESULTS, report.result, workspace=settings.workspace)
         paths.append(("results", relative(out / results_json.RESULTS, settings.workspace)))
     except OutputError as error:
         results_error = error
     for name, file in REPORT_FILES.items():
         try:
-            text = REPORTS[name](in_detail(name, report_input(result), settings), None)
+            text = REPORTS[name](in_detail(name, report, settings), None)
             write_text(out / file, [text], workspace=settings.workspace)
         except OutputError as error:
             problems.append(f"there is no {file}: {error.message}")
@@ -113,12 +113,13 @@ def write_files(result: RunResult, settings: Settings) -> WrittenFiles:
 
 def write_requested_files(result: RunResult, settings: Settings) -> tuple[tuple[str, str], ...]:
     """Every file, and outputs for later steps. Raises OutputError for the first that cannot be written."""
-    written = write_files(result, settings)
+    report = report_input(result)
+    written = write_files(report, settings)
     if written.results_error is not None:
         raise written.results_error
     if written.problems:
         raise OutputError("; ".join(written.problems))
-    if failed := detect(os.environ).write_outputs(outputs(result, written), os.environ):
+    if failed := detect(os.environ).write_outputs(outputs(report, written), os.environ):
         log.warning(failed)
     return written.paths
 
@@ -149,14 +150,15 @@ def finish(result: RunResult, settings: Settings, publish: Publish | None = None
 
     A run that was interrupted posts no comment: whoever cancels is not waited for, and a newer run will say more.
     """
-    written = write_files(result, settings)
+    report = report_input(result)
+    written = write_files(report, settings)
     code = exit_code(result, result.conditions.fail_on or settings.fail_on)
     reports = StepReports(
-        outputs=lambda: outputs(result, written),
-        summary=lambda room: REPORTS["summary"](report_input(result), room),
+        outputs=lambda: outputs(report, written),
+        summary=lambda room: REPORTS["summary"](report, room),
         show=lambda: summary.show(console(), result, written.paths, rest=resume_command(result, settings)),
         # a red step keeps one place for the verdict itself
-        annotations=lambda: shown_in_step(list(remarks(report_input(result))), kept=int(code is not ExitCode.PASS)),
+        annotations=lambda: shown_in_step(list(remarks(report)), kept=int(code is not ExitCode.PASS)),
         publish=None if result.status is RunStatus.INTERRUPTED else publish,
     )
     publish_step(reports, detect(os.environ), os.environ, log.warning, log.write_command)
@@ -173,12 +175,12 @@ def finish(result: RunResult, settings: Settings, publish: Publish | None = None
     return code
 
 
-def outputs(result: RunResult, written: WrittenFiles) -> dict[str, str]:
+def outputs(report: ReportInput, written: WrittenFiles) -> dict[str, str]:
     """The step's outputs as texts; "" for one that has no value."""
-    decision = result.decision
+    result, decision = report.result, report.result.decision
     if decision is None:
         return {}
-    cases = views(result, decision)
+    cases = report.view.cases
     held = with_threshold(cases)
     return {
         "verdict": decision.outcome.value,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.next_steps import ALL_WORSE, next_steps
-from agent_eval_action.reports.view import agent_tokens, cost_text, judge_calls
-from agent_eval_action.results.decision import CriterionChange, Decision, Finding, Verdict
+from agent_eval_action.reports.view import CriterionRow, criterion_rows, facts
+from agent_eval_action.results.decision import Finding, Verdict
 from agent_eval_action.results.run_result import RunResult
 
 if TYPE_CHECKING:
@@ -43,11 +43,10 @@ def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]]
     label = f" {fmt.OUTCOME_LABELS[decision.outcome].upper()} "
     console.print()
     _line(console, Text.assemble((label, f"reverse {_STYLE[decision.outcome]}"), " ", terminal(decision.reason)))
-    console.print(Text(_metrics(result, decision), style="dim"))
+    console.print(Text(terminal(" · ".join(facts(result, decision))), style="dim"))
     console.print()
-    if decision.criteria:
-        _table(console, decision)
-        _detectable(console, decision)
+    if rows := criterion_rows(decision):
+        _table(console, rows)
     if decision.weakenings:
         console.print(Text("  this change weakens the gate:", style="bold yellow"))
         _findings(console, decision.weakenings)
@@ -98,24 +97,10 @@ def _item(console: Console, mark: Text, text: Text) -> None:
     console.print(grid)
 
 
-def _metrics(result: RunResult, decision: Decision) -> str:
-    totals = result.totals
-    parts = [fmt.plural(totals.cases, "case"), fmt.attempts(totals)]
-    if totals.errors:
-        parts.append(fmt.plural(totals.errors, "error"))
-    parts += [said for said in (agent_tokens(totals), judge_calls(totals), cost_text(totals)) if said]
-    parts.append(fmt.duration(totals.seconds))
-    base = decision.baseline
-    if base is None:
-        parts.append("no baseline")
-    else:
-        parts.append(f"baseline {base.path}" + (f" of {base.commit[:10]}" if base.commit else ""))
-    return terminal(" · ".join(parts))
-
-
-def _table(console: Console, decision: Decision) -> None:
+def _table(console: Console, rows: Sequence[CriterionRow]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("Criterion", overflow="fold")
@@ -123,37 +108,16 @@ def _table(console: Console, decision: Decision) -> None:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("Limit")
     table.add_column("Verdict", no_wrap=True)
-    for row in sorted(decision.criteria, key=fmt.by_severity):
-        table.add_row(*_cells(row))
+    for row in rows:
+        word, style = _STATUS[row.status]
+        change = Text(row.change_and_interval, style={"bad": "red", "good": "green"}.get(row.tone, ""))
+        name = terminal(row.name, 80) + (" ↓" if row.lower_is_better else "")
+        texts = map(Text, (name, row.baseline, row.current))
+        table.add_row(*texts, change, Text(terminal(row.limits, 60)), Text(word, style=style))
     console.print(table)
-
-
-def _detectable(console: Console, decision: Decision) -> None:
-    from rich.text import Text
-
-    rows = [row for row in sorted(decision.criteria, key=fmt.by_severity) if row.detectable is not None]
-    if rows:
-        said = ", ".join(f"{terminal(row.criterion, 80)} {fmt.detectable(row)}" for row in rows)
-        _line(console, Text(f"  smallest drop of a mean this run could have detected: {said}", style="dim"))
-
-
-def _cells(row: CriterionChange) -> list[Text]:
-    from rich.text import Text
-
-    word, style = _STATUS[row.status]
-    change_style = (
-        "red" if fmt.is_worse(row.change, row.goal) else "green" if fmt.is_better(row.change, row.goal) else ""
-    )
-    name = terminal(row.criterion, 80) + (" ↓" if row.goal == "minimize" else "")
-    current = row.paired if row.paired is not None else row.current
-    return [
-        Text(name),
-        Text(fmt.number(row.baseline, row.unit)),
-        Text(fmt.number(current, row.unit)),
-        Text(fmt.change(row), style=change_style),
-        Text(terminal(fmt.limits(row.unit, row.goal, row.threshold, row.limit), 60)),
-        Text(word, style=style),
-    ]
+    drops = ", ".join(f"{terminal(row.name, 80)} {row.detectable}" for row in rows if row.detectable)
+    if drops:
+        _line(console, Text(f"  smallest drop of a mean this run could have detected: {drops}", style="dim"))
 
 
 def _groups(findings: Sequence[Finding]) -> list[list[Finding]]:

@@ -13,7 +13,7 @@ from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
 from agent_eval_action.reports.case_text import error_line
 from agent_eval_action.reports.formatting import clean
-from agent_eval_action.reports.view import CaseView, Group, failed_attempt, passing, severity, views
+from agent_eval_action.reports.view import GROUP_LABELS, CaseView, Group, failed_attempt, passing
 from agent_eval_action.results.decision import ChangeKind, PairChange
 from agent_eval_action.results.evalset import Annotation, AnnotationLevel
 
@@ -29,12 +29,6 @@ _LEVELS: Final[dict[Group, AnnotationLevel]] = {
     Group.FAILING: "notice",
 }
 _CHECKS: Final[dict[AnnotationLevel, str]] = {"error": "failure", "warning": "warning", "notice": "notice"}
-_HEADS: Final = {
-    Group.REGRESSED: "regressed",
-    Group.BLOCKING: "blocks",
-    Group.ERRORED: "not measured",
-    Group.FAILING: "below a threshold, does not block",
-}
 _TICKS: Final = re.compile("`")
 
 
@@ -62,8 +56,7 @@ def remarks(report: ReportInput) -> Iterator[Annotation]:
     for finding in decision.weakenings:
         level: AnnotationLevel = "error" if finding.effect == "blocks" else "warning"
         yield Annotation(level=level, title="This change weakens the gate", message=_bounded(_plain(finding.reason)))
-    cases = sorted(views(report.result, decision), key=lambda view: (view.group, severity(view)))
-    for view in cases:
+    for view in report.view.worst_first:
         if view.group in _LEVELS and view.result is not None:
             yield _remark(view)
 
@@ -101,7 +94,7 @@ def _remark(view: CaseView) -> Annotation:
     line = result.line if result is not None else None
     return Annotation(
         level=_LEVELS[view.group],
-        title=f"{clean(view.key.case, 120)}{where}: {_HEADS[view.group]}",
+        title=f"{clean(view.key.case, 120)}{where}: {GROUP_LABELS[view.group]}",
         message=_bounded("\n".join(_reasons(view)) or "no reason given"),
         path=_relative(owner.path) if owner is not None else "",
         line=line if line and line > 0 else None,

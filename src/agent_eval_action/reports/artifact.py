@@ -14,10 +14,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from agent_eval_action.errors import ResultsError
-from agent_eval_action.reports.results_json import parsed
+from agent_eval_action.reports.results_json import RESULTS, parsed
 from agent_eval_action.results.run_result import RunResult
 
-NAME: Final = "results.json"
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Of results.json: 5,000 cases take about 20 MB."""
 MAX_ZIP: Final = 256 * 1024 * 1024
@@ -64,9 +63,9 @@ def _entry(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     for entry in entries:
         if _leads_out(entry.filename):
             raise ResultsError(f"{path} has an entry that leads out of it: {entry.filename[:200]!r}")
-    found = [one for one in entries if PurePosixPath(one.filename).name == NAME and not one.is_dir()]
+    found = [one for one in entries if PurePosixPath(one.filename).name == RESULTS and not one.is_dir()]
     if len(found) != 1:
-        raise ResultsError(f"{path} has {len(found) or 'no'} {NAME}, it must have one", hint=_HINT)
+        raise ResultsError(f"{path} has {len(found) or 'no'} {RESULTS}, it must have one", hint=_HINT)
     entry = found[0]
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind not in (0, stat.S_IFREG):
@@ -97,7 +96,7 @@ def _files(folder: Path, depth: int) -> Iterator[Path]:
     except OSError as error:
         raise ResultsError(f"{folder} cannot be read: {error.strerror or error}") from error
     for entry in sorted(entries, key=lambda one: one.name):
-        if entry.name == NAME and not entry.is_dir(follow_symlinks=False):
+        if entry.name == RESULTS and not entry.is_dir(follow_symlinks=False):
             yield folder / entry.name
         elif depth > 1 and entry.is_dir(follow_symlinks=False):
             yield from _files(folder / entry.name, depth - 1)
@@ -105,7 +104,7 @@ def _files(folder: Path, depth: int) -> Iterator[Path]:
 
 def _only(folder: Path, found: list[Path]) -> Path:
     if len(found) != 1:
-        raise ResultsError(f"{folder} holds {len(found) or 'no'} {NAME}, it must hold one", hint=_HINT)
+        raise ResultsError(f"{folder} holds {len(found) or 'no'} {RESULTS}, it must hold one", hint=_HINT)
     return found[0]
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from agent_eval_action.errors import OutputError, ResultsError
 from agent_eval_action.folders import OutputFolder
+from agent_eval_action.reports.view import ReportView
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.run_result import RunResult
 
@@ -22,7 +24,7 @@ class Link:
     target: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReportInput:
     """Everything a report may show. ``result`` must hold a decision: nothing is rendered before it is made.
 
@@ -44,6 +46,11 @@ class ReportInput:
                 hint="compare them first: agent-eval compare BASELINE RESULTS",
             )
         return self.result.decision
+
+    @cached_property
+    def view(self) -> ReportView:
+        """What the reports show of the result: computed for the first and shared by the others."""
+        return ReportView.build(self.result, self.decision)
 
 
 Report = Callable[[ReportInput, int | None], str]

@@ -19,18 +19,16 @@ from agent_eval_action.reports.markdown import ADDRESS
 from agent_eval_action.reports.next_steps import next_steps
 from agent_eval_action.reports.view import (
     COLUMNS,
+    GROUP_LABELS,
     CaseView,
     Group,
     cost_rows,
-    cost_text,
-    judge_calls,
+    facts,
     passing,
-    severity,
-    views,
     votes_text,
     worst_attempt,
 )
-from agent_eval_action.results.decision import ChangeKind, CriterionChange, PairChange, Stat, TurnBrief, Unit
+from agent_eval_action.results.decision import ChangeKind, PairChange, Stat, TurnBrief, Unit
 from agent_eval_action.results.run_result import (
     AgentConditions,
     AttemptSummary,
@@ -50,18 +48,6 @@ if TYPE_CHECKING:
 
 Shown = dict[str, Any]
 
-WORDS: Final = {
-    Group.REGRESSED: "regressed",
-    Group.BLOCKING: "below a threshold",
-    Group.ERRORED: "not measured",
-    Group.FAILING: "below, not blocking",
-    Group.WORSE: "worse, not blocking",
-    Group.NEW: "new",
-    Group.REMOVED: "removed",
-    Group.CHANGED: "changed definition",
-    Group.BETTER: "better",
-    Group.SAME: "unchanged",
-}
 KEYS: Final = {group: group.name.lower() for group in Group}
 _PURPOSES: Final[dict[Purpose, str]] = {
     "first": "",
@@ -84,7 +70,7 @@ def row(view: CaseView) -> Shown:
     line = f":{result.line}" if result is not None and result.line else ""
     return {
         "group": KEYS[view.group],
-        "word": WORDS[view.group],
+        "word": GROUP_LABELS[view.group],
         "name": view.key.case[:_NAME],
         "where": view.where[:_NAME],
         "said": said[:_NAME],
@@ -252,7 +238,7 @@ _SPAN: Final = re.compile(r"`([^`]+)`")
 def html(report: ReportInput, budget: int | None = None) -> str:
     """The page in about ``budget`` bytes of UTF-8: its frame and a line for every case are there in any case."""
     env = _environment()
-    cases = sorted(views(report.result, report.decision), key=lambda view: (view.group, severity(view)))
+    cases = report.view.worst_first
     shown = list(_cases(cases, env.get_template("case.html"), BUDGET if budget is None else budget))
     page = env.get_template("report.html")
     return page.render(**_frame(report, cases), cases=shown, style=_digest("report.css"), script=_digest("report.js"))
@@ -280,12 +266,12 @@ def _frame(report: ReportInput, cases: list[CaseView]) -> dict[str, Any]:
         "outcome": decision.outcome.value,
         "label": fmt.OUTCOME_LABELS[decision.outcome],
         "reason": decision.reason,
-        "facts": _facts(report),
+        "facts": facts(result, decision),
         "weakenings": [one.reason for one in decision.weakenings[:_FINDINGS]],
         "findings": [one.reason for one in findings[:_FINDINGS]],
         "notes": list(decision.notes[:_NOTES]),
-        "criteria": [_criterion(row) for row in sorted(decision.criteria, key=fmt.by_severity)],
-        "groups": [(KEYS[g], WORDS[g], fmt.count(counted[g])) for g in sorted(counted)],
+        "criteria": report.view.criteria,
+        "groups": [(KEYS[g], GROUP_LABELS[g], fmt.count(counted[g])) for g in sorted(counted)],
         "total": fmt.plural(len(cases), "case"),
         "columns": COLUMNS,
         "costs": cost_rows(result.totals),
@@ -296,38 +282,6 @@ def _frame(report: ReportInput, cases: list[CaseView]) -> dict[str, Any]:
         "version": result.conditions.tool_version,
         "commit": (result.conditions.commit or "")[:10],
         "agents": [_agent(agent) for agent in result.conditions.agents[:_AGENTS]],
-    }
-
-
-def _facts(report: ReportInput) -> list[str]:
-    totals, base = report.result.totals, report.decision.baseline
-    facts = [fmt.plural(totals.cases, "case"), fmt.attempts(totals)]
-    if totals.errors:
-        facts.append(fmt.plural(totals.errors, "error"))
-    if totals.usage.total_tokens is not None:
-        facts.append(f"{fmt.count(totals.usage.total_tokens)} tokens")
-    facts += [said for said in (judge_calls(totals), cost_text(totals)) if said]
-    facts.append(fmt.duration(totals.seconds))
-    of = f" of {base.commit[:10]}" if base is not None and base.commit else ""
-    return [*facts, "no baseline" if base is None else f"baseline {base.path}{of}"]
-
-
-def _criterion(row: CriterionChange) -> dict[str, Any]:
-    worse = fmt.is_worse(row.change, row.goal)
-    return {
-        "name": row.criterion,
-        "lower": row.goal == "minimize",
-        "then": fmt.number(row.baseline, row.unit),
-        "now": fmt.number(row.paired if row.paired is not None else row.current, row.unit),
-        "change": fmt.change(row),
-        "tone": "bad" if worse else "good" if fmt.is_better(row.change, row.goal) else "",
-        "limits": fmt.limits(row.unit, row.goal, row.threshold, row.limit),
-        "detectable": fmt.detectable(row),
-        "below": row.failing,
-        "pairs": row.pairs,
-        "errors": fmt.plural(row.errors, "error") if row.errors else "",
-        "status": row.status.replace("_", " "),
-        "status_tone": {"fail": "bad", "error": "warn", "pass": "good"}.get(row.status, ""),
     }
 
 

@@ -13,7 +13,7 @@ from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it 
 from agent_eval_action.reports import case_text as text
 from agent_eval_action.reports.base import ReportInput
 from agent_eval_action.reports.escaping import xml
-from agent_eval_action.reports.view import CaseView, passing, views
+from agent_eval_action.reports.view import CaseView, passing
 from agent_eval_action.results.decision import ChangeKind, Decision
 from agent_eval_action.results.run_result import CriterionInfo, SetResult
 
@@ -57,7 +57,7 @@ def junit(report: ReportInput, budget: int | None = None) -> str:
     builder = _Builder(budget if budget is not None else _DETAILS)
     decision = report.decision
     by_set: defaultdict[int, list[CaseView]] = defaultdict(list)
-    for view in views(report.result, decision):
+    for view in report.view.cases:
         by_set[id(view.owner)].append(view)
     started_at = report.result.started_at
     suites = [builder.suite(owner, by_set[id(owner)], started_at) for owner in report.result.sets]

@@ -17,7 +17,9 @@ from agent_eval_action.reports.escaping import code, fence, text
 from agent_eval_action.reports.next_steps import next_steps
 from agent_eval_action.reports.view import (
     COLUMNS,
+    GROUP_LABELS,
     CaseView,
+    CriterionRow,
     Group,
     agent_tokens,
     all_of,
@@ -31,15 +33,12 @@ from agent_eval_action.reports.view import (
     passes,
     passing,
     score_of,
-    severity,
-    views,
     with_threshold,
     worst_attempt,
 )
 from agent_eval_action.results.decision import (
     BaselineInfo,
     ChangeKind,
-    CriterionChange,
     Decision,
     PairChange,
     TurnBrief,
@@ -58,17 +57,6 @@ ICONS: Final = {
     Group.REMOVED: "🗑️",
     Group.CHANGED: "✏️",
     Group.BETTER: "🟢",
-}
-LABELS: Final = {
-    Group.REGRESSED: "regressed",
-    Group.BLOCKING: "below a threshold",
-    Group.ERRORED: "not measured",
-    Group.FAILING: "below a threshold, not blocking",
-    Group.WORSE: "worse, not blocking",
-    Group.NEW: "new",
-    Group.REMOVED: "removed",
-    Group.CHANGED: "changed definition",
-    Group.BETTER: "better",
 }
 _ALERTS: Final = {
     Verdict.FAIL: "CAUTION",
@@ -97,7 +85,7 @@ def alert(decision: Decision, cases: list[CaseView]) -> str:
         f"> **{fmt.OUTCOME_LABELS[decision.outcome]}:** {text(decision.reason, 700)}",
     ]
     counted = Counter(view.group for view in cases)
-    classes = [f"{ICONS[g]} {fmt.count(counted[g])} {LABELS[g]}" for g in ICONS if counted[g]]
+    classes = [f"{ICONS[g]} {fmt.count(counted[g])} {GROUP_LABELS[g]}" for g in ICONS if counted[g]]
     return "\n".join([*lines, ">", f"> {' · '.join(classes)}"] if classes else lines)
 
 
@@ -119,33 +107,22 @@ def metrics(result: RunResult, decision: Decision, cases: list[CaseView]) -> str
     return " · ".join(parts)
 
 
-def criteria_table(decision: Decision) -> str:
-    """One row per criterion, what fell first."""
-    if not decision.criteria:
+def criteria_table(rows: Sequence[CriterionRow]) -> str:
+    """One row per criterion, and what its columns mean."""
+    if not rows:
         return "No criterion was measured."
-    rows = [
+    lines = [
         "| Criterion | Baseline | This run | Change | Threshold, limit | Verdict |",
         "| :-- | --: | --: | --: | :-- | :-- |",
-        *(_row(row) for row in sorted(decision.criteria, key=fmt.by_severity)),
+        *map(_row, rows),
     ]
-    below = [part for part in (_legend(decision), _detectable(decision)) if part]
-    return "\n\n".join(["\n".join(rows), *(f"<sub>{line}</sub>" for line in below)])
-
-
-def _legend(decision: Decision) -> str:
-    parts = ["↓ lower is better"] if any(row.goal == "minimize" for row in decision.criteria) else []
-    if any(row.interval for row in decision.criteria):
-        parts.append("(a…b) the change's 95 % interval over cases")
-    return " · ".join(parts)
-
-
-def _detectable(decision: Decision) -> str:
-    """What a drop would have had to be: a pass says no more than that there was none as large."""
-    rows = [row for row in sorted(decision.criteria, key=fmt.by_severity) if row.detectable is not None]
-    said = [f"{code(row.criterion, 80)} {fmt.detectable(row)}" for row in rows]
-    if not said:
-        return ""
-    return f"Smallest drop of the mean this run could have detected (4 times out of 5): {', '.join(said)}"
+    legend = ["↓ lower is better"] if any(row.lower_is_better for row in rows) else []
+    legend += ["(a…b) the change's 95 % interval over cases"] if any(row.interval for row in rows) else []
+    # a pass says no more than that there was no drop as large
+    drops = ", ".join(f"{code(row.name, 80)} {row.detectable}" for row in rows if row.detectable)
+    detectable = f"Smallest drop of the mean this run could have detected (4 times out of 5): {drops}" if drops else ""
+    below = filter(None, (" · ".join(legend), detectable))
+    return "\n\n".join(["\n".join(lines), *(f"<sub>{line}</sub>" for line in below)])
 
 
 def weakenings(decision: Decision) -> str:
@@ -216,35 +193,20 @@ def _age(created_at: str | None, started_at: str) -> str:
     return fmt.age(seconds) if seconds >= 0 else ""
 
 
-def _row(row: CriterionChange) -> str:
-    now = row.paired if row.paired is not None else row.current
-    change = fmt.signed(row.change, row.unit)
-    interval = fmt.change(row).removeprefix(change).strip()
-    if fmt.is_worse(row.change, row.goal) and row.status == "fail":
-        change = f"**{change}**"
-    if interval:  # in one piece: a browser breaks a line behind an ellipsis, in the middle of the numbers
-        change += f" <sub>{interval.replace(' ', '&nbsp;').replace('…', '…&#8288;')}</sub>"
-    cells = [
-        code(row.criterion, 80) + (" ↓" if row.goal == "minimize" else ""),
-        fmt.number(row.baseline, row.unit),
-        fmt.number(now, row.unit),
-        change,
-        text(fmt.limits(row.unit, row.goal, row.threshold, row.limit), 120),
-        _verdict(row),
-    ]
+def _row(row: CriterionRow) -> str:
+    change = f"**{row.change}**" if row.tone == "bad" and row.status == "fail" else row.change
+    if row.interval:  # in one piece: a browser breaks a line behind an ellipsis, in the middle of the numbers
+        change += f" <sub>({row.interval.replace(' ', '&nbsp;').replace('…', '…&#8288;')})</sub>"
+    name = code(row.name, 80) + (" ↓" if row.lower_is_better else "")
+    cells = [name, row.baseline, row.current, change, text(row.limits, 120), _verdict(row)]
     return f"| {' | '.join(cells)} |"
 
 
-def _verdict(row: CriterionChange) -> str:
-    said = []
-    if row.failing:
-        side = "above" if row.goal == "minimize" else "below"
-        said.append(f"{fmt.count(row.failing)} of {fmt.plural(row.pairs, 'case')} {side}")
-    if row.errors:
-        said.append(fmt.plural(row.errors, "error"))
-    silent = row.status == "advisory" and not said and not fmt.is_worse(row.change, row.goal)
+def _verdict(row: CriterionRow) -> str:
+    details = ", ".join(filter(None, (row.below, row.errors)))
+    silent = row.status == "advisory" and not details and row.tone != "bad"
     label = "advisory" if silent else _VERDICTS[row.status]
-    return f"{label}: {', '.join(said)}" if said else label
+    return f"{label}: {details}" if details else label
 
 
 _TURNS = 4
@@ -267,7 +229,7 @@ _CASE_AND_CRITERION = re.compile(r"^`[^`]*› ")
 
 def heading(group: Group, number: int) -> str:
     """``#### ❌ 2 cases regressed``."""
-    return f"#### {ICONS[group]} {fmt.plural(number, 'case')} {LABELS[group]}"
+    return f"#### {ICONS[group]} {fmt.plural(number, 'case')} {GROUP_LABELS[group]}"
 
 
 def details(view: CaseView, *, is_open: bool = False) -> str:
@@ -289,7 +251,7 @@ def listing(group: Group, cases: Sequence[CaseView]) -> str:
     lines = [f"- {_title(view)}" for view in cases[:_LISTED]]
     if len(cases) > _LISTED:
         lines.append(f"- … and {fmt.count(len(cases) - _LISTED)} more")
-    summary = f"<summary>{ICONS[group]} {fmt.plural(len(cases), 'case')} {LABELS[group]}</summary>"
+    summary = f"<summary>{ICONS[group]} {fmt.plural(len(cases), 'case')} {GROUP_LABELS[group]}</summary>"
     return "\n".join(["<details>", summary, "", *lines, "", "</details>"])
 
 
@@ -548,11 +510,10 @@ def markdown(report: ReportInput, budget: int | None = None) -> str:
 def rendered(report: ReportInput, room: int, *, table_first: bool = False) -> str:
     """The same in at most ``room`` bytes. ``table_first``: the table of all cases is kept before any case's details."""
     decision = report.decision
-    in_order = views(report.result, decision)
-    cases = sorted(in_order, key=severity)
+    in_order, cases = report.view.cases, report.view.worst_first
     verdict = alert(decision, cases)
     top = [report.marker, verdict, weakenings(decision), metrics(report.result, decision, cases)]
-    table = criteria_table(decision)
+    table = criteria_table(report.view.criteria)
     around = [*top, table, notes(decision), foot(report)]
     left = room - _size(around)
     if left > _REMARK:
@@ -567,7 +528,7 @@ def rendered(report: ReportInput, room: int, *, table_first: bool = False) -> st
 
 
 def _body(
-    cases: list[CaseView], in_order: list[CaseView], decision: Decision, room: int, *, table_first: bool
+    cases: list[CaseView], in_order: Sequence[CaseView], decision: Decision, room: int, *, table_first: bool
 ) -> list[str]:
     """Details and lists in reading order while they fit, what did not, and the table of all cases if it does."""
     parts: list[str] = []
@@ -610,7 +571,7 @@ def _detail(view: CaseView, members: int) -> str:
 
 
 def _left_out(dropped: Counter[Group]) -> str:
-    said = ", ".join(f"{fmt.count(dropped[group])} {LABELS[group]}" for group in ICONS if dropped[group])
+    said = ", ".join(f"{fmt.count(dropped[group])} {GROUP_LABELS[group]}" for group in ICONS if dropped[group])
     return f"Not shown here for length: {said} ({_ELSEWHERE})."
 
 

@@ -1,4 +1,4 @@
-"""What models were asked and what it cost: a line, and a table by purpose."""
+"""What reports show, made once for a result: its cases in groups, rows of criteria, facts, costs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import enum
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from agent_eval_action.reports import formatting as fmt
-from agent_eval_action.results.decision import ChangeKind, Decision, PairChange, TurnBrief
+from agent_eval_action.results.decision import ChangeKind, CriterionChange, Decision, PairChange, TurnBrief
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.run_result import (
     AttemptSummary,
@@ -56,6 +57,73 @@ def agent_tokens(totals: Totals) -> str:
     least = "at least " if totals.usage.calls_without_usage else ""
     whose = "agent tokens" if any(use.purpose != AGENT for use in totals.uses) else "tokens"
     return f"{least}{fmt.count(totals.usage.total_tokens)} {whose}"
+
+
+def facts(result: RunResult, decision: Decision) -> list[str]:
+    """What was run, what it took, and the baseline: plain texts of one line."""
+    totals, base = result.totals, decision.baseline
+    found = [
+        fmt.plural(totals.cases, "case"),
+        fmt.attempts(totals),
+        fmt.plural(totals.errors, "error") if totals.errors else "",
+        agent_tokens(totals),
+        judge_calls(totals),
+        cost_text(totals),
+        fmt.duration(totals.seconds),
+    ]
+    commit = f" of {base.commit[:10]}" if base is not None and base.commit else ""
+    return [*filter(None, found), "no baseline" if base is None else f"baseline {base.path}{commit}"]
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionRow:
+    """One criterion in the table of criteria, as texts that are not escaped yet; "" where there is nothing to show.
+
+    ``current``: over the cases that both sides have, where there are some. ``tone``: "bad" where the change goes the
+    wrong way, "good" where it goes the right one. ``below``: how many cases miss their threshold.
+    """
+
+    name: str
+    status: str
+    lower_is_better: bool
+    baseline: str
+    current: str
+    change: str
+    interval: str
+    tone: str
+    limits: str
+    detectable: str
+    below: str
+    errors: str
+
+    @property
+    def change_and_interval(self) -> str:
+        """``+0.120 (+0.050…+0.190)``."""
+        return f"{self.change} ({self.interval})" if self.interval else self.change
+
+
+def criterion_rows(decision: Decision) -> tuple[CriterionRow, ...]:
+    """A row for each criterion, what fell first."""
+    return tuple(map(_criterion_row, sorted(decision.criteria, key=fmt.by_severity)))
+
+
+def _criterion_row(row: CriterionChange) -> CriterionRow:
+    worse, better = fmt.is_worse(row.change, row.goal), fmt.is_better(row.change, row.goal)
+    side = "above" if row.goal == "minimize" else "below"
+    return CriterionRow(
+        name=row.criterion,
+        status=row.status,
+        lower_is_better=row.goal == "minimize",
+        baseline=fmt.number(row.baseline, row.unit),
+        current=fmt.number(row.paired if row.paired is not None else row.current, row.unit),
+        change=fmt.signed(row.change, row.unit),
+        interval=fmt.interval(row),
+        tone="bad" if worse else "good" if better else "",
+        limits=fmt.limits(row.unit, row.goal, row.threshold, row.limit),
+        detectable="" if row.detectable is None else fmt.detectable(row),
+        below=f"{fmt.count(row.failing)} of {fmt.plural(row.pairs, 'case')} {side}" if row.failing else "",
+        errors=fmt.plural(row.errors, "error") if row.errors else "",
+    )
 
 
 COLUMNS = ("Asked for", "Model", "Calls", "Cached", "Tokens in", "Tokens out", "Cost")
@@ -156,6 +224,18 @@ class Group(enum.IntEnum):
     SAME = 9
 
 
+GROUP_LABELS: Final = {
+    Group.REGRESSED: "regressed",
+    Group.BLOCKING: "below a threshold",
+    Group.ERRORED: "not measured",
+    Group.FAILING: "below a threshold, not blocking",
+    Group.WORSE: "worse, not blocking",
+    Group.NEW: "new",
+    Group.REMOVED: "removed",
+    Group.CHANGED: "changed definition",
+    Group.BETTER: "better",
+    Group.SAME: "unchanged",
+}
 _UNTOLD = frozenset({Group.REMOVED, Group.SAME})
 
 
@@ -208,6 +288,24 @@ def views(result: RunResult, decision: Decision) -> list[CaseView]:
     for key in sorted(pairs):
         add(key, None, None)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class ReportView:
+    """What several reports show of one result. ``cases``: those of the run in its order, then the removed ones."""
+
+    cases: tuple[CaseView, ...]
+    criteria: tuple[CriterionRow, ...]
+
+    @classmethod
+    def build(cls, result: RunResult, decision: Decision) -> ReportView:
+        """Compute it; this walks every pair."""
+        return cls(tuple(views(result, decision)), criterion_rows(decision))
+
+    @property
+    def worst_first(self) -> list[CaseView]:
+        """The cases by group, and in each what fell deepest first."""
+        return sorted(self.cases, key=lambda case: (case.group, severity(case)))
 
 
 def severity(view: CaseView) -> tuple[bool, float]:

@@ -10,7 +10,7 @@ from agent_eval_action.cli.outputs import WrittenFiles, finish, outputs
 from agent_eval_action.cli.session import exit_code
 from agent_eval_action.config.models import BaselineSettings, Settings
 from agent_eval_action.errors import ExitCode, OutputError
-from agent_eval_action.reports import results_json
+from agent_eval_action.reports import ReportInput, results_json
 from agent_eval_action.results.run_result import RunResult, RunStatus
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
@@ -107,6 +107,6 @@ def test_what_makes_the_step_red_and_that_an_interrupted_run_never_is_green(
 
 
 def test_a_file_that_is_not_there_has_no_path() -> None:
-    given = outputs(result("regressed"), WrittenFiles((("results", "r.json"),)))
+    given = outputs(ReportInput(result("regressed")), WrittenFiles((("results", "r.json"),)))
     assert (given["results"], given["junit"], given["report"]) == ("r.json", "", "")
     assert (given["verdict"], given["regressions"], given["pass-rate"]) == ("fail", "3", "0.5714")
