@@ -8,7 +8,7 @@ from typing import Final
 from agent_eval_action.ci.base import Ci, Job
 from agent_eval_action.ci.github import GitHubActions
 from agent_eval_action.ci.gitlab import GitLab
-from agent_eval_action.ci.plain import AzurePipelines, BitbucketPipelines, Jenkins, PlainCi
+from agent_eval_action.ci.plain import AzurePipelines, BitbucketPipelines, Jenkins
 
 __all__ = ["CIS", "Ci", "Job", "detect"]
 
@@ -17,4 +17,4 @@ CIS: Final[tuple[Ci, ...]] = (GitHubActions(), GitLab(), AzurePipelines(), Bitbu
 
 def detect(environ: Mapping[str, str]) -> Ci:
     """The CI this process runs in."""
-    return next((ci for ci in CIS if ci.is_running(environ)), PlainCi())
+    return next((ci for ci in CIS if ci.is_running(environ)), Ci())

@@ -139,42 +139,44 @@ class PostedRun(Protocol):
         ...
 
 
-class Ci(Protocol):
-    """One CI. ``log_commands``: None where its log takes none, and its jobs publish nothing themselves.
+class Ci:
+    """One CI. This class is none: a run on somebody's machine, which publishes files and an exit code.
 
-    ``token_variable``: holds the token to comment with; ``token_hint``: how a job gets it.
+    ``log_commands``: None where the log takes none, and jobs publish nothing themselves. ``token_variable``: holds
+    the token to comment with; ``token_hint``: how a job gets it.
     """
 
-    @property
-    def log_commands(self) -> LogCommands | None: ...
-    @property
-    def token_variable(self) -> str: ...
-    @property
-    def token_hint(self) -> str: ...
+    log_commands: LogCommands | None = None
+    token_variable = ""
+    token_hint = ""
 
-    def is_running(self, environ: Mapping[str, str]) -> bool:
+    def is_running(self, environ: Mapping[str, str]) -> bool:  # noqa: ARG002 - for those that are a CI
         """Whether this process is part of one of its jobs."""
-        ...
+        return False
 
-    def job(self, environ: Mapping[str, str]) -> Job:
+    def job(self, environ: Mapping[str, str]) -> Job:  # noqa: ARG002 - as above
         """The job of this process. Raises nothing: what cannot be read says nothing."""
-        ...
+        return Job()
 
-    def write_outputs(self, values: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    def write_outputs(self, values: Mapping[str, str], environ: Mapping[str, str]) -> str:  # noqa: ARG002 - as above
         """Give values to later steps. Returns what went wrong, or ""."""
-        ...
+        return ""
 
-    def append_summary(self, render: Callable[[int], str], environ: Mapping[str, str]) -> str:
+    def append_summary(self, render: Callable[[int], str], environ: Mapping[str, str]) -> str:  # noqa: ARG002 - as above
         """Show Markdown on the page of the run; ``render`` takes a budget in bytes. Returns what went wrong, or ""."""
-        ...
+        return ""
 
-    def posted_run(self, environ: Mapping[str, str]) -> PostedRun:
+    def posted_run(self, environ: Mapping[str, str]) -> PostedRun:  # noqa: ARG002 - as above
         """The run whose results this job is to post. Raises UsageError where there is none."""
-        ...
+        raise UsageError(
+            "agent-eval post posts the results of an earlier run: it belongs on workflow_run of GitHub Actions or in a "
+            "merge request pipeline of GitLab",
+            hint="docs/forks.md and docs/ci.md have the whole workflows",
+        )
 
-    def connect(self, environ: Mapping[str, str], token: str, ca_bundle: Path | None) -> CommentHost:
+    def connect(self, environ: Mapping[str, str], token: str, ca_bundle: Path | None) -> CommentHost:  # noqa: ARG002 - as above
         """The host of the change request. Raises UsageError where it takes no comments."""
-        ...
+        raise UsageError("comments are written on GitHub and GitLab only")
 
 
 @dataclass(frozen=True, slots=True)

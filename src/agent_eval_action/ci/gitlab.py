@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_eval_action.ci.base import ChangeRequest, Job
-from agent_eval_action.ci.plain import PlainCi, line_in, number_in, sha_in
+from agent_eval_action.ci.base import ChangeRequest, Ci, Job
+from agent_eval_action.ci.plain import line_in, number_in, sha_in
 from agent_eval_action.errors import UsageError
 from agent_eval_action.git.base_commit import Event, EventKind
 
@@ -25,7 +25,7 @@ _KINDS: Final = {
 }
 
 
-class GitLab(PlainCi):
+class GitLab(Ci):
     """A job of GitLab CI/CD. A merge request's is of its head, or of a merge into the target branch."""
 
     token_variable = "GITLAB_TOKEN"  # noqa: S105 - a name

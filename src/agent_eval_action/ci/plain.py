@@ -6,61 +6,19 @@ known: Jenkins and Bitbucket merge the base into the change. It is the merge bas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
-from agent_eval_action.ci.base import ChangeRequest, Job, LogCommands
-from agent_eval_action.errors import UsageError
+from agent_eval_action.ci.base import ChangeRequest, Ci, Job
 from agent_eval_action.git.base_commit import Event, EventKind
 from agent_eval_action.git.repository import is_sha
-
-if TYPE_CHECKING:
-    from agent_eval_action.ci.base import PostedRun
-    from agent_eval_action.ci.comment import CommentHost
 
 _HEADS: Final = "refs/heads/"
 _NAME_LIMIT: Final = 200
 _MOST: Final = 10**18
 
 
-class PlainCi:
-    """No CI, and the base of those whose jobs publish nothing."""
-
-    log_commands: LogCommands | None = None
-    token_variable = ""
-    token_hint = ""
-
-    def is_running(self, environ: Mapping[str, str]) -> bool:  # noqa: ARG002 - the port's signature
-        """Never: this is what is left when no other is running."""
-        return False
-
-    def job(self, environ: Mapping[str, str]) -> Job:  # noqa: ARG002 - as above
-        """A run on somebody's machine."""
-        return Job()
-
-    def write_outputs(self, values: Mapping[str, str], environ: Mapping[str, str]) -> str:  # noqa: ARG002 - as above
-        """Nothing: there are no later steps that could read them."""
-        return ""
-
-    def append_summary(self, render: Callable[[int], str], environ: Mapping[str, str]) -> str:  # noqa: ARG002 - as above
-        """Nothing: the run has no page."""
-        return ""
-
-    def posted_run(self, environ: Mapping[str, str]) -> PostedRun:  # noqa: ARG002 - as above
-        """None."""
-        raise UsageError(
-            "agent-eval post posts the results of an earlier run: it belongs on workflow_run of GitHub Actions or in a "
-            "merge request pipeline of GitLab",
-            hint="docs/forks.md and docs/ci.md have the whole workflows",
-        )
-
-    def connect(self, environ: Mapping[str, str], token: str, ca_bundle: Path | None) -> CommentHost:  # noqa: ARG002 - as above
-        """Nowhere."""
-        raise UsageError("comments are written on GitHub and GitLab only")
-
-
-class AzurePipelines(PlainCi):
+class AzurePipelines(Ci):
     """Azure Pipelines. It tests a merge of the change into its base, refs/pull/N/merge."""
 
     def is_running(self, environ: Mapping[str, str]) -> bool:
@@ -98,7 +56,7 @@ class AzurePipelines(PlainCi):
         )
 
 
-class BitbucketPipelines(PlainCi):
+class BitbucketPipelines(Ci):
     """Bitbucket Pipelines. For a pull request it merges the destination into the change before the first step."""
 
     def is_running(self, environ: Mapping[str, str]) -> bool:
@@ -132,7 +90,7 @@ class BitbucketPipelines(PlainCi):
         )
 
 
-class Jenkins(PlainCi):
+class Jenkins(Ci):
     """A multibranch job of Jenkins. For a change it tests the head, or a merge of the target into it."""
 
     def is_running(self, environ: Mapping[str, str]) -> bool:

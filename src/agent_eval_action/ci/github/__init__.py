@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent_eval_action.ci.base import Job
+from agent_eval_action.ci.base import Ci, Job
 from agent_eval_action.ci.github import event, outputs
 from agent_eval_action.ci.github.log import WorkflowCommands
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agent_eval_action.ci.comment import CommentHost
 
 
-class GitHubActions:
+class GitHubActions(Ci):
     """A step of a workflow."""
 
     log_commands = WorkflowCommands()
