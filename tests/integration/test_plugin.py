@@ -64,8 +64,10 @@ def test_the_page_shows_the_whole_example():
         assert text == (EXAMPLE / name).read_text(), name
 
 
-def test_its_criterion_driver_format_and_report_are_used(installed, project):
-    done = agent_eval("run", cwd=project, env=environ(installed))
+def test_its_criterion_driver_format_and_report_are_used(installed, project, tmp_path):
+    """Another package that cannot be imported is no trouble as long as nobody uses it."""
+    other = package(tmp_path / "other", "other", "agent_eval.criteria", "another = other_code:Match", "1 / 0")
+    done = agent_eval("run", cwd=project, env=environ(installed, other))
     assert done.returncode == 1, done.stdout + done.stderr
     results = project / ".agent-eval" / "out" / "results.json"
     found = json.loads(results.read_text())
