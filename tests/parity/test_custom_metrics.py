@@ -76,7 +76,7 @@ async def test_the_function_is_called_as_google_adk_calls_it(adk213_python, tmp_
         )
     )
     try:
-        said = await mine.score(Sample(case, tuple(actual), instruments=ScoringContext(functions=functions)))
+        said = await mine.score(Sample(case, tuple(actual), context=ScoringContext(functions=functions)))
     finally:
         await functions.stop()
     assert said.score == json.loads(done.stdout)["score"], said.reason

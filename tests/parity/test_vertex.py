@@ -71,7 +71,7 @@ async def ours(name: str, actual: Sequence[Invocation], expected: Any, environ: 
         case = EvalCase(eval_id="case", conversation_scenario=scenario)
     try:
         made = criterion(name, threshold=1)
-        return await made.score(Sample(case, tuple(actual), instruments=ScoringContext(llm=provider)))
+        return await made.score(Sample(case, tuple(actual), context=ScoringContext(llm=provider)))
     finally:
         await provider.close()
 

@@ -426,7 +426,7 @@ class Evaluation:
         functions = await asyncio.to_thread(scope.change.open_functions, plans.in_force, scope.agents)
         if functions is not None:
             closing.append(partial(asyncio.to_thread, functions.tree.release))
-        budget, stall = AttemptBudget(LlmSettings.of(settings).meter()), StallDetector()
+        budget, stall = AttemptBudget(LlmSettings.from_settings(settings).meter()), StallDetector()
         options = ResourceOptions(
             settings,
             context.environ,

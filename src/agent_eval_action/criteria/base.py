@@ -147,7 +147,7 @@ class Sample:
     actual: tuple[Invocation, ...]
     final_session_state: dict[str, Any] | None = None
     repeat: int = 0
-    instruments: ScoringContext = field(default_factory=ScoringContext)
+    context: ScoringContext = field(default_factory=ScoringContext)
 
     def unmeasurable(self) -> str:
         """Why no criterion can score this attempt: its turns are not those of the case. Empty when it can."""

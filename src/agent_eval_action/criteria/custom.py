@@ -16,7 +16,7 @@ from agent_eval_action.results.run_result import CriterionInfo, CriterionScore, 
 
 
 class CustomCriterion(Criterion):
-    """One metric function. ``of`` makes the class of one: name, function and scale are the metric's own.
+    """One metric function. ``custom_criterion`` makes the class of one: name, function and scale are the metric's own.
 
     Options beside ``threshold`` are the function's to read and are handed to it as they were written.
     """
@@ -44,7 +44,7 @@ class CustomCriterion(Criterion):
         return f"{self.scoring_version} {self.function}"
 
     async def score_case(self, sample: Sample) -> CriterionScore:
-        functions = sample.instruments.functions
+        functions = sample.context.functions
         if functions is None:
             return self.no_score(ScoreStatus.ERROR, "this run has no process for metric functions")
         return self._read(await functions.call(self.function, self._arguments(sample)), len(sample.actual))
@@ -83,7 +83,7 @@ class CustomCriterion(Criterion):
         return self.no_score(ScoreStatus.ERROR, f"{reason}{where}", details={k: v for k, v in details.items() if v})
 
 
-def of(name: str, metric: CustomMetric, place: str) -> type[CustomCriterion]:
+def custom_criterion(name: str, metric: CustomMetric, place: str) -> type[CustomCriterion]:
     """The class of one entry of ``custom_metrics``; ``place`` is where it is written, for errors."""
     interval = metric.metric_info.metric_value_info.interval if metric.metric_info else None
     scale = (interval.min_value, interval.max_value) if interval else (-math.inf, math.inf)

@@ -138,7 +138,7 @@ def _custom(spec: CriterionSpec) -> type[Criterion] | Problem:
     problem = _in_custom_metrics(spec)
     if not custom.is_function_path(name):
         return replace(problem, value=shorten(name), hint='for example "name": "my_agent.metrics.tone"')
-    return custom.of(spec.name, spec.custom, problem.where)
+    return custom.custom_criterion(spec.name, spec.custom, problem.where)
 
 
 def _in_custom_metrics(spec: CriterionSpec) -> Problem:

@@ -47,7 +47,7 @@ class VertexCriterion(Criterion):
 
     async def ask(self, sample: Sample, turn: int, instance: Mapping[str, Any]) -> TurnScore:
         """The service's score of ``instance``, as the score of ``turn``."""
-        llm = sample.instruments.llm
+        llm = sample.context.llm
         if llm is None:
             return _unscored(turn, "this run has no model to judge with")
         (model,) = self.models()

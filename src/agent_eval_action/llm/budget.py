@@ -238,13 +238,13 @@ class Meter:
         if price is None and not self._unpriced:
             self._unpriced = model
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        return Spend(1, tokens, price.of(usage) if price is not None else 0.0)
+        return Spend(1, tokens, price.usd(usage) if price is not None else 0.0)
 
     def _add(self, purpose: str, model: str, usage: LlmUsage, **fields: Any) -> None:
         """Count one call by what was reported of it; ``fields`` say what is different."""
         price = self.prices.find(model)
         reported = usage.total is not None
-        usd = price.of(usage) if price is not None and reported else None
+        usd = price.usd(usage) if price is not None and reported else None
         counted = {
             "calls": 1,
             "input_tokens": usage.input_tokens or 0,

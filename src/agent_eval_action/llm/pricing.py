@@ -29,11 +29,11 @@ class Price:
     above: int | None = None
     long: Price | None = None
 
-    def of(self, usage: LlmUsage) -> float:
+    def usd(self, usage: LlmUsage) -> float:
         """USD of a call; tokens that were not reported count as none."""
         sent = usage.input_tokens or 0
         if self.long is not None and self.above is not None and sent > self.above:
-            return self.long.of(usage)
+            return self.long.usd(usage)
         cached = min(sent, usage.cached_input_tokens or 0)
         reused = self.input if self.cached_input is None else self.cached_input
         dear = (sent - cached) * self.input + cached * reused + (usage.output_tokens or 0) * self.output
@@ -165,7 +165,7 @@ def estimate(planned: Iterable[PlannedCalls], prices: Prices) -> Estimate:
         sent = _INPUT if calls.input_tokens is None else calls.input_tokens
         answered = _OUTPUT if calls.output_tokens is None else calls.output_tokens
         price = prices.find(calls.model)
-        usd = None if price is None else price.of(LlmUsage(round(sent), round(answered)))
+        usd = None if price is None else price.usd(LlmUsage(round(sent), round(answered)))
         likely, most = calls.questions * calls.likely_samples, calls.questions * calls.samples
         total = Estimate(
             total.calls + likely,

@@ -40,7 +40,7 @@ class LlmSettings:
     prices: Prices = field(default_factory=Prices)
 
     @classmethod
-    def of(cls, settings: Settings) -> LlmSettings:
+    def from_settings(cls, settings: Settings) -> LlmSettings:
         """As configured."""
         rates = RateLimits(settings.llm.concurrency, settings.llm.requests_per_minute, settings.llm.tokens_per_minute)
         own = {

@@ -302,7 +302,7 @@ async def _open_models(plan: Plan, options: ResourceOptions) -> tuple[LlmStack |
     settings, say = options.settings, options.say
     folders = [agent.path.resolve() for agent in options.agents]
     dotenv = dotenv_of(folders, settings.workspace.resolve(), options.brought_along)
-    environ, llm_settings = judge_environ(options.environ, dotenv), LlmSettings.of(settings)
+    environ, llm_settings = judge_environ(options.environ, dotenv), LlmSettings.from_settings(settings)
     lacking: dict[str, str] = {}
     if options.may_lack:
         validate_models(required)

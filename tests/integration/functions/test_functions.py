@@ -174,14 +174,14 @@ async def test_nan_and_flags_are_no_scores(opened):
         instruments = ScoringContext(functions=functions)
         case = EvalCase(eval_id="case", conversation=tuple(HELLO))
         made = custom(f"shop.metrics.{name}")
-        said = await made.score(Sample(case, tuple(HELLO), instruments=instruments))
+        said = await made.score(Sample(case, tuple(HELLO), context=instruments))
         assert (said.status, said.score) == (ScoreStatus.ERROR, None), name
 
 
 async def test_a_case_is_scored_through_the_criterion(opened):
     case = EvalCase(eval_id="case", conversation=tuple(HELLO))
     made = custom("shop.metrics.asynchronous")
-    said = await made.score(Sample(case, tuple(HELLO), instruments=ScoringContext(functions=opened())))
+    said = await made.score(Sample(case, tuple(HELLO), context=ScoringContext(functions=opened())))
     assert (said.score, said.passed, [one.score for one in said.turns]) == (0.25, False, [0.25, 0.25])
 
 

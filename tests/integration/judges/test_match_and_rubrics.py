@@ -90,7 +90,7 @@ async def judged(wire: Wire, name: str, answer: str = "It is 18 euros.", **optio
     judge = {"judge_model": wire.model, "judge_model_config": {"temperature": 0.1}}
     made = criterion(name, threshold=0.5, judge_model_options=judge, **options)
     case = EvalCase(eval_id="case", conversation=(turn("17 euros"),))
-    return await made.score(Sample(case, (turn(answer),), instruments=ScoringContext(wire.provider)))
+    return await made.score(Sample(case, (turn(answer),), context=ScoringContext(wire.provider)))
 
 
 async def test_a_match_is_judged(wire: Wire) -> None:

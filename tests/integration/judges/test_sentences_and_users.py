@@ -76,7 +76,7 @@ async def hallucinations(google: GoogleProvider, **options: Any) -> CriterionSco
 
 
 async def scored(made: Criterion, google: GoogleProvider, case: EvalCase, said: EvalCase) -> CriterionScore:
-    return await made.score(Sample(case, said.turns, instruments=ScoringContext(google)))
+    return await made.score(Sample(case, said.turns, context=ScoringContext(google)))
 
 
 async def test_sentences_are_cut_and_labelled(google: GoogleProvider, gemini: GeminiServer) -> None:

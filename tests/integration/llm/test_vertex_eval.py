@@ -164,7 +164,7 @@ async def test_nothing_is_printed_and_nothing_else_is_asked(server, capfd):
 async def scored(environ: dict[str, str], name: str, *answers: str, **options: Any) -> Any:
     provider = VertexEval(ProviderConfig(environ, 20))
     case = EvalCase(eval_id="case", conversation=tuple(turn("the reference") for _ in answers))
-    sample = Sample(case, tuple(turn(answer) for answer in answers), instruments=ScoringContext(llm=provider))
+    sample = Sample(case, tuple(turn(answer) for answer in answers), context=ScoringContext(llm=provider))
     try:
         return await criterion(name, **options).score(sample)
     finally:

@@ -49,7 +49,7 @@ def made(folder: Path, options: Any = 0.5, **custom: Any) -> Criterion:
 def scored(criterion: Criterion, reply: FunctionReply, looked_at: Sample | None = None) -> Any:
     functions = ScriptedFunctions(reply)
     looked_at = looked_at or sample([turn("hello"), turn("good bye")], TURNS)
-    with_functions = Sample(looked_at.case, looked_at.actual, instruments=ScoringContext(functions=functions))
+    with_functions = Sample(looked_at.case, looked_at.actual, context=ScoringContext(functions=functions))
     return asyncio.run(criterion.score(with_functions)), functions.called
 
 

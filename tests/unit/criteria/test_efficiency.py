@@ -140,4 +140,4 @@ def test_cost_uses_the_runs_own_prices():
     made = (recorded(model(1_000_000, 0) | {"model_version": "house"}),)
     given = ScoringContext(prices=Prices({"house": Price(7.0, 1.0)}))
     case = EvalCase(eval_id="c", conversation=made)
-    assert asyncio.run(criterion("cost_usd_v1").score(Sample(case, made, instruments=given))).score == 7.0
+    assert asyncio.run(criterion("cost_usd_v1").score(Sample(case, made, context=given))).score == 7.0

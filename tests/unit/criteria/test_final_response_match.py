@@ -168,7 +168,7 @@ def test_turns_judged_as_they_arrive_give_the_same_score():
     async def one_by_one() -> CriterionScore:
         turns = (turn("x"), turn("y"))
         case = EvalCase(eval_id="case", conversation=turns)
-        given = [Sample(case, turns[: number + 1], instruments=ScoringContext(llm)) for number in range(2)]
+        given = [Sample(case, turns[: number + 1], context=ScoringContext(llm)) for number in range(2)]
         judged = [await made.score_turn(sample, number) for number, sample in enumerate(given)]
         return await made.aggregate(given[-1], judged)
 

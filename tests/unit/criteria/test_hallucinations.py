@@ -74,7 +74,7 @@ def said(*texts: str, **fields: Any) -> dict[str, Any]:
 def score(llm: ScriptedLlm | None, *turns: Invocation, **options: Any) -> CriterionScore:
     criterion = Hallucinations.model_validate({"threshold": 0.5, **options})
     case = EvalCase(eval_id="case", conversation=turns)
-    return asyncio.run(criterion.score(Sample(case, turns, instruments=ScoringContext(llm))))
+    return asyncio.run(criterion.score(Sample(case, turns, context=ScoringContext(llm))))
 
 
 def contexts(llm: ScriptedLlm) -> list[dict[str, str]]:
@@ -390,8 +390,8 @@ async def test_judged_as_turns_arrive_it_has_the_same_score():
     spoken = (turn("supported\nunsupported"), turn("supported", said("unsupported")), turn(""))
     case = EvalCase(eval_id="case", conversation=spoken)
     turns = [
-        await made.score_turn(Sample(case, spoken[: number + 1], instruments=instruments), number)
+        await made.score_turn(Sample(case, spoken[: number + 1], context=instruments), number)
         for number in range(len(spoken))
     ]
-    whole = Sample(case, spoken, instruments=instruments)
+    whole = Sample(case, spoken, context=instruments)
     assert await made.aggregate(whole, turns) == await made.score(whole)

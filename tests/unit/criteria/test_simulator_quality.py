@@ -291,10 +291,10 @@ async def test_judged_as_turns_arrive_it_has_the_same_score():
     made = SimulatorQuality(threshold=0.5)
     case, instruments = scenario(), ScoringContext(llm)
     turns = [
-        await made.score_turn(Sample(case, tuple(TURNS[: number + 1]), instruments=instruments), number)
+        await made.score_turn(Sample(case, tuple(TURNS[: number + 1]), context=instruments), number)
         for number in range(len(TURNS))
     ]
-    whole = Sample(case, tuple(TURNS), instruments=instruments)
+    whole = Sample(case, tuple(TURNS), context=instruments)
     asked = len(llm.asked)
     assert await made.aggregate(whole, turns) == await made.score(whole)
     assert {texts_in(request)["message"] for request in llm.asked[:asked]} == {"A large one.", "When does it come?"}

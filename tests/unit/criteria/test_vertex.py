@@ -25,7 +25,7 @@ SIMULATED = EvalCase(
 def scored(made: Criterion, looked_at: Sample, answer: Any) -> tuple[CriterionScore, list[LlmRequest]]:
     llm = ScriptedLlm(answer)
     instruments = ScoringContext(llm=llm)
-    looked_at = Sample(looked_at.case, looked_at.actual, repeat=looked_at.repeat, instruments=instruments)
+    looked_at = Sample(looked_at.case, looked_at.actual, repeat=looked_at.repeat, context=instruments)
     return asyncio.run(made.score(looked_at)), llm.asked
 
 

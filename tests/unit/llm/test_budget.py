@@ -210,10 +210,10 @@ def test_own_prices_win_and_hold_for_versions() -> None:
 
 def test_cached_input_is_cheaper_and_long_prompts_are_dearer() -> None:
     price = Price(2.0, 10.0, 0.5, above=200, long=Price(4.0, 20.0, 1.0))
-    assert price.of(LlmUsage(200, 10, 100)) == pytest.approx((100 * 2 + 100 * 0.5 + 10 * 10) / 1e6)
-    assert price.of(LlmUsage(201, 10, 1)) == pytest.approx((200 * 4 + 1 + 10 * 20) / 1e6)
-    assert Price(2.0, 10.0).of(LlmUsage(10, 0, 10)) == pytest.approx(20 / 1e6)
-    assert price.of(LlmUsage(10, None, 99)) == pytest.approx(10 * 0.5 / 1e6), "no more is cached than is sent"
+    assert price.usd(LlmUsage(200, 10, 100)) == pytest.approx((100 * 2 + 100 * 0.5 + 10 * 10) / 1e6)
+    assert price.usd(LlmUsage(201, 10, 1)) == pytest.approx((200 * 4 + 1 + 10 * 20) / 1e6)
+    assert Price(2.0, 10.0).usd(LlmUsage(10, 0, 10)) == pytest.approx(20 / 1e6)
+    assert price.usd(LlmUsage(10, None, 99)) == pytest.approx(10 * 0.5 / 1e6), "no more is cached than is sent"
 
 
 def test_a_model_without_a_price_is_refused_where_dollars_are_limited() -> None:

@@ -37,7 +37,7 @@ def test_options(options, said):
     ],
 )
 def test_the_name_of_the_largest_length_is_the_hosts(url, length):
-    assert Dialect.of(url).length == length
+    assert Dialect.for_server(url).length == length
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ class EfficiencyCriterion(TurnCriterion, abc.ABC):
         """Value of a turn (None: not measured), its parts, and a remark for people."""
 
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
-        value, details, remark = self.measure(sample.actual[turn], sample.instruments.prices or Prices())
+        value, details, remark = self.measure(sample.actual[turn], sample.context.prices or Prices())
         if value is None:
             return self.unscored(turn, remark or self.unmeasured, details=details)
         reason = f"{value:.6g} {self.noun}" + (f" ({remark})" if remark else "")
@@ -185,5 +185,5 @@ class CostUsd(EfficiencyCriterion):
                 return None, {}, f"no price of {call.model or 'a model that does not say its name'} (llm.prices)"
             if call.usage.total is None:
                 return None, {}, f"a call of {call.model} did not report its tokens"
-            models[call.model] = models.get(call.model, 0.0) + price.of(call.usage)
+            models[call.model] = models.get(call.model, 0.0) + price.usd(call.usage)
         return (sum(models.values()) if models else None), models, ""

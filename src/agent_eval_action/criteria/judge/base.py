@@ -418,13 +418,13 @@ class JudgedCriterion(Criterion):
     def refuse(self, sample: Sample) -> CriterionScore | None:
         if refused := super().refuse(sample):
             return refused
-        has_model = sample.instruments.llm is not None
+        has_model = sample.context.llm is not None
         return None if has_model else self.no_score(ScoreStatus.ERROR, "this run has no model to judge with")
 
     def judge(self, sample: Sample) -> Judge:
         """Who judges this attempt, which is not refused."""
-        assert sample.instruments.llm is not None  # noqa: S101 - see ``refuse``
-        return Judge(sample.instruments.llm, self.judge_model_options, self.name, sample.repeat)
+        assert sample.context.llm is not None  # noqa: S101 - see ``refuse``
+        return Judge(sample.context.llm, self.judge_model_options, self.name, sample.repeat)
 
 
 class VerdictCriterion(JudgedCriterion, TurnCriterion):

@@ -139,7 +139,7 @@ class Dialect:
     length: str = "max_tokens"
 
     @classmethod
-    def of(cls, base_url: str) -> Dialect:
+    def for_server(cls, base_url: str) -> Dialect:
         """What is tried first: OpenAI's reasoning models know only the newer name, others mostly the older."""
         host = urlsplit(base_url).hostname or ""
         newer = host.endswith(("openai.com", "openai.azure.com"))
@@ -280,7 +280,7 @@ class OpenAiProvider(ModelProvider[str, "AsyncOpenAI"]):
 
         name = request.model.removeprefix("openai/")
         for _ in range(_DIALECTS):
-            dialect = self._dialects.get(name) or Dialect.of(self.base_url)
+            dialect = self._dialects.get(name) or Dialect.for_server(self.base_url)
             try:
                 completion = await client.chat.completions.create(**body(name, request, dialect))
             except APIStatusError as error:
