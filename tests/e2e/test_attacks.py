@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from support.judge_model import JudgeModel
+from support.messages import headline, sentence
 from support.model_server.server import Seen, at_once
 from support.openai_server.faults import Fault
 from support.openai_server.server import OpenAiServer
@@ -418,7 +419,7 @@ def nothing(change: Checkout) -> None:
 def statements(results: dict[str, Any]) -> str:
     """The reason of the verdict, and what the change does to the gate."""
     decision = results["decision"]
-    return "\n".join([decision["reason"], *(found["reason"] for found in decision["weakenings"])])
+    return "\n".join([headline(decision), *map(sentence, decision["weakenings"])])
 
 
 def first_scores(results: dict[str, Any]) -> dict[tuple[str, str], float]:
@@ -495,8 +496,8 @@ def test_a_base_that_cannot_be_fetched_is_inconclusive(repository: Repository, t
     job = replace(repository.job, workspace=shallow.root)
     code, results, printed = replace(repository, job=job).run()
     assert (code, results["sets"], results["decision"]["outcome"]) == (3, [], "inconclusive"), printed
-    assert "the rules of the base commit hold for a change, and cannot be read" in results["decision"]["reason"]
-    assert "fetch-depth: 2" in results["decision"]["reason"]
+    assert "the rules of the base commit hold for a change, and cannot be read" in headline(results["decision"])
+    assert "fetch-depth: 2" in headline(results["decision"])
 
 
 def test_a_judge_that_only_refuses_ends_the_run(repository: Repository, judge: OpenAiServer, tmp_path: Path) -> None:
@@ -507,8 +508,8 @@ def test_a_judge_that_only_refuses_ends_the_run(repository: Repository, judge: O
     judge.faults.append(Fault(code=429))
     code, results, printed = repository.run()
     assert (code, results["decision"]["outcome"]) == (3, "inconclusive"), printed
-    assert "nothing was answered for 4 s (stall_timeout)" in results["decision"]["reason"]
-    assert "429" in results["decision"]["reason"]
+    assert "nothing was answered for 4 s (stall_timeout)" in headline(results["decision"])
+    assert "429" in headline(results["decision"])
     assert "--resume" in printed
 
 

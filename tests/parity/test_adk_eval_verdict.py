@@ -163,7 +163,9 @@ def ours(workspace: Path, python: Path, gemini: client.RunningGemini) -> Verdict
     ended = _run([*argv, "--python", python, "--threshold-on", "case"], workspace, gemini)
     results = json.loads((workspace / ".agent-eval" / "out" / "results.json").read_text())
     [found] = results["sets"]
-    blocked = {finding["case"] for finding in results["decision"]["findings"] if finding["effect"] == "blocks"}
+    blocked = {
+        finding["subject"]["case"] for finding in results["decision"]["findings"] if finding["severity"] == "blocks"
+    }
     attempts = {case["case"]: case["attempts"] for case in found["cases"]}
     scores = {
         (case, score["criterion"]): score["score"] for case, [made] in attempts.items() for score in made["scores"]

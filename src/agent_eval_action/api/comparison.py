@@ -18,6 +18,7 @@ from agent_eval_action.formats.adk_results import SUFFIX, read_results
 from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
 from agent_eval_action.gate_changes.snapshot import Snapshot, sets_of_result
 from agent_eval_action.reports import results_json
+from agent_eval_action.results.findings import text_note
 from agent_eval_action.results.history import Baseline
 from agent_eval_action.results.run_result import RunResult
 from agent_eval_action.run.adk_results_import import TOOL, align_names, import_results
@@ -90,7 +91,7 @@ def compare(base: RunResult | Path | str, head: RunResult | Path | str, settings
         measured_before = Snapshot(tuple(kept))
     found = weakenings(measured_before, measured_after)
     decision = apply_weakenings(decision, found, settings.policy.on_weakened)
-    notes = tuple(dict.fromkeys((*before.notes, *after.notes, *decision.notes)))
+    notes = (*map(text_note, dict.fromkeys((*before.notes, *after.notes))), *decision.notes)
     return after.result.model_copy(update={"decision": decision.model_copy(update={"notes": notes})})
 
 

@@ -38,11 +38,11 @@ def verify(result: RunResult, head_sha: str) -> RunResult:
 
 def find_inconsistency(result: RunResult, decision: Decision) -> str:
     """Why the verdict does not follow from the findings and numbers beside it; "" when it does."""
-    effects = {finding.effect for finding in decision.findings}
+    severities = {finding.severity for finding in decision.findings}
     allowed = {Verdict.PASS, Verdict.COLLECTING}
-    if "blocks" in effects:
+    if "blocks" in severities:
         allowed = {Verdict.FAIL}
-    elif "inconclusive" in effects or result.status is not RunStatus.COMPLETE:
+    elif "inconclusive" in severities or result.status is not RunStatus.COMPLETE:
         allowed = {Verdict.INCONCLUSIVE}
     if decision.outcome not in allowed:
         return f"the verdict is {decision.outcome.value}, its findings say {' or '.join(sorted(allowed))}"
@@ -50,7 +50,7 @@ def find_inconsistency(result: RunResult, decision: Decision) -> str:
     for change in decision.pairs:
         if not _agrees(change, measured.get((change.agent, change.eval_set, change.case, change.criterion))):
             return "a score in the verdict is not the one that was measured"
-    if any(change.blocking for change in decision.pairs) and "blocks" not in effects:
+    if any(change.blocking for change in decision.pairs) and "blocks" not in severities:
         return "a score blocks, and no finding says so"
     return ""
 

@@ -14,12 +14,12 @@ from agent_eval_action.cli.outputs import results_file
 from agent_eval_action.cli.session import console, settings_for
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.models import Settings
-from agent_eval_action.diagnostics.reader import did_you_mean
+from agent_eval_action.diagnostics.reader import did_you_mean, plural
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
-from agent_eval_action.gate.acceptable import worse_pairs
-from agent_eval_action.gate.wording import count, listed
+from agent_eval_action.gate.verdict import worse_pairs
 from agent_eval_action.reports import results_json
 from agent_eval_action.reports.next_steps import next_steps
+from agent_eval_action.reports.prose import listed
 from agent_eval_action.results.decision import PairChange
 from agent_eval_action.results.run_result import RunResult
 from agent_eval_action.run.loader import Loader, relative
@@ -72,7 +72,7 @@ def _accept_worse(settings: Settings, reason: str, results: Path | None) -> None
         _say("nothing got worse in that run, so there is nothing to accept")
     for step in next_steps(result):
         if step.places:
-            _say(step.text)
+            _say(str(step.text))
             for place in step.places:
                 _say(f"  {place}")
 
@@ -85,7 +85,7 @@ def _named(scope: Scope, names: Names, reason: str) -> list[dict[str, str]]:
         known = getattr(names, word)
         for value in values:
             if value not in known:
-                hint = did_you_mean(value, known) or f"known: {listed(sorted(known), _NAMES_SHOWN)}"
+                hint = did_you_mean(value, known) or f"known: {listed(sorted(known)[:_NAMES_SHOWN], len(known))}"
                 raise UsageError(f"there is no {word.replace('_', ' ')} {value!r}", hint=hint)
     if not scope.cases:
         raise UsageError("no case is named", hint="agent-eval accept CASE …, or --worse for all that got worse")
@@ -117,7 +117,7 @@ def _append(settings: Settings, entries: Sequence[Mapping[str, str]]) -> None:
         already = "change is in it already" if left == 1 else "changes are in it already"
         _say(f"{shown}: {left:,} {already} with this reason; give another reason if the check blocks them still")
     if added:
-        _say(f"{shown}: {count(len(added), 'change')} accepted; commit it. Their history starts anew at the merge.")
+        _say(f"{shown}: {plural(len(added), 'change')} accepted; commit it. Their history starts anew at the merge.")
 
 
 def _say(text: str) -> None:

@@ -18,9 +18,9 @@ from agent_eval_action.cli.outputs import output_folder, results_file, write_req
 from agent_eval_action.cli.session import Session, console, settings_for
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
-from agent_eval_action.gate.wording import BEGIN
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports import results_json
+from agent_eval_action.reports.messages import BEGIN
 from agent_eval_action.results.pair_scores import measured_pairs
 from agent_eval_action.results.run_result import RunResult, RunStatus
 from agent_eval_action.run.loader import relative
@@ -94,7 +94,7 @@ def show_command(path: Path | None, config: str | None) -> ExitCode:
         found, shown, begin = FileStore(path).read(), str(path), "name a file that `agent-eval baseline update` wrote"
     else:
         history = open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event).history()
-        found, shown, begin = history.as_baseline(), history.source, BEGIN[history.store]
+        found, shown, begin = history.as_baseline(), history.source, str(BEGIN[history.store])
         _say(history.notes)
     if found is None:
         raise ResultsError(f"there is no baseline at {shown}", hint=begin)
@@ -119,7 +119,7 @@ def history_command(config: str | None) -> ExitCode:
     history = main.history()
     _say(history.notes)
     if not main.found.records:
-        raise ResultsError(f"there are no records at {main.store.name}", hint=BEGIN[main.kind])
+        raise ResultsError(f"there are no records at {main.store.name}", hint=str(BEGIN[main.kind]))
     table = Table("Commit", "Made", "Cases", "Attempts", "Withheld", "Accepted", "agent-eval", box=None, pad_edge=False)
     for row in records_table(main.found.records):
         table.add_row(*(Text(terminal(cell, 80)) for cell in row))

@@ -24,7 +24,9 @@ from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.annotations import remarks, shown_in_step
 from agent_eval_action.reports.base import write_text
 from agent_eval_action.reports.detail import scores_only
+from agent_eval_action.reports.messages import Messages
 from agent_eval_action.reports.view import Group, passes, with_threshold
+from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.run_result import RunResult, RunStatus, ScoreStatus
 from agent_eval_action.results.transcripts import ATTEMPTS
 from agent_eval_action.run.loader import relative
@@ -169,10 +171,14 @@ def finish(result: RunResult, settings: Settings, publish: Publish | None = None
     if written.results_error is not None:
         log.warning(str(written.results_error))
     if code is ExitCode.PASS and result.decision is not None and EXIT[result.decision.outcome] is not ExitCode.PASS:
-        log.warning(result.decision.reason)  # green because of `fail_on`, not of the verdict
+        log.warning(_headline(result.decision))  # green because of `fail_on`, not of the verdict
     if code is not ExitCode.PASS and result.decision is not None:
-        log.error(result.decision.reason, f"agent-eval: {fmt.OUTCOME_LABELS[result.decision.outcome].lower()}")
+        log.error(_headline(result.decision), f"agent-eval: {fmt.OUTCOME_LABELS[result.decision.outcome].lower()}")
     return code
+
+
+def _headline(decision: Decision) -> str:
+    return str(Messages.for_decision(decision).headline(decision))
 
 
 def outputs(report: ReportInput, written: WrittenFiles) -> dict[str, str]:
@@ -184,7 +190,7 @@ def outputs(report: ReportInput, written: WrittenFiles) -> dict[str, str]:
     held = with_threshold(cases)
     return {
         "verdict": decision.outcome.value,
-        "reason": decision.reason,
+        "reason": _headline(decision),
         "pass-rate": f"{sum(map(passes, held)) / len(held):.4f}" if held else "",
         "regressions": str(sum(view.group is Group.REGRESSED for view in cases)),
         "cost": "" if result.totals.usd is None else f"{result.totals.usd:.6f}",

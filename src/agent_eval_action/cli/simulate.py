@@ -15,7 +15,7 @@ from agent_eval_action.cli.text import terminal
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
 from agent_eval_action.gate.simulate import Rehearsal, rehearse
-from agent_eval_action.gate.wording import BEGIN
+from agent_eval_action.reports.messages import BEGIN
 from agent_eval_action.results.history import History
 
 _MAX_RUNS = 100_000
@@ -30,7 +30,7 @@ def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json:
     for note in history.notes:
         console().print(terminal(f"note: {note}"), markup=False, soft_wrap=True)
     if not any(pair.scores for pair in history.pairs.values()):
-        raise ResultsError(f"there is no history to simulate on at {history.source}", hint=BEGIN[history.store])
+        raise ResultsError(f"there is no history to simulate on at {history.source}", hint=str(BEGIN[history.store]))
     goals = {name: one.goal for name, one in CRITERIA.items()}
     found = rehearse(history, settings.policy, goals, runs=runs, seed=seed, extra_runs=settings.max_extra_runs)
     if as_json:

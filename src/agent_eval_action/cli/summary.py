@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from agent_eval_action.cli.text import terminal
 from agent_eval_action.reports import formatting as fmt
+from agent_eval_action.reports.messages import Messages
 from agent_eval_action.reports.next_steps import ALL_WORSE, next_steps
 from agent_eval_action.reports.view import CriterionRow, criterion_rows, facts
-from agent_eval_action.results.decision import Finding, Verdict
+from agent_eval_action.results.decision import Verdict
+from agent_eval_action.results.findings import Finding
 from agent_eval_action.results.run_result import RunResult
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ _STATUS = {
     "advisory": ("advisory", "cyan"),
     "not_applicable": ("n/a", "dim"),
 }
-_EFFECT = {"blocks": ("✗", "red"), "inconclusive": ("?", "yellow"), "advisory": ("·", "cyan")}
+_SEVERITY = {"blocks": ("✗", "red"), "inconclusive": ("?", "yellow"), "advisory": ("·", "cyan"), "note": ("·", "dim")}
 
 
 def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]] = (), *, rest: str = "") -> None:
@@ -40,20 +42,22 @@ def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]]
         return
     from rich.text import Text
 
+    messages = Messages.for_decision(decision)
     label = f" {fmt.OUTCOME_LABELS[decision.outcome].upper()} "
     console.print()
-    _line(console, Text.assemble((label, f"reverse {_STYLE[decision.outcome]}"), " ", terminal(decision.reason)))
+    headline = terminal(str(messages.headline(decision)))
+    _line(console, Text.assemble((label, f"reverse {_STYLE[decision.outcome]}"), " ", headline))
     console.print(Text(terminal(" · ".join(facts(result, decision))), style="dim"))
     console.print()
     if rows := criterion_rows(decision):
         _table(console, rows)
     if decision.weakenings:
         console.print(Text("  this change weakens the gate:", style="bold yellow"))
-        _findings(console, decision.weakenings)
-    shown = (*decision.weakenings, *(finding for finding in decision.findings if finding.reason in decision.reason))
-    _findings(console, [finding for finding in decision.findings if finding not in shown], headline=decision.reason)
+        _findings(console, decision.weakenings, messages)
+    shown = (*decision.weakenings, *decision.reasons)
+    _findings(console, [finding for finding in decision.findings if finding not in shown], messages, decision.reasons)
     for note in decision.notes:
-        _line(console, Text(f"  {terminal(note)}", style="dim"))
+        _line(console, Text(f"  {terminal(str(messages.sentence(note)))}", style="dim"))
     _next_steps(console, result)
     if written:
         console.print()
@@ -73,8 +77,8 @@ def _next_steps(console: Console, result: RunResult) -> None:
     for step in next_steps(result):
         rest = tuple(line for line in step.commands if not line.startswith("agent-eval accept "))
         commands = (ALL_WORSE, *rest) if step.accepts else step.commands
-        _line(console, Text(f"  {terminal(step.text)}"))
-        for line in (*step.places, *commands):
+        _line(console, Text(f"  {terminal(str(step.text))}"))
+        for line in (*map(str, step.places), *commands):
             _line(console, Text(f"    {terminal(line, 700)}", style="" if line in commands else "dim"))
 
 
@@ -122,32 +126,36 @@ def _table(console: Console, rows: Sequence[CriterionRow]) -> None:
 
 def _groups(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Findings that say the same of different cases, together: an agent that does not start is one problem."""
-    groups: dict[tuple[str, str], list[Finding]] = {}
+    groups: dict[object, list[Finding]] = {}
     for number, finding in enumerate(findings):
-        same = _without_case(finding) or str(number)
-        groups.setdefault((finding.effect, same), []).append(finding)
+        groups.setdefault(_said_of_any_case(finding) or number, []).append(finding)
     return list(groups.values())
 
 
-def _without_case(finding: Finding) -> str:
-    """What a finding says of its case; "" where it does not begin with the case's name."""
-    named, _, rest = finding.reason.partition("` ")
-    return rest if named.startswith("`") and finding.case is not None else ""
+def _said_of_any_case(finding: Finding) -> tuple[str, ...]:
+    """What two findings share that say the same of different cases; empty where a finding is about no case."""
+    return (finding.code, finding.severity, repr(finding.data)) if finding.subject.case is not None else ()
 
 
-def _findings(console: Console, findings: Sequence[Finding], headline: str = "") -> None:
+def _findings(
+    console: Console, findings: Sequence[Finding], messages: Messages, headline: Sequence[Finding] = ()
+) -> None:
     """Print findings, those that say the same as one line. What the headline says of one case is not said again."""
     from rich.text import Text
 
     groups = _groups(findings)
     for first, *same in groups[:_FINDINGS_SHOWN]:
-        mark, style = _EFFECT[first.effect]
-        if (words := _without_case(first)) and words in headline:
+        mark, style = _SEVERITY[first.severity]
+        if (same_words := _said_of_any_case(first)) and same_words in map(_said_of_any_case, headline):
             more = f"(the same for {fmt.plural(len(same) + 1, 'case')} more)"
             _item(console, Text(f"  {mark} ", style=style), Text(more, style="dim"))
             continue
         more = f" (the same for {fmt.plural(len(same), 'case')} more)" if same else ""
-        _item(console, Text(f"  {mark} ", style=style), Text.assemble(terminal(first.reason, 600), (more, "dim")))
+        _item(
+            console,
+            Text(f"  {mark} ", style=style),
+            Text.assemble(terminal(str(messages.sentence(first)), 600), (more, "dim")),
+        )
     if len(groups) > _FINDINGS_SHOWN:
         left = sum(map(len, groups[_FINDINGS_SHOWN:]))
         console.print(Text(f"  … and {left} more in the reports", style="dim"))

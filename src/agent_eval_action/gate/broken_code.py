@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent_eval_action.config.models import Policy
+from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.gate.evidence import Limits, RunControl
-from agent_eval_action.gate.wording import SENTENCE, clip, count, listed
-from agent_eval_action.results.decision import Finding
 from agent_eval_action.results.run_result import AttemptError, AttemptSummary, CaseKey, CaseResult, ErrorKind, RunResult
 from agent_eval_action.stats import Stratum, lower_than_reference, passes
 
@@ -38,7 +37,6 @@ CASES: Final = 10
 START_CASES: Final = 3
 _RUNS: Final = ((10, 1, 1), (7, 1, 2), (5, 1, 3), (4, 2, 2), (3, 2, 4), (2, 3, 4), (1, 5, 8))
 """At least so many broken cases: fresh runs of each, and runs of the base. All failing against none is below LEVEL."""
-_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +82,6 @@ class BrokenCode:
         return BrokenCode(tuple(case for case in self.confirmed if case.key in keys))
 
 
-NOTHING_BROKEN: Final = BrokenCode()
-
-
 def broken_code(result: RunResult) -> BrokenCode:
     """What this run shows of broken code. A case is confirmed with all others that fail in the same way."""
     cases = _sorted(_broken(result))
@@ -130,30 +125,6 @@ def next_check(result: RunResult, policy: Policy, *, control: bool, limits: Limi
     if not wanted or total > left:
         return None
     return RunControl(wanted, _why(cases), beside, errors_answer=True)
-
-
-def broken_findings(broken: BrokenCode, result: RunResult) -> Iterable[Finding]:
-    """One finding per agent that does not start, and per error that cases raise; each names its cases."""
-    base = f"the base commit {result.base.commit[:10]}" if result.base and result.base.commit else "the base commit"
-    groups: dict[tuple[str, bool, str], list[BrokenCase]] = {}
-    for case in broken.confirmed:
-        said = "" if not case.starts else case.error.message
-        groups.setdefault((case.key.agent, case.starts, said), []).append(case)
-    for (agent, starts, _), cases in sorted(groups.items()):
-        error = clip(cases[0].error.message, SENTENCE // 2)
-        if starts:
-            names = listed((f"`{clip(case.key.case, 60)}`" for case in cases), _NAMED)
-            verb = "fails" if len(cases) == 1 else "fail"
-            here, there = (_share(getattr(case, arm) for case in cases) for arm in ("fresh", "base"))
-            reason = f"{names} {verb} with an error of the agent's code: {error} (run again {here}; on {base} {there})"
-        else:
-            reason = f"the agent `{clip(agent, 60)}` does not start: {error}; that of {base} starts and answers"
-        yield Finding(effect="blocks", reason=clip(reason, SENTENCE), agent=agent)
-
-
-def _share(attempts: Iterable[Sequence[bool]]) -> str:
-    every = [answered for one in attempts for answered in one]
-    return f"{sum(not answered for answered in every)} of {count(len(every), 'failure')}"
 
 
 def _broken(result: RunResult) -> Iterable[BrokenCase]:
@@ -209,4 +180,4 @@ def _why(cases: Sequence[BrokenCase]) -> str:
     kinds = Counter(case.starts for case in cases)
     if not kinds[True]:
         return "does the base commit's agent start?"
-    return f"does the base commit's agent answer the {count(kinds[True], 'case')} that this change's fails in?"
+    return f"does the base commit's agent answer the {plural(kinds[True], 'case')} that this change's fails in?"

@@ -9,9 +9,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
-from agent_eval_action.gate.conditions import anew_notes, condition_notes
 from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.case_matching import measured_identities, with_current_names
 from agent_eval_action.results.decision import BaselineInfo, ChangeKind, Stat, Unit
@@ -34,11 +33,23 @@ TOLERANCE = 1e-9
 
 _STATS_SHARED: Final = 4096
 
-NO_BASELINE = "there is no baseline"
-NO_CASE = "the case is gone"
-NEW_CASE = "the case is new"
-NOT_ON_MAIN = "the base commit's agent could not be measured"
-EDITED = "the case was edited"
+
+class Incomparable(NamedTuple):
+    """Why there is nothing to compare a pair with: a code, and what the history or an acceptance says of it."""
+
+    why: str
+    text: str = ""
+
+
+NO_BASELINE = Incomparable("no_baseline")
+NO_CASE = Incomparable("case_gone")
+NEW_CASE = Incomparable("case_new")
+NOT_ON_MAIN = Incomparable("base_not_measured")
+EDITED = Incomparable("case_edited")
+NEW_CRITERION = Incomparable("criterion_new")
+NO_CRITERION = Incomparable("criterion_gone")
+CHANGED_CRITERION = Incomparable("criterion_changed")
+NOT_KEPT = Incomparable("not_kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +57,7 @@ class ComparedPair:
     """A pair, then and now. ``change`` is current minus baseline, None unless both are comparable.
 
     ``below``: its mean over the repeats misses the threshold (of a removed pair: some attempt missed it).
-    ``incomparable`` says in words why there is nothing to compare with; "" when there is.
+    ``incomparable`` says why there is nothing to compare with; None when there is.
     ``measured`` is None exactly for removed pairs. ``history``: the baseline's scores where they are comparable.
     ``accepted``: its change was accepted, so that missing the threshold newly is intended.
     """
@@ -62,7 +73,7 @@ class ComparedPair:
     current: Stat | None = None
     change: float | None = None
     below: bool = False
-    incomparable: str = ""
+    incomparable: Incomparable | None = None
     old_threshold: float | None = None
     history: tuple[ScoreCount, ...] = ()
     accepted: bool = False
@@ -96,7 +107,8 @@ class Comparison:
     """Everything ``decide`` needs. Pairs and criteria are sorted by name.
 
     ``own_thresholds``: criteria whose threshold somebody configured (not ADK's default).
-    ``trajectories``: what the baseline's agent called, by case of this run.
+    ``trajectories``: what the baseline's agent called, by case of this run. ``stored`` is the baseline with the names
+    cases have now, ``history`` what it was pooled from, where it was.
     """
 
     pairs: tuple[ComparedPair, ...]
@@ -105,9 +117,14 @@ class Comparison:
     baseline: BaselineInfo | None = None
     own_thresholds: frozenset[str] = frozenset()
     trajectories: Mapping[CaseKey, TrajectoryRecord] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    store: StoreKind = "file"
     unmeasured: Mapping[CaseKey, str] = field(default_factory=dict)
+    stored: Baseline | None = None
+    history: History | None = None
+
+    @property
+    def store(self) -> StoreKind:
+        """What keeps, or would keep, the baseline."""
+        return self.history.store if self.history else "file"
 
 
 @collector_paused()
@@ -150,12 +167,9 @@ def compare(
             if info.threshold is not None and info.source != "default"
         ),
         trajectories=_trajectories(known, result),
-        store=history.store if history else "file",
         unmeasured=unmeasured,
-        notes=(
-            *(history.notes if history else ()),
-            *((*condition_notes(baseline, result), *anew_notes(history)) if baseline and known else ()),
-        ),
+        stored=baseline,
+        history=history,
     )
 
 
@@ -170,15 +184,20 @@ def mean_of(values: Iterable[float]) -> float | None:
     return math.fsum(numbers) / len(numbers) if numbers else None
 
 
-def _why_not(history: History | None, pair: Measured) -> tuple[str, bool]:
+def _known_reason(
+    history: History | None, pair: Measured, record: CaseRecord | None
+) -> tuple[Incomparable | None, bool]:
     """Why the scores of a pair do not count, as its history knows it, and whether its change was accepted."""
     if history is None:
-        return "", False
+        return None, False
     reason = history.acceptance(pair.key, pair.info.name)
     if reason is not None:
-        return f"its change was accepted ({reason})", True
+        return Incomparable("accepted", reason), True
     past = history.pairs.get((kept_key(pair.key), kept_name(pair.info.name)))
-    return (past.incomparable if past else ""), False
+    if past is None or not past.incomparable:
+        return None, False
+    edited = record is not None and record.digest != kept_digest(pair.case.digest)
+    return Incomparable(EDITED.why if edited else "history", past.incomparable), False
 
 
 def _compare_pair(
@@ -188,10 +207,10 @@ def _compare_pair(
     old = record.criteria.get(kept_name(info.name)) if record else None
     before, current = _baseline_stat(old), _current_stat(pair)
     kind, why_not = _without_history(pair, record, old, any_baseline)
-    known_why, accepted = _why_not(history, pair)
+    known_why, accepted = _known_reason(history, pair, record)
     if any_baseline and known_why:
         kind, why_not = ChangeKind.CHANGED, known_why
-    comparable = before is not None and not why_not
+    comparable = before is not None and why_not is None
     below = current is not None and info.threshold is not None and not meets(current.mean, info.threshold, info.goal)
     if current is None:
         kind = ChangeKind.ERROR if pair.errors else ChangeKind.NOT_APPLICABLE
@@ -220,20 +239,19 @@ def _compare_pair(
 
 def _without_history(
     pair: Measured, record: CaseRecord | None, old: CriterionRecord | None, any_baseline: bool
-) -> tuple[ChangeKind, str]:
-    """The kind a pair has when it meets its threshold and cannot be compared, and why not ("" when it can)."""
+) -> tuple[ChangeKind, Incomparable | None]:
+    """The kind a pair has when it meets its threshold and cannot be compared, and why not (None when it can)."""
     if not any_baseline:
         return ChangeKind.PASSING, NO_BASELINE
     if record is None:
         return ChangeKind.NEW, NEW_CASE
     if record.digest != kept_digest(pair.case.digest):
-        return ChangeKind.CHANGED, f"{EDITED} since the baseline"
+        return ChangeKind.CHANGED, EDITED
     if old is None:
-        full = "the baseline had no room for it" if record.omitted else "the criterion is new for this case"
-        return ChangeKind.NEW, full
+        return ChangeKind.NEW, NOT_KEPT if record.omitted else NEW_CRITERION
     if old.digest != kept_digest(pair.info.digest):
-        return ChangeKind.CHANGED, "the criterion's options changed since the baseline"
-    return ChangeKind.SAME, ""
+        return ChangeKind.CHANGED, CHANGED_CRITERION
+    return ChangeKind.SAME, None
 
 
 def _change_kind(before: float, current: float, below: bool, info: CriterionInfo) -> ChangeKind:
@@ -308,12 +326,12 @@ def _removed(known: Mapping[CaseKey, CaseRecord], result: RunResult) -> tuple[Co
             continue
         for name, old in sorted(record.criteria.items()):
             if name not in configured.get(key, ()):
-                why = "the criterion is no longer configured" if key in configured else NO_CASE
+                why = NO_CRITERION if key in configured else NO_CASE
                 gone.append(_gone(key, name, old, why))
     return tuple(gone)
 
 
-def _gone(key: CaseKey, criterion: str, old: CriterionRecord, why: str) -> ComparedPair:
+def _gone(key: CaseKey, criterion: str, old: CriterionRecord, why: Incomparable) -> ComparedPair:
     failed = old.passed is not None and old.passed < old.n
     return ComparedPair(
         key=key,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
+from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.gate.assess import (
     CONTROL_RUNS,
     FRESH_LOOKS,
@@ -31,7 +32,6 @@ from agent_eval_action.gate.evidence import (
     known,
     mean,
 )
-from agent_eval_action.gate.wording import count
 
 FIRST_DOUBT: Final = 0.2
 """Suspects whose first fresh runs are this unlikely by chance are run more."""
@@ -59,7 +59,7 @@ def next_step(state: GateState, rules: Rules) -> Step:
             return step
         if (smaller := _worst_first(step, criteria, room)) is not None:
             return smaller
-        return Enough(f"the limit of {count(limit, 'extra run')} is reached before this: {step.why}", limited=True)
+        return Enough(f"the limit of {plural(limit, 'extra run')} is reached before this: {step.why}", limited=True)
     return Enough("nothing is in doubt")
 
 
@@ -157,7 +157,7 @@ def _suspects(criteria: Iterable[CriterionEvidence], target: Target) -> RerunSus
                 wanted[pair.case] = max(wanted.get(pair.case, 0), more)
     if not wanted:
         return None
-    return RerunSuspects(_in_order(wanted), f"{count(len(wanted), 'case')} did worse than on main")
+    return RerunSuspects(_in_order(wanted), f"{plural(len(wanted), 'case')} did worse than on main")
 
 
 def _first_look(criterion: CriterionEvidence, pair: PairEvidence) -> int:
@@ -248,7 +248,7 @@ def _run_control(wanted: dict[Key, int], beside: dict[Key, int]) -> RunControl |
     if not wanted:
         return None
     in_turn = {case: runs for case, runs in beside.items() if case in wanted}
-    return RunControl(_in_order(wanted), f"is {count(len(wanted), 'case')} as bad on main?", _in_order(in_turn))
+    return RunControl(_in_order(wanted), f"is {plural(len(wanted), 'case')} as bad on main?", _in_order(in_turn))
 
 
 def _more(wanted: dict[Key, int], pair: PairEvidence, runs: int) -> None:

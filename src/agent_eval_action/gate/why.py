@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.gate.evidence import Enough, GateState, PairEvidence, RerunSuspects, RunControl, Step
-from agent_eval_action.gate.wording import count
 from agent_eval_action.results.history import weighted_mean
 from agent_eval_action.results.pair_scores import exact_mean, meets
 from agent_eval_action.results.run_result import CaseKey
@@ -16,23 +16,23 @@ def told(step: Step, state: GateState) -> str:
     times = [more for _, more in step.attempts]
     if isinstance(step, RunControl):
         return _controlled(step, _worst(step, state))
-    each = count(times[0], "more run") if len(set(times)) == 1 else f"{min(times)} to {max(times)} more runs"
-    cases = count(len(step.attempts), "suspect" if isinstance(step, RerunSuspects) else "case")
+    each = plural(times[0], "more run") if len(set(times)) == 1 else f"{min(times)} to {max(times)} more runs"
+    cases = plural(len(step.attempts), "suspect" if isinstance(step, RerunSuspects) else "case")
     worst = _worst(step, state)
     if worst is None or not isinstance(step, RerunSuspects):
         return f"{cases}, {each} each: {step.why}"
-    more = f", and {count(len(step.attempts) - 1, 'other')}" if len(step.attempts) > 1 else ""
+    more = f", and {plural(len(step.attempts) - 1, 'other')}" if len(step.attempts) > 1 else ""
     return f"{cases}, {each} each: {_fell(worst)}{more}"
 
 
 def _controlled(step: RunControl, worst: PairEvidence | None) -> str:
     """Like "is 1 case as bad on main? 3 runs there in turn with 2 here: `quality` of `a` fell from 14/14 to 0/2"."""
     here = sum(runs for _, runs in step.beside)
-    runs = f"{count(sum(runs for _, runs in step.attempts), 'run')} there" + (
+    runs = f"{plural(sum(runs for _, runs in step.attempts), 'run')} there" + (
         f" in turn with {here} here" if here else ""
     )
     fell = "" if worst is None else f": {_fell(worst)}"
-    more = f", and {count(len(step.attempts) - 1, 'other')}" if worst is not None and len(step.attempts) > 1 else ""
+    more = f", and {plural(len(step.attempts) - 1, 'other')}" if worst is not None and len(step.attempts) > 1 else ""
     return f"{step.why} {runs}{fell}{more}"
 
 

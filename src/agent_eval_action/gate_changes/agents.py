@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from agent_eval_action.config.agents import relative_name
 from agent_eval_action.config.models import AgentSettings
 from agent_eval_action.errors import ConfigError, Problem
-from agent_eval_action.gate.wording import clip
 from agent_eval_action.gate_changes.base import BaseSnapshot
-from agent_eval_action.gate_changes.rules import WITH_THE_MERGE, counterpart
-from agent_eval_action.results.decision import Finding
+from agent_eval_action.gate_changes.rules import counterpart
+from agent_eval_action.results.findings import Finding, FindingCode, Subject, excerpt
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resources import custom_metrics
 
-_WORDS: Final = {"path": "folder", "driver": "driver", "recording": "recording", "python": "interpreter"}
+_FIELDS: Final = ("path", "driver", "recording", "python")
 _BIN_PYTHON: Final = ("bin", "python")
 
 
@@ -51,10 +50,10 @@ def agent_changes(
 ) -> tuple[Finding, ...]:
     """Every difference in what describes an agent that the base has too."""
     return tuple(
-        Finding(effect="advisory", reason=f"the agent `{clip(agent.name, 80)}`: {text}", agent=agent.name)
+        Finding(code=FindingCode.AGENT_CHANGED, severity="advisory", subject=Subject(agent=agent.name), data=data)
         for agent in agents
         if (then := agent_on_base(agent, base, renamed)) is not None
-        for text in _differences(then, agent, base.settings.workspace)
+        for data in _differences(then, agent, base.settings.workspace)
     )
 
 
@@ -69,9 +68,10 @@ def function_changes(
             old = _module_file(function, then[agent].path, there)
             new = _module_file(function, folders[agent], here)
             if old is not None and (new is None or old.read_bytes() != new.read_bytes()):
-                where = f" ({old.relative_to(there).as_posix()})"
-                text = f"the metric function `{clip(function, 120)}`{where} was {'edited' if new else 'removed'}"
-                yield Finding(effect="advisory", reason=f"{text}{WITH_THE_MERGE}", agent=agent)
+                where = old.relative_to(there).as_posix()
+                data = {"function": function, "file": where, "removed": new is None, "with_merge": True}
+                subject = Subject(agent=agent)
+                yield Finding(code=FindingCode.METRIC_CHANGED, severity="advisory", subject=subject, data=data)
 
 
 def _module_file(function: str, folder: Path, workspace: Path) -> Path | None:
@@ -86,19 +86,19 @@ def _module_file(function: str, folder: Path, workspace: Path) -> Path | None:
     return None
 
 
-def _differences(then: AgentSettings, now: AgentSettings, workspace: Path) -> Iterator[str]:
+def _differences(then: AgentSettings, now: AgentSettings, workspace: Path) -> Iterator[dict[str, Any]]:
     if then.name != now.name:
-        yield f"its name was `{clip(then.name, 80)}`"
-    for field, word in _WORDS.items():
+        yield {"field": "name", "old": {"text": excerpt(then.name, 80)}, "new": {"text": excerpt(now.name, 80)}}
+    for field in _FIELDS:
         old, new = (_place(getattr(agent, field), workspace) for agent in (then, now))
         if old != new:
-            yield f"its {word} is now {_code(new)} (was {_code(old)})"
-    for field, word in (("env", "variable"), ("install_env", "variable of its installation")):
+            yield {"field": field, "old": {"text": excerpt(old, 80)}, "new": {"text": excerpt(new, 80)}}
+    for field in ("env", "install_env"):
         old_env, new_env = getattr(then, field), getattr(now, field)
         for name in sorted(old_env.keys() | new_env.keys()):
             before, after = (_variable(env, name) for env in (old_env, new_env))
             if before != after:
-                yield f"its {word} `{clip(name, 80)}` is now {after} (was {before})"
+                yield {"field": field, "variable": name, "old": before, "new": after}
 
 
 def _place(value: object, workspace: Path) -> str:
@@ -109,12 +109,9 @@ def _place(value: object, workspace: Path) -> str:
     return relative_name(path, workspace) if path.is_relative_to(workspace) else str(path)
 
 
-def _variable(env: Mapping[str, str | None], name: str) -> str:
+def _variable(env: Mapping[str, str | None], name: str) -> dict[str, str]:
+    """The value of a variable, or its state where it has none of its own."""
     if name not in env:
-        return "not set"
+        return {"state": "unset"}
     value = env[name]
-    return "the job's own" if value is None else _code(value)
-
-
-def _code(text: str) -> str:
-    return f"`{clip(text, 80)}`" if text else "none"
+    return {"state": "job"} if value is None else {"text": excerpt(value, 80)}

@@ -14,11 +14,12 @@ from agent_eval_action.gate_changes.agents import agent_changes, agent_on_base, 
 from agent_eval_action.gate_changes.base import BaseSnapshot, CommandContext, Discover, read_base, take_snapshot
 from agent_eval_action.gate_changes.criteria import identities_of_plan, plan_in_force, renamed_agents
 from agent_eval_action.gate_changes.diff import apply_weakenings, match_snapshots, only_matched_agents, weakenings
-from agent_eval_action.gate_changes.rules import WITH_THE_MERGE, setting_changes, settings_in_force
+from agent_eval_action.gate_changes.rules import setting_changes, settings_in_force
 from agent_eval_action.gate_changes.snapshot import case_identities
 from agent_eval_action.git import Repository
 from agent_eval_action.results.case_matching import CaseMatches, match_cases
-from agent_eval_action.results.decision import Decision, Finding, Verdict
+from agent_eval_action.results.decision import Decision, Verdict
+from agent_eval_action.results.findings import Finding, FindingCode, text_note
 from agent_eval_action.results.history import Accepted
 from agent_eval_action.results.run_result import Conditions, RunResult
 from agent_eval_action.run.base_agents import BaseUnavailable, write_tree
@@ -121,7 +122,7 @@ class GateChanges:
 
     def weakened(
         self, plan: Plan | None, agents: Sequence[AgentSettings]
-    ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
         """Every weakening, and notes. ``plan``: of the whole suite as the change has it, None for a narrowed run."""
         base = self.base
         if isinstance(base, BaseUnavailable):
@@ -129,10 +130,10 @@ class GateChanges:
         try:
             head = take_snapshot(self.own, self.context, plan)
         except AgentEvalError as error:
-            return (), (f"what this change does to the rest of the suite is not known: {error.message}",)
+            text = f"what this change does to the rest of the suite is not known: {error.message}"
+            return (), (text_note(text),)
         then = only_matched_agents(base.snapshot, head) if base.chosen_agents_lack else base.snapshot
-        when = WITH_THE_MERGE if self.context.is_change else ""
-        found = weakenings(then, head, when)
+        found = weakenings(then, head, with_merge=self.context.is_change)
         if not self.context.is_change:
             return found, ()
         others, notes = setting_changes(self.own, base.settings)
@@ -153,11 +154,12 @@ class GateChanges:
         found, notes = self.weakened(plan, agents)
         found = (*found, *(functions.changed if functions else ()))
         decision = apply_weakenings(decision, found, self.settings.policy.on_weakened)
-        return decision.model_copy(update={"notes": (*self.notes, *notes, *decision.notes)})
+        return decision.model_copy(update={"notes": (*map(text_note, self.notes), *notes, *decision.notes)})
 
     def undecided(self, started_at: str, conditions: Conditions) -> RunResult:
         """The result of a change whose base cannot be read: nothing was run, and it is no pass."""
-        decision = Decision(outcome=Verdict.INCONCLUSIVE, reason=self.unreadable)
+        reason = Finding(code=FindingCode.TEXT, severity="inconclusive", data={"text": self.unreadable})
+        decision = Decision(outcome=Verdict.INCONCLUSIVE, reasons=(reason,))
         under = conditions.model_copy(update={"fail_on": self.context.fail_on})
         return RunResult(started_at=started_at, conditions=under, decision=decision)
 

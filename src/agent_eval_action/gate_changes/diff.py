@@ -8,37 +8,38 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
-from agent_eval_action.gate.wording import SENTENCE, clip, count, listed
-from agent_eval_action.gate_changes.cases import case_edit, criterion_loosened
+from agent_eval_action.gate_changes.cases import Edit, case_edit, criterion_loosened
 from agent_eval_action.gate_changes.rules import weaker_rules
 from agent_eval_action.gate_changes.snapshot import CaseSnapshot, SetSnapshot, Snapshot, case_identities
 from agent_eval_action.gate_changes.stored_scores import weaker_baseline
 from agent_eval_action.results.case_matching import CaseMatches, match_cases
-from agent_eval_action.results.decision import Decision, Finding, Verdict
+from agent_eval_action.results.decision import Decision, Verdict
+from agent_eval_action.results.findings import RUN, Finding, FindingCode, Subject, excerpt, named_cases, with_severity
 from agent_eval_action.results.run_result import CriterionInfo
 
 _SINGLY: Final = 5
-"""Up to here cases of one file are told one by one, beyond it in one sentence."""
+"""Up to here each removed case of a file has a finding of its own, beyond it they share one."""
 
 _NAMES: Final = 20
+_EDITS: Final = 20
 
 _Held = tuple[SetSnapshot, CaseSnapshot]
 
 
-def weakenings(base: Snapshot, head: Snapshot, when: str = "") -> tuple[Finding, ...]:
+def weakenings(base: Snapshot, head: Snapshot, *, with_merge: bool = False) -> tuple[Finding, ...]:
     """Every way in which ``head`` measures less than ``base``, what takes the most away first.
 
-    A case that was only moved or renamed is the same case; its criteria are compared where it is now. ``when``
-    ends the sentences about rules and criteria: from when on those of ``head`` hold.
+    A case that was only moved or renamed is the same case; its criteria are compared where it is now.
+    ``with_merge``: rules and criteria of ``head`` take effect with the merge only.
     """
     pairs, gone = _matched(base, head)
     return (
         *_gone_sets(base, head, gone),
         *_gone_cases(head, gone),
-        *_criteria(base, pairs, when),
-        *weaker_rules(base, head, when),
+        *_criteria(base, pairs, with_merge=with_merge),
+        *weaker_rules(base, head, with_merge=with_merge),
         *weaker_baseline(base, head),
         *_edits(pairs),
         *_accepted(base, head),
@@ -51,16 +52,14 @@ def apply_weakenings(decision: Decision, found: Sequence[Finding], on_weakened: 
         return decision
     if on_weakened != "fail":
         return decision.model_copy(update={"weakenings": tuple(found)})
-    blocking = tuple(one.model_copy(update={"effect": "blocks"}) for one in found)
-    failed = decision.outcome is Verdict.FAIL
-    more = f" (and {count(len(found) - 1, 'more change')} to what the agent is measured by)" if found[1:] else ""
-    why = f"this change weakens the gate, which on_weakened: fail forbids: {found[0].reason}{more}"
+    blocking = with_severity(found, "blocks")
+    weakened = Finding(code=FindingCode.GATE_WEAKENED, severity="blocks", data={"more": len(found) - 1})
     return decision.model_copy(
         update={
             "weakenings": blocking,
             "findings": (*blocking, *decision.findings),
             "outcome": Verdict.FAIL,
-            "reason": decision.reason if failed else clip(why, SENTENCE),
+            "reasons": decision.reasons if decision.outcome is Verdict.FAIL else (weakened, blocking[0]),
         }
     )
 
@@ -91,10 +90,8 @@ def _gone_sets(base: Snapshot, head: Snapshot, gone: Sequence[_Held]) -> Iterato
     for one in base.sets:
         cases = [case for held, case in gone if held is one]
         if cases and (one.agent, one.eval_set) not in here:
-            names = listed((_quoted(case.key.case) for case in cases), _SINGLY)
-            many = "its case is" if len(cases) == 1 else f"its {count(len(cases), 'case')} are"
-            text = f"{_quoted(one.path)} is no longer run: {many} not measured ({names})"
-            yield _finding(text, agent=one.agent, eval_set=one.eval_set)
+            subject = Subject(agent=one.agent, eval_set=one.eval_set)
+            yield _finding(FindingCode.SET_REMOVED, subject, path=one.path, **_named(cases, _SINGLY))
 
 
 def _gone_cases(head: Snapshot, gone: Sequence[_Held]) -> Iterator[Finding]:
@@ -106,43 +103,39 @@ def _gone_cases(head: Snapshot, gone: Sequence[_Held]) -> Iterator[Finding]:
     for (agent, eval_set, path), cases in by_set.items():
         if len(cases) <= _SINGLY:
             for case in cases:
-                text = f"case {_quoted(case.key.case)} was removed from {_quoted(path)}"
-                yield _finding(text, agent=agent, eval_set=eval_set, case=case.key.case)
+                subject = Subject(agent=agent, eval_set=eval_set, case=case.key.case)
+                yield _finding(FindingCode.CASE_REMOVED, subject, path=path)
         else:
-            names = listed((_quoted(case.key.case) for case in cases), _NAMES)
-            text = f"{count(len(cases), 'case')} were removed from {_quoted(path)}: {names}"
-            yield _finding(text, agent=agent, eval_set=eval_set)
+            subject = Subject(agent=agent, eval_set=eval_set)
+            yield _finding(FindingCode.CASES_REMOVED, subject, path=path, **_named(cases, _NAMES))
 
 
-def _criteria(base: Snapshot, pairs: Iterable[tuple[_Held, _Held]], when: str) -> Iterator[Finding]:
-    """What criteria lost, set by set, for sets that share a case; one sentence for whatever shares a file."""
+def _criteria(base: Snapshot, pairs: Iterable[tuple[_Held, _Held]], *, with_merge: bool) -> Iterator[Finding]:
+    """What criteria lost, set by set, for sets that share a case; one finding for whatever shares a file."""
     met: dict[tuple[str, str, str, str], tuple[SetSnapshot, SetSnapshot]] = {}
     for (then, _), (now, _) in pairs:
         met.setdefault((then.agent, then.eval_set, now.agent, now.eval_set), (then, now))
     off = _switched_off(base)
-    told: dict[tuple[str, str], Finding] = {}
+    found: list[Finding] = []
     for then, now in met.values():
         mine = {info.name: info for info in now.criteria}
         for info in then.criteria:
-            if info.name not in off:
-                for text in _criterion(info, mine.get(info.name), now):
-                    told.setdefault((info.name, text), _finding(f"{text}{when}", criterion=info.name))
-    yield from told.values()
+            for loss in _criterion(info, mine.get(info.name), now, with_merge) if info.name not in off else ():
+                if loss not in found:
+                    found.append(loss)
+    yield from found
 
 
-def _criterion(then: CriterionInfo, now: CriterionInfo | None, where: SetSnapshot) -> Iterator[str]:
-    name = _quoted(then.name)
+def _criterion(
+    then: CriterionInfo, now: CriterionInfo | None, where: SetSnapshot, with_merge: bool
+) -> Iterator[Finding]:
+    subject = Subject(criterion=then.name)
+    source = {"source": excerpt((now or then).source, 120), "with_merge": with_merge}
     if now is None:
-        yield f"{name} is no longer scored in {_quoted(where.path)}{_source(then)}"
+        yield _finding(FindingCode.CRITERION_REMOVED, subject, path=where.path, **source)
         return
-    for what in criterion_loosened(then, now):
-        yield f"{name}{_source(now)}: {what}"
-
-
-def _source(info: CriterionInfo) -> str:
-    if info.source == "default":
-        return " (by ADK's defaults)"
-    return f" ({clip(info.source, 120)})" if info.source else ""
+    for loss in criterion_loosened(then, now):
+        yield _finding(FindingCode.CRITERION_LOOSENED, subject, **loss, **source)
 
 
 def _switched_off(base: Snapshot) -> frozenset[str]:
@@ -154,33 +147,33 @@ def _switched_off(base: Snapshot) -> frozenset[str]:
 
 def _edits(pairs: Iterable[tuple[_Held, _Held]]) -> Iterator[Finding]:
     """Cases that expect less, before those that expect something else."""
-    loosened: list[tuple[_Held, str]] = []
-    edited: list[tuple[_Held, str]] = []
+    loosened: list[tuple[_Held, list[Edit]]] = []
+    edited: list[tuple[_Held, list[Edit]]] = []
     for (_, then), (now_set, now) in pairs:
         if then.digest == now.digest:
             continue
         edit = case_edit(then, now, exact=_is_exact(now_set.criteria))
         if edit.looser:
-            loosened.append(((now_set, now), "; ".join((*edit.looser, *edit.other))))
+            loosened.append(((now_set, now), [*edit.looser, *edit.other]))
         elif edit.other:
-            edited.append(((now_set, now), "; ".join(edit.other)))
-    yield from _told(loosened, "expects less")
-    yield from _told(edited, "was edited, so main's scores of it no longer count")
+            edited.append(((now_set, now), edit.other))
+    yield from _edited(FindingCode.CASE_LOOSENED, loosened)
+    yield from _edited(FindingCode.CASE_EDITED, edited)
 
 
-def _told(found: Sequence[tuple[_Held, str]], what: str) -> Iterator[Finding]:
-    by_path: dict[str, list[tuple[_Held, str]]] = defaultdict(list)
-    for held, text in found:
-        by_path[held[0].path].append((held, text))
+def _edited(code: FindingCode, found: Sequence[tuple[_Held, list[Edit]]]) -> Iterator[Finding]:
+    by_path: dict[str, list[tuple[_Held, list[Edit]]]] = defaultdict(list)
+    for held, edits in found:
+        by_path[held[0].path].append((held, edits))
     for path, own in by_path.items():
-        for (_, case), text in own[:_NAMES]:
-            said = f"case {_quoted(case.key.case)} in {_quoted(path)} {what}: {text}"
-            yield _finding(said, **case.key._asdict())
+        for (_, case), edits in own[:_NAMES]:
+            more = {"more": len(edits) - _EDITS} if len(edits) > _EDITS else {}
+            yield _finding(code, Subject(**case.key._asdict()), path=path, edits=edits[:_EDITS], **more)
         if rest := own[_NAMES:]:
-            names = listed((_quoted(case.key.case) for (_, case), _ in rest), _NAMES)
             where = rest[0][0][0]
-            more = f"{count(len(rest), 'more case')} in {_quoted(path)} changed likewise: {names}"
-            yield _finding(more, agent=where.agent, eval_set=where.eval_set)
+            subject = Subject(agent=where.agent, eval_set=where.eval_set)
+            cases = [case for (_, case), _ in rest]
+            yield _finding(FindingCode.CASES_EDITED, subject, path=path, **_named(cases, _NAMES))
 
 
 def _is_exact(criteria: Iterable[CriterionInfo]) -> bool:
@@ -191,18 +184,16 @@ def _is_exact(criteria: Iterable[CriterionInfo]) -> bool:
 def _accepted(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
     known = {entry.id for entry in base.accepted}
     rules = base.policy or head.policy
-    ignored = "; gate.accept: ignore, so main's scores of it still count" if rules and rules.accept == "ignore" else ""
+    ignored = rules is not None and rules.accept == "ignore"
     for entry in head.accepted:
         if entry.id not in known:
-            which = _quoted(entry.case) + (f" › {_quoted(entry.criterion)}" if entry.criterion else "")
-            why = f": {entry.reason}" if entry.reason else " without a reason"
-            text = f"accept.yaml accepts a change of {which}{why}{ignored}"
-            yield _finding(text, agent=entry.agent, eval_set=entry.eval_set, case=entry.case, criterion=entry.criterion)
+            names = {"agent": entry.agent, "eval_set": entry.eval_set, "case": entry.case, "criterion": entry.criterion}
+            yield _finding(FindingCode.ACCEPTANCE_ADDED, Subject(**names), text=excerpt(entry.reason), ignored=ignored)
 
 
-def _finding(text: str, **about: str | None) -> Finding:
-    return Finding(effect="advisory", reason=clip(text, SENTENCE), **about)
+def _named(cases: Sequence[CaseSnapshot], most: int) -> dict[str, Any]:
+    return named_cases([case.key for case in cases], most)
 
 
-def _quoted(name: str) -> str:
-    return f"`{clip(name, 120)}`"
+def _finding(code: FindingCode, subject: Subject = RUN, **data: Any) -> Finding:
+    return Finding(code=code, severity="advisory", subject=subject, data=data)

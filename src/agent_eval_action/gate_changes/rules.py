@@ -11,12 +11,9 @@ from pydantic import BaseModel
 
 from agent_eval_action.config.models import AgentSettings, CriterionPolicy, Policy, Settings
 from agent_eval_action.config.options import OPTIONS
-from agent_eval_action.gate.wording import clip, listed
 from agent_eval_action.gate_changes.snapshot import Snapshot
-from agent_eval_action.results.decision import Finding
+from agent_eval_action.results.findings import RUN, Finding, FindingCode, Severity, Subject, excerpt
 from agent_eval_action.results.run_result import Goal
-
-WITH_THE_MERGE: Final = ", takes effect with the merge"
 
 _OF_THE_CHANGE: Final = frozenset(
     {
@@ -81,101 +78,102 @@ def counterpart(agent: AgentSettings, base: tuple[AgentSettings, ...]) -> AgentS
     return next(iter(by_name or [one for one in base if one.path == agent.path]), None)
 
 
-def setting_changes(own: Settings, base: Settings) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    """Options of the change that differ from those in force: those that may ask for less, and the rest in words.
+def setting_changes(own: Settings, base: Settings) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Options of the change that differ from those in force: those that may ask for less, and the rest as notes.
 
-    Rules that are surely looser are ``weaker_rules``'s to say.
+    ``weaker_rules`` reports the rules that are surely looser.
     """
-    where = f" ({clip(_file(own), 120)}){WITH_THE_MERGE}"
+    file = excerpt(_file(own), 120)
     findings: list[Finding] = []
-    notes: list[str] = []
+    notes: list[Finding] = []
     for option in OPTIONS:
         key = option.key or option.name
         if option.info.scope != "run" or option.field[0] in (*_OF_THE_CHANGE, "policy"):
             continue
         then, now = option.of_settings(base), option.of_settings(own)
-        if then == now or looser(option.name, then, now):
+        if then == now or is_looser(option.name, then, now):
             continue
-        text = f"{key} {_shown(then, base.workspace)} → {_shown(now, own.workspace)}{where}"
-        if option.name in _ALSO_WHO_JUDGES:
-            findings.append(_finding(text))
-        else:
-            notes.append(text)
-    notes += [f"{text}{where}" for text in _stricter_rules(base.policy, own.policy)]
+        severity: Severity = "advisory" if option.name in _ALSO_WHO_JUDGES else "note"
+        values: dict[str, Any] = {"old": _shown(then, base.workspace), "new": _shown(now, own.workspace)}
+        changed = _finding(FindingCode.RULE_CHANGED, key, severity=severity, file=file, with_merge=True, **values)
+        (findings if severity == "advisory" else notes).append(changed)
+    for rule, old, new in _stricter_rules(base.policy, own.policy):
+        values = {"old": _shown(old), "new": _shown(new)}
+        notes.append(_finding(FindingCode.RULE_CHANGED, rule, severity="note", file=file, with_merge=True, **values))
     return tuple(findings), tuple(notes)
 
 
-def _stricter_rules(then: Policy, now: Policy) -> Iterator[str]:
+def _stricter_rules(then: Policy, now: Policy) -> Iterator[tuple[str, Any, Any]]:
     for name in _POLICY:
         old, new = getattr(then, name, None), getattr(now, name, None)
-        if old != new and not looser(name, old, new):
-            yield f"gate.{name} {_shown(old)} → {_shown(new)}"
+        if old != new and not is_looser(name, old, new):
+            yield f"gate.{name}", old, new
     for criterion in sorted(then.criteria.keys() | now.criteria.keys()):
         both = [policy.criteria.get(criterion) or policy.inherited(criterion) for policy in (then, now)]
         for rule in CriterionPolicy.model_fields:
             old, new = (getattr(policy, rule) for policy in both)
-            if old != new and not looser(rule, old, new) and old != getattr(then, rule, None):
-                yield f"gate.criteria.{clip(criterion, 80)}.{rule} {_shown(old)} → {_shown(new)}"
+            if old != new and not is_looser(rule, old, new) and old != getattr(then, rule, None):
+                yield f"gate.criteria.{excerpt(criterion, 80)}.{rule}", old, new
     for name in sorted(then.sets.keys() | now.sets.keys()):
         old, new = then.sets.get(name, "blocking"), now.sets.get(name, "blocking")
-        if old != new and not looser("mode", old, new):
-            yield f"gate.sets.{clip(name, 80)} {old} → {new}"
+        if old != new and not is_looser("mode", old, new):
+            yield f"gate.sets.{excerpt(name, 80)}", old, new
 
 
-def weaker_rules(base: Snapshot, head: Snapshot, when: str = "") -> Iterator[Finding]:
+def weaker_rules(base: Snapshot, head: Snapshot, *, with_merge: bool = False) -> Iterator[Finding]:
     """Rules that are weaker in ``head``: of the whole run, then of single criteria, then of whole eval sets.
 
-    ``when`` ends each sentence: from when on the weaker rule holds.
+    ``with_merge``: the weaker rules take effect with the merge only.
     """
     if base.policy is None or head.policy is None:
         return
-    where = f" ({clip(head.policy_file, 120)}){when}"
+    where: dict[str, Any] = {"file": excerpt(head.policy_file, 120), "with_merge": with_merge}
+    whole: list[tuple[str, Any, Any]] = [("fail_on", base.fail_on, head.fail_on)]
+    whole += [(name, getattr(base.policy, name, None), getattr(head.policy, name, None)) for name in _WHOLE]
     if head.repeats < base.repeats:
-        yield _finding(f"repeats cut {base.repeats} → {head.repeats}{where}")
-    if text := looser("fail_on", base.fail_on, head.fail_on):
-        yield _finding(f"gate.{text}{where}")
-    for name in _WHOLE:
-        if text := looser(name, getattr(base.policy, name, None), getattr(head.policy, name, None)):
-            yield _finding(f"gate.{text}{where}")
-    by_text: dict[str, list[str]] = {}
-    for name, goal in _criteria(base, head).items():
-        old, new = (policy.for_criterion(name, goal) for policy in (base.policy, head.policy))
-        for rule in type(old).model_fields:
-            if text := looser(rule, getattr(old, rule), getattr(new, rule)):
-                by_text.setdefault(text, []).append(name)
-    for text, names in by_text.items():
-        of = listed((f"`{clip(name, 80)}`" for name in names), _NAMES)
-        yield _finding(f"gate.{text} for {of}{where}", criterion=names[0] if len(names) == 1 else None)
-    yield from _eval_sets(base.policy, head.policy, where)
+        yield _loosened("repeats cut", base.repeats, head.repeats, **where)
+    for name, old, new in whole:
+        if is_looser(name, old, new):
+            yield _loosened(f"gate.{name}", old, new, **where)
+    yield from _weaker_for_criteria(base.policy, head.policy, _criteria(base, head), where)
+    for name in sorted(base.policy.sets.keys() | head.policy.sets.keys()):
+        old, new = (policy.sets.get(name, "blocking") for policy in (base.policy, head.policy))
+        if is_looser("mode", old, new):
+            yield _loosened("gate.mode", old, new, eval_set=name, **where)
 
 
-def looser(rule: str, old: Any, new: Any) -> str:
-    """``rule old → new`` when the new value holds a run to less; "" otherwise."""
+def _weaker_for_criteria(
+    base: Policy, head: Policy, criteria: Mapping[str, Goal], where: Mapping[str, Any]
+) -> Iterator[Finding]:
+    by_change: dict[tuple[str, Any, Any], list[str]] = {}
+    for name, goal in criteria.items():
+        then, now = (policy.for_criterion(name, goal) for policy in (base, head))
+        for rule in type(then).model_fields:
+            old, new = getattr(then, rule), getattr(now, rule)
+            if is_looser(rule, old, new):
+                by_change.setdefault((rule, old, new), []).append(name)
+    for (rule, old, new), names in by_change.items():
+        subject = Subject(criterion=names[0] if len(names) == 1 else None)
+        named = {"criteria": names[:_NAMES], "total": len(names)}
+        yield _loosened(f"gate.{rule}", old, new, subject=subject, **named, **where)
+
+
+def is_looser(rule: str, old: Any, new: Any) -> bool:
+    """Whether the new value of a rule demands less of a run."""
     if old == new:
-        return ""
+        return False
     order = _STRICTEST_FIRST.get(rule)
     if order is not None:
-        weaker = old in order and new in order and order.index(new) > order.index(old)
-    elif rule in _LOOSER_WHEN_RAISED:
-        weaker = old is not None and (new is None or new > old)
-    elif rule == "repeats":
-        weaker = new < old
-    else:
-        weaker = False
-    return f"{rule} {_shown(old)} → {_shown(new)}" if weaker else ""
+        return old in order and new in order and order.index(new) > order.index(old)
+    if rule in _LOOSER_WHEN_RAISED:
+        return old is not None and (new is None or bool(new > old))
+    return rule == "repeats" and bool(new < old)
 
 
 def _criteria(*both: Snapshot) -> dict[str, Goal]:
     """Every criterion anyone scores or has rules for; rules for what nobody scores do no harm."""
     found = {info.name: info.goal for snapshot in both for item in snapshot.sets for info in item.criteria}
     return {name: found[name] for name in sorted(found)}
-
-
-def _eval_sets(old: Policy, new: Policy, where: str) -> Iterator[Finding]:
-    """Modes of whole eval sets."""
-    for name in sorted(old.sets.keys() | new.sets.keys()):
-        if text := looser("mode", old.sets.get(name, "blocking"), new.sets.get(name, "blocking")):
-            yield _finding(f"gate.{text} for the eval set `{clip(name, 80)}`{where}")
 
 
 def _file(settings: Settings) -> str:
@@ -195,12 +193,18 @@ def _shown(value: Any, workspace: Path | None = None) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     text = json.dumps(value, default=_plain, sort_keys=True) if isinstance(value, dict | tuple) else str(value)
-    return clip(text, _MAX_VALUE)
+    return excerpt(text, _MAX_VALUE)
 
 
 def _plain(value: Any) -> Any:
     return value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else str(value)
 
 
-def _finding(text: str, criterion: str | None = None) -> Finding:
-    return Finding(effect="advisory", reason=text, criterion=criterion)
+def _loosened(rule: str, old: Any, new: Any, subject: Subject = RUN, **data: Any) -> Finding:
+    return _finding(FindingCode.RULE_LOOSENED, rule, subject=subject, old=_shown(old), new=_shown(new), **data)
+
+
+def _finding(
+    code: FindingCode, rule: str, *, severity: Severity = "advisory", subject: Subject = RUN, **data: Any
+) -> Finding:
+    return Finding(code=code, severity=severity, subject=subject, data={"rule": rule, **data})

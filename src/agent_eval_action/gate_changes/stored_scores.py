@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Any
 
 from agent_eval_action.gate.compare import differs
-from agent_eval_action.gate.wording import SENTENCE, clip, count, listed, numbers
 from agent_eval_action.gate_changes.snapshot import Snapshot, case_identities
 from agent_eval_action.results.case_matching import CaseIdentity, with_current_names
-from agent_eval_action.results.decision import Finding
+from agent_eval_action.results.findings import NAMED, RUN, Finding, FindingCode, Subject, case_reference
 from agent_eval_action.results.history import Baseline, CriterionRecord, PairName, kept_digest, kept_key, kept_name
 from agent_eval_action.results.run_result import Goal
 
-_NAMED: Final = 5
-
 Known = Mapping[PairName, tuple[str, CriterionRecord]]
 """Records of a baseline by pair, each with the digest its case has there."""
+
+_Loss = tuple[float, PairName, dict[str, Any]]
+"""How much main's score of a pair lost, and what it was and is."""
 
 
 def weaker_baseline(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
@@ -28,8 +28,7 @@ def weaker_baseline(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
         return
     if head.baseline is None:
         pairs = sum(len(record.criteria) for record in base.baseline.records)
-        text = f"the stored baseline was removed, or cannot be read any more: {count(pairs, 'score')} of main are lost"
-        yield _said(text, ())
+        yield Finding(code=FindingCode.BASELINE_REMOVED, severity="advisory", data={"scores": pairs})
         return
     current = [
         CaseIdentity(kept_key(case.key), kept_digest(case.digest), frozenset(map(kept_digest, case.criteria)))
@@ -37,23 +36,24 @@ def weaker_baseline(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
     ]
     before, after = (_known(with_current_names(one, current)) for one in (base.baseline, head.baseline))
     goals = _counting(head, before)
-    removed, lowered, thinned = [], [], []
+    removed: list[_Loss] = []
+    lowered: list[_Loss] = []
+    thinned: list[_Loss] = []
     for pair, goal in goals.items():
         digest, then = before[pair]
         there = after.get(pair)
         if there is None or there[0] != digest or there[1].digest != then.digest:
-            removed.append((1.0, pair, ""))
+            removed.append((1.0, pair, {}))
             continue
         now = there[1]
         fall = then.average - now.average if goal == "maximize" else now.average - then.average
         if fall > 0 and differs(then.average, now.average):
-            old, new = numbers(then.average, now.average)
-            lowered.append((fall, pair, f" {old} → {new}"))
+            lowered.append((fall, pair, {"old": float(then.average), "new": float(now.average)}))
         elif now.n < then.n:
-            thinned.append((then.n - now.n, pair, f" {then.n} → {now.n}"))
-    yield from _told(removed, "the stored baseline loses {}")
-    yield from _told(lowered, "the stored baseline is loosened for {}")
-    yield from _told(thinned, "the stored baseline rests on fewer attempts for {}")
+            thinned.append((then.n - now.n, pair, {"old": then.n, "new": now.n}))
+    yield from _finding(FindingCode.BASELINE_SCORES_REMOVED, removed)
+    yield from _finding(FindingCode.BASELINE_SCORES_LOWERED, lowered)
+    yield from _finding(FindingCode.BASELINE_SCORES_THINNED, thinned)
 
 
 def _counting(head: Snapshot, before: Known) -> dict[PairName, Goal]:
@@ -75,16 +75,13 @@ def _known(baseline: Baseline) -> dict[PairName, tuple[str, CriterionRecord]]:
     }
 
 
-def _told(found: Iterable[tuple[float, PairName, str]], text: str) -> Iterator[Finding]:
-    worst = sorted(found, key=lambda item: (-item[0], item[1]))
+def _finding(code: FindingCode, losses: Iterable[_Loss]) -> Iterator[Finding]:
+    """One finding about all of them, the largest loss first; about one pair where there is one."""
+    worst = sorted(losses, key=lambda loss: (-loss[0], loss[1]))
     if not worst:
         return
-    names = listed((f"`{clip(key.case, 60)} › {clip(name, 60)}`{how}" for _, (key, name), how in worst), _NAMED)
-    yield _said(f"{text.format(count(len(worst), 'score'))}: {names}", [pair for _, pair, _ in worst])
-
-
-def _said(text: str, pairs: Iterable[PairName]) -> Finding:
-    """About one case where it is about one alone."""
-    own = list(pairs)
-    about = {**own[0][0]._asdict(), "criterion": own[0][1]} if len(own) == 1 else {}
-    return Finding(effect="advisory", reason=clip(text, SENTENCE), **about)
+    named = [case_reference(*key, criterion=name, **change) for _, (key, name), change in worst[:NAMED]]
+    key, name = worst[0][1]
+    subject = Subject(**key._asdict(), criterion=name) if len(worst) == 1 else RUN
+    data = {"scores": len(worst), "named": named}
+    yield Finding(code=code, severity="advisory", subject=subject, data=data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
@@ -13,6 +12,7 @@ from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
 from agent_eval_action.reports.case_text import error_line
 from agent_eval_action.reports.formatting import clean
+from agent_eval_action.reports.messages import Messages
 from agent_eval_action.reports.view import GROUP_LABELS, CaseView, Group, failed_attempt, passing
 from agent_eval_action.results.decision import ChangeKind, PairChange
 from agent_eval_action.results.evalset import Annotation, AnnotationLevel
@@ -29,7 +29,7 @@ _LEVELS: Final[dict[Group, AnnotationLevel]] = {
     Group.FAILING: "notice",
 }
 _CHECKS: Final[dict[AnnotationLevel, str]] = {"error": "failure", "warning": "warning", "notice": "notice"}
-_TICKS: Final = re.compile("`")
+_SENTENCE: Final = 900
 
 
 def as_annotations(report: ReportInput, budget: int | None = None) -> str:
@@ -52,13 +52,14 @@ def as_annotations(report: ReportInput, budget: int | None = None) -> str:
 
 def remarks(report: ReportInput) -> Iterator[Annotation]:
     """What weakens the gate, then every case that blocks, was not measured or is below a threshold."""
-    decision = report.decision
+    decision, messages = report.decision, Messages.for_decision(report.decision)
     for finding in decision.weakenings:
-        level: AnnotationLevel = "error" if finding.effect == "blocks" else "warning"
-        yield Annotation(level=level, title="This change weakens the gate", message=_bounded(_plain(finding.reason)))
+        level: AnnotationLevel = "error" if finding.severity == "blocks" else "warning"
+        message = clean(messages.sentence(finding).plain, _SENTENCE)
+        yield Annotation(level=level, title="This change weakens the gate", message=_bounded(message))
     for view in report.view.worst_first:
         if view.group in _LEVELS and view.result is not None:
-            yield _remark(view)
+            yield _remark(view, messages)
 
 
 def shown_in_step(found: Sequence[Annotation], *, kept: int = 0) -> list[Annotation]:
@@ -88,40 +89,36 @@ def _more(level: AnnotationLevel, rest: int) -> Annotation:
     return Annotation(level=level, title="agent-eval", message=message)
 
 
-def _remark(view: CaseView) -> Annotation:
+def _remark(view: CaseView, messages: Messages) -> Annotation:
     owner, result = view.owner, view.result
     where = f" ({clean(view.where, 200)})" if view.where else ""
     line = result.line if result is not None else None
     return Annotation(
         level=_LEVELS[view.group],
         title=f"{clean(view.key.case, 120)}{where}: {GROUP_LABELS[view.group]}",
-        message=_bounded("\n".join(_reasons(view)) or "no reason given"),
+        message=_bounded("\n".join(_reasons(view, messages)) or "no reason given"),
         path=_relative(owner.path) if owner is not None else "",
         line=line if line and line > 0 else None,
     )
 
 
-def _reasons(view: CaseView) -> Iterator[str]:
+def _reasons(view: CaseView, messages: Messages) -> Iterator[str]:
     broken = failed_attempt(view.result) if view.result is not None else None
     if broken is not None and broken.error is not None:
-        yield _plain(error_line(broken.error))
+        yield clean(error_line(broken.error), _SENTENCE)
     # a case that merely fell is told of where its criterion fell over the whole suite
     telling = view.pairs[: view.telling]
     wrong = [p for p in view.pairs if p in telling or p.blocking or p.kind is ChangeKind.ERROR or passing(p) is False]
     told = [pair for pair in wrong if not (broken is not None and broken.error and pair.kind is ChangeKind.ERROR)]
     for pair in told[:_REASONS]:
-        yield _sentence(pair)
+        yield _sentence(pair, messages)
     if len(told) > _REASONS:
         yield f"… and {fmt.plural(len(told) - _REASONS, 'more criterion', 'more criteria')}"
 
 
-def _sentence(pair: PairChange) -> str:
-    return _plain(pair.reason) or f"{pair.criterion} {fmt.pair_text(pair)}, {fmt.KIND_LABELS[pair.kind]}"
-
-
-def _plain(text: str) -> str:
-    """One line; an annotation shows backticks as they are."""
-    return _TICKS.sub("", clean(text, 900))
+def _sentence(pair: PairChange, messages: Messages) -> str:
+    numbers = f"{pair.criterion} {fmt.pair_text(pair)}, {fmt.KIND_LABELS[pair.kind]}"
+    return clean(messages.pair(pair).plain or numbers, _SENTENCE)
 
 
 def _bounded(text: str) -> str:

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agent_eval_action.reports import formatting as fmt
+from agent_eval_action.reports.messages import Messages
 from agent_eval_action.reports.view import CaseView, failed_attempt, judged_lines, score_of, worst_attempt
 from agent_eval_action.results.decision import (
     CallBrief,
     CriterionChange,
     Decision,
-    Finding,
     PairChange,
     TurnBrief,
     Unit,
 )
+from agent_eval_action.results.findings import Finding
 from agent_eval_action.results.history import short_call
 from agent_eval_action.results.run_result import AttemptError, AttemptSummary, ScoreStatus, TurnScore
 from agent_eval_action.results.trajectory import call_key, diff_calls, format_call
@@ -149,11 +150,11 @@ _ANSWER = 600
 _HEAD = 1_000
 
 
-def failure(view: CaseView, pair: PairChange) -> tuple[str, str]:
+def failure(view: CaseView, pair: PairChange, messages: Messages) -> tuple[str, str]:
     """Message and text of a pair that is below its threshold or fell."""
     numbers = f"{pair.criterion} {fmt.pair_text(pair)}"
     keeps = fmt.limits(pair.unit, pair.goal, pair.threshold)
-    message = pair.reason or f"{numbers} ({fmt.KIND_LABELS[pair.kind]}, threshold {keeps})"
+    message = str(messages.pair(pair)) or f"{numbers} ({fmt.KIND_LABELS[pair.kind]}, threshold {keeps})"
     lines = [f"{view.key}", f"{numbers}, threshold {keeps}: {fmt.KIND_LABELS[pair.kind]}"]
     if spread := fmt.interval(pair):
         lines.append(f"change with 95 % confidence: {spread}")
@@ -164,11 +165,11 @@ def failure(view: CaseView, pair: PairChange) -> tuple[str, str]:
     return message, "\n".join(lines)
 
 
-def error(view: CaseView, pair: PairChange) -> tuple[str, str, str]:
+def error(view: CaseView, pair: PairChange, messages: Messages) -> tuple[str, str, str]:
     """Message, text and kind of a pair that could not be measured."""
     attempt = failed_attempt(view.result, pair.criterion) if view.result else None
     if attempt is None:
-        return pair.reason or f"{pair.criterion} has no score", str(view.key), "unmeasured"
+        return str(messages.pair(pair)) or f"{pair.criterion} has no score", str(view.key), "unmeasured"
     where = f"{str(view.key)[:_HEAD]}, repeat {attempt.repeat + 1}"
     if attempt.error is not None:
         head = error_line(attempt.error)
@@ -176,7 +177,7 @@ def error(view: CaseView, pair: PairChange) -> tuple[str, str, str]:
         return head, f"{where}\n{head[:_HEAD]}\n{trace}".rstrip(), str(attempt.error.kind)
     score = score_of(attempt, pair.criterion)
     reason = score.reason if score else "the criterion gave no score"
-    return pair.reason or reason, f"{where}\n{reason}", "scoring"
+    return str(messages.pair(pair)) or reason, f"{where}\n{reason}", "scoring"
 
 
 def error_line(error: AttemptError) -> str:
@@ -185,35 +186,41 @@ def error_line(error: AttemptError) -> str:
     return f"{error.kind}{turn}: {error.message}"
 
 
-def whole_run(decision: Decision) -> Iterator[tuple[str, str, str, str]]:
+def whole_run(decision: Decision, messages: Messages) -> Iterator[tuple[str, str, str, str]]:
     """Name, status, message and text of each rule over the whole suite, and of what befell the run itself."""
-    told = decision.weakenings
-    over_all = [finding for finding in decision.findings if finding.case is None and finding not in told]
+    of_run = [f for f in decision.findings if f.subject.case is None and f not in decision.weakenings]
     for row in decision.criteria:
-        mine = [f for f in over_all if f.criterion == row.criterion]
-        if mine or row.limit:
-            yield row.criterion, _status(mine), _joined(mine), _row(row)
+        mine = [f for f in of_run if f.subject.criterion == row.criterion]
+        if mine or fmt.allowed_change(row):
+            yield (
+                row.criterion,
+                _status(mine),
+                _joined(mine, messages),
+                _row(row, str(messages.criterion(row, decision))),
+            )
     known = {row.criterion for row in decision.criteria}
-    rest = [f for f in over_all if f.criterion not in known and f.effect != "advisory"]
+    rest = [f for f in of_run if f.subject.criterion not in known and f.severity != "advisory"]
     for number, finding in enumerate(rest, 1):
         # what GitHub's withheld secrets left out is nobody's error
-        left_out = decision.excused and finding.effect == "inconclusive"
-        yield finding.criterion or f"run {number}", "skipped" if left_out else _status([finding]), finding.reason, ""
-    if blocking := [finding for finding in told if finding.effect == "blocks"]:
+        left_out = decision.excused and finding.severity == "inconclusive"
+        name, sentence = finding.subject.criterion or f"run {number}", str(messages.sentence(finding))
+        yield name, "skipped" if left_out else _status([finding]), sentence, ""
+    if blocking := [finding for finding in decision.weakenings if finding.severity == "blocks"]:
         # one of them may be about a case that is gone, which has no testcase to fail
-        yield "weakened gate", "failure", _joined(blocking), "\n".join(finding.reason for finding in blocking)
+        sentences = [str(messages.sentence(finding)) for finding in blocking]
+        yield "weakened gate", "failure", "; ".join(sentences), "\n".join(sentences)
 
 
 def _status(findings: list[Finding]) -> str:
-    effects = {finding.effect for finding in findings}
-    return "failure" if "blocks" in effects else "error" if "inconclusive" in effects else "passed"
+    found = {finding.severity for finding in findings}
+    return "failure" if "blocks" in found else "error" if "inconclusive" in found else "passed"
 
 
-def _joined(findings: list[Finding]) -> str:
-    return "; ".join(f.reason for f in findings if f.effect != "advisory")
+def _joined(findings: list[Finding], messages: Messages) -> str:
+    return "; ".join(str(messages.sentence(finding)) for finding in findings if finding.severity != "advisory")
 
 
-def _row(row: CriterionChange) -> str:
+def _row(row: CriterionChange, reason: str) -> str:
     now = row.paired if row.paired is not None else row.current
     detectable = [f"could detect a drop of {fmt.detectable(row)}"] if row.detectable is not None else []
     return "\n".join(
@@ -222,8 +229,8 @@ def _row(row: CriterionChange) -> str:
             f"this run {fmt.number(now, row.unit)}",
             f"change   {fmt.change(row)}",
             *detectable,
-            f"limit    {fmt.limits(row.unit, row.goal, row.threshold, row.limit)}",
-            row.reason,
+            f"limit    {fmt.row_limits(row)}",
+            reason,
         ]
     )
 

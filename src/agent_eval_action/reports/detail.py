@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
-from agent_eval_action.results.decision import Decision, Finding, Verdict
+from agent_eval_action.results.decision import Decision
+from agent_eval_action.results.findings import Finding, FindingCode, Reason, text_note
 from agent_eval_action.results.run_result import AttemptSummary, CaseResult
 
-_ELSEWHERE = "said in results.json"
-_EFFECTS: Final[dict[str, Callable[[int], str]]] = {
-    "blocks": lambda n: f"{fmt.plural(n, 'finding')} {'blocks' if n == 1 else 'block'}",
-    "inconclusive": lambda n: f"{fmt.plural(n, 'finding')} {'leaves' if n == 1 else 'leave'} it inconclusive",
-    "advisory": lambda n: f"{fmt.plural(n, 'finding')} to know of",
-}
+_Reason = TypeVar("_Reason", bound=Reason)
+_ELSEWHERE: Final = "said in results.json"
+_NAMES: Final = frozenset(
+    {
+        *("agent", "eval_set", "case", "criterion", "criteria", "path", "file", "source", "base"),
+        *("option", "rule", "field", "edit", "why", "doubt", "goal", "status", "store"),
+    }
+)
+"""Values of findings that are names of the repository's own or codes; any other text may be somebody's words."""
+_WORDS: Final = frozenset({"judgement", "calls", "limit_met"})
+"""Values that a sentence can do without."""
 
 
 def scores_only(report: ReportInput) -> ReportInput:
     """The report without a word of an agent, a judge or a user: names, numbers and verdicts are left.
 
-    Sentences of the gate may quote them, errors and rubrics too; so nothing is kept that is not known to be a
-    name or a number.
+    Findings quote them, errors and rubrics too; so nothing is kept that is not known to be a name or a number.
     """
     result = report.result
     sets = tuple(one.model_copy(update={"cases": tuple(_case(case) for case in one.cases)}) for one in result.sets)
@@ -36,8 +40,8 @@ def scores_only(report: ReportInput) -> ReportInput:
 def state_of(decision: Decision) -> str:
     """The outcome and what it rests on: equal where a comment of one run holds for another."""
     pairs = {(pair.agent, pair.eval_set, pair.case, pair.criterion) for pair in decision.pairs if pair.blocking}
-    told = [one for one in (*decision.findings, *decision.weakenings) if one.effect != "advisory"]
-    found = {(one.effect, one.agent or "", one.eval_set or "", one.case or "", one.criterion or "") for one in told}
+    deciding = [one for one in (*decision.findings, *decision.weakenings) if one.severity != "advisory"]
+    found = {(one.severity, *(name or "" for _, name in one.subject)) for one in deciding}
     what = json.dumps([sorted(pairs), sorted(found), len(decision.weakenings)])
     return f"{decision.outcome.value} {hashlib.sha256(what.encode()).hexdigest()[:16]}"
 
@@ -62,55 +66,35 @@ def _attempt(attempt: AttemptSummary) -> AttemptSummary:
 
 
 def _decision(decision: Decision) -> Decision:
-    untold = [one for one in decision.findings if one.case is None]
-    notes = []
-    if untold:
-        notes.append(f"of the whole run: {_named(untold)}; why is {_ELSEWHERE}")
-    if decision.notes:
-        notes.append(f"{fmt.plural(len(decision.notes), 'note')} in results.json")
+    texts = sum(note.code is FindingCode.TEXT for note in decision.notes)
+    notes = [_bare(note) for note in decision.notes if note.code is not FindingCode.TEXT]
+    if texts:
+        notes.append(text_note(f"{fmt.plural(texts, 'note')} in results.json"))
+    pairs = (pair.model_copy(update={"reason": _bare(pair.reason) if pair.reason else None}) for pair in decision.pairs)
     return decision.model_copy(
         update={
-            "reason": _reason(decision),
-            "findings": (),
+            "reasons": tuple(map(_bare, decision.reasons)),
+            "findings": tuple(map(_bare, decision.findings)),
+            "weakenings": tuple(map(_weakening, decision.weakenings)),
             "notes": tuple(notes),
-            "weakenings": tuple(_weakening(one) for one in decision.weakenings),
+            "pairs": tuple(pairs),
             "baseline_trajectories": (),
-            "pairs": tuple(pair.model_copy(update={"reason": ""}) for pair in decision.pairs),
-            "criteria": tuple(row.model_copy(update={"reason": ""}) for row in decision.criteria),
         }
     )
 
 
-def _reason(decision: Decision) -> str:
-    blocking = [pair for pair in decision.pairs if pair.blocking]
-    cases = {(pair.agent, pair.eval_set, pair.case) for pair in blocking}
-    if blocking:
-        return f"{fmt.plural(len(blocking), 'score')} of {fmt.plural(len(cases), 'case')} block"
-    blocks = [one for one in decision.findings if one.effect == "blocks"]
-    if blocks:
-        return f"{_named(blocks)} over the whole run"
-    missing = [one for one in decision.findings if one.effect == "inconclusive"]
-    if missing:
-        return f"{fmt.plural(len(missing), 'thing')} could not be measured"
-    return {
-        Verdict.PASS: "nothing blocks",
-        Verdict.COLLECTING: "there is nothing to compare with yet",
-    }.get(decision.outcome, _ELSEWHERE)
+def _bare(reason: _Reason) -> _Reason:
+    data = {name: _value(name, value) for name, value in reason.data.items() if name not in _WORDS}
+    return reason.model_copy(update={"data": data})
 
 
-def _named(findings: Iterable[Finding]) -> str:
-    """How many do what, and to which criteria."""
-    groups: dict[str, list[Finding]] = {}
-    for one in findings:
-        groups.setdefault(one.effect, []).append(one)
-    return "; ".join(f"{_EFFECTS[effect](len(many))}{_criteria(many)}" for effect, many in groups.items())
-
-
-def _criteria(findings: Iterable[Finding]) -> str:
-    names = dict.fromkeys(f"`{one.criterion}`" for one in findings if one.criterion)
-    return f" ({', '.join(names)})" if names else ""
+def _value(name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _value(key, item) for key, item in value.items() if key not in _WORDS}
+    if isinstance(value, list | tuple):
+        return [_value(name, item) for item in value]
+    return _ELSEWHERE if isinstance(value, str) and value and name not in _NAMES else value
 
 
 def _weakening(finding: Finding) -> Finding:
-    where = " › ".join(part for part in (finding.agent, finding.eval_set, finding.case, finding.criterion) if part)
-    return finding.model_copy(update={"reason": f"`{where}`: how is {_ELSEWHERE}" if where else f"how is {_ELSEWHERE}"})
+    return finding.model_copy(update={"code": FindingCode.DETAIL_WITHHELD, "data": {}})

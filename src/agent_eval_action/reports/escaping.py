@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from agent_eval_action.reports.formatting import clean
+from agent_eval_action.reports.prose import Prose
 
 # The underscore inside a word emphasises nothing, and names are full of them
 _MARKUP = re.compile(r"[&<>`|\\*~\[\]$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
@@ -19,18 +20,18 @@ _BLOCK_START = re.compile(r"^(?:[-+=#:]|\d+(?=[.)]))")
 _REFERENCE = re.compile(r"@|#(?=\w)|(?i:\bgh-)(?=\d)|:(?=//)|(?i:www)(?=\.)|(?i:mailto|xmpp)(?=:)")
 _APART = "&#8203;"
 _BACKTICKS = re.compile(r"`+")
-_SPAN = re.compile(r"`([^`]+)`")
 _LINE = 400
 
 
 def text(value: str, limit: int = 300) -> str:
-    """``value`` as one line of text, for a paragraph, a table cell or a summary.
+    """``value`` as one line of text, for a paragraph, a table cell or a summary."""
+    return _BLOCK_START.sub(_first, _inline(clean(value, limit)))
 
-    What it has between backticks (as our own sentences write names) is shown in code type.
-    """
-    parts = _SPAN.split(clean(value, limit))
-    shown = [code(part, limit) if index % 2 else _inline(part) for index, part in enumerate(parts)]
-    return _BLOCK_START.sub(_first, "".join(shown))
+
+def prose(value: Prose, limit: int = 700) -> str:
+    """A sentence of ours for the same places, its names in code type."""
+    shown = value.cleaned(limit).render(_inline, lambda name: f"<code>{_inline(name) or _APART}</code>")
+    return _BLOCK_START.sub(_first, shown)
 
 
 def code(value: str, limit: int = 120) -> str:

@@ -132,8 +132,20 @@ def age(seconds: float) -> str:
     return f"{whole // _HOUR} h" if whole < 2 * _DAY else f"{count(whole // _DAY)} days"
 
 
-def limits(unit: Unit, goal: str, threshold: float | None, limit: str = "") -> str:
+def allowed_change(row: CriterionChange) -> str:
+    """``max drop 0.05`` or ``max rise 10 %``; "" without a limit."""
+    if row.max_drop is not None:
+        return f"max drop {row.max_drop:g}"
+    return f"max rise {row.max_rise * 100:g} %" if row.max_rise is not None else ""
+
+
+def row_limits(row: CriterionChange) -> str:
     """What a criterion has to keep: ``≥ 0.8, max drop 0.05``."""
+    return limits(row.unit, row.goal, row.threshold, allowed_change(row))
+
+
+def limits(unit: Unit, goal: str, threshold: float | None, limit: str = "") -> str:
+    """What a pair has to keep: ``≥ 0.8``; ``limit``: and the change it is allowed, in words."""
     sign = "≤" if goal == "minimize" else "≥"
     parts = []
     if threshold is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -16,7 +15,9 @@ from agent_eval_action.reports.base import ReportInput
 from agent_eval_action.reports.case_text import error_line, turn_diffs
 from agent_eval_action.reports.formatting import clean
 from agent_eval_action.reports.markdown import ADDRESS
+from agent_eval_action.reports.messages import Messages, run_findings
 from agent_eval_action.reports.next_steps import next_steps
+from agent_eval_action.reports.prose import Prose
 from agent_eval_action.reports.view import (
     COLUMNS,
     GROUP_LABELS,
@@ -122,7 +123,7 @@ def _pair(pair: PairChange) -> Shown:
         "needs": fmt.limits(pair.unit, pair.goal, pair.threshold),
         "kind": fmt.KIND_LABELS[pair.kind],
         "blocking": pair.blocking,
-        "reason": pair.reason[:_TEXT],
+        "reason": Messages().pair(pair, with_case=False),
         "runs": ", ".join(_runs(pair)),
     }
 
@@ -232,7 +233,6 @@ _TEMPLATES: Final = Path(__file__).with_name("templates")
 _FINDINGS, _NOTES, _AGENTS = 60, 60, 20
 _ROW: Final = 400  # bytes of a case's line, generously
 _TEXT_HTML: Final = 4_000
-_SPAN: Final = re.compile(r"`([^`]+)`")
 
 
 def html(report: ReportInput, budget: int | None = None) -> str:
@@ -260,16 +260,16 @@ def _cases(cases: list[CaseView], template: Template, budget: int) -> Iterator[A
 def _frame(report: ReportInput, cases: list[CaseView]) -> dict[str, Any]:
     decision, result = report.decision, report.result
     counted = Counter(view.group for view in cases)
-    told = {decision.reason, *(one.reason for one in decision.weakenings)}
-    findings = [one for one in decision.findings if one.case is None and one.reason not in told]
+    messages = Messages.for_decision(decision)
+    findings = run_findings(decision)[:_FINDINGS]
     return {
         "outcome": decision.outcome.value,
         "label": fmt.OUTCOME_LABELS[decision.outcome],
-        "reason": decision.reason,
+        "reason": messages.headline(decision),
         "facts": facts(result, decision),
-        "weakenings": [one.reason for one in decision.weakenings[:_FINDINGS]],
-        "findings": [one.reason for one in findings[:_FINDINGS]],
-        "notes": list(decision.notes[:_NOTES]),
+        "weakenings": [messages.sentence(finding) for finding in decision.weakenings[:_FINDINGS]],
+        "findings": [messages.sentence(finding) for finding in findings],
+        "notes": [messages.sentence(note) for note in decision.notes[:_NOTES]],
         "criteria": report.view.criteria,
         "groups": [(KEYS[g], GROUP_LABELS[g], fmt.count(counted[g])) for g in sorted(counted)],
         "total": fmt.plural(len(cases), "case"),
@@ -306,13 +306,14 @@ def _environment() -> Environment:
     return env
 
 
-def _prose(text: str) -> Markup:
-    """A sentence of ours: what it has between backticks is shown in code type."""
+def _prose(sentence: Prose) -> Markup:
+    """A sentence of ours, its names in code type."""
     from markupsafe import Markup, escape  # noqa: PLC0415 - not needed by other reports
 
-    parts = _SPAN.split(clean(text, _TEXT_HTML))
     code = Markup("<code>{}</code>")
-    return Markup("").join(code.format(part) if index % 2 else escape(part) for index, part in enumerate(parts))
+    return Markup(  # noqa: S704 - every part is escaped
+        sentence.cleaned(_TEXT_HTML).render(lambda text: str(escape(text)), lambda name: str(code.format(name)))
+    )
 
 
 def _shown(value: Any) -> Any:

@@ -13,6 +13,7 @@ from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it 
 from agent_eval_action.reports import case_text as text
 from agent_eval_action.reports.base import ReportInput
 from agent_eval_action.reports.escaping import xml
+from agent_eval_action.reports.messages import Messages
 from agent_eval_action.reports.view import CaseView, passing
 from agent_eval_action.results.decision import ChangeKind, Decision
 from agent_eval_action.results.run_result import CriterionInfo, SetResult
@@ -54,8 +55,8 @@ _WHOLE = "agent-eval.whole run"
 
 def junit(report: ReportInput, budget: int | None = None) -> str:
     """The report as JUnit XML. ``budget`` bounds the failure texts, in bytes; messages always stay."""
-    builder = _Builder(budget if budget is not None else _DETAILS)
     decision = report.decision
+    builder = _Builder(budget if budget is not None else _DETAILS, Messages.for_decision(decision))
     by_set: defaultdict[int, list[CaseView]] = defaultdict(list)
     for view in report.view.cases:
         by_set[id(view.owner)].append(view)
@@ -68,8 +69,9 @@ def junit(report: ReportInput, budget: int | None = None) -> str:
 class _Builder:
     """Makes testcases while the room for their texts lasts."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, messages: Messages) -> None:
         self._room = room
+        self._messages = messages
         self._names = Names()
 
     def suite(self, owner: SetResult, cases: list[CaseView], started_at: str) -> ET.Element:
@@ -81,7 +83,7 @@ class _Builder:
     def whole(self, decision: Decision, started_at: str) -> ET.Element | None:
         made = []
         names = Names()
-        for name, status, message, output in text.whole_run(decision):
+        for name, status, message, output in text.whole_run(decision, self._messages):
             case = TestCase(names.of(name), _WHOLE)
             if status == "failure":
                 case.add_failure_info(_message(message), self._take(output), "suite")
@@ -115,17 +117,17 @@ class _Builder:
         if pair is None:
             case.add_skipped_info("not judged: this criterion's mode is off")
         elif pair.blocking:
-            message, output = text.failure(view, pair)
+            message, output = text.failure(view, pair, self._messages)
             case.add_failure_info(_message(message), self._take(output), str(pair.kind))
         elif pair.kind is ChangeKind.ERROR or pair.errors:
-            message, output, kind = text.error(view, pair)
+            message, output, kind = text.error(view, pair, self._messages)
             case.add_error_info(_message(message), self._take(output), kind)
         elif pair.kind is ChangeKind.NOT_APPLICABLE:
             left_out = view.result.unmeasured if view.result else ""
             left_out = left_out or criterion.unmeasured
-            case.add_skipped_info(_message(left_out or f"not applicable: {pair.reason}".rstrip(": ")))
+            case.add_skipped_info(_message(left_out or f"not applicable: {self._messages.pair(pair)}".rstrip(": ")))
         elif passing(pair) is False:
-            message, output = text.failure(view, pair)
+            message, output = text.failure(view, pair, self._messages)
             case.add_skipped_info(_message(f"advisory, does not block: {message}"), self._take(output))
 
     def _take(self, output: str) -> str | None:

@@ -13,7 +13,8 @@ from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import Link, ReportInput
 from agent_eval_action.reports.case_text import TurnDiff, error_line, turn_diffs
-from agent_eval_action.reports.escaping import code, fence, text
+from agent_eval_action.reports.escaping import code, fence, prose, text
+from agent_eval_action.reports.messages import Messages, run_findings, shows_interval
 from agent_eval_action.reports.next_steps import next_steps
 from agent_eval_action.reports.view import (
     COLUMNS,
@@ -44,6 +45,7 @@ from agent_eval_action.results.decision import (
     TurnBrief,
     Verdict,
 )
+from agent_eval_action.results.findings import Finding
 from agent_eval_action.results.run_result import AttemptSummary, Conditions, ErrorKind, RunResult, ScoreStatus, Totals
 from agent_eval_action.results.trajectory import format_call
 
@@ -71,7 +73,7 @@ _VERDICTS: Final = {
     "pass": "✅ pass",
     "not_applicable": "not applicable",
 }
-_EFFECTS: Final = {"blocks": "❌", "inconclusive": "⚠️", "advisory": "🔸"}
+_SEVERITIES: Final = {"blocks": "❌", "inconclusive": "⚠️", "advisory": "🔸", "note": ""}
 _FINDINGS = 10
 _NOTES = 12
 _WEAKENINGS = 15
@@ -82,7 +84,7 @@ def alert(decision: Decision, cases: list[CaseView]) -> str:
     """The verdict in a box, why in one sentence, and how many cases became what."""
     lines = [
         f"> [!{_ALERTS[decision.outcome]}]",
-        f"> **{fmt.OUTCOME_LABELS[decision.outcome]}:** {text(decision.reason, 700)}",
+        f"> **{fmt.OUTCOME_LABELS[decision.outcome]}:** {prose(Messages.for_decision(decision).headline(decision))}",
     ]
     counted = Counter(view.group for view in cases)
     classes = [f"{ICONS[g]} {fmt.count(counted[g])} {GROUP_LABELS[g]}" for g in ICONS if counted[g]]
@@ -131,7 +133,7 @@ def weakenings(decision: Decision) -> str:
     if not found:
         return ""
     lines = [f"**This change weakens the gate** ({fmt.plural(len(found), 'way')}):", ""]
-    lines += [f"- {_EFFECTS[one.effect]} {text(one.reason, 700)}" for one in found[:_WEAKENINGS]]
+    lines += [_finding(finding, Messages.for_decision(decision)) for finding in found[:_WEAKENINGS]]
     if len(found) > _WEAKENINGS:
         lines.append(f"- … and {fmt.count(len(found) - _WEAKENINGS)} more in results.json")
     return "\n".join(lines)
@@ -139,15 +141,19 @@ def weakenings(decision: Decision) -> str:
 
 def notes(decision: Decision) -> str:
     """Findings about the whole run, and what the reader has to know beside."""
-    told = {decision.reason, "", *(one.reason for one in decision.weakenings)}
-    found = [f for f in decision.findings if f.case is None and f.reason not in told]
-    lines = [f"- {_EFFECTS[finding.effect]} {text(finding.reason, 700)}" for finding in found[:_FINDINGS]]
+    messages = Messages.for_decision(decision)
+    found = run_findings(decision)
+    lines = [_finding(finding, messages) for finding in found[:_FINDINGS]]
     if len(found) > _FINDINGS:
         lines.append(f"- … and {fmt.count(len(found) - _FINDINGS)} more")
-    lines += [f"- {text(note, 700)}" for note in decision.notes[:_NOTES]]
+    lines += [f"- {prose(messages.sentence(note))}" for note in decision.notes[:_NOTES]]
     if len(decision.notes) > _NOTES:
         lines.append(f"- … and {fmt.plural(len(decision.notes) - _NOTES, 'more note')} in results.json")
     return "\n".join(lines)
+
+
+def _finding(finding: Finding, messages: Messages) -> str:
+    return f"- {_SEVERITIES[finding.severity]} {prose(messages.sentence(finding))}"
 
 
 def _only_stopped(view: CaseView) -> bool:
@@ -224,7 +230,6 @@ _QUIET = frozenset(
     }
 )
 _REST = {Group.NEW: "scores", Group.REMOVED: "scores in the baseline"}
-_CASE_AND_CRITERION = re.compile(r"^`[^`]*› ")
 
 
 def heading(group: Group, number: int) -> str:
@@ -332,15 +337,15 @@ def _pair_lines(view: CaseView) -> Iterator[str]:
 
 def _sentence(pair: PairChange) -> str:
     """The pair's reason without the case's name, which stands above."""
-    if not pair.reason:
+    if pair.reason is None:
         return f"{code(pair.criterion, 80)} {_numbers(pair)}{_spread(pair)}"
-    return text(_CASE_AND_CRITERION.sub("`", pair.reason, count=1), 700) + _spread(pair)
+    return prose(Messages().pair(pair, with_case=False)) + _spread(pair)
 
 
 def _spread(pair: PairChange) -> str:
     """The change with its interval, unless the sentence of the evidence has it."""
     spread = fmt.interval(pair)
-    if not spread or "95 %" in pair.reason:
+    if not spread or (pair.reason is not None and shows_interval(pair.reason)):
         return ""
     return f" ({fmt.signed(pair.change, pair.unit)}, 95 %: {spread})"
 
@@ -435,9 +440,9 @@ def _commands(report: ReportInput) -> Iterator[str]:
     intended = "Is this change intended?" if any(step.accepts for step in steps) else "How to go on"
     yield f"<details>\n<summary>{intended if steps else 'Repeat this run'}</summary>"
     for step in steps:
-        yield text(step.text, 500)
+        yield prose(step.text, 500)
         if step.places:
-            yield "\n".join(f"* {text(place, 700)}" for place in step.places)
+            yield "\n".join(f"* {prose(place)}" for place in step.places)
         if step.commands:
             yield fence(step.commands, "sh")
     if report.reproduce:

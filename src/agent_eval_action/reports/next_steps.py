@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent_eval_action.gate.acceptable import worse_pairs
+from agent_eval_action.gate.verdict import worse_pairs
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.formatting import clean
+from agent_eval_action.reports.prose import Name, Prose, compose, joined
 from agent_eval_action.results.decision import CriterionChange, Decision, PairChange, Verdict
 from agent_eval_action.results.run_result import CriterionInfo, RunResult, SetResult
 
@@ -29,8 +30,8 @@ class Step:
     ``accepts``: its commands accept everything that got worse.
     """
 
-    text: str
-    places: tuple[str, ...] = ()
+    text: Prose
+    places: tuple[Prose, ...] = ()
     commands: tuple[str, ...] = ()
     accepts: bool = False
 
@@ -42,10 +43,10 @@ def next_steps(result: RunResult) -> tuple[Step, ...]:
         return ()
     update = " ".join(["agent-eval baseline update", *map(shlex.quote, result.conditions.arguments)])
     if decision.outcome is Verdict.COLLECTING:
-        return (Step("Begin a baseline:", commands=(update,)),) if decision.store == "file" else ()
+        return (Step(Prose.of("Begin a baseline:"), commands=(update,)),) if decision.store == "file" else ()
     steps = [*_accepting(decision, update), *_thresholds(result, decision)]
     if not steps and decision.outcome is Verdict.PASS and decision.store == "file":
-        steps.append(Step("Store what this run scored as the new baseline:", commands=(update,)))
+        steps.append(Step(Prose.of("Store what this run scored as the new baseline:"), commands=(update,)))
     return tuple(steps)
 
 
@@ -56,23 +57,25 @@ def _accepting(decision: Decision, update: str) -> Iterator[Step]:
     cases = len({(pair.agent, pair.eval_set, pair.case) for pair in worse})
     which = "the case" if cases == 1 else f"all {cases:,} cases"
     if decision.accept == "ignore":
-        yield Step(f"{which.capitalize()} that got worse cannot be accepted: the rules say `gate.accept: ignore`.")
+        text = "{which} that got worse cannot be accepted: the rules say {rule}."
+        yield Step(compose(text, which=which.capitalize(), rule=Name("gate.accept: ignore")))
         return
     commands = _accept_commands(worse)
-    more = ""
+    more = Prose()
     if not commands:
         commands = (f"agent-eval accept --worse --from results.json {REASON}",)
-        more = " (`results.json` is the one that this run wrote)"
+        more = compose(" ({file} is the one that this run wrote)", file=Name("results.json"))
     if decision.store == "file":
         commands = (*commands, update)
-    files = "`.agent-eval/accept.yaml`" + (" and the baseline" if decision.store == "file" else "")
-    text = f"If the change is intended, accept {which} that got worse{more} and commit {files}:"
-    yield Step(text, commands=commands, accepts=True)
+    text = "If the change is intended, accept {which} that got worse{more} and commit {file}{baseline}:"
+    baseline = " and the baseline" if decision.store == "file" else ""
+    file = Name(".agent-eval/accept.yaml")
+    yield Step(compose(text, which=which, more=more, file=file, baseline=baseline), commands=commands, accepts=True)
     if decision.on_weakened == "fail":
-        yield Step(
-            "The rules say `on_weakened: fail`, so an accepted change blocks too: "
-            "it needs somebody who may merge over this check."
+        text = (
+            "The rules say {rule}, so an accepted change blocks too: it needs somebody who may merge over this check."
         )
+        yield Step(compose(text, rule=Name("on_weakened: fail")))
 
 
 def _accept_commands(worse: Sequence[PairChange]) -> tuple[str, ...]:
@@ -127,36 +130,37 @@ def _thresholds(result: RunResult, decision: Decision) -> Iterator[Step]:
         # each place is looked for among all cases, so only for the pairs that are shown
         places = [_place(pair, owners[pair.agent, pair.eval_set]) for pair in missed[:_PLACES]]
         if len(missed) > _PLACES:
-            places.append(f"and {len(missed) - _PLACES:,} more, in results.json")
-        yield Step(
+            places.append(Prose.of(f"and {len(missed) - _PLACES:,} more, in results.json"))
+        text = (
             f"{blocked} blocked by a threshold, which accepting does not change; "
-            f"make the agent meet it, or edit what the case expects or the threshold{_UNTIL}:",
-            tuple(places),
+            f"make the agent meet it, or edit what the case expects or the threshold{_UNTIL}:"
         )
+        yield Step(Prose.of(text), tuple(places))
     for row in decision.criteria:
         if row.misses_suite_threshold:
-            yield Step(
-                f"The mean of `{row.criterion}` misses its threshold, which accepting does not change; "
-                f"make the agent meet it, or edit the threshold{_UNTIL}:",
-                tuple(_suite_places(row, result.sets)),
+            text = (
+                "The mean of {criterion} misses its threshold, which accepting does not change; "
+                "make the agent meet it, or edit the threshold{until}:"
             )
+            places = list(_suite_places(row, result.sets))
+            yield Step(compose(text, criterion=Name(row.criterion), until=_UNTIL), tuple(places))
 
 
-def _place(pair: PairChange, owner: SetResult) -> str:
+def _place(pair: PairChange, owner: SetResult) -> Prose:
     case = next((one for one in owner.cases if one.case == pair.case), None)
     line = f":{case.line}" if case is not None and case.line else ""
     info = next((one for one in owner.criteria if one.name == pair.criterion), None)
-    return f"case `{pair.case}` at {owner.path}{line}, {_threshold(info)}"
+    return joined(["case ", Name(pair.case), f" at {owner.path}{line}, ", _threshold(info)], "")
 
 
-def _threshold(info: CriterionInfo | None) -> str:
+def _threshold(info: CriterionInfo | None) -> Prose:
     if info is None:
-        return "its threshold"
-    what = f"threshold {fmt.number(info.threshold, info.unit)} of `{info.name}`"
+        return Prose.of("its threshold")
+    where = f" at {info.source}{f':{info.line}' if info.line else ''}"
     if info.source == "default":
-        return f"{what}, ADK's default (a test_config.json beside the eval file sets another)"
-    return f"{what} at {info.source}{f':{info.line}' if info.line else ''}"
+        where = ", ADK's default (a test_config.json beside the eval file sets another)"
+    return joined([f"threshold {fmt.number(info.threshold, info.unit)} of ", Name(info.name), where], "")
 
 
-def _suite_places(row: CriterionChange, sets: Iterable[SetResult]) -> Iterable[str]:
+def _suite_places(row: CriterionChange, sets: Iterable[SetResult]) -> Iterable[Prose]:
     return dict.fromkeys(_threshold(info) for one in sets for info in one.criteria if info.name == row.criterion)

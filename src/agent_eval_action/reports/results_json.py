@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -20,7 +20,8 @@ from pydantic_core import PydanticSerializationError
 
 from agent_eval_action.errors import ResultsError
 from agent_eval_action.reports.base import write_text
-from agent_eval_action.results.decision import BaselineTrajectory, Decision, Finding, PairChange
+from agent_eval_action.results.decision import BaselineTrajectory, Decision, PairChange
+from agent_eval_action.results.findings import Finding, Subject
 from agent_eval_action.results.run_result import SCHEMA_VERSION, CaseResult, RunResult, SetResult, collector_paused
 
 _Model = TypeVar("_Model", bound=pydantic.BaseModel)
@@ -48,36 +49,67 @@ _SCALAR = re.compile(rb"[^\s,\[\]{}\"]++")
 # Whole strings are stepped over, so that a bracket inside one does not count.
 _BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
 _VERSION = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema_version"\s*:\s*(-?\d{1,9})\b')
+_READ_VERSIONS = (1, SCHEMA_VERSION)
 _BOM = b"\xef\xbb\xbf"
 
 
 def parse(path: Path, data: bytes) -> RunResult:
     """The bytes of a results file as a RunResult. Raises ResultsError."""
-    version = _VERSION.match(data)
-    if version:
-        _check_version(path, int(version.group(1)))
-    result = _Parser(path, data).document()
+    found = _VERSION.match(data)
+    version = int(found.group(1)) if found else SCHEMA_VERSION
+    _check_version(path, version)
+    result = _Parser(path, data, upgrade=_from_version_1 if version == 1 else None).document()
     _check_version(path, result.schema_version)
     return result
 
 
 def _check_version(path: Path, version: int) -> None:
-    if version == SCHEMA_VERSION:
+    if version in _READ_VERSIONS:
         return
     raise ResultsError(
-        f"{path} has schema_version {version}, this version reads {SCHEMA_VERSION}",
+        f"{path} has schema_version {version}, this version reads {' and '.join(map(str, _READ_VERSIONS))}",
         hint="use the agent-eval that wrote it, or a newer one"
         if version > SCHEMA_VERSION
         else "run the eval sets again with this version",
     )
 
 
-class _Parser:
-    """One pass over the bytes. ``_at`` is where the next token begins."""
+def _from_version_1(model: type[BaseModel], value: Any) -> Any:
+    """An object of version 1, which had whole sentences, with each of them as a finding's text."""
+    if not isinstance(value, dict):
+        return value
+    if model is Finding and "effect" in value:
+        subject = {name: value.get(name) for name in Subject.model_fields}
+        return {
+            "code": "text",
+            "severity": value["effect"],
+            "subject": subject,
+            "data": {"text": value.get("reason", "")},
+        }
+    if model is PairChange and "reason" in value:
+        text = value["reason"]
+        return {**value, "reason": {"code": "text", "data": {"text": text}} if text else None}
+    if model is Decision:
+        rows = [{k: v for k, v in row.items() if k not in {"reason", "limit"}} for row in value.get("criteria", ())]
+        weakenings = [_from_version_1(Finding, finding) for finding in value.get("weakenings", ())]
+        notes = [_text(note, "note") for note in value.get("notes", ())]
+        rest = {name: item for name, item in value.items() if name != "reason"}
+        reasons = [_text(value.get("reason", ""), "note")]
+        return {**rest, "criteria": rows, "weakenings": weakenings, "notes": notes, "reasons": reasons}
+    return {**value, "schema_version": SCHEMA_VERSION} if model is RunResult else value
 
-    def __init__(self, path: Path, data: bytes) -> None:
+
+def _text(text: Any, severity: str) -> dict[str, Any]:
+    return {"code": "text", "severity": severity, "data": {"text": text}}
+
+
+class _Parser:
+    """One pass over the bytes. ``_at`` is where the next token begins; ``upgrade`` converts older values."""
+
+    def __init__(self, path: Path, data: bytes, upgrade: Callable[[type[BaseModel], Any], Any] | None = None) -> None:
         self._path = path
         self._data = data
+        self._upgrade = upgrade
         self._at = len(_BOM) if data.startswith(_BOM) else 0
 
     def document(self) -> RunResult:
@@ -99,7 +131,7 @@ class _Parser:
                 self._member(model, members)
             self._expect(b"}", "the end of the object")
         try:
-            return model.model_validate(members)
+            return model.model_validate(self._upgrade(model, members) if self._upgrade else members)
         except pydantic.ValidationError as error:
             self._invalid(model, error, start)
 
@@ -135,7 +167,7 @@ class _Parser:
         self._skip()
         start = self._at
         end = self._data.find(b"\n", start, start + _MAX_PIECE)
-        if end > 0:
+        if end > 0 and self._upgrade is None:
             line = self._data[start:end].rstrip(b"\r ").removesuffix(b",")
             try:
                 value = item.model_validate_json(line)
@@ -146,6 +178,8 @@ class _Parser:
                 return value
         piece = self._piece()
         try:
+            if self._upgrade is not None:
+                return item.model_validate(self._upgrade(item, self._decode(piece)))
             return item.model_validate_json(piece)
         except pydantic.ValidationError as error:
             self._invalid(item, error, start)

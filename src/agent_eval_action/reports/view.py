@@ -119,7 +119,7 @@ def _criterion_row(row: CriterionChange) -> CriterionRow:
         change=fmt.signed(row.change, row.unit),
         interval=fmt.interval(row),
         tone="bad" if worse else "good" if better else "",
-        limits=fmt.limits(row.unit, row.goal, row.threshold, row.limit),
+        limits=fmt.row_limits(row),
         detectable="" if row.detectable is None else fmt.detectable(row),
         below=f"{fmt.count(row.failing)} of {fmt.plural(row.pairs, 'case')} {side}" if row.failing else "",
         errors=fmt.plural(row.errors, "error") if row.errors else "",

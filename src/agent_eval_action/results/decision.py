@@ -1,4 +1,4 @@
-"""Turns and calls as reports show them: excerpts, never megabytes."""
+"""The verdict of a run: what became of every pair and criterion, and why."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from agent_eval_action.results.base import Frozen, StoreKind
+from agent_eval_action.results.findings import Finding, Reason, Subject
 
 
 class CallBrief(Frozen):
@@ -69,7 +70,7 @@ class Stat(Frozen):
 
 
 class PairChange(Frozen):
-    """A pair, then and now. ``reason`` is one line for a person.
+    """A pair, then and now. ``reason`` says what became of it; None where there is nothing to say.
 
     ``interval``: the change with 95 % confidence. ``fresh`` are the runs made to confirm a suspect or clear
     it, ``control`` those of the base commit's agent; None where there were none. ``confirmed``: worse than
@@ -96,7 +97,12 @@ class PairChange(Frozen):
     confirmed: bool = False
     misses_threshold: bool = False
     accepted: bool = False
-    reason: str = ""
+    reason: Reason | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """The pair as findings name it."""
+        return Subject(agent=self.agent, eval_set=self.eval_set, case=self.case, criterion=self.criterion)
 
 
 class CriterionChange(Frozen):
@@ -105,7 +111,8 @@ class CriterionChange(Frozen):
     ``baseline``, ``paired`` and ``change`` are means over the pairs both runs have comparable;
     ``current`` is the mean over all scored pairs of this run. ``interval``: the change with 95 %
     confidence, clustered by case. ``detectable``: the smallest drop of the mean this run would have found
-    four times out of five. ``flaky``: pairs that were worse at first and cleared by more runs.
+    four times out of five. ``flaky``: pairs that were worse at first and cleared by more runs. ``max_drop`` and
+    ``max_rise`` are the allowed change, as in the policy. ``blocks_nothing`` says why missing a limit has no effect.
     """
 
     criterion: str
@@ -125,20 +132,10 @@ class CriterionChange(Frozen):
     failing: int = 0
     errors: int = 0
     misses_suite_threshold: bool = False
-    limit: str = ""  # the allowed change in words: "max drop 0.05"
+    max_drop: float | None = None
+    max_rise: float | None = None
     status: Literal["pass", "fail", "error", "advisory", "not_applicable"] = "pass"
-    reason: str = ""
-
-
-class Finding(Frozen):
-    """One sentence about one thing, and what it does to the verdict."""
-
-    effect: Literal["blocks", "inconclusive", "advisory"]
-    reason: str
-    agent: str | None = None
-    eval_set: str | None = None
-    case: str | None = None
-    criterion: str | None = None
+    blocks_nothing: Literal["", "advisory", "no_limit", "collecting"] = ""
 
 
 class BaselineInfo(Frozen):
@@ -165,6 +162,7 @@ class BaselineTrajectory(Frozen):
 class Decision(Frozen):
     """The whole conclusion; reports render this and nothing else decides.
 
+    ``reasons`` say why the outcome is what it is, in order; ``notes`` are what a reader must know beside.
     ``weakenings`` are what the change does to the gate itself; those that block are in ``findings`` too.
     ``store``: what keeps, or would keep, the baseline. ``accept`` and
     ``on_weakened`` are the rules in force. ``excused``: inconclusive for no other reason than
@@ -172,14 +170,14 @@ class Decision(Frozen):
     """
 
     outcome: Verdict
-    reason: str
+    reasons: tuple[Finding, ...]
     excused: bool = False
     findings: tuple[Finding, ...] = ()
     criteria: tuple[CriterionChange, ...] = ()
     pairs: tuple[PairChange, ...] = ()
     baseline: BaselineInfo | None = None
     baseline_trajectories: tuple[BaselineTrajectory, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Finding, ...] = ()
     weakenings: tuple[Finding, ...] = ()
     store: StoreKind = "file"
     accept: Literal["honour", "ignore"] = "honour"

@@ -86,7 +86,7 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Goal = Literal["maximize", "minimize"]
 

@@ -18,6 +18,7 @@ from agent_eval_action.environments.digest import included, table_at
 from agent_eval_action.folders import folders_upwards, real_path
 from agent_eval_action.git import Repository
 from agent_eval_action.results.decision import Decision, Verdict
+from agent_eval_action.results.findings import text_note
 from agent_eval_action.results.run_result import Conditions, RunResult
 
 _NAMES: Final = frozenset(
@@ -181,7 +182,8 @@ class AffectedAgents:
     def result(self, started_at: str, conditions: Conditions) -> RunResult:
         """The result of a run that had nothing to measure: it passes, and says why."""
         under = conditions.model_copy(update={"fail_on": self.settings.fail_on, "only_agents": self.skipped})
-        decision = Decision(outcome=Verdict.PASS, reason="; ".join(self.notes))
+        reasons = tuple(map(text_note, self.notes))
+        decision = Decision(outcome=Verdict.PASS, reasons=reasons)
         return RunResult(started_at=started_at, conditions=under, decision=decision)
 
 

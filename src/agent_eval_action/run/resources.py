@@ -29,8 +29,8 @@ from agent_eval_action.llm.credentials import EXTRA, dotenv_of, judge_environ, m
 from agent_eval_action.llm.providers import check_options, unknown_model
 from agent_eval_action.llm.router import LlmSettings, LlmStack, open_llm
 from agent_eval_action.processes.metric_functions import MetricFunctions
-from agent_eval_action.results.decision import Finding
 from agent_eval_action.results.evalset import FunctionReply
+from agent_eval_action.results.findings import Finding
 from agent_eval_action.results.redaction import Redaction, pattern_redactor, secrets_in
 from agent_eval_action.run.base_agents import AgentGroup, BaseCommit, BaseTree
 from agent_eval_action.run.cost_estimate import estimate_plan

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support import command
+from support.messages import notes
 from support.repositories import fingerprint, run_git
 
 DATA = "refs/heads/agent-eval-data"
@@ -121,7 +122,7 @@ def test_a_file_that_a_pull_request_adds_does_not_take_the_place_of_the_branch(o
     decision = json.loads((work / ".agent-eval/out/results.json").read_text())["decision"]
     assert done.returncode != 0, done.stderr
     assert decision["baseline"]["path"] == "branch agent-eval-data"
-    assert any("baseline.json that this change adds is not used" in note for note in decision["notes"])
+    assert any("baseline.json that this change adds is not used" in note for note in notes(decision))
 
 
 @pytest.mark.usefixtures("shas")

@@ -15,6 +15,7 @@ import pytest
 
 from support.command import COMMAND, agent_eval
 from support.full_disk import files_of_at_most
+from support.messages import headline, notes
 
 
 def eval_set(*cases: tuple[str, str, list[dict[str, Any]]]) -> dict[str, Any]:
@@ -142,8 +143,8 @@ def test_report_only_shows_every_verdict_and_is_green(repo: Repo) -> None:
         done = repo("run", "--fail-on", "never")
         result = json.loads((repo.root / ".agent-eval/out/results.json").read_text())["decision"]
         outcomes[name] = (done.returncode, result["outcome"])
-        assert any("report only" in note for note in result["notes"])
-        assert " ".join(result["reason"].split())[:30] in " ".join(done.stderr.split())
+        assert any("report only" in note for note in notes(result))
+        assert " ".join(headline(result).split())[:30] in " ".join(done.stderr.split())
         assert repo("run").returncode == {"pass": 0, "fail": 1, "inconclusive": 3}[name]
     assert outcomes == {name: (0, name) for name in outcomes}
     assert repo("run", "nowhere.evalset.json", "--fail-on", "never").returncode == 2

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from support.command import agent_eval
+from support.messages import headline, notes, sentence
 
 UPDATE = ("baseline", "update", "--from", ".agent-eval/out")
 CONFIG = "agent:\n  path: bot\n  name: bot\n  recording: recording\n  evals: evals\n"
@@ -95,10 +96,10 @@ def test_removing_the_failing_case_is_blocked_by_main_s_rule_even_if_the_change_
     before = repo.git("status", "--porcelain"), repo.git("stash", "list"), (repo.root / ".git" / "index").read_bytes()
     code, decision, said = repo.run(**PULL)
     assert code == 1, said
-    reasons = [one["reason"] for one in decision["weakenings"]]
+    reasons = [sentence(one) for one in decision["weakenings"]]
     assert reasons[0] == "case `b` was removed from `evals/s.evalset.json`"
     assert "gate.on_weakened fail → warn (agent-eval.yaml), takes effect with the merge" in reasons
-    assert any("the rules are those of the base commit" in note for note in decision["notes"])
+    assert any("the rules are those of the base commit" in note for note in notes(decision))
     comment = (repo.root / ".agent-eval" / "out" / "comment.md").read_text()
     assert comment.index("This change weakens the gate") < comment.index("| Criterion |")
     assert before == (
@@ -124,14 +125,14 @@ def test_a_narrowed_run_still_sees_the_whole_suite(repo: Repo):
     repo.cases("a")
     repo.commit("pr")
     _, decision, _ = repo.run("--case", "a")
-    assert [one["case"] for one in decision["weakenings"]] == ["b"]
+    assert [one["subject"]["case"] for one in decision["weakenings"]] == ["b"]
 
 
 def test_uncommitted_changes_on_main_are_compared_with_its_last_commit(repo: Repo):
     repo.cases("a")
     code, decision, _ = repo.run()
     assert code == 1
-    assert [one["case"] for one in decision["weakenings"]] == ["b"]
+    assert [one["subject"]["case"] for one in decision["weakenings"]] == ["b"]
 
 
 def test_without_a_configuration_on_the_base_our_defaults_are_the_rules(tmp_path: Path):
@@ -156,7 +157,7 @@ def test_an_eval_file_of_the_base_that_cannot_be_read_is_said_and_stops_nothing(
     code, decision, _ = repo.run(**PULL)
     assert code == 0
     assert decision["weakenings"] == []
-    assert any("what the change does to evals/s.evalset.json is not known" in note for note in decision["notes"])
+    assert any("what the change does to evals/s.evalset.json is not known" in note for note in notes(decision))
 
 
 class Kept(Repo):
@@ -204,7 +205,7 @@ def kept(tmp_path: Path) -> Kept:
 
 
 def reasons(decision: dict[str, Any]) -> list[str]:
-    return [one["reason"] for one in decision["weakenings"]]
+    return [sentence(one) for one in decision["weakenings"]]
 
 
 def test_a_worse_agent_does_not_pass_by_lowering_the_stored_scores(kept: Kept):
@@ -214,9 +215,9 @@ def test_a_worse_agent_does_not_pass_by_lowering_the_stored_scores(kept: Kept):
     kept.commit("pr")
     code, decision, said = kept.run(**PULL)
     assert code == 1, said
-    assert "`b`" in decision["reason"]
+    assert "`b`" in headline(decision)
     assert reasons(decision) == ["the stored baseline is loosened for 1 score: `b › response_match_score` 1.00 → 0.00"]
-    assert any("not with the one this change brings along" in note for note in decision["notes"])
+    assert any("not with the one this change brings along" in note for note in notes(decision))
     comment = (kept.root / ".agent-eval" / "out" / "comment.md").read_text()
     assert comment.index("the stored baseline is loosened") < comment.index("| Criterion |")
 
@@ -264,7 +265,7 @@ def test_under_on_weakened_fail_a_lowered_baseline_blocks_a_good_agent_too(kept:
     kept.commit("pr2")
     code, decision, _ = kept.run(**PULL)
     assert code == 1
-    assert "on_weakened: fail forbids: the stored baseline is loosened" in decision["reason"]
+    assert "on_weakened: fail forbids: the stored baseline is loosened" in headline(decision)
 
 
 def test_a_first_baseline_counts_from_the_merge_on(tmp_path: Path):
@@ -279,7 +280,7 @@ def test_a_first_baseline_counts_from_the_merge_on(tmp_path: Path):
     code, decision, said = repo.run(**PULL)
     assert (code, reasons(decision)) == (0, []), said
     assert decision["baseline"] is None
-    assert any("counts from the merge on" in note for note in decision["notes"])
+    assert any("counts from the merge on" in note for note in notes(decision))
 
 
 ACCEPT = "- case: b\n  reason: it says no now\n"
@@ -298,7 +299,7 @@ def test_an_accepted_change_passes_unless_the_policy_forbids_it(kept: Kept):
     code, decision, said = kept.run(**PULL)
     assert code == 0, said
     assert "accept.yaml accepts a change of `b`: it says no now" in reasons(decision)
-    assert any("(it says no now)" in note and "accepted" in note for note in decision["notes"]), decision["notes"]
+    assert any("(it says no now)" in note and "accepted" in note for note in notes(decision)), notes(decision)
     code, decision, _ = kept.run("--accept", "ignore", **PULL)
     assert code == 1
     assert any("gate.accept: ignore, so main's scores of it still count" in one for one in reasons(decision))
@@ -312,5 +313,5 @@ def test_an_accepted_change_is_spent_once_the_baseline_was_made_with_it(kept: Ke
     stored = json.loads((kept.root / ".agent-eval" / "baseline.json").read_text())
     assert [one["case"] for one in stored["accepted"]] == ["b"]
     _, decision, _ = kept.run()
-    assert not any("its change was accepted" in note for note in decision["notes"])
+    assert not any("its change was accepted" in note for note in notes(decision))
     assert {pair["case"]: pair["kind"] for pair in decision["pairs"]} == {"a": "same", "b": "still_failing"}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from support.command import agent_eval
+from support.messages import headline, sentence
 from support.repositories import commit_all, run_git
 
 EVENTS = Path(__file__).parents[2] / "support" / "github_events"
@@ -116,15 +117,15 @@ def repo(tmp_path: Path) -> Repo:
 
 
 def findings(results: dict[str, Any], effect: str) -> list[str]:
-    return [one["reason"] for one in results["decision"]["findings"] if one["effect"] == effect]
+    return [sentence(one) for one in results["decision"]["findings"] if one["severity"] == effect]
 
 
 def test_a_forks_judged_criteria_are_not_measured_and_the_step_is_not_red(repo: Repo) -> None:
     code, results, log = repo.run("pull_request", file="pull_request_fork")
     decision = results["decision"]
     assert (code, decision["outcome"], decision["excused"]) == (0, "inconclusive", True)
-    assert f"{SENTENCE}: `{JUDGED}` (GitHub gives no secrets to a pull request from a fork)" in decision["reason"]
-    assert "of the rest every threshold that counts is met by 2 cases on 1 criterion" in decision["reason"]
+    assert f"{SENTENCE}: `{JUDGED}` (GitHub gives no secrets to a pull request from a fork)" in headline(decision)
+    assert "of the rest every threshold that counts is met by 2 cases on 1 criterion" in headline(decision)
     assert len(findings(results, "inconclusive")) == 1
     assert "Traceback" not in log
     assert log.count("GOOGLE_API_KEY") == 1
@@ -149,15 +150,15 @@ def test_the_reports_of_a_fork_say_it_too(repo: Repo) -> None:
 def test_dependabot_is_as_a_fork(repo: Repo) -> None:
     code, results, _ = repo.run("pull_request", file="pull_request_dependabot", GITHUB_ACTOR="dependabot[bot]")
     assert (code, results["decision"]["outcome"]) == (0, "inconclusive")
-    assert "Dependabot" in results["decision"]["reason"]
+    assert "Dependabot" in headline(results["decision"])
 
 
 def test_a_pull_request_of_ones_own_is_red_and_says_what_to_set(repo: Repo) -> None:
     code, results, _ = repo.run("pull_request")
     decision = results["decision"]
     assert (code, decision["outcome"], decision["excused"]) == (3, "inconclusive", False)
-    assert SENTENCE in decision["reason"]
-    assert "set GOOGLE_API_KEY" in decision["reason"]
+    assert SENTENCE in headline(decision)
+    assert "set GOOGLE_API_KEY" in headline(decision)
 
 
 @pytest.mark.parametrize("event", ["push", "merge_group", "schedule", "workflow_dispatch"])
@@ -171,7 +172,7 @@ def test_what_needs_no_credentials_still_blocks_a_fork(repo: Repo) -> None:
     repo.answers(a="six", b="no")
     code, results, _ = repo.run("pull_request", file="pull_request_fork")
     assert (code, results["decision"]["outcome"], results["decision"]["excused"]) == (1, "fail", False)
-    assert SENTENCE in results["decision"]["reason"]
+    assert SENTENCE in headline(results["decision"])
 
 
 def test_another_doubt_is_not_excused(repo: Repo) -> None:
@@ -191,7 +192,7 @@ def test_nothing_that_can_be_measured_is_no_pass(repo: Repo) -> None:
     repo.criteria(**{JUDGED: 0.8})
     code, results, _ = repo.run("pull_request", file="pull_request_fork")
     assert (code, results["decision"]["outcome"]) == (0, "inconclusive")
-    assert "of the rest" not in results["decision"]["reason"]
+    assert "of the rest" not in headline(results["decision"])
 
 
 def test_with_credentials_a_fork_is_measured_like_everybody(repo: Repo) -> None:
@@ -204,7 +205,7 @@ def test_with_credentials_a_fork_is_measured_like_everybody(repo: Repo) -> None:
         **{"INPUT_LLM-RETRY-DEADLINE": "1"},
     )
     assert (code, results["decision"]["excused"]) == (3, False)
-    assert SENTENCE not in results["decision"]["reason"]
+    assert SENTENCE not in headline(results["decision"])
 
 
 def test_users_nobody_can_play_are_not_begun(repo: Repo, adk213_python: Path) -> None:
@@ -215,8 +216,8 @@ def test_users_nobody_can_play_are_not_begun(repo: Repo, adk213_python: Path) ->
     repo.criteria(tool_call_count_v1={"threshold": 5})
     repo.cases(case("a"), {"eval_id": "talk", "conversation_scenario": scenario})
     code, results, _ = repo.run("pull_request", file="pull_request_fork")
-    assert (code, results["decision"]["outcome"]) == (0, "inconclusive"), results["decision"]["reason"]
-    assert "in 1 of 2 cases" in results["decision"]["reason"]
+    assert (code, results["decision"]["outcome"]) == (0, "inconclusive"), headline(results["decision"])
+    assert "in 1 of 2 cases" in headline(results["decision"])
     made = {one["case"]: len(one["attempts"]) for one in results["sets"][0]["cases"]}
     assert made == {"a": 1, "talk": 0}
 
@@ -232,8 +233,8 @@ def test_an_agent_without_credentials_of_its_own_is_one_sentence(repo: Repo, adk
     repo.merge()
     code, results, log = repo.run("pull_request", file="fork.json")
     decision = results["decision"]
-    assert (code, decision["outcome"], decision["excused"]) == (0, "inconclusive", True), decision["reason"]
-    assert SENTENCE in decision["reason"]
+    assert (code, decision["outcome"], decision["excused"]) == (0, "inconclusive", True), headline(decision)
+    assert SENTENCE in headline(decision)
     assert len(decision["findings"]) == 1
     assert "No API key" in " ".join(results["conditions"]["lacking"])
     assert "Traceback" not in log
@@ -249,7 +250,7 @@ def test_an_agent_that_asks_for_its_key_when_it_is_imported(repo: Repo, adk213_p
     repo.criteria(**{MATCHED: 0.8})
     repo.merge()
     code, results, _ = repo.run("pull_request", file="fork.json")
-    assert (code, results["decision"]["excused"]) == (0, True), results["decision"]["reason"]
+    assert (code, results["decision"]["excused"]) == (0, True), headline(results["decision"])
 
 
 @pytest.mark.exhaustive(after=1)
@@ -275,8 +276,8 @@ def test_an_agent_that_only_says_that_it_has_no_key_is_not_excused(repo: Repo, a
     assert code in {1, 3}, log
     assert decision["outcome"] in {"fail", "inconclusive"}
     assert not decision["excused"]
-    assert "main's agent answers this without credentials" in decision["reason"]
-    assert SENTENCE not in decision["reason"]
+    assert "main's agent answers this without credentials" in headline(decision)
+    assert SENTENCE not in headline(decision)
 
 
 @pytest.mark.exhaustive
@@ -288,7 +289,7 @@ def test_an_agent_that_says_so_when_it_is_imported_is_not_excused_either(repo: R
     code, results, log = repo.run("pull_request", file="fork.json")
     assert code in {1, 3}, log
     assert not results["decision"]["excused"]
-    assert "main's agent answers this without credentials" in results["decision"]["reason"]
+    assert "main's agent answers this without credentials" in headline(results["decision"])
 
 
 def test_where_main_s_agent_cannot_be_asked_nothing_is_excused(repo: Repo, adk213_python: Path) -> None:
@@ -297,7 +298,7 @@ def test_where_main_s_agent_cannot_be_asked_nothing_is_excused(repo: Repo, adk21
     repo.criteria(**{MATCHED: 0.8})
     code, results, _ = repo.run("pull_request", file="pull_request_fork")
     assert (code, results["decision"]["excused"]) == (3, False)
-    assert "it is not known whether main's agent needs credentials here" in results["decision"]["reason"]
+    assert "it is not known whether main's agent needs credentials here" in headline(results["decision"])
 
 
 @pytest.mark.exhaustive
@@ -332,7 +333,7 @@ def test_what_a_partly_measured_fork_is_says_main(repo: Repo, rule: str, code: i
     repo.configure(recording="recording", gate={"withheld": rule})
     found, results, log = repo.run("pull_request", file="pull_request_fork")
     assert (found, results["decision"]["outcome"]) == (code, outcome), log
-    assert f"{SENTENCE}: `{JUDGED}`" in results["decision"]["reason"]
+    assert f"{SENTENCE}: `{JUDGED}`" in headline(results["decision"])
 
 
 def test_pull_request_target_is_refused_before_anything_is_read(repo: Repo) -> None:

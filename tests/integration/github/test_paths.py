@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.command import agent_eval
+from support.messages import headline
 
 NOTHING = "nothing relevant changed"
 
@@ -131,9 +132,9 @@ def test_a_change_of_nothing_relevant_passes_at_once_and_says_so(repo: Monorepo)
     repo.change("docs/index.md")
     code, results, log = repo.run()
     assert (code, results["sets"], results["decision"]["outcome"]) == (0, [], "pass"), log
-    assert NOTHING in results["decision"]["reason"]
-    assert "booking, support" in results["decision"]["reason"]
-    assert "none of 1 changed file" in results["decision"]["reason"]
+    assert NOTHING in headline(results["decision"])
+    assert "booking, support" in headline(results["decision"])
+    assert "none of 1 changed file" in headline(results["decision"])
     output = repo.output.read_text()
     assert "verdict<<" in output
     assert NOTHING in output
@@ -228,8 +229,8 @@ def test_in_a_shallow_clone_without_its_base_nothing_is_decided(repo: Monorepo) 
     code, results, log = repo.run()
     assert (code, results["sets"]) == (3, []), log
     assert results["decision"]["outcome"] == "inconclusive"
-    assert "the rules of the base commit hold for a change, and cannot be read" in results["decision"]["reason"]
-    assert "fetch-depth: 2" in results["decision"]["reason"]
+    assert "the rules of the base commit hold for a change, and cannot be read" in headline(results["decision"])
+    assert "fetch-depth: 2" in headline(results["decision"])
 
 
 def test_patterns_are_globs_and_start_from_the_configuration(repo: Monorepo) -> None:
@@ -285,4 +286,4 @@ def test_a_criterion_that_is_not_measured_here_is_not_taken_for_one_that_was_dro
     code, results, log = repo.run()
     assert (code, results["decision"]["outcome"]) == (3, "inconclusive"), log
     assert results["decision"]["weakenings"] == []
-    assert "not measured: no credentials" in results["decision"]["reason"]
+    assert "not measured: no credentials" in headline(results["decision"])

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.command import agent_eval
+from support.messages import headline, notes, sentence
 from support.repositories import run_git
 
 pytestmark = pytest.mark.timeout(300)
@@ -135,10 +136,10 @@ def test_a_regression_is_blocked_whatever_is_renamed_with_it(repo: Repo, renamed
 
     code, decision, log = repo.merged(change)
     assert (code, decision["outcome"]) == (1, "fail"), log
-    assert f"1 of 2 cases got worse: `{renamed[3]}`" in decision["reason"]
+    assert f"1 of 2 cases got worse: `{renamed[3]}`" in headline(decision)
     kinds = {pair["case"]: pair["kind"] for pair in decision["pairs"]}
     assert kinds == {renamed[2]: "same", renamed[3]: "newly_failing"}
-    assert not [one for one in decision["weakenings"] if "no longer run" in one["reason"] or "removed" in one["reason"]]
+    assert not [one for one in decision["weakenings"] if "no longer run" in sentence(one) or "removed" in sentence(one)]
 
 
 def test_an_agent_that_is_only_renamed_passes(repo: Repo) -> None:
@@ -149,7 +150,7 @@ def test_an_agent_that_is_only_renamed_passes(repo: Repo) -> None:
     code, decision, log = repo.merged(change)
     assert (code, decision["outcome"]) == (0, "pass"), log
     assert {pair["kind"] for pair in decision["pairs"]} == {"same"}
-    assert any("2 cases were renamed" in note for note in decision["notes"])
+    assert any("2 cases were renamed" in note for note in notes(decision))
 
 
 RERUN = {"INPUT_BASELINE-STORE": "rerun"}
@@ -185,7 +186,7 @@ def test_the_base_commits_agent_is_run_from_the_folder_it_had(repo: Repo, rename
     assert (base["unavailable"], base["unavailable_agents"]) == ("", {}), log
     assert controls(repo.results())[names[0]] > 0
     assert (code, decision["outcome"]) == (1, "fail"), log
-    assert f"1 of 2 cases got worse: `{names[3]}`" in decision["reason"]
+    assert f"1 of 2 cases got worse: `{names[3]}`" in headline(decision)
 
 
 class TwoAgents(Repo):
@@ -223,7 +224,7 @@ def test_an_agent_that_the_base_lacks_leaves_the_others_their_control(
     code, decision, log = repo.merged(change, **store)
     results = repo.results()
     assert (code, decision["outcome"]) == (1, "fail"), log
-    assert "got worse: `b`" in decision["reason"], log
+    assert "got worse: `b`" in headline(decision), log
     assert controls(results)["bot"] > 0
     assert controls(results)["helper"] == 0
     assert results["base"]["unavailable"] == ""

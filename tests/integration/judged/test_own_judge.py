@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.messages import headline, notes, sentence
 from support.repositories import commit_all, run_git
 
 from .conftest import MATCH, Ended, Judged, case
@@ -53,7 +54,7 @@ def change(judged: Judged) -> PullRequest:
 
 
 def weakenings(ended: Ended) -> list[str]:
-    return [one["reason"] for one in ended.results["decision"]["weakenings"]]
+    return [sentence(one) for one in ended.results["decision"]["weakenings"]]
 
 
 def assert_blocked(ended: Ended, *words: str) -> None:
@@ -239,8 +240,8 @@ def test_limits_and_policy_of_the_change_wait_for_the_merge(change: PullRequest)
         "gate.new_cases block → advise",
     )
     assert all(text.endswith("takes effect with the merge") for text in weakenings(ended))
-    notes = ended.results["decision"]["notes"]
-    assert any(note.startswith("max_calls not set → 1") for note in notes), notes
+    said = notes(ended.results["decision"])
+    assert any(note.startswith("max_calls not set → 1") for note in said), said
 
 
 def test_a_broken_configuration_on_main_is_inconclusive(change: PullRequest) -> None:
@@ -251,8 +252,8 @@ def test_a_broken_configuration_on_main_is_inconclusive(change: PullRequest) -> 
     path.write_text(good)
     ended = change.run()
     assert ended.code == 3, ended.said
-    assert "cannot be used" in ended.results["decision"]["reason"]
-    assert "repair it on the base branch first" in ended.results["decision"]["reason"]
+    assert "cannot be used" in headline(ended.results["decision"])
+    assert "repair it on the base branch first" in headline(ended.results["decision"])
 
 
 def test_what_an_agent_writes_into_eval_files_comes_too_late(change: PullRequest) -> None:

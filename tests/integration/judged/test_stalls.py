@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from support.messages import headline
+
 from .conftest import Judged, case
 from .test_outages import CRITERION, JUDGE, ONE_VOTE
 
@@ -25,8 +27,8 @@ def test_a_judge_that_only_refuses_ends_the_run(refusing: Judged) -> None:
     assert done.code == 3, done.said
     decision = done.results["decision"]
     assert decision["outcome"] == "inconclusive"
-    assert "nothing was answered for 6 s (stall_timeout)" in decision["reason"]
-    assert "429" in decision["reason"]
+    assert "nothing was answered for 6 s (stall_timeout)" in headline(decision)
+    assert "429" in headline(decision)
     assert "stall_timeout" in done.comment
     assert "--resume" in done.said
 
@@ -42,7 +44,7 @@ def test_an_agent_whose_model_only_refuses_ends_the_run(refusing: Judged) -> Non
     refusing.fault(kind="status", code=429)
     done = refusing.run()
     assert done.code == 3, done.said
-    assert "nothing was answered for 6 s (stall_timeout)" in done.results["decision"]["reason"]
+    assert "nothing was answered for 6 s (stall_timeout)" in headline(done.results["decision"])
 
 
 @pytest.mark.exhaustive

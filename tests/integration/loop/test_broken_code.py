@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from support.messages import headline
+
 AGENT = "dice_agent/agent.py"
 
 
@@ -30,9 +32,9 @@ def test_an_agent_that_does_not_start_where_mains_does_fails(dice: Any, text: st
     assert ended.code == 1, ended.said
     decision = ended.results["decision"]
     assert decision["outcome"] == "fail"
-    assert decision["reason"].startswith("the agent `dice_agent` does not start: ")
-    assert error in decision["reason"]
-    assert f"that of the base commit {dice.git('rev-parse', 'main')[:10]} starts and answers" in decision["reason"]
+    assert headline(decision).startswith("the agent `dice_agent` does not start: ")
+    assert error in headline(decision)
+    assert f"that of the base commit {dice.git('rev-parse', 'main')[:10]} starts and answers" in headline(decision)
     assert "**Blocked:** the agent <code>dice_agent</code> does not start" in (dice.out / "comment.md").read_text()
     assert ended.counts()[1:] == (0, 3)
 
@@ -55,7 +57,7 @@ def test_a_tool_that_raises_in_every_attempt_where_mains_never_did_fails(dice: A
     dice.commit("raise")
     ended = dice.run("--fail-on", "fail")
     assert ended.code == 1, ended.said
-    reason = ended.results["decision"]["reason"]
+    reason = headline(ended.results["decision"])
     assert "ZeroDivisionError: by the change" in reason
     if sides != "True":
         assert reason.startswith("`players_own_die` fails with an error of the agent's code: ")
@@ -95,7 +97,7 @@ def test_a_storm_of_429_is_inconclusive(dice: Any) -> None:
     dice.commit("a refused call")
     ended = dice.run("--retries", "0")
     assert ended.code == 3, ended.said
-    assert "rate_limited" in ended.results["decision"]["reason"]
+    assert "rate_limited" in headline(ended.results["decision"])
     assert ended.counts()[2] == 0, "what nobody's code can help needs no control"
 
 
@@ -127,7 +129,7 @@ def test_a_model_that_answers_nothing_on_either_arm_is_inconclusive_and_not_alre
     changed(dice, "README.md", "another word\n")
     ended = dice.run()
     assert ended.code == 3, ended.said
-    reason = ended.results["decision"]["reason"]
+    reason = headline(ended.results["decision"])
     assert "the model answers nothing, neither here (" in reason
     assert "the model or its service is in trouble" in reason
     assert ended.counts()[2] > 0

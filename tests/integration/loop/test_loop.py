@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from support.messages import headline, notes, sentence
+
 SUITE = 13
 ONE = "players_own_die"  # rolls a d12, as one other case does
 MINE = '    if sides == 12 and tool_context.state.get("own_die"):\n'
@@ -195,7 +197,7 @@ def test_a_shallow_clone_whose_remote_is_gone_decides_nothing_by_the_changes_own
     broken.folder.rename(tmp_path / "gone")
     ended = type(broken)(tmp_path / "shallow", broken.python, PULL).run()
     assert ended.code == 3, ended.said
-    assert "is not in this clone (actions/checkout: fetch-depth: 2)" in ended.results["decision"]["reason"]
+    assert "is not in this clone (actions/checkout: fetch-depth: 2)" in headline(ended.results["decision"])
     assert ended.results["totals"]["attempts"] == 0
 
 
@@ -219,7 +221,7 @@ def test_a_merge_queue_is_held_against_the_groups_base(broken: Any, tmp_path: Pa
     assert ended.code == 1, ended.said
     assert ended.results["base"]["commit"] == base
     assert {score["score"] for one in ended.case(ONE)["control"] for score in one["scores"]} == {1.0}
-    assert [f["case"] for f in ended.results["decision"]["findings"] if f["effect"] == "blocks"] == [ONE]
+    assert [f["subject"]["case"] for f in ended.results["decision"]["findings"] if f["severity"] == "blocks"] == [ONE]
 
 
 @pytest.mark.exhaustive
@@ -230,7 +232,7 @@ def test_the_whole_base_can_be_run_in_the_place_of_a_stored_history(broken: Any)
     assert ended.extra() == {ONE: 3}
     assert ended.counts() == (SUITE + 3, 3, 5 * SUITE)
     assert ended.results["decision"]["baseline"]["commit"] == broken.git("rev-parse", "main")
-    assert [f["case"] for f in ended.results["decision"]["findings"] if f["effect"] == "blocks"] == [ONE]
+    assert [f["subject"]["case"] for f in ended.results["decision"]["findings"] if f["severity"] == "blocks"] == [ONE]
     assert broken.trees() == []
 
 
@@ -245,6 +247,6 @@ def test_a_base_that_does_not_start_is_no_baseline_and_its_cases_are_not_new(dic
     ended = dice.run("--baseline-store", "rerun")
     assert ended.code == 3, ended.said
     decision = ended.results["decision"]
-    (finding,) = [one for one in decision["findings"] if one["effect"] == "inconclusive"]
-    assert "No module named 'no_such_module'" in finding["reason"]
-    assert not any("new" in note for note in decision["notes"])
+    (finding,) = [one for one in decision["findings"] if one["severity"] == "inconclusive"]
+    assert "No module named 'no_such_module'" in sentence(finding)
+    assert not any("new" in note for note in notes(decision))

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_eval_action.baseline.records import CASE_BYTES, fit, from_result, record_text, size, text
-from agent_eval_action.gate.calls import against_baseline
 from agent_eval_action.gate.compare import compare
+from agent_eval_action.gate.findings import difference_from_baseline
 from agent_eval_action.results.decision import ChangeKind
 from agent_eval_action.results.history import Baseline, CaseRecord, CriterionRecord, kept_name, rounded
 from support.results import QUALITY, attempt, calls, case, info, run, simple
@@ -127,7 +127,7 @@ def test_a_shortened_record_is_still_compared_with_all_there_was(name):
     for pair in compared.pairs:
         now = tuple(turn.calls for turn in one.attempts[0].turns)
         kept = compared.trajectories[pair.key]
-        assert against_baseline(kept, now) == ""
+        assert difference_from_baseline(kept, now) is None
 
 
 def test_a_change_beyond_what_is_kept_is_still_seen():
@@ -137,10 +137,9 @@ def test_a_change_beyond_what_is_kept_is_still_seen():
 
     kept = only_record(run(trajectory(1))).trajectory
     assert kept.cut > 900
-    assert against_baseline(kept, tuple(t.calls for t in trajectory(1).attempts[0].turns)) == ""
-    assert "keeps no more than a digest" in against_baseline(
-        kept, tuple(t.calls for t in trajectory(2).attempts[0].turns)
-    )
+    assert difference_from_baseline(kept, tuple(t.calls for t in trajectory(1).attempts[0].turns)) is None
+    difference = difference_from_baseline(kept, tuple(t.calls for t in trajectory(2).attempts[0].turns))
+    assert difference == {"change": "unknown", "old": len(kept.turns)}
 
 
 def test_a_change_at_the_end_of_a_huge_argument_is_still_seen():
@@ -148,8 +147,9 @@ def test_a_change_at_the_end_of_a_huge_argument_is_still_seen():
         return (calls(("save", {"id": 7, "text": "x" * 5_000 + tail})),)
 
     kept = only_record(run(case("a", attempt({QUALITY: 1.0}, *saved("a"))))).trajectory
-    assert against_baseline(kept, tuple(t.calls for t in saved("a"))) == ""
-    assert "turn 1 save(" in against_baseline(kept, tuple(t.calls for t in saved("b")))
+    assert difference_from_baseline(kept, tuple(t.calls for t in saved("a"))) is None
+    difference = difference_from_baseline(kept, tuple(t.calls for t in saved("b")))
+    assert (difference["turn"], difference["change"]) == (1, "replaced")
 
 
 def test_the_order_of_arguments_does_not_show():

@@ -9,6 +9,7 @@ from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.run_result import Base, CaseKey, ErrorKind, RunResult, Totals
+from support.messages import headline, sentence
 from support.results import QUALITY, attempt, broken, case, run
 
 WHY = "the agent of bbb could not be run: SyntaxError: invalid syntax (agent.py, line 3)"
@@ -35,9 +36,9 @@ def verdict(result: RunResult) -> Decision:
 def test_a_base_agent_that_does_not_start_decides_nothing_and_is_named_with_its_reason(base: Base) -> None:
     decision = verdict(measured(base))
     assert decision.outcome is Verdict.INCONCLUSIVE
-    (finding,) = [one for one in decision.findings if one.effect == "inconclusive"]
-    assert "the base commit's agent did not answer `a`" in finding.reason
-    assert "SyntaxError: invalid syntax (agent.py, line 3)" in decision.reason
+    (finding,) = [one for one in decision.findings if one.severity == "inconclusive"]
+    assert "the base commit's agent did not answer `a`" in sentence(finding)
+    assert "SyntaxError: invalid syntax (agent.py, line 3)" in headline(decision)
 
 
 def test_an_agent_that_the_base_commit_does_not_have_is_new_and_nothing_is_missing() -> None:

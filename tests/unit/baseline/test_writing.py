@@ -20,7 +20,7 @@ PUSH = Event(EventKind.PUSH, "refs/heads/main", "main", sha=HEAD)
 
 def result(outcome=Verdict.PASS, status=RunStatus.COMPLETE):
     made = run(simple("a", 1.0))
-    decision = Decision(outcome=outcome, reason="") if outcome else None
+    decision = Decision(outcome=outcome, reasons=()) if outcome else None
     return made.model_copy(update={"decision": decision, "status": status})
 
 
@@ -75,7 +75,7 @@ def test_only_pairs_confirmed_worse_are_withheld_whatever_blocks():
         pair("always", ChangeKind.STILL_FAILING, True, False),
         pair("new", ChangeKind.FAILING, True, False),
     )
-    decision = Decision(outcome=Verdict.FAIL, reason="", pairs=pairs)
+    decision = Decision(outcome=Verdict.FAIL, reasons=(), pairs=pairs)
     assert regressed(decision) == ((CaseKey("bot", "set", "worse"), "q"), (CaseKey("bot", "set", "newly"), "q"))
 
 

@@ -131,7 +131,7 @@ def test_a_hostile_title_is_a_heading_and_nothing_else():
     page = Headings(cmarkgfm.github_flavored_markdown_to_html(text, options=Options.CMARK_OPT_UNSAFE))
     assert page.tags <= {"h2", "p", "code"}
     (name,) = page.names
-    assert name.replace("\u200b", "").startswith("a | b c <details> @octocat #1 ![x](https:")
+    assert name.replace("\u200b", "").startswith("a | b `c` <details> @octocat #1 ![x](https:")
 
 
 def test_a_comment_that_is_the_only_one_has_no_title():

@@ -12,6 +12,7 @@ from rich.console import Console
 from agent_eval_action.cli.summary import show
 from agent_eval_action.reports import results_json
 from agent_eval_action.results.run_result import RunResult
+from support.messages import headline, sentence, sentences, text_finding
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 WIDE = "サイコロを振って素数かどうかを確かめる"
@@ -22,12 +23,12 @@ def result() -> RunResult:
     assert one.decision is not None
     decision = one.decision.model_copy(
         update={
-            "reason": f"`{WIDE}` が悪くなりました、" * 3,
+            "reasons": (text_finding("blocks", f"`{WIDE}` が悪くなりました、" * 3),),
             "criteria": tuple(
                 row.model_copy(update={"criterion": f"{WIDE}_{n}"}) for n, row in enumerate(one.decision.criteria)
             ),
             "findings": tuple(
-                f.model_copy(update={"reason": f"`{WIDE}` 한국어 {f.reason} " * 2}) for f in one.decision.findings
+                text_finding(f.severity, f"`{WIDE}` 한국어 {sentence(f)} " * 2) for f in one.decision.findings
             ),
         }
     )
@@ -77,6 +78,6 @@ def test_what_the_headline_says_is_not_said_again_below_it() -> None:
     text = printed("inconclusive")
     read = results_json.read(GOLDEN / "inconclusive" / "results.json")
     assert read.decision is not None
-    repeated = [one.reason for one in read.decision.findings if one.reason in read.decision.reason]
+    repeated = [text for text in sentences(read.decision) if text in headline(read.decision)]
     assert repeated
     assert all(text.count(reason) == 1 for reason in repeated)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from agent_eval_action.config.models import Policy
+from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.broken_code import (
     _RUNS,
     CASES,
@@ -15,12 +16,12 @@ from agent_eval_action.gate.broken_code import (
     NOT_STARTED,
     RAISED,
     broken_code,
-    broken_findings,
     next_check,
 )
 from agent_eval_action.gate.evidence import Limits
 from agent_eval_action.results.run_result import AttemptError, AttemptSummary, CaseResult, ErrorKind, RunResult
 from agent_eval_action.stats import Stratum, lower_than_reference, passes
+from support.messages import sentence
 from support.results import case, info, run
 
 Answers = Callable[[str, str], ErrorKind | None]
@@ -70,10 +71,12 @@ def test_what_fails_in_every_attempt_where_the_base_never_does_is_broken(kind: E
     result = looped(names(count), lambda _, arm: kind if arm == "head" else None)
     broken = broken_code(result)
     assert len(broken.confirmed) == min(count, CASES)
-    (finding,) = broken_findings(broken, result)
-    assert finding.effect == "blocks"
-    assert "`case_00`" in finding.reason
-    assert "it broke" in finding.reason
+    (finding,) = [
+        finding for finding in decide(compare(None, result), result, Policy()).findings if finding.severity == "blocks"
+    ]
+    assert finding.severity == "blocks"
+    assert "`case_00`" in sentence(finding)
+    assert "it broke" in sentence(finding)
 
 
 @pytest.mark.parametrize("kind", sorted(NOT_STARTED))
@@ -81,8 +84,10 @@ def test_an_agent_that_does_not_start_is_broken_once_the_base_answers(kind: Erro
     result = looped(names(9), lambda _, arm: kind if arm == "head" else None)
     assert len(broken_code(result).confirmed) == 9
     assert sum(len(one.control) for one in result.sets[0].cases) == 3
-    (finding,) = broken_findings(broken_code(result), result)
-    assert "does not start" in finding.reason
+    (finding,) = [
+        finding for finding in decide(compare(None, result), result, Policy()).findings if finding.severity == "blocks"
+    ]
+    assert "does not start" in sentence(finding)
 
 
 NOT_OF_CODE = (

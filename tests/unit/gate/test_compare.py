@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from agent_eval_action.baseline.records import from_result
+from agent_eval_action.config.models import Policy
+from agent_eval_action.gate import decide
 from agent_eval_action.gate.compare import compare
 from agent_eval_action.results.decision import ChangeKind as K
 from agent_eval_action.results.run_result import RunStatus
+from support.messages import notes
 from support.results import QUALITY, attempt, broken, case, eval_set, info, run, run_of, simple
 
 
@@ -98,19 +101,20 @@ OLD = from_result(run(simple("a", 1.0), simple("b", 1.0)))
 @pytest.mark.parametrize(
     ("now", "criteria", "kind", "why"),
     [
-        (simple("a", 1.0).model_copy(update={"digest": "edited"}), [info()], K.CHANGED, "edited"),
-        (simple("a", 0.0).model_copy(update={"digest": "edited"}), [info()], K.FAILING, "edited"),
-        (simple("a", 1.0), [info(digest="other options")], K.CHANGED, "options changed"),
-        (simple("a", 0.0), [info(digest="other options")], K.FAILING, "options changed"),
-        (simple("c", 1.0), [info()], K.NEW, "case is new"),
-        (simple("c", 0.0), [info()], K.FAILING, "case is new"),
-        (simple("a", 1.0, criterion="words"), [info("words")], K.NEW, "criterion is new"),
+        (simple("a", 1.0).model_copy(update={"digest": "edited"}), [info()], K.CHANGED, "case_edited"),
+        (simple("a", 0.0).model_copy(update={"digest": "edited"}), [info()], K.FAILING, "case_edited"),
+        (simple("a", 1.0), [info(digest="other options")], K.CHANGED, "criterion_changed"),
+        (simple("a", 0.0), [info(digest="other options")], K.FAILING, "criterion_changed"),
+        (simple("c", 1.0), [info()], K.NEW, "case_new"),
+        (simple("c", 0.0), [info()], K.FAILING, "case_new"),
+        (simple("a", 1.0, criterion="words"), [info("words")], K.NEW, "criterion_new"),
     ],
 )
 def test_what_has_no_comparable_history_is_judged_alone_and_says_why(now, criteria, kind, why):
     (pair,) = compare(OLD, run(now, criteria=criteria)).pairs
     assert pair.kind is kind
-    assert why in pair.incomparable
+    assert pair.incomparable is not None
+    assert pair.incomparable.why == why
     assert pair.change is None
 
 
@@ -159,17 +163,18 @@ def test_removed_cases_and_criteria_are_listed():
     criteria = [info(), info("words")]
     old = from_result(run(*(case(n, attempt({QUALITY: 1.0, "words": 0.0})) for n in "ab"), criteria=criteria))
     removed = compare(old, run(simple("b", 1.0))).removed
-    assert [(pair.key.case, pair.criterion, pair.incomparable, pair.below) for pair in removed] == [
-        ("a", QUALITY, "the case is gone", False),
-        ("a", "words", "the case is gone", True),
-        ("b", "words", "the criterion is no longer configured", True),
+    assert [(pair.key.case, pair.criterion, pair.incomparable.why, pair.below) for pair in removed] == [
+        ("a", QUALITY, "case_gone", False),
+        ("a", "words", "case_gone", True),
+        ("b", "words", "criterion_gone", True),
     ]
 
 
 def test_what_a_narrowed_run_leaves_out_is_not_removed():
     comparison = compare(OLD, run(simple("a", 1.0), selection=("--case", "a")))
     assert comparison.removed == ()
-    assert comparison.notes == ("1 case of the baseline was not run: the run was narrowed to --case, a",)
+    decision = decide(comparison, run(simple("a", 1.0), selection=("--case", "a")), Policy())
+    assert notes(decision) == ("1 case of the baseline was not run: the run was narrowed to --case, a",)
 
 
 def test_means_are_paired_over_what_both_runs_have():

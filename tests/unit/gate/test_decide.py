@@ -9,6 +9,7 @@ from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.results.decision import ChangeKind, Verdict
 from agent_eval_action.results.run_result import AgentConditions, ErrorKind, RunStatus
+from support.messages import headline, notes, pair_sentence, row_sentence, sentence, sentences
 from support.results import QUALITY, attempt, broken, calls, case, eval_set, info, run, run_of, simple
 
 POLICY = Policy(threshold_on="case")
@@ -27,11 +28,11 @@ def rule(**fields):
 
 def said(decision):
     """The notes but for what the run could have found."""
-    return tuple(note for note in decision.notes if "of the mean" not in note)
+    return tuple(note for note in notes(decision) if "of the mean" not in note)
 
 
 def effects(decision):
-    return [(finding.effect, finding.case, finding.criterion) for finding in decision.findings]
+    return [(finding.severity, finding.subject.case, finding.subject.criterion) for finding in decision.findings]
 
 
 def test_every_case_at_its_threshold_passes():
@@ -39,7 +40,7 @@ def test_every_case_at_its_threshold_passes():
     assert decision.outcome is Verdict.PASS
     assert decision.findings == ()
     assert (
-        decision.reason
+        headline(decision)
         == "nothing got worse than allowed: 2 cases on 1 criterion, all scores compared with the baseline"
     )
     assert [row.status for row in decision.criteria] == ["pass"]
@@ -54,10 +55,10 @@ def test_one_case_below_its_threshold_blocks_and_is_named_with_the_call_that_cha
 
     decision = verdict(roll(16, 0.0, "the wrong die"), roll(17, 1.0), rule())
     assert decision.outcome is Verdict.FAIL
-    assert decision.reason == "1 of 2 cases got worse: `roll_die_twice`"
+    assert headline(decision) == "1 of 2 cases got worse: `roll_die_twice`"
     (finding,) = decision.findings
-    assert (finding.agent, finding.eval_set, finding.case) == ("bot", "set", "roll_die_twice")
-    assert finding.reason == (
+    assert (finding.subject.agent, finding.subject.eval_set, finding.subject.case) == ("bot", "set", "roll_die_twice")
+    assert sentence(finding) == (
         "`roll_die_twice › quality` is 0.00, below its threshold 0.50 (baseline 1.00): the wrong die; "
         "tool calls changed: turn 1 roll_die(sides=17) → roll_die(sides=16)"
     )
@@ -70,7 +71,7 @@ def test_a_missing_reason_of_the_trajectory_criterion_is_made_from_the_calls():
     decision = verdict(
         run(case("a", wrong, expected=[calls(("roll_die", {"sides": 17}))]), criteria=[info(name, 1.0)]), policy=rule()
     )
-    assert decision.findings[0].reason == (
+    assert sentence(decision.findings[0]) == (
         "`a › tool_trajectory_avg_score` is 0.00, below its threshold 1.00 (there is no baseline): "
         "turn 1 expected roll_die(sides=17), got roll_die(sides=16)"
     )
@@ -79,12 +80,12 @@ def test_a_missing_reason_of_the_trajectory_criterion_is_made_from_the_calls():
 def test_a_case_failing_as_before_blocks_as_in_adk_and_says_so():
     decision = verdict(run(simple("a", 0.0)), run(simple("a", 0.0)))
     assert decision.outcome is Verdict.FAIL
-    assert decision.reason == "1 of 1 case misses a threshold as in the baseline: `a`"
+    assert headline(decision) == "1 of 1 case misses a threshold as in the baseline: `a`"
 
 
 def test_repeats_are_said_and_judged_by_their_mean():
     decision = verdict(run(simple("a", 0.0, 1.0, 0.25)), run(simple("a", 1.0)), rule())
-    assert "is 0.42 (mean of 3 attempts, 1 met it), below" in decision.findings[0].reason
+    assert "is 0.42 (mean of 3 attempts, 1 met it), below" in sentence(decision.findings[0])
     assert verdict(run(simple("a", 0.0, 1.0)), run(simple("a", 1.0)), rule()).outcome is Verdict.PASS
 
 
@@ -97,7 +98,7 @@ def test_a_suite_threshold_is_held_by_the_mean_over_cases(threshold, outcome):
     decision = verdict(result, policy=rule(threshold_on="suite"))
     assert decision.outcome is outcome
     if outcome is Verdict.FAIL:
-        assert decision.reason == "`quality` is 0.50 on average over 2 cases, below its suite threshold 0.51"
+        assert headline(decision) == "`quality` is 0.50 on average over 2 cases, below its suite threshold 0.51"
         assert effects(decision) == [("blocks", None, QUALITY)]
         assert not any(pair.blocking for pair in decision.pairs)
 
@@ -113,7 +114,7 @@ def test_sets_with_thresholds_of_their_own_are_suites_of_their_own():
     loose = eval_set(*(simple(f"b{n}", 1.0) for n in range(9)), criteria=[info(threshold=0.1)], name="loose")
     decision = verdict(run_of(strict, loose), policy=rule(threshold_on="suite"))
     assert decision.outcome is Verdict.FAIL
-    assert "0.80 on average over 1 case, below its suite threshold 0.90" in decision.reason
+    assert "0.80 on average over 1 case, below its suite threshold 0.90" in headline(decision)
     assert decision.criteria[0].threshold is None
 
 
@@ -122,7 +123,7 @@ def test_with_thresholds_off_a_case_that_newly_fails_is_only_shown():
     assert decision.outcome is Verdict.PASS
     assert effects(decision) == [("advisory", "a", QUALITY)]
     alone = verdict(run(simple("a", 0.0)), policy=rule(threshold_on="off"))
-    assert any("nothing can block on `quality`" in note for note in alone.notes)
+    assert any("nothing can block on `quality`" in note for note in notes(alone))
 
 
 DOZEN = [f"c{n:02}" for n in range(12)]
@@ -140,9 +141,9 @@ def test_max_drop_holds_the_paired_suite_mean(now, outcome):
     decision = verdict(after, before, rule(max_drop=0.05))
     assert decision.outcome is outcome
     row = decision.criteria[0]
-    assert row.limit == "max drop 0.05"
+    assert row.max_drop == 0.05
     if outcome is Verdict.FAIL:
-        assert decision.findings[0].reason == (
+        assert sentence(decision.findings[0]) == (
             "`quality` fell by 0.07 over the 12 cases both runs have (1.00 → 0.93), more than the allowed 0.05; "
             "most of it: `c00` (1.00 → 0.93), `c01` (1.00 → 0.93), `c02` (1.00 → 0.93) and 9 more"
         )
@@ -160,9 +161,9 @@ def test_a_drop_that_may_be_chance_is_shown_and_does_not_block():
     before, after = run(simple("a", 1.0), simple("b", 1.0)), run(simple("a", 1.0), simple("b", 0.8))
     decision = verdict(after, before, rule(max_drop=0.05))
     assert decision.outcome is Verdict.PASS
-    about_the_suite = next(finding for finding in decision.findings if finding.case is None)
-    assert about_the_suite.effect == "advisory"
-    assert about_the_suite.reason.endswith(
+    about_the_suite = next(finding for finding in decision.findings if finding.subject.case is None)
+    assert about_the_suite.severity == "advisory"
+    assert sentence(about_the_suite).endswith(
         "more than the allowed 0.05; most of it: `b` (1.00 → 0.80); this may be chance (p = 0.5)"
     )
 
@@ -175,9 +176,9 @@ def test_max_rise_is_relative_and_only_a_rise_counts(now, outcome):
     assert decision.outcome is outcome
     if outcome is Verdict.FAIL:
         assert "`tokens` rose by 11 % over the 12 cases both runs have (100 → 111), more than the allowed 10 %" in (
-            decision.reason
+            headline(decision)
         )
-        assert decision.criteria[0].limit == "max rise 10 %"
+        assert decision.criteria[0].max_rise == 0.1
 
 
 def test_any_rise_from_nothing_is_a_rise():
@@ -185,7 +186,7 @@ def test_any_rise_from_nothing_is_a_rise():
     after = run(*everywhere(1.0, criterion="tokens"), criteria=[TOKENS])
     decision = verdict(after, before, rule(max_rise=0.5))
     assert decision.outcome is Verdict.FAIL
-    assert "rose from nothing" in decision.reason
+    assert "rose from nothing" in headline(decision)
 
 
 def test_more_tokens_are_no_drop():
@@ -197,7 +198,7 @@ def test_a_threshold_of_a_lower_is_better_criterion_is_an_upper_bound():
     tokens = info("tokens", 100.0, goal="minimize")
     decision = verdict(run(simple("a", 101.0, criterion="tokens"), criteria=[tokens]))
     assert decision.outcome is Verdict.FAIL
-    assert "is 101, above its threshold 100" in decision.findings[0].reason
+    assert "is 101, above its threshold 100" in sentence(decision.findings[0])
 
 
 def test_lower_is_better_without_a_limit_is_a_row_that_decides_nothing():
@@ -208,7 +209,7 @@ def test_lower_is_better_without_a_limit_is_a_row_that_decides_nothing():
     decision = verdict(after, before)
     assert decision.outcome is Verdict.PASS
     row = decision.criteria[1]
-    assert (row.criterion, row.status, row.reason) == ("tokens", "advisory", "no limit is set")
+    assert (row.criterion, row.status, row.blocks_nothing) == ("tokens", "advisory", "no_limit")
     assert decision.pairs[1].kind is ChangeKind.WORSE
 
 
@@ -222,7 +223,7 @@ def test_an_advisory_criterion_shows_and_does_not_block():
     assert decision.outcome is Verdict.PASS
     assert effects(decision) == [("advisory", "a", QUALITY)]
     assert decision.criteria[0].status == "advisory"
-    assert decision.reason.endswith("; 1 advisory finding")
+    assert headline(decision).endswith("; 1 advisory finding")
 
 
 def test_an_error_of_an_advisory_criterion_leaves_the_verdict_alone():
@@ -239,7 +240,7 @@ def test_a_criterion_that_is_off_is_named_once_and_not_judged():
     decision = verdict(result, policy=policy)
     assert decision.outcome is Verdict.PASS
     assert {row.criterion for row in decision.criteria} == {pair.criterion for pair in decision.pairs} == {"words"}
-    assert "not judged, its mode is off: `quality`" in decision.notes
+    assert "not judged, its mode is off: `quality`" in notes(decision)
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -250,28 +251,28 @@ def test_what_could_not_be_measured_is_neither_fail_nor_pass(bad):
     decision = verdict(run(case("a", bad), simple("b", 1.0)), run(simple("a", 1.0), simple("b", 1.0)))
     assert decision.outcome is Verdict.INCONCLUSIVE
     assert effects(decision)[0][:2] == ("inconclusive", "a")
-    assert decision.reason.startswith("could not tell: `a")
+    assert headline(decision).startswith("could not tell: `a")
     assert decision.criteria[0].status == "error"
 
 
 def test_one_bad_attempt_of_several_leaves_it_open_too():
     decision = verdict(run(case("a", *[attempt({QUALITY: 1.0})] * 4, broken())), run(simple("a", 1.0)))
     assert decision.outcome is Verdict.INCONCLUSIVE
-    assert "`a` could not be measured in 1 of 5 attempts: timeout: no answer in 60 s" in decision.reason
+    assert "`a` could not be measured in 1 of 5 attempts: timeout: no answer in 60 s" in headline(decision)
 
 
 def test_a_measured_failure_outweighs_an_error_and_both_are_said():
     decision = verdict(run(simple("a", 0.0), case("b", broken())), run(simple("a", 1.0), simple("b", 1.0)))
     assert decision.outcome is Verdict.FAIL
-    assert "1 of 2 cases got worse: `a`" in decision.reason
-    assert "`b` could not be measured" in decision.reason
-    assert [finding.effect for finding in decision.findings] == ["blocks", "inconclusive", "advisory"]
+    assert "1 of 2 cases got worse: `a`" in headline(decision)
+    assert "`b` could not be measured" in headline(decision)
+    assert [finding.severity for finding in decision.findings] == ["blocks", "inconclusive", "advisory"]
 
 
 def test_a_case_without_an_answer_is_one_finding_whatever_it_would_be_scored_by():
     criteria = [info(), info("words"), TOKENS]
     decision = verdict(run(case("a", broken()), criteria=criteria))
-    assert [finding.criterion for finding in decision.findings if finding.case == "a"] == [None]
+    assert [finding.subject.criterion for finding in decision.findings if finding.subject.case == "a"] == [None]
 
 
 @pytest.mark.parametrize("status", [RunStatus.TIMED_OUT, RunStatus.INTERRUPTED])
@@ -280,7 +281,7 @@ def test_a_run_cut_short_is_open_and_does_not_list_every_case_it_did_not_reach(s
     decision = verdict(run_of(eval_set(simple("a", 1.0), *stopped), status=status))
     assert decision.outcome is Verdict.INCONCLUSIVE
     assert len(decision.findings) == 1
-    assert "50 cases of 51 not complete" in decision.reason
+    assert "50 cases of 51 not complete" in headline(decision)
 
 
 def test_a_complete_looking_run_that_was_interrupted_is_open():
@@ -291,7 +292,7 @@ def test_a_failure_seen_before_the_time_was_up_is_a_failure():
     stopped = case("b", broken(ErrorKind.STOPPED, "the run ended"))
     decision = verdict(run_of(eval_set(simple("a", 0.0), stopped), status=RunStatus.TIMED_OUT))
     assert decision.outcome is Verdict.FAIL
-    assert "max_time" in decision.reason
+    assert "max_time" in headline(decision)
 
 
 @pytest.mark.parametrize(
@@ -306,7 +307,7 @@ def test_a_failure_seen_before_the_time_was_up_is_a_failure():
 def test_nothing_measured_that_could_block_is_no_pass(result):
     decision = verdict(result)
     assert decision.outcome is Verdict.INCONCLUSIVE
-    assert "nothing was measured" in decision.reason
+    assert "nothing was measured" in headline(decision)
 
 
 def test_a_criterion_that_applies_nowhere_is_said_once():
@@ -315,7 +316,7 @@ def test_a_criterion_that_applies_nowhere_is_said_once():
     decision = verdict(run(*cases, criteria=criteria))
     assert decision.outcome is Verdict.PASS
     assert decision.criteria[1].status == "not_applicable"
-    assert [note for note in decision.notes if "words" in note] == [
+    assert [note for note in notes(decision) if "words" in note] == [
         "`words` applies to no case of this run: no reference"
     ]
 
@@ -327,17 +328,19 @@ def test_without_a_baseline_own_thresholds_decide_and_it_is_said():
     assert verdict(run(simple("a", 0.0))).outcome is Verdict.FAIL
     passed = verdict(run(simple("a", 1.0)))
     assert passed.outcome is Verdict.PASS
-    assert passed.reason == "every threshold that counts is met by 1 case on 1 criterion; no baseline to compare with"
-    assert any("there is no baseline" in note for note in passed.notes)
+    assert (
+        headline(passed) == "every threshold that counts is met by 1 case on 1 criterion; no baseline to compare with"
+    )
+    assert any("there is no baseline" in note for note in notes(passed))
 
 
 @pytest.mark.parametrize("score", [0.0, 1.0])
 def test_neither_baseline_nor_own_thresholds_is_collecting_and_says_how_to_begin(score):
     decision = verdict(run(simple("a", score), criteria=[info(source="default"), TOKENS][:1]), policy=Policy())
     assert decision.outcome is Verdict.COLLECTING
-    assert "agent-eval baseline update" in decision.reason
-    assert decision.notes == ()
-    assert "test_config.json" in decision.reason
+    assert "agent-eval baseline update" in headline(decision)
+    assert notes(decision) == ()
+    assert "test_config.json" in headline(decision)
     assert effects(decision) == ([] if score else [("advisory", "a", QUALITY)])
     assert not any(pair.blocking for pair in decision.pairs)
 
@@ -371,7 +374,7 @@ def test_an_own_threshold_that_is_switched_off_is_none():
 def test_a_removed_failing_case_is_noticed():
     decision = verdict(run(simple("b", 1.0)), run(simple("a", 0.0), simple("b", 1.0)))
     assert decision.outcome is Verdict.PASS
-    assert decision.reason.endswith("; 1 case of the baseline gone")
+    assert headline(decision).endswith("; 1 case of the baseline gone")
     assert said(decision) == (
         "1 case of the baseline is gone from this run: `a`; below a threshold in the baseline: `a`",
     )
@@ -406,10 +409,10 @@ def test_pairs_without_history_are_listed_by_reason():
     decision = verdict(run(edited, simple("b", 1.0), simple("c", 1.0)), before)
     assert decision.outcome is Verdict.PASS
     assert said(decision) == (
-        "not compared, judged by thresholds alone: 1 case (the case is new): `c`",
         "not compared, judged by thresholds alone: 1 case (the case was edited since the baseline): `a`",
+        "not compared, judged by thresholds alone: 1 case (the case is new): `c`",
     )
-    assert "1 of 3 scores compared" in decision.reason
+    assert "1 of 3 scores compared" in headline(decision)
 
 
 def test_a_moved_threshold_is_noted():
@@ -423,7 +426,7 @@ def test_cases_of_the_same_name_are_told_apart():
         return run_of(eval_set(simple("a", score), name="one"), eval_set(simple("a", 1.0), name="two"))
 
     decision = verdict(result(0.0), result(1.0), rule())
-    assert decision.reason == "1 of 2 cases got worse: `bot / one / a`"
+    assert headline(decision) == "1 of 2 cases got worse: `bot / one / a`"
 
 
 def test_where_the_baseline_came_from_is_in_the_decision():
@@ -451,8 +454,10 @@ def test_sentences_are_bounded_and_on_one_line_whatever_is_in_them():
         ),
         run(case(evil, attempt({evil: 1.0}, calls(("b", {})))), simple("c", 1.0), criteria=[info(evil)]),
     )
-    texts = [decision.reason, *decision.notes, *(f.reason for f in decision.findings)]
-    texts += [row.reason for row in decision.criteria] + [pair.reason for pair in decision.pairs]
+    texts = [headline(decision), *notes(decision), *sentences(decision)]
+    texts += [row_sentence(row, decision) for row in decision.criteria] + [
+        pair_sentence(pair) for pair in decision.pairs
+    ]
     for said in texts:
         assert len(said) <= 1_500
         assert not any(char in said for char in "\n\r\x1b\u2028")

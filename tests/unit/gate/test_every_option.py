@@ -9,7 +9,8 @@ from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.config.options import OPTIONS
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate_changes.diff import apply_weakenings
-from agent_eval_action.results.decision import Decision, Finding, Verdict
+from agent_eval_action.results.decision import Decision, Verdict
+from support.messages import headline, text_finding
 from support.results import QUALITY, info, run, simple
 
 REPEATS = 6
@@ -118,8 +119,8 @@ def test_an_option_does_what_its_sentence_says(row):
 
 @pytest.mark.parametrize(("rule", "expected"), [("warn", PASS), ("fail", FAIL)])
 def test_a_weakened_gate_blocks_where_the_rule_says_so(rule, expected):
-    lost = Finding(effect="advisory", reason="a case was removed")
-    assert apply_weakenings(Decision(outcome=PASS, reason="fine"), [lost], rule).outcome is expected
+    lost = text_finding("advisory", "a case was removed")
+    assert apply_weakenings(Decision(outcome=PASS, reasons=()), [lost], rule).outcome is expected
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_a_weakened_gate_blocks_where_the_rule_says_so(rule, expected):
 def test_a_partly_measured_pull_request_is_what_the_rule_says(rule, measured, expected, excused):
     decision = of_a_fork(rule, measured)
     assert (decision.outcome, decision.excused) == (expected, excused)
-    assert "not measured: no credentials on this pull request: `judged`" in decision.reason
+    assert "not measured: no credentials on this pull request: `judged`" in headline(decision)
 
 
 @pytest.mark.parametrize("rule", ["pass", "neutral", "fail"])

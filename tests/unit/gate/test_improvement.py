@@ -14,6 +14,7 @@ from agent_eval_action.gate import compare, decide
 from agent_eval_action.reports import REPORTS, ReportInput
 from agent_eval_action.results.decision import ChangeKind, Verdict
 from agent_eval_action.results.run_result import Base, Totals
+from support.messages import headline
 from support.results import QUALITY, attempt, case, info, run, simple
 
 MANY = settings(max_examples=60, deadline=None)
@@ -30,7 +31,7 @@ def test_an_unchanged_noisy_agent_has_fixed_nothing():
         main = run(*[simple(f"c{n}", *flips(chance, 0.6, 5)) for n in range(20)])
         now = run(*[simple(f"c{n}", *flips(chance, 0.6, 1)) for n in range(20)])
         decision = decide(compare(from_result(main), now), now, Policy())
-        claims += any(pair.kind in BETTER for pair in decision.pairs) or "better" in decision.reason
+        claims += any(pair.kind in BETTER for pair in decision.pairs) or "better" in headline(decision)
     assert claims <= 2
 
 
@@ -41,8 +42,8 @@ def test_what_is_really_fixed_is_called_so():
     )
     decision = decide(compare(from_result(main), now), now, Policy())
     assert decision.outcome is Verdict.PASS
-    assert "12 cases fixed" in decision.reason
-    assert "`quality` is better on average" in decision.reason
+    assert "12 cases fixed" in headline(decision)
+    assert "`quality` is better on average" in headline(decision)
 
 
 SCORES = st.lists(st.sampled_from([0.0, 0.2, 0.5, 0.6, 0.8, 1.0]), min_size=1, max_size=7)
@@ -74,7 +75,7 @@ def test_a_verdict_that_is_no_pass_names_what_it_is_about(suite, policy, cut_sho
     )
     decision = decide(compare(from_result(main), result), result, policy)
     if decision.outcome in {Verdict.FAIL, Verdict.INCONCLUSIVE}:
-        assert any(f"`{name}" in decision.reason for name in (*suite, QUALITY)), decision.reason
+        assert any(f"`{name}" in headline(decision) for name in (*suite, QUALITY)), headline(decision)
 
 
 def test_a_graded_case_that_fell_and_still_meets_its_threshold_blocks_with_a_reason():
@@ -83,7 +84,7 @@ def test_a_graded_case_that_fell_and_still_meets_its_threshold_blocks_with_a_rea
     now = run(rerun_case("c00", [0.6] * 7, ()), *[simple(name, 0.91) for name in names[1:]])
     decision = decide(compare(from_result(main), now), now, Policy())
     assert decision.outcome is Verdict.FAIL
-    assert decision.reason.startswith("1 of 12 cases got worse: `c00`")
+    assert headline(decision).startswith("1 of 12 cases got worse: `c00`")
     (pair,) = [pair for pair in decision.pairs if pair.blocking]
     assert pair.kind is ChangeKind.WORSE
     shown = ReportInput(now.model_copy(update={"decision": decision}))

@@ -11,6 +11,7 @@ from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.results.decision import ChangeKind, Verdict
+from support.messages import headline, notes, sentence
 from support.results import attempt, broken, case, info, run
 
 MANY = settings(max_examples=80, deadline=None)
@@ -99,9 +100,9 @@ def test_a_removed_case_never_turns_fail_into_pass_unnoticed(before, suite, crit
         now = verdict(before, rest, criteria, policy)
         assert [pair for pair in now.pairs if pair.case == gone and pair.kind is ChangeKind.REMOVED]
         if (was.outcome, now.outcome) == (Verdict.FAIL, Verdict.PASS):
-            note = next(note for note in now.notes if "gone from this run" in note)
+            note = next(note for note in notes(now) if "gone from this run" in note)
             assert f"`{gone}`" in note
-            assert "of the baseline gone" in now.reason
+            assert "of the baseline gone" in headline(now)
 
 
 @MANY
@@ -127,22 +128,25 @@ def test_the_run_that_made_the_baseline_has_changed_nothing(suite, criteria, pol
     decision = verdict(suite, suite, criteria, policy)
     kinds = {pair.kind for pair in decision.pairs}
     assert kinds <= {ChangeKind.SAME, ChangeKind.STILL_FAILING}
-    assert not [finding for finding in decision.findings if "fell" in finding.reason or "rose" in finding.reason]
+    assert not [finding for finding in decision.findings if "fell" in sentence(finding) or "rose" in sentence(finding)]
 
 
 @MANY
 @given(SUITE | st.none(), ROUGH, CRITERIA, POLICY)
 def test_the_verdict_follows_from_its_findings_and_a_blocking_pair_from_a_finding(before, suite, criteria, policy):
     decision = verdict(before, suite, criteria, policy)
-    effects = {finding.effect for finding in decision.findings}
+    effects = {finding.severity for finding in decision.findings}
     assert (decision.outcome is Verdict.FAIL) == ("blocks" in effects)
     assert (decision.outcome is Verdict.INCONCLUSIVE) == ("inconclusive" in effects and "blocks" not in effects)
     blocking = {(pair.case, pair.criterion) for pair in decision.pairs if pair.blocking}
-    assert blocking == {(f.case, f.criterion) for f in decision.findings if f.effect == "blocks" and f.case}
-    assert decision.reason
+    assert blocking == {
+        (f.subject.case, f.subject.criterion) for f in decision.findings if f.severity == "blocks" and f.subject.case
+    }
+    assert headline(decision)
+    assert all(map(sentence, decision.findings))
     keys = [(pair.agent, pair.eval_set, pair.case, pair.criterion) for pair in decision.pairs]
     assert keys == sorted(keys)
     for one, other in itertools.pairwise(decision.findings):
-        assert ["blocks", "inconclusive", "advisory"].index(one.effect) <= (
-            ["blocks", "inconclusive", "advisory"].index(other.effect)
+        assert ["blocks", "inconclusive", "advisory"].index(one.severity) <= (
+            ["blocks", "inconclusive", "advisory"].index(other.severity)
         )

@@ -12,6 +12,7 @@ from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.results.decision import ChangeKind, Verdict
 from agent_eval_action.results.history import Accepted, History
+from support.messages import headline, notes
 from support.records import suite_of
 from support.results import info, run, simple
 
@@ -32,7 +33,7 @@ def decided(main, now, *, by_file=False, **given):
 def test_another_judge_is_named_and_the_threshold_holds(by_file):
     decision = decided(judged(), judged("gemini-3-flash", "two"), by_file=by_file)
     said = "judge gemini-2.5-flash → gemini-3-flash: `hallucinations_v1` falls back to its threshold in 1 case: `a`"
-    assert said in decision.notes
+    assert said in notes(decision)
     assert decision.outcome is Verdict.PASS
     assert [pair.kind for pair in decision.pairs] == [ChangeKind.CHANGED]
     assert decided(judged(), judged("gemini-3-flash", "two", 0.1), by_file=by_file).outcome is Verdict.FAIL
@@ -48,12 +49,12 @@ def test_another_judge_is_named_and_the_threshold_holds(by_file):
 )
 def test_another_version_or_option_is_named(change, words):
     decision = decided(judged(), judged(digest="two", **change))
-    assert any(note.startswith(words) and "falls back to its threshold" in note for note in decision.notes)
+    assert any(note.startswith(words) and "falls back to its threshold" in note for note in notes(decision))
 
 
 def test_long_options_that_differ_at_their_end_are_told_apart():
     old, new = (judged(digest=end, options={"prompt": "x" * 5_000 + end}) for end in ("a", "b"))
-    assert any("prompt" in note and "falls back" in note for note in decided(old, new).notes)
+    assert any("prompt" in note and "falls back" in note for note in notes(decided(old, new)))
 
 
 def test_a_history_of_older_definitions_counts_again_when_they_come_back():
@@ -68,21 +69,22 @@ def test_a_record_of_before_the_fields_is_read_and_says_that_something_changed()
     record = record_of_baseline(from_result(judged())).model_copy(update={"criteria": {}})
     now = judged("gemini-3-flash", "two")
     history = pool((record,), suite_of(now))
-    notes = decide(compare(history.as_baseline(), now, history=history), now, Policy()).notes
-    assert any("the criterion's options changed since the baseline: `hallucinations_v1`" in note for note in notes)
+    decision = decide(compare(history.as_baseline(), now, history=history), now, Policy())
+    why = "the criterion's options changed since the baseline: `hallucinations_v1`"
+    assert any(why in note for note in notes(decision))
 
 
 def test_an_accepted_change_says_its_reason_before_and_after_its_merge():
     accepted = Accepted(id="1", case="a", reason="it is shorter now")
     now = judged(score=0.6)
     decision = decided(judged(), now, accepts=(accepted,))
-    assert any("its change was accepted (it is shorter now)" in note for note in decision.notes)
+    assert any("its change was accepted (it is shorter now)" in note for note in notes(decision))
     records = (record_of(now, accepted=(accepted,)), record_of(judged()))
     history = pool(records, suite_of(now))
     decision = decide(compare(history.as_baseline(), now, history=history), now, Policy())
     assert [pair.kind for pair in decision.pairs] == [ChangeKind.SAME]
     assert any(
-        "since its change was accepted (it is shorter now): `a › hallucinations_v1`" in n for n in decision.notes
+        "since its change was accepted (it is shorter now): `a › hallucinations_v1`" in n for n in notes(decision)
     )
 
 
@@ -94,6 +96,6 @@ def test_how_a_baseline_begins_is_said_for_where_it_is_kept(store, words):
     for source in ("default", "evals/test_config.json:3"):
         now = run(simple("a", 1.0), criteria=(info(source=source),))
         decision = decide(compare(None, now, history=replace(History(), store=store)), now, Policy())
-        said = " ".join((decision.reason, *decision.notes))
+        said = " ".join((headline(decision), *notes(decision)))
         assert words in said
         assert store == "file" or "baseline update" not in said

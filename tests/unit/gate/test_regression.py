@@ -11,6 +11,7 @@ from agent_eval_action.gate import compare, decide
 from agent_eval_action.reports import REPORTS, ReportInput
 from agent_eval_action.results.decision import ChangeKind, TurnBrief, Verdict
 from agent_eval_action.results.run_result import AttemptSummary, Base, CaseKey, CaseResult, RunStatus, Totals, Usage
+from support.messages import headline, notes, pair_sentence, sentence
 from support.results import QUALITY, attempt, case, run, simple
 
 
@@ -44,8 +45,8 @@ def kinds(decision):
 def test_a_confirmed_suspect_blocks_in_plain_words():
     decision = verdict(again("a", 0.0, *[0.0] * 6))
     assert decision.outcome is Verdict.FAIL
-    assert decision.findings[0].reason.startswith("`a › quality` passed 14 of 14 times on main and 0 of 5 here")
-    assert decision.findings[0].effect == "blocks"
+    assert sentence(decision.findings[0]).startswith("`a › quality` passed 14 of 14 times on main and 0 of 5 here")
+    assert decision.findings[0].severity == "blocks"
     (pair,) = [pair for pair in decision.pairs if pair.blocking]
     assert regressed(decision) == ((CaseKey("bot", "set", "a"), QUALITY),)
     assert pair.fresh
@@ -64,9 +65,9 @@ def test_a_cleared_suspect_is_flaky_with_its_rate_and_blocks_nothing():
     decision = verdict(again("a", 0.0, *[1.0] * 5))
     assert decision.outcome is Verdict.PASS
     assert kinds(decision) == {"a": ChangeKind.FLAKY, "b": ChangeKind.REMOVED}
-    reason = next(pair.reason for pair in decision.pairs if pair.case == "a")
+    reason = next(pair_sentence(pair) for pair in decision.pairs if pair.case == "a")
     assert "5 of 5 here" in reason
-    assert any(note.startswith("flaky: 1 score") and "`a › quality`" in note for note in decision.notes)
+    assert any(note.startswith("flaky: 1 score") and "`a › quality`" in note for note in notes(decision))
     assert decision.criteria[0].flaky == 1
 
 
@@ -74,7 +75,7 @@ def test_what_is_as_bad_on_the_base_commit_is_said_and_does_not_block():
     decision = verdict(again("a", *[0.0] * 21, control=[0.0] * 10))
     assert decision.outcome is Verdict.PASS
     assert kinds(decision)["a"] is ChangeKind.ON_MAIN
-    (reason,) = [finding.reason for finding in decision.findings if finding.case == "a"]
+    (reason,) = [sentence(finding) for finding in decision.findings if finding.subject.case == "a"]
     assert "the base commit's agent passed 0 of 10 just now: already broken on main" in reason
 
 
@@ -90,9 +91,9 @@ def test_what_main_always_could_and_neither_arm_can_now_is_said_once_for_the_sui
     made = now.model_copy(update={"base": Base(commit="b"), "totals": Totals(extra=12, control=12)})
     decision = decide(compare(from_result(history), made), made, Policy())
     assert decision.outcome is outcome
-    (finding,) = [one for one in decision.findings if one.effect != "advisory"]
+    (finding,) = [one for one in decision.findings if one.severity != "advisory"]
     if outcome is Verdict.INCONCLUSIVE:
-        assert finding.reason.startswith(
+        assert sentence(finding).startswith(
             "`quality`: main's agent lost it as well: 0.95 in its history, 0.00 just now over 6 cases, and 0.00 here: "
         )
         assert {pair.kind for pair in decision.pairs} == {ChangeKind.ON_MAIN}
@@ -103,7 +104,7 @@ def test_what_main_always_could_and_neither_arm_can_now_is_said_once_for_the_sui
 def test_a_suspect_that_was_not_run_again_leaves_it_open(cut_short):
     decision = verdict(again("a", 0.0), cut_short=cut_short)
     assert decision.outcome is Verdict.INCONCLUSIVE
-    assert cut_short in decision.reason
+    assert cut_short in headline(decision)
 
 
 LIMITS = [
@@ -119,10 +120,12 @@ LIMITS = [
 def test_a_limit_before_the_control_is_no_fail_and_says_which(cut_short, control):
     decision = verdict(again("a", 0.0, *[0.0] * 6, control=control), cut_short=cut_short, controlled=True)
     assert decision.outcome is Verdict.INCONCLUSIVE
-    (finding,) = [finding for finding in decision.findings if finding.effect == "inconclusive"]
-    assert finding.reason.endswith(f": not confirmed, the base commit's agent was not run for comparison; {cut_short}")
-    assert finding.reason.startswith("`a › quality` passed 14 of 14 times on main and 0 of 5 here")
-    assert finding.reason in decision.reason
+    (finding,) = [finding for finding in decision.findings if finding.severity == "inconclusive"]
+    assert sentence(finding).endswith(
+        f": not confirmed, the base commit's agent was not run for comparison; {cut_short}"
+    )
+    assert sentence(finding).startswith("`a › quality` passed 14 of 14 times on main and 0 of 5 here")
+    assert sentence(finding) in headline(decision)
 
 
 def test_an_interrupt_before_the_control_says_that_it_ended_the_decision_not_the_first_pass():
@@ -131,7 +134,7 @@ def test_an_interrupt_before_the_control_says_that_it_ended_the_decision_not_the
     )
     decision = decide(compare(from_result(HISTORY), made), made, Policy())
     assert decision.outcome is Verdict.INCONCLUSIVE
-    assert "the run was interrupted before everything was decided" in decision.reason
+    assert "the run was interrupted before everything was decided" in headline(decision)
 
 
 def test_a_limit_where_no_base_can_be_had_leaves_the_verdict_to_history():
@@ -142,7 +145,7 @@ def test_a_limit_where_no_base_can_be_had_leaves_the_verdict_to_history():
     )
     decision = decide(compare(from_result(HISTORY), gone), gone, Policy())
     assert decision.outcome is Verdict.FAIL
-    assert "no control: it is gone; the verdict stands on history" in decision.notes
+    assert "no control: it is gone; the verdict stands on history" in notes(decision)
 
 
 def test_a_limit_before_the_suites_control_is_no_fail_and_no_pass():
@@ -152,11 +155,11 @@ def test_a_limit_before_the_suites_control_is_no_fail_and_no_pass():
         made = now.model_copy(update={"cut_short": LIMITS[1], "base": base})
         decision = decide(compare(from_result(history), made), made, Policy())
         assert decision.outcome is (Verdict.FAIL if effect == "blocks" else Verdict.INCONCLUSIVE)
-        (finding,) = [one for one in decision.findings if one.case is None and one.effect != "advisory"]
-        assert finding.effect == effect
+        (finding,) = [one for one in decision.findings if one.subject.case is None and one.severity != "advisory"]
+        assert finding.severity == effect
         if effect == "inconclusive":
-            assert finding.reason.startswith("`quality` got worse by 0.45 over 30 cases: not confirmed")
-            assert finding.reason.endswith(LIMITS[1])
+            assert sentence(finding).startswith("`quality` got worse by 0.45 over 30 cases: not confirmed")
+            assert sentence(finding).endswith(LIMITS[1])
 
 
 def test_an_advisory_set_is_shown_and_never_blocks_and_one_that_is_off_is_not_judged():
@@ -165,13 +168,13 @@ def test_an_advisory_set_is_shown_and_never_blocks_and_one_that_is_off_is_not_ju
     assert shown.outcome is not Verdict.FAIL
     assert not any(pair.blocking for pair in shown.pairs)
     off = verdict(broken, policy=Policy(sets={"set": "off"}))
-    assert not any(finding.case == "a" for finding in off.findings)
+    assert not any(finding.subject.case == "a" for finding in off.findings)
 
 
 def test_a_new_failing_case_is_advisory_until_it_is_merged():
     decision = verdict(again("new", 0.0), again("a", 1.0))
     assert decision.outcome is Verdict.PASS
-    assert [(finding.effect, finding.case) for finding in decision.findings] == [("advisory", "new")]
+    assert [(finding.severity, finding.subject.case) for finding in decision.findings] == [("advisory", "new")]
 
 
 def test_a_silent_agent_without_a_token_billed_was_not_measured():
@@ -183,7 +186,7 @@ def test_a_silent_agent_without_a_token_billed_was_not_measured():
     )
     decision = verdict(case("a", silent))
     assert decision.outcome is Verdict.INCONCLUSIVE
-    assert "no token was billed" in decision.reason
+    assert "no token was billed" in headline(decision)
 
 
 def test_the_smallest_drop_it_could_have_found_stands_with_the_criterion():

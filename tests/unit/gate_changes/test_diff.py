@@ -17,6 +17,7 @@ from agent_eval_action.gate_changes.snapshot import CaseSnapshot, ExpectedTurn, 
 from agent_eval_action.results.decision import CallBrief, Verdict
 from agent_eval_action.results.history import Accepted
 from agent_eval_action.results.run_result import CaseKey, CriterionInfo
+from support.messages import headline, sentence
 from support.results import attempt, case, eval_set, info, run_of
 
 ROLL = CallBrief(name="roll_die", args={"sides": 6})
@@ -44,7 +45,7 @@ def yard(*cases: CaseSnapshot, criteria: tuple[CriterionInfo, ...] = (), **field
 
 
 def said(base: Snapshot, head: Snapshot) -> list[str]:
-    return [one.reason for one in weakenings(base, head)]
+    return [sentence(one) for one in weakenings(base, head)]
 
 
 ONE, TWO = measured("one", turn(ROLL, asked="1")), measured("two", turn(CHECK, asked="2"))
@@ -56,8 +57,8 @@ def test_nothing_changed_is_nothing_said():
 
 def test_a_removed_case_is_named_with_its_file():
     found = weakenings(yard(ONE, TWO), yard(TWO))
-    assert [one.reason for one in found] == ["case `one` was removed from `evals/dice.evalset.json`"]
-    assert (found[0].agent, found[0].eval_set, found[0].case) == ("bot", "evals/dice", "one")
+    assert [sentence(one) for one in found] == ["case `one` was removed from `evals/dice.evalset.json`"]
+    assert (found[0].subject.agent, found[0].subject.eval_set, found[0].subject.case) == ("bot", "evals/dice", "one")
 
 
 def test_many_removed_cases_are_one_sentence_with_their_number():
@@ -251,16 +252,16 @@ def test_on_weakened_fail_blocks_and_says_why():
     base = suite(good_or_bad("a", True), good_or_bad("b", True))
     decision = judged(suite(good_or_bad("a", True)), base, "fail")
     assert decision.outcome is Verdict.FAIL
-    assert "on_weakened: fail" in decision.reason
-    assert "`b` was removed" in decision.reason
-    assert decision.findings[0].effect == "blocks"
+    assert "on_weakened: fail" in headline(decision)
+    assert "`b` was removed" in headline(decision)
+    assert decision.findings[0].severity == "blocks"
     assert judged(suite(good_or_bad("a", True)), base, "warn").outcome is Verdict.PASS
 
 
 def test_a_failure_keeps_its_own_reason():
     base = suite(*(good_or_bad(name, True) for name in "abc"))
     worse = suite(good_or_bad("a", False), good_or_bad("b", True))
-    assert "on_weakened" not in judged(worse, base, "fail").reason
+    assert "on_weakened" not in headline(judged(worse, base, "fail"))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -276,7 +277,7 @@ def test_a_removed_failing_case_never_turns_fail_into_pass_unnoticed(data):
     left = suite(*(good_or_bad(name, name not in bad) for name in names if name not in removed))
     after = judged(left, base)
     if after.outcome is not Verdict.FAIL:
-        reasons = json.dumps([one.reason for one in after.weakenings], ensure_ascii=False)
+        reasons = json.dumps([sentence(one) for one in after.weakenings], ensure_ascii=False)
         assert after.weakenings
         assert all(f"`{name}`" in reasons for name in removed)
     assert judged(left, base, "fail").outcome is Verdict.FAIL
@@ -290,4 +291,4 @@ def test_a_removed_failing_case_never_turns_fail_into_pass_unnoticed(data):
 def test_a_case_is_missed_exactly_when_it_is_gone(before, after):
     cases = {name: measured(name, turn(asked=name)) for name in "abcd"}
     found = weakenings(yard(*(cases[name] for name in before)), yard(*(cases[name] for name in after)))
-    assert {one.case for one in found} == set(before) - set(after)
+    assert {one.subject.case for one in found} == set(before) - set(after)

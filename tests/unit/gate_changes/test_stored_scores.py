@@ -7,6 +7,7 @@ import pytest
 from agent_eval_action.baseline.records import from_result
 from agent_eval_action.gate_changes.diff import weakenings
 from agent_eval_action.gate_changes.snapshot import Snapshot, sets_of_result
+from support.messages import sentence
 from support.results import info, run, simple
 
 SUITE = run(simple("a", 1.0, 1.0), simple("b", 0.5, 0.5))
@@ -15,7 +16,7 @@ SUITE = run(simple("a", 1.0, 1.0), simple("b", 0.5, 0.5))
 def reasons(before, after, suite=SUITE):
     base = Snapshot(sets_of_result(suite), baseline=before and from_result(before))
     head = Snapshot(sets_of_result(suite), baseline=after and from_result(after))
-    return [one.reason for one in weakenings(base, head)]
+    return [sentence(one) for one in weakenings(base, head)]
 
 
 def test_lowered_scores_are_told_the_deepest_fall_first():
@@ -59,5 +60,5 @@ def test_a_case_that_was_edited_is_told_as_that_alone():
     edited = run(simple("a", 1.0, 1.0), simple("b", 0.1).model_copy(update={"digest": "edited"}))
     base = Snapshot(sets_of_result(SUITE), baseline=from_result(SUITE))
     head = Snapshot(sets_of_result(edited), baseline=from_result(edited))
-    (reason,) = [one.reason for one in weakenings(base, head)]
+    (reason,) = [sentence(one) for one in weakenings(base, head)]
     assert "was edited" in reason

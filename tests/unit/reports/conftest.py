@@ -19,6 +19,7 @@ from agent_eval_action.results.decision import (
     TurnBrief,
     Verdict,
 )
+from agent_eval_action.results.findings import text_note
 from agent_eval_action.results.run_result import (
     AttemptSummary,
     CaseResult,
@@ -32,6 +33,7 @@ from agent_eval_action.results.run_result import (
     Totals,
     TurnScore,
 )
+from support.messages import text_finding, text_reason
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 CRITERION = "tool_trajectory_avg_score"
@@ -64,6 +66,8 @@ class Builder:
 
     def pair(self, name: str, kind: ChangeKind, **fields: Any) -> Builder:
         key = {"agent": "dice", "eval_set": "basics", "criterion": CRITERION}
+        if isinstance(said := fields.get("reason"), str):
+            fields["reason"] = text_reason(said)
         self.pairs.append(PairChange(case=name, kind=kind, **key | fields))
         return self
 
@@ -89,7 +93,9 @@ class Builder:
         """``fields`` are the decision's, and ``criteria_infos`` and ``run`` for the rest of the result."""
         infos: Sequence[CriterionInfo] = fields.pop("criteria_infos", (CriterionInfo(name=CRITERION, digest="c"),))
         run = fields.pop("run", {})
-        defaults = {"reason": "because", "criteria": (CriterionChange(criterion=CRITERION, pairs=len(self.pairs)),)}
+        fields["reasons"] = (text_finding("blocks", fields.pop("reason", "because")),)
+        fields["notes"] = tuple(map(text_note, fields.pop("notes", ())))
+        defaults = {"criteria": (CriterionChange(criterion=CRITERION, pairs=len(self.pairs)),)}
         one = SetResult(
             agent="dice", eval_set="basics", path="evals/b.test.json", criteria=tuple(infos), cases=tuple(self.cases)
         )

@@ -9,8 +9,9 @@ import pytest
 
 from agent_eval_action.reports import REPORTS
 from agent_eval_action.reports.annotations import remarks, shown_in_step
-from agent_eval_action.results.decision import ChangeKind, CriterionChange, Finding, Verdict
+from agent_eval_action.results.decision import ChangeKind, CriterionChange, Verdict
 from agent_eval_action.results.evalset import Annotation
+from agent_eval_action.results.findings import Finding, FindingCode, Subject
 from agent_eval_action.results.run_result import AttemptError, AttemptSummary, ErrorKind
 
 DIED = AttemptSummary(repeat=0, error=AttemptError(kind=ErrorKind.DIED, message="signal 9"))
@@ -36,9 +37,15 @@ def test_worst_first_each_at_its_line_with_its_level(build):
 
 def test_what_weakens_the_gate_comes_before_everything(build):
     build.case("fell", ChangeKind.NEWLY_FAILING, 0.0, blocking=True, baseline=build.stat(1.0))
-    told = Finding(effect="blocks", reason="the threshold of `x` was lowered")
+    data = {"option": "threshold", "old": 0.9, "new": 0.8, "source": "default"}
+    subject = Subject(criterion="x")
+    told = Finding(code=FindingCode.CRITERION_LOOSENED, severity="blocks", subject=subject, data=data)
     first, _ = remarks(build.report(Verdict.FAIL, findings=(told,), weakenings=(told,)))
-    assert (first.level, first.path, first.message) == ("error", "", "the threshold of x was lowered")
+    assert (first.level, first.path, first.message) == (
+        "error",
+        "",
+        "x (by ADK's defaults): threshold lowered 0.90 → 0.80",
+    )
 
 
 def test_a_case_that_fell_with_its_criterion_says_so(build):

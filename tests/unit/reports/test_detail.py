@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
 from agent_eval_action.reports.detail import scores_only, state_of
-from agent_eval_action.results.decision import Finding
+from support.messages import text_finding
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 SCENARIOS = sorted(path.parent.name for path in GOLDEN.glob("*/results.json"))
@@ -31,7 +31,9 @@ NAMES = {
 }
 NAMES |= {"started_at", "created_at", "source", "judge", "purpose", "provider", "model", "limit", "python", "platform"}
 NAMES |= {"adk_version", "environment", "models", "packages_digest", "arguments", "selection", "threshold_on", "store"}
-NAMES |= {"fail_on", "options", "arm", "ended", "kind", "status", "outcome", "effect", "goal", "cut_short", "change"}
+NAMES |= {"fail_on", "options", "arm", "ended", "kind", "status", "outcome", "goal", "cut_short", "change"}
+NAMES |= {"code", "severity", "why", "doubt", "edit", "field", "state", "file", "option", "rule", "base", "criteria"}
+NAMES |= {"blocks_nothing"}
 
 
 def everybody_says(value: Any) -> Any:
@@ -42,7 +44,9 @@ def everybody_says(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(everybody_says, value))
     if isinstance(value, dict):
-        return {key: everybody_says(item) for key, item in value.items()}
+        return {key: item if key in NAMES else everybody_says(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [everybody_says(item) for item in value]
     return f"{value} {SAID}" if type(value) is str else value
 
 
@@ -52,8 +56,12 @@ def report(scenario: str) -> ReportInput:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_no_word_of_anybody_is_in_the_comment(scenario):
-    assert SAID in REPORTS["markdown"](report(scenario), None)
     assert SAID not in REPORTS["markdown"](scores_only(report(scenario)), None)
+
+
+@pytest.mark.parametrize("scenario", ["hostile", "inconclusive", "judged", "regressed", "several_agents", "weakened"])
+def test_the_whole_comment_has_what_they_say(scenario):
+    assert SAID in REPORTS["markdown"](report(scenario), None)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -76,5 +84,5 @@ def test_the_same_outcome_for_the_same_reasons_is_the_same_state():
 def test_another_case_that_blocks_or_another_way_to_weaken_the_gate_is_another_state():
     decision = report("regressed").decision
     fewer = decision.model_copy(update={"pairs": tuple(pair for pair in decision.pairs if not pair.blocking)})
-    weaker = decision.model_copy(update={"weakenings": (Finding(effect="advisory", reason="less"),)})
+    weaker = decision.model_copy(update={"weakenings": (text_finding("advisory", "less"),)})
     assert len({state_of(one) for one in (decision, fewer, weaker)}) == 3

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from agent_eval_action.reports import REPORTS
 from agent_eval_action.reports import formatting as fmt
-from agent_eval_action.results.decision import ChangeKind, CriterionChange, Finding, Verdict
+from agent_eval_action.results.decision import ChangeKind, CriterionChange, Verdict
+from agent_eval_action.results.findings import FindingCode, Reason
+from support.messages import text_finding
 
 CRITERION = "tool_trajectory_avg_score"
 
 
 def row(**fields):
     given = {"criterion": CRITERION, "baseline": 0.9, "paired": 0.78, "change": -0.12, "pairs": 5, "compared": 5}
-    return CriterionChange(
-        **{**given, "interval": (-0.19, -0.05), "detectable": 0.0617, "limit": "max drop 0.05"} | fields
-    )
+    return CriterionChange(**{**given, "interval": (-0.19, -0.05), "detectable": 0.0617, "max_drop": 0.05} | fields)
 
 
 def rendered(build, *rows, **pair):
     made = build.case("a", ChangeKind.WORSE, 0.5, baseline=build.stat(0.9), change=-0.4, blocking=True, **pair)
-    fell = Finding(effect="blocks", reason="it fell", criterion=CRITERION)
+    fell = text_finding("blocks", "it fell", criterion=CRITERION)
     report = made.report(Verdict.FAIL, criteria=rows, findings=(fell,))
     return REPORTS["markdown"](report, None), REPORTS["junit"](report, None)
 
@@ -38,7 +38,11 @@ def test_a_case_s_line_has_its_own(build):
 
 
 def test_a_sentence_of_evidence_has_it_already(build):
-    comment, _ = rendered(build, row(), interval=(-0.6, -0.1), reason="passed 0 of 6 (change -0.6 to -0.1, 95 %)")
+    scores = {"n": 6, "mean": 0.0, "passed": 0}
+    evidence = {"main": scores, "here": scores, "rerun": True, "binary": True, "interval": [-0.6, -0.1]}
+    told = Reason(code=FindingCode.WORSE, data=evidence)
+    comment, _ = rendered(build, row(), interval=(-0.6, -0.1), reason=told)
+    assert "(change -0.60 to -0.10, 95 %)" in comment
     assert comment.count("95 %") == 1 + comment.count("95 % interval over cases")
 
 

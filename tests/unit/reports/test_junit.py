@@ -17,7 +17,8 @@ from lxml import etree
 
 from agent_eval_action.errors import ResultsError
 from agent_eval_action.reports import REPORTS, ReportInput
-from agent_eval_action.results.decision import ChangeKind, CriterionChange, Decision, Finding, PairChange, Verdict
+from agent_eval_action.results.decision import ChangeKind, CriterionChange, Decision, PairChange, Verdict
+from agent_eval_action.results.findings import Finding, FindingCode, Reason
 from agent_eval_action.results.run_result import (
     AttemptError,
     AttemptSummary,
@@ -30,6 +31,7 @@ from agent_eval_action.results.run_result import (
     RunResult,
     SetResult,
 )
+from support.messages import sentence, text_finding
 
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).resolve().parents[3] / "schema" / "junit.xsd"))
 
@@ -153,19 +155,19 @@ def test_a_score_that_could_not_be_made_says_why(build: Any) -> None:
 @pytest.mark.parametrize(
     ("finding", "tag"),
     [
-        (Finding(effect="blocks", reason="fell by 0.2", criterion="x"), "failure"),
-        (Finding(effect="inconclusive", reason="max_time", criterion=None), "error"),
-        (Finding(effect="advisory", reason="fell a bit", criterion="x"), None),
+        (text_finding("blocks", "fell by 0.2", criterion="x"), "failure"),
+        (text_finding("inconclusive", "max_time", criterion=None), "error"),
+        (text_finding("advisory", "fell a bit", criterion="x"), None),
     ],
 )
 def test_what_concerns_the_whole_run_has_a_testcase_of_its_own(build: Any, finding: Finding, tag: str | None) -> None:
-    row = CriterionChange(criterion="x", limit="max drop 0.05", baseline=0.9, paired=0.7, change=-0.2)
+    row = CriterionChange(criterion="x", max_drop=0.05, baseline=0.9, paired=0.7, change=-0.2)
     root, _ = rendered(build.case("a").report(Verdict.FAIL, findings=(finding,), criteria=(row,)))
     whole = [case for case in root.iter("testcase") if case.get("classname") == "agent-eval.whole run"]
     found = [child for case in whole for child in case]
     assert [child.tag for child in found] == ([tag] if tag else [])
     if tag:
-        assert found[0].get("message") == finding.reason
+        assert found[0].get("message") == sentence(finding)
     assert whole[0].get("name") == "x"
 
 
@@ -235,9 +237,10 @@ def test_no_text_breaks_the_file_or_hides_a_failure(data: st.DataObject) -> None
     )
     case = CaseResult.model_construct(case=text, line=1, digest="", expected=(), attempts=(attempt,))
     info = CriterionInfo.model_construct(name=text, goal="maximize", threshold=1.0)
+    reason = Reason.model_construct(code=FindingCode.TEXT, data={"text": text})
     pairs = [
         PairChange.model_construct(
-            agent=text, eval_set=text, case=name, criterion=text, kind=kind, blocking=blocking, reason=text, errors=0
+            agent=text, eval_set=text, case=name, criterion=text, kind=kind, blocking=blocking, reason=reason, errors=0
         )
         for name, kind, blocking in ((text, ChangeKind.FAILING, True), (text + "2", ChangeKind.ERROR, False))
     ]
@@ -245,9 +248,9 @@ def test_no_text_breaks_the_file_or_hides_a_failure(data: st.DataObject) -> None
     owner = SetResult.model_construct(agent=text, eval_set=text, path=text, criteria=(info,), cases=(case, other))
     decision = Decision.model_construct(
         outcome=Verdict.FAIL,
-        reason=text,
-        findings=(Finding.model_construct(effect="blocks", reason=text, criterion=None, case=None),),
-        criteria=(CriterionChange.model_construct(criterion=text, limit=text),),
+        reasons=(),
+        findings=(text_finding("blocks", text),),
+        criteria=(CriterionChange.model_construct(criterion=text),),
         pairs=tuple(pairs),
     )
     result = RunResult.model_construct(

@@ -19,7 +19,6 @@ from agent_eval_action.results.decision import (
     BaselineTrajectory,
     ChangeKind,
     CriterionChange,
-    Finding,
     Verdict,
 )
 from agent_eval_action.results.run_result import (
@@ -32,6 +31,7 @@ from agent_eval_action.results.run_result import (
     Totals,
     Usage,
 )
+from support.messages import text_finding
 from support.results import case, run, simple
 
 Golden = Callable[[str], RunResult]
@@ -98,7 +98,7 @@ def test_the_criteria_that_fell_are_the_first_rows(build: Any) -> None:
         ),
         CriterionChange(
             criterion="token_usage_v1", goal="minimize", unit="tokens", baseline=1000, paired=1500.4, change=500.4,
-            pairs=4, limit="max rise 10 %", status="fail",
+            pairs=4, max_rise=0.1, status="fail",
         ),
     )  # fmt: skip
     table = [
@@ -162,12 +162,12 @@ def test_a_fall_under_a_criterion_that_blocks_is_a_regression(build: Any) -> Non
 def test_a_regression_shows_the_calls_of_all_three_sides(build: Any) -> None:
     want, then, now = (build.call("roll_die", sides=n) for n in (20, 12, 6))
     build.case(
-        "a", ChangeKind.NEWLY_FAILING, 0.0, blocking=True, baseline=build.stat(1.0), reason="`a › x` is bad",
+        "a", ChangeKind.NEWLY_FAILING, 0.0, blocking=True, baseline=build.stat(1.0), reason="it is bad",
         expected=(build.turn(want, user="Roll!"),), attempt=build.attempt(0.0, turns=(build.turn(now),)),
     )  # fmt: skip
     before = BaselineTrajectory(agent="dice", eval_set="basics", case="a", turns=(build.turn(then),))
     text = render(build.report(Verdict.FAIL, baseline_trajectories=(before,)))
-    assert "- <code>x</code> is bad\n" in text
+    assert "- it is bad\n" in text
     assert (
         "```diff\n@@ turn 1: Roll! @@\n"
         "# tool calls: - expected, + this run\n- roll_die(sides=20)\n+ roll_die(sides=6)\n"
@@ -204,9 +204,9 @@ def test_a_removed_case_shows_what_it_had(build: Any) -> None:
 
 def test_findings_about_the_run_and_notes_are_told_once(build: Any) -> None:
     findings = (
-        Finding(effect="blocks", reason="because"),
-        Finding(effect="inconclusive", reason="max_time was reached"),
-        Finding(effect="advisory", reason="of a case", case="a"),
+        text_finding("blocks", "because"),
+        text_finding("inconclusive", "max_time was reached"),
+        text_finding("advisory", "of a case", case="a"),
     )
     text = render(build.case("a").report(Verdict.FAIL, findings=findings, notes=("the agent's model changed",)))
     assert text.count("because") == 1

@@ -79,8 +79,9 @@ def assert_harmless(found: Page) -> None:
 
 
 KEPT = {
-    "schema_version", "started_at", "status", "kind", "outcome", "effect", "goal", "unit", "created_at", "arm",
+    "schema_version", "started_at", "status", "kind", "outcome", "goal", "unit", "created_at", "arm",
     "purpose", "store", "ended", "label", "accept", "on_weakened",
+    "code", "severity", "why", "doubt", "edit", "field", "change", "state", "blocks_nothing",
 }  # fmt: skip
 
 

@@ -6,17 +6,21 @@ import junitparser
 
 from agent_eval_action.gate_changes.diff import apply_weakenings
 from agent_eval_action.reports import MARKER, REPORTS, ReportInput
-from agent_eval_action.results.decision import Decision, Finding, Verdict
+from agent_eval_action.results.decision import Decision, Verdict
+from agent_eval_action.results.findings import Finding
+from support.messages import text_finding
 from support.results import run, simple
 
 FOUND = (
-    Finding(effect="advisory", reason="case `a` was removed from `s.json`", agent="bot", eval_set="set", case="a"),
-    Finding(effect="advisory", reason="max_drop 0.02 → 0.2 <script>&\x1b[31m"),
+    text_finding("advisory", "case `a` was removed from `s.json`", agent="bot", eval_set="set", case="a"),
+    text_finding("advisory", "max_drop 0.02 → 0.2 <script>&\x1b[31m"),
 )
 
 
 def render(name: str, on_weakened: str, found: tuple[Finding, ...] = FOUND) -> str:
-    decision = apply_weakenings(Decision(outcome=Verdict.PASS, reason="fine"), found, on_weakened)
+    decision = apply_weakenings(
+        Decision(outcome=Verdict.PASS, reasons=(text_finding("note", "fine"),)), found, on_weakened
+    )
     result = run(simple("b", 1.0)).model_copy(update={"decision": decision})
     return REPORTS[name](ReportInput(result=result, reproduce="docker run x"), None)
 

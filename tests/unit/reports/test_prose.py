@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.gate.wording import clip, count, listed, number, numbers
+from agent_eval_action.reports.prose import listed, number, numbers
+from agent_eval_action.results.findings import excerpt
 
 
 @pytest.mark.parametrize(
@@ -37,11 +38,10 @@ def test_two_numbers_look_different_exactly_when_they_are(one, other):
 
 @given(st.text(max_size=300), st.integers(2, 80))
 def test_clipped_text_is_one_bounded_line(text, limit):
-    said = clip(text, limit)
+    said = excerpt(text, limit)
     assert len(said) <= limit
     assert said.splitlines() in ([said], [])
 
 
-def test_counts_and_lists():
-    assert (count(1, "case"), count(2, "case"), count(1_000, "case")) == ("1 case", "2 cases", "1,000 cases")
-    assert (listed("abc", 3), listed("abcde", 3)) == ("a, b, c", "a, b, c and 2 more")
+def test_a_list_says_how_many_more_there_are():
+    assert (str(listed("abc", 3)), str(listed("abc", 5))) == ("a, b, c", "a, b, c and 2 more")

@@ -1,0 +1,530 @@
+"""The findings of a decision: what became of pairs and criteria, and what could not be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from agent_eval_action.config.models import Withheld
+from agent_eval_action.gate.assess import IN_DOUBT, CriterionEvidence, Status, SuspectTest
+from agent_eval_action.gate.broken_code import BrokenCase, BrokenCode
+from agent_eval_action.gate.compare import (
+    TOLERANCE,
+    ComparedPair,
+    Incomparable,
+)
+from agent_eval_action.gate.evidence import PairEvidence, known, mean
+from agent_eval_action.gate.evidence_index import interval_of
+from agent_eval_action.gate.policy import CriterionJudgement
+from agent_eval_action.results.decision import ChangeKind
+from agent_eval_action.results.findings import (
+    NAMED,
+    Finding,
+    FindingCode,
+    Reason,
+    Severity,
+    Subject,
+    case_reference,
+    excerpt,
+    named_cases,
+)
+from agent_eval_action.results.history import (
+    ScoreCount,
+    Trajectory,
+    TrajectoryRecord,
+    short_call,
+    trajectory_digest,
+)
+from agent_eval_action.results.pair_scores import modal_trajectory
+from agent_eval_action.results.run_result import (
+    AttemptSummary,
+    CaseKey,
+    CaseResult,
+    ErrorKind,
+    RunResult,
+    RunStatus,
+)
+from agent_eval_action.results.trajectory import CallDifference, call_key, diff_calls, explain, format_call
+
+_UNDECIDED: Final = frozenset({Status.OPEN, Status.UNCONTROLLED})
+_QUIET: Final = frozenset({ChangeKind.SAME, ChangeKind.PASSING})
+_BELOW: Final = frozenset({ChangeKind.NEWLY_FAILING, ChangeKind.STILL_FAILING, ChangeKind.FAILING})
+_UNSCORED: Final = frozenset({ChangeKind.ERROR, ChangeKind.REMOVED, ChangeKind.NOT_APPLICABLE})
+_EXPLAINED: Final = _BELOW | {ChangeKind.WORSE}
+_CODES: Final = {
+    Status.CONFIRMED: FindingCode.WORSE,
+    Status.WITH_SUITE: FindingCode.WORSE_WITH_CRITERION,
+    Status.WITH_MAIN: FindingCode.WORSE_WITH_MAIN,
+    Status.CLEARED: FindingCode.FLAKY,
+    Status.OPEN: FindingCode.WORSE_UNDECIDED,
+    Status.UNCONTROLLED: FindingCode.WORSE_UNCONTROLLED,
+    Status.ON_MAIN: FindingCode.BROKEN_ON_MAIN,
+}
+_TRAJECTORY: Final = "tool_trajectory_avg_score"
+_WORST_NAMED: Final = 3
+
+Trajectories = Mapping[CaseKey, TrajectoryRecord]
+"""What the baseline's agent called, by case."""
+
+
+# --- a case on a criterion -------------------------------------------------------------------------
+
+
+def pair_findings(judged: CriterionJudgement, trajectories: Trajectories) -> Iterator[Finding]:
+    """A finding per pair that is confirmed worse, undecided, as bad on main, or below a threshold that counts."""
+    for pair in judged.pairs:
+        test = judged.weighed.test(pair)
+        severity: Severity | None = None
+        if test and test.status is not Status.CLEARED:
+            severity, reason = _tested(judged, pair, test), pair_reason(judged, pair, trajectories)
+        elif pair.below and judged.threshold_counts(pair):
+            severity, reason = judged.severity_of(pair), _compared(pair, trajectories)
+        elif (pair.below and pair.accepted) or (test is None and pair.kind is ChangeKind.NEWLY_FAILING):
+            severity, reason = "advisory", _compared(pair, trajectories)
+        if severity is None or reason is None:
+            continue
+        limit = {"limit": excerpt(judged.weighed.cut_short, 200)} if severity == "inconclusive" else {}
+        data = {**reason.data, **{name: text for name, text in limit.items() if text}}
+        yield Finding(severity=severity, subject=_of_pair(pair), code=reason.code, data=data)
+
+
+def _tested(judged: CriterionJudgement, pair: ComparedPair, test: SuspectTest) -> Severity:
+    if test.status is Status.CONFIRMED or (pair.below and judged.policy.threshold_on == "case"):
+        return judged.severity
+    missed = pair.below and judged.policy.threshold_on == "regression"
+    if test.status in _UNDECIDED and judged.severity == "blocks" and (missed or judged.weighed.cut_short):
+        # below a threshold main met, and not run again or not controlled: neither a regression nor a pass
+        return "inconclusive"
+    return "advisory"
+
+
+def pair_reason(judged: CriterionJudgement | None, pair: ComparedPair, trajectories: Trajectories) -> Reason | None:
+    """What became of a pair, by its evidence where there is any; None where there is nothing to say."""
+    test = judged.weighed.test(pair) if judged else None
+    by_threshold = judged is not None and pair.below and judged.policy.threshold_on == "case"
+    if test is None or (test.status is Status.OPEN and by_threshold):
+        return _compared(pair, trajectories)
+    data = _evidence(test)
+    if test.status is not Status.CLEARED:
+        data |= _explanation(pair, trajectories)
+    return Reason(code=_CODES[test.status], data=data)
+
+
+def _evidence(test: SuspectTest) -> dict[str, Any]:
+    """What main did, what this change did, and the base commit's agent just now."""
+    pair = test.pair
+    # what chose a suspect is shown only where nothing better is known
+    scores = test.fresh or pair.attempts
+    interval = interval_of(pair, scores) if test.fresh else None
+    return {
+        "main": score_counts(pair.history, known(pair.history).mean),
+        "here": score_counts([(score, 1) for score in scores], mean(scores)),
+        "rerun": bool(test.fresh),
+        "control": score_counts([(score, 1) for score in pair.control], mean(pair.control)) if pair.control else None,
+        "interval": list(interval) if interval else None,
+        "binary": is_binary(pair),
+    }
+
+
+def score_counts(counts: Sequence[ScoreCount], average: float) -> dict[str, Any]:
+    """Scores as findings keep them: how many, their mean, how many are 1."""
+    passed = sum(times for score, times in counts if score == 1.0)
+    return {"n": sum(times for _, times in counts), "mean": average, "passed": passed}
+
+
+def is_binary(pair: PairEvidence) -> bool:
+    """Whether every score of a pair is 0 or 1."""
+    seen = (*(score for score, _ in pair.history), *pair.attempts, *pair.control)
+    return all(score in {0.0, 1.0} for score in seen)
+
+
+def _compared(pair: ComparedPair, trajectories: Trajectories) -> Reason | None:
+    """What became of a pair that no test is about."""
+    if pair.kind in _QUIET:
+        return None
+    if pair.kind in _UNSCORED:
+        return _without_score(pair)
+    baseline = pair.baseline.mean if pair.baseline else None
+    data = {"score": pair.current.mean if pair.current else None, **_repeats(pair)}
+    if pair.kind in {ChangeKind.NEW, ChangeKind.CHANGED}:
+        return Reason(code=FindingCode.NOT_COMPARED, data={**data, **why_data(pair.incomparable)})
+    data |= {"baseline": baseline, **_explanation(pair, trajectories)}
+    if pair.kind not in _BELOW:
+        return Reason(code=FindingCode.SCORE_CHANGED, data={**data, "fixed": pair.kind is ChangeKind.FIXED})
+    data |= {"threshold": pair.threshold, "goal": pair.goal, **why_data(pair.incomparable)}
+    return Reason(code=FindingCode.BELOW_THRESHOLD, data=data)
+
+
+def _without_score(pair: ComparedPair) -> Reason:
+    """Of a pair that this run has no score of."""
+    if pair.kind is ChangeKind.ERROR:
+        return Reason(code=FindingCode.NO_SCORE, data=_missing(pair))
+    if pair.kind is ChangeKind.REMOVED:
+        before = pair.baseline.mean if pair.baseline else None
+        data = {"baseline": before, "below": pair.below, **why_data(pair.incomparable)}
+        return Reason(code=FindingCode.PAIR_REMOVED, data=data)
+    if pair.measured is not None and pair.measured.unmeasured:
+        return Reason(code=FindingCode.LEFT_OUT, data={"text": excerpt(pair.measured.unmeasured)})
+    judgement = excerpt(pair.measured.reason) if pair.measured else ""
+    return Reason(code=FindingCode.NOT_APPLICABLE, data={"judgement": judgement})
+
+
+def _repeats(pair: ComparedPair) -> dict[str, Any]:
+    current, measured = pair.current, pair.measured
+    attempts = len(measured.case.attempts) - measured.not_applicable if measured else 0
+    return {
+        "n": current.n if current else 0,
+        "passed": current.passed if current else None,
+        "errors": measured.errors if measured else 0,
+        "attempts": attempts,
+    }
+
+
+def why_data(incomparable: Incomparable | None) -> dict[str, Any]:
+    """Why there is nothing to compare with."""
+    if incomparable is None:
+        return {"why": ""}
+    text = {"text": excerpt(incomparable.text)} if incomparable.text else {}
+    return {"why": incomparable.why, **text}
+
+
+def _explanation(pair: ComparedPair, trajectories: Trajectories) -> dict[str, Any]:
+    """What the criterion said of the worst attempt, and the tool call that differs from the baseline's.
+
+    Taken from the worst attempts: theirs is the score that needs explaining.
+    """
+    if pair.kind not in _EXPLAINED or pair.measured is None:
+        return {}
+    judgement = pair.measured.reason
+    modal = modal_trajectory(pair.measured.worst)
+    calls: dict[str, Any] | None = None
+    if modal is not None:
+        expected = tuple(turn.calls for turn in pair.measured.case.expected)
+        of_calls = pair.criterion == _TRAJECTORY
+        if not judgement and of_calls and expected:
+            judgement = difference_from_expected(expected, modal[0])
+        then = trajectories.get(pair.key)
+        # where the baseline did what is expected, saying it twice helps nobody
+        if then is not None and not (of_calls and then.digest == trajectory_digest(expected)):
+            calls = difference_from_baseline(then, modal[0])
+    found = {"judgement": excerpt(judgement), "calls": calls}
+    return {name: value for name, value in found.items() if value}
+
+
+def difference_from_expected(expected: Trajectory, actual: Trajectory) -> str:
+    """The first difference from the expected calls; "" when there is none."""
+    for turn, (want, got) in enumerate(zip(expected, actual, strict=False), 1):
+        if found := diff_calls(want, got):
+            return f"turn {turn} {explain(found[0])}"
+    return ""
+
+
+def difference_from_baseline(then: TrajectoryRecord, now: Trajectory) -> dict[str, Any] | None:
+    """The first difference from the baseline's calls; None when there is none."""
+    if then.digest == trajectory_digest(now):
+        return None
+    for turn, (old, new) in enumerate(zip(then.turns, now, strict=False), 1):
+        known_calls = {call_key(call) for call in old}
+        # a call the baseline has only in short is compared in short
+        same_form = tuple(call if call_key(call) in known_calls else short_call(call) for call in new)
+        if found := diff_calls(old, same_form):
+            return {"turn": turn, **_changed_call(found[0])}
+    turns = len(then.turns) + then.cut
+    if turns != len(now):
+        return {"change": "turns", "old": turns, "new": len(now)}
+    return {"change": "unknown", "old": len(then.turns)}
+
+
+def _changed_call(found: CallDifference) -> dict[str, Any]:
+    if found.expected is None:
+        return {"change": "added", "new": format_call(found.actual) if found.actual else ""}
+    before = format_call(found.expected)
+    if found.actual is None:
+        return {"change": "removed", "old": before}
+    if found.kind == "moved":
+        return {"change": "moved", "old": before}
+    after = format_call(found.actual)
+    return {"change": "replaced" if before != after else "arguments", "old": before, "new": after}
+
+
+def _of_pair(pair: ComparedPair) -> Subject:
+    return Subject(**pair.key._asdict(), criterion=pair.criterion)
+
+
+# --- a criterion over its cases --------------------------------------------------------------------
+
+
+def criterion_findings(judged: CriterionJudgement, *, silent: bool = False) -> Iterator[Finding]:
+    """Findings about the criterion's means: what is more than chance blocks, what may be chance advises.
+
+    ``silent``: the model answers nothing, which says why main fell as well.
+    """
+    subject = Subject(criterion=judged.name)
+    if judged.policy.threshold_on == "suite":
+        for score, threshold, cases in judged.missed_suite_thresholds():
+            data = {"score": score, "threshold": threshold, "goal": judged.compared.goal, "cases": cases}
+            yield Finding(code=FindingCode.MEAN_MISSES_THRESHOLD, severity=judged.severity, subject=subject, data=data)
+    found = judged.weighed.criteria.get(judged.name)
+    if found is None:
+        if judged.limit_exceeded is not None:
+            yield _mean_finding(judged, None, subject)
+        return
+    if (fall := found.main_collapse) is not None:
+        severity: Severity = "inconclusive" if judged.severity == "blocks" else "advisory"
+        data = {"baseline": fall.before, "control": fall.main, "score": fall.now, "cases": fall.cases}
+        if not silent:
+            yield Finding(code=FindingCode.MAIN_COLLAPSED, severity=severity, subject=subject, data=data)
+        return
+    if judged.limit_exceeded is not None or (found.suite_test is not None and found.suite_test.confirmed):
+        yield _mean_finding(judged, found, subject)
+    if found.together_confirmed and not any(test.status is Status.CONFIRMED for test in found.tests):
+        code = FindingCode.SUSPECTS_WORSE
+        yield Finding(code=code, severity=judged.severity, subject=subject, data=_together(found))
+    if judged.severity == "blocks" and judged.weighed.cut_short:
+        yield from _uncontrolled(judged, found, subject)
+
+
+def _mean_finding(judged: CriterionJudgement, found: CriterionEvidence | None, subject: Subject) -> Finding:
+    sure = found is not None and found.suite_test is not None and found.suite_test.confirmed
+    doubt = {} if sure else _doubt(found)
+    severity: Severity = judged.severity if sure else "advisory"
+    compared, limit = judged.compared, judged.limit_exceeded
+    if limit is None and found is not None:
+        return Finding(code=FindingCode.MEAN_WORSE, severity=severity, subject=subject, data=_fall(found) | doubt)
+    sign = -1 if compared.goal == "maximize" else 1
+    moved = [(sign * pair.change, pair) for pair in judged.pairs if pair.change is not None]
+    worst = sorted((item for item in moved if item[0] > TOLERANCE), key=lambda item: (-item[0], item[1].key))
+    data = {
+        "goal": compared.goal,
+        "baseline": compared.baseline,
+        "score": compared.paired,
+        "cases": compared.compared,
+        "limit": limit,
+        "worse": len(worst),
+        "worst": [
+            case_reference(*pair.key, baseline=pair.baseline.mean, score=pair.current.mean)
+            for _, pair in worst[:_WORST_NAMED]
+            if pair.baseline and pair.current
+        ],
+    }
+    return Finding(code=FindingCode.MEAN_BEYOND_LIMIT, severity=severity, subject=subject, data=data | doubt)
+
+
+def _fall(found: CriterionEvidence) -> dict[str, Any]:
+    return {"drop": found.suite_test.drop if found.suite_test else 0.0, "cases": len(found.whole)}
+
+
+def _together(found: CriterionEvidence) -> dict[str, Any]:
+    test = found.together(control=True)
+    runs = found.common * len(found.suspects)
+    return {"cases": len(found.suspects), "runs": runs, "drop": test.drop, "p": test.p}
+
+
+def _uncontrolled(judged: CriterionJudgement, found: CriterionEvidence, subject: Subject) -> Iterator[Finding]:
+    """What would block, had the base commit's agent been run as well: a limit came before it."""
+    doubt = {"doubt": "not_confirmed", "limit_met": excerpt(judged.weighed.cut_short, 200)}
+    suite = found.suite_test
+    if found.control and suite and suite.beyond and suite.p <= suite.level and not found.suite_controlled:
+        data = _fall(found) | doubt
+        yield Finding(code=FindingCode.MEAN_WORSE, severity="inconclusive", subject=subject, data=data)
+        return
+    single = any(test.status in {Status.CONFIRMED, Status.UNCONTROLLED} for test in found.tests)
+    if not single and not found.controlled and found.together(control=True).confirmed:
+        data = _together(found) | doubt
+        yield Finding(code=FindingCode.SUSPECTS_WORSE, severity="inconclusive", subject=subject, data=data)
+
+
+def _doubt(found: CriterionEvidence | None) -> dict[str, Any]:
+    """Why a mean that moved too far does not block: only what is likely enough by chance may be called so."""
+    suite = found.suite_test if found else None
+    if found is None or suite is None:
+        return {"doubt": "too_few_runs"}
+    if suite.p > IN_DOUBT:
+        return {"doubt": "chance", "p": suite.p}
+    if suite.p > suite.level:
+        return {"doubt": "above_level", "p": suite.p, "level": suite.level}
+    if found.control and not found.suite_controlled:
+        return {"doubt": "not_controlled"}
+    return {"doubt": "control_as_low"}
+
+
+# --- what could not be measured --------------------------------------------------------------------
+
+
+def unmeasured_findings(
+    judged: Sequence[CriterionJudgement], result: RunResult, broken: BrokenCode, unmeasured: Mapping[CaseKey, str]
+) -> Iterator[Finding]:
+    """What has no score, and why; cases that the change's code breaks are one finding, and block where they count.
+
+    ``unmeasured``: cases whose scores on main this run was to measure and could not, with the reason.
+    """
+    blocking = _gating_cases(judged) & broken.keys
+    yield from _broken_code(broken.of(blocking), result)
+    cut_short = result.status is not RunStatus.COMPLETE
+    if cut_short:
+        yield _ended_early(judged, result)
+    unanswered: dict[CaseKey, tuple[ComparedPair, Severity]] = {}
+    for one in judged:
+        for pair in one.pairs:
+            severity: Severity = "inconclusive" if one.gating and not pair.added else "advisory"
+            measured = pair.measured
+            if pair.key in blocking or measured is None or not measured.errors or (cut_short and _only_stopped(pair)):
+                continue
+            if measured.answered:
+                code = FindingCode.NO_SCORE
+                yield Finding(code=code, severity=severity, subject=_of_pair(pair), data=_missing(pair))
+            elif severity == "inconclusive" or pair.key not in unanswered:
+                unanswered[pair.key] = (pair, severity)
+    for key, (pair, severity) in sorted(unanswered.items(), key=lambda item: item[0]):
+        attempts = pair.measured.case.attempts if pair.measured else ()
+        data = _missing(pair) | {"errors": sum(attempt.error is not None for attempt in attempts)}
+        yield Finding(code=FindingCode.NO_ANSWER, severity=severity, subject=Subject(**key._asdict()), data=data)
+    yield from _unanswered_on_base(judged, unmeasured)
+    if not broken.confirmed and (nothing := _nothing_measured(judged)) is not None:
+        yield nothing
+
+
+def _gating_cases(judged: Sequence[CriterionJudgement]) -> AbstractSet[CaseKey]:
+    return {pair.key for one in judged if one.gating for pair in one.pairs}
+
+
+def _missing(pair: ComparedPair) -> dict[str, Any]:
+    measured = pair.measured
+    if measured is None:
+        return {"errors": 0, "attempts": 0, "error": ""}
+    return {"errors": measured.errors, "attempts": len(measured.case.attempts), "error": excerpt(measured.error)}
+
+
+def _broken_code(broken: BrokenCode, result: RunResult) -> Iterator[Finding]:
+    """One finding per agent that does not start, and per error that cases raise; each names its cases."""
+    base = result.base.commit[:10] if result.base and result.base.commit else ""
+    groups: dict[tuple[str, bool, str], list[BrokenCase]] = {}
+    for case in broken.confirmed:
+        message = "" if not case.starts else case.error.message
+        groups.setdefault((case.key.agent, case.starts, message), []).append(case)
+    for (agent, starts, _), cases in sorted(groups.items(), key=lambda item: item[0]):
+        data: dict[str, Any] = {"error": excerpt(cases[0].error.message), "base": base}
+        code = FindingCode.CODE_DOES_NOT_START
+        if starts:
+            code = FindingCode.CODE_RAISES
+            data |= named_cases([case.key for case in cases])
+            data |= {
+                "again": _failed([case.fresh for case in cases]),
+                "control": _failed([case.base for case in cases]),
+            }
+        yield Finding(code=code, severity="blocks", subject=Subject(agent=agent), data=data)
+
+
+def _failed(attempts: Iterable[Sequence[bool]]) -> list[int]:
+    """How many of these attempts failed, and how many there are."""
+    every = [answered for of_case in attempts for answered in of_case]
+    return [sum(not answered for answered in every), len(every)]
+
+
+def _ended_early(judged: Sequence[CriterionJudgement], result: RunResult) -> Finding:
+    cases = {pair.key for one in judged for pair in one.pairs}
+    missing = {pair.key for one in judged for pair in one.pairs if pair.measured and pair.measured.errors}
+    data = {
+        "status": result.status.value,
+        "limit": excerpt(result.cut_short),
+        "missing": len(missing),
+        "cases": len(cases),
+    }
+    return Finding(code=FindingCode.RUN_ENDED_EARLY, severity="inconclusive", data=data)
+
+
+def _only_stopped(pair: ComparedPair) -> bool:
+    attempts = pair.measured.case.attempts if pair.measured else ()
+    return {attempt.error.kind for attempt in attempts if attempt.error is not None} == {ErrorKind.STOPPED}
+
+
+def silent_models(judged: Sequence[CriterionJudgement]) -> Iterator[Finding]:
+    """One finding per case that the model answers neither here nor on main any more, where main's history has answers.
+
+    An empty answer (no candidate, a safety block) has a score, which is as low on both arms: that looks like a fault
+    main has already, and is trouble of the model or of its service.
+    """
+    worse: dict[CaseKey, CaseResult] = {}
+    for one in judged:
+        for pair in one.pairs if one.gating else ():
+            fell = pair.change is not None and (pair.change if pair.goal == "minimize" else -pair.change) > TOLERANCE
+            if fell and pair.measured is not None and pair.measured.case.control:
+                worse.setdefault(pair.key, pair.measured.case)
+    for key, case in sorted(worse.items(), key=lambda item: item[0]):
+        if _mostly_silent(case, case.attempts) and _mostly_silent(case, case.control):
+            data = {"attempts": len(case.attempts), "control": len(case.control)}
+            subject = Subject(**key._asdict())
+            yield Finding(code=FindingCode.MODEL_SILENT, severity="inconclusive", subject=subject, data=data)
+
+
+def _mostly_silent(case: CaseResult, attempts: Sequence[AttemptSummary]) -> bool:
+    answered = [attempt for attempt in attempts if attempt.error is None]
+    return bool(answered) and 2 * sum(_is_silent(case, attempt) for attempt in answered) > len(answered)
+
+
+def _is_silent(case: CaseResult, attempt: AttemptSummary) -> bool:
+    """Whether the model was asked, and gave nothing in some turn, or no text where one is expected.
+
+    An event without content is no recorded event, so that the model's time says that it was asked.
+    """
+    due = [bool(turn.response) for turn in case.expected] + [False] * len(attempt.turns)
+    empty = (not turn.response and (text or not turn.calls) for turn, text in zip(attempt.turns, due, strict=False))
+    asked = attempt.usage.model_calls > 0 or (attempt.durations.model or 0.0) > 0
+    return asked and any(empty)
+
+
+def _unanswered_on_base(judged: Sequence[CriterionJudgement], unmeasured: Mapping[CaseKey, str]) -> Iterator[Finding]:
+    """One finding per reason why main's own scores, which this run was to measure, are not there."""
+    counted = {pair.key for one in judged if one.gating for pair in one.pairs if not pair.added}
+    groups: dict[tuple[str, str], list[CaseKey]] = {}
+    for key, why in sorted(unmeasured.items()):
+        if key in counted:
+            groups.setdefault((key.agent, why), []).append(key)
+    for (agent, why), keys in groups.items():
+        data = {**named_cases(keys), "error": excerpt(why)}
+        subject = Subject(agent=agent)
+        yield Finding(code=FindingCode.BASE_NO_ANSWER, severity="inconclusive", subject=subject, data=data)
+
+
+def _nothing_measured(judged: Sequence[CriterionJudgement]) -> Finding | None:
+    """A run in which nothing that could block has a score says nothing."""
+    deciding = [one for one in judged if one.gating] or list(judged)
+    pairs = [pair for one in deciding for pair in one.pairs]
+    if any(pair.current is not None or (pair.measured and pair.measured.unmeasured) for pair in pairs):
+        return None
+    data = {"criteria": [one.name for one in deciding[:NAMED]]}
+    return Finding(code=FindingCode.NOTHING_MEASURED, severity="inconclusive", data=data)
+
+
+def credentials_findings(
+    judged: Sequence[CriterionJudgement], result: RunResult, withheld: Withheld
+) -> tuple[Finding, ...]:
+    """What was left out for want of credentials, as one finding.
+
+    ``withheld``: what that means where GitHub gave the run no secrets. What was measured can pass, but a run in which
+    nothing that counts was measured never does.
+    """
+    left = [(one, [pair for pair in one.pairs if pair.measured and pair.measured.unmeasured]) for one in judged]
+    left = [(one, pairs) for one, pairs in left if pairs]
+    gating = [(one, pairs) for one, pairs in left if one.gating]
+    if not left:
+        return ()
+    severity: Severity = "inconclusive" if gating else "advisory"
+    if gating and result.conditions.withheld:
+        measured = any(pair.current is not None for one in judged if one.gating for pair in one.pairs)
+        if withheld == "fail":
+            severity = "blocks"
+        elif withheld == "pass" and measured:
+            severity = "advisory"
+    shown = gating or left
+    first = next((pair.measured.unmeasured for _, pairs in shown for pair in pairs if pair.measured), "")
+    data = {
+        "text": excerpt(first),
+        "why": excerpt(result.conditions.withheld or "; ".join(result.conditions.lacking)),
+        "criteria": [
+            {"criterion": one.name, "cases": len(pairs), "of": len(one.pairs)} for one, pairs in shown[:NAMED]
+        ],
+        "total": len(shown),
+    }
+    return (Finding(code=FindingCode.CREDENTIALS_MISSING, severity=severity, data=data),)
