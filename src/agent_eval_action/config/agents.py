@@ -1,4 +1,4 @@
-"""The agents of a run as they are configured: whose values count, their names, folders that hold none."""
+"""The agents of a run as configured: merged values, unique names, and problems with their folders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agent_eval_action.folders import real_path
 
 @dataclass(frozen=True, slots=True)
 class AgentEntry:
-    """One entry of ``agents``: its folder or name as written, and what it says about itself."""
+    """One entry of ``agents``: its folder or name as written, and the options it sets."""
 
     origin: Origin
     path: str | None = None
@@ -28,7 +28,7 @@ class AgentEntry:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedAgents:
-    """The agents to run, and what every other agent would have."""
+    """The agents to run, and the defaults of every agent that discovery finds."""
 
     agents: tuple[AgentSettings, ...]
     defaults: AgentDefaults

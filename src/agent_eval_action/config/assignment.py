@@ -1,4 +1,4 @@
-"""Whose an eval file is: the nearest agent above or beside it, else the one its session_input names."""
+"""Which agent an eval file belongs to: the nearest one above or beside it, else the one its session_input names."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AgentAssignment:
         return tuple(self._at.get(nearest[0], ())) or Unassigned((self._not_in_run(file, nearest[0]),), tuple(nearest))
 
     def nearby(self, file: Path) -> tuple[AgentSettings, ...]:
-        """The agents of this run that a file lies in or beside, or names as its app; not those it is merely left to."""
+        """The agents of this run that a file lies in or beside, or names as its app."""
         nearest = self._nearest(file)
         named = self._agents_by_app(file, nearest or sorted(self._folders)) if len(nearest) != 1 else []
         folders = nearest if isinstance(named, Unassigned) else named or nearest

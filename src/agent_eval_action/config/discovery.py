@@ -17,7 +17,7 @@ from agent_eval_action.config.agents import relative_name, unique_names
 from agent_eval_action.config.assignment import AgentAssignment, AppNames, Unassigned
 from agent_eval_action.config.models import AgentDefaults, AgentSettings, Settings
 from agent_eval_action.config.types import EvalPattern, Origin
-from agent_eval_action.diagnostics.reader import did_you_mean, shorten
+from agent_eval_action.diagnostics.reader import did_you_mean, plural, shorten
 from agent_eval_action.errors import EvalFileError, Problem
 from agent_eval_action.results.evalset import EVAL_SUFFIXES
 
@@ -66,28 +66,28 @@ def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
 
 
 def is_eval_file(path: Path) -> bool:
-    """Whether the name says so."""
+    """Whether the file's name marks it as an eval file."""
     return path.name.endswith(EVAL_SUFFIXES) and path.name not in _FOREIGN
 
 
 def holds_eval_set(path: Path) -> bool:
-    """Whether a JSON file is an ADK eval set, by a look at its beginning."""
+    """Whether the beginning of a JSON file looks like an ADK eval set."""
     text = _beginning(path) if path.suffix == ".json" else b""
     return b"eval_cases" in text and bool(_ADK_CASE.search(text))
 
 
 def is_agents_cli_dataset(path: Path) -> bool:
-    """Whether a JSON file is an evaluation dataset of agents-cli, by the same look."""
+    """Whether the beginning of a JSON file looks like an evaluation dataset of agents-cli."""
     text = _beginning(path) if path.suffix == ".json" else b""
     return b"eval_cases" in text and bool(_AGENTS_CLI_CASE.search(text)) and not _ADK_CASE.search(text)
 
 
 class TooManyEntries(Exception):  # noqa: N818 - internal signal; the caller says what to name instead
-    """The bound was hit: what lies beyond it is unknown."""
+    """More entries were found than a walk looks at."""
 
 
 def files_below(root: Path, *, max_entries: int = MAX_ENTRIES) -> Iterator[Path]:
-    """Every file below a folder, by the same rules. Raises TooManyEntries at its bound."""
+    """Every file below a folder that `walk` would look at. Raises TooManyEntries."""
     for folder, entries in _folders(root):
         max_entries -= len(entries)
         if max_entries < 0:
@@ -123,7 +123,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _is(asked: Callable[[], bool]) -> bool:
-    """What a link leads to, where it leads to anything: links that form a circle raise OSError."""
+    """Ask a question about an entry; links that form a circle raise OSError, and the answer is no."""
     try:
         return asked()
     except OSError:
@@ -131,7 +131,7 @@ def _is(asked: Callable[[], bool]) -> bool:
 
 
 def holds_agent(folder: Path, names: Iterable[str]) -> bool:
-    """Whether ADK would find an agent here, by a look at the text; nothing is imported."""
+    """Whether the folder's files look like an agent that ADK would find; nothing is imported."""
     present = set(names)
     if "root_agent.yaml" in present:
         return True
@@ -142,7 +142,7 @@ def holds_agent(folder: Path, names: Iterable[str]) -> bool:
 
 
 def _parses(text: bytes) -> bool:
-    """Whether it is Python. An agent.py that is not, is an agent that does not start: the line is said there."""
+    """Whether it is Python. A broken agent.py counts as an agent, so that starting it reports the line."""
     if len(text) >= _READ:  # cut in the middle
         return True
     try:
@@ -252,7 +252,7 @@ Selector = tuple[Path, Sequence[str]]
 
 @dataclass
 class Search:
-    """What was found so far, and what is wrong with it.
+    """The search for the files of a run: what is chosen so far, and the problems.
 
     ``chosen`` maps an agent's name and a file to case ids, () for all; ``elsewhere`` counts the files
     of agent folders that are not part of this run, ``unrelated`` those that lie beside no agent.
@@ -277,7 +277,7 @@ class Search:
 
     @cached_property
     def walked(self) -> Walked:
-        """Everything below the start, looked through once and only when it must be."""
+        """Everything below the start; the walk is made once, and only if it is needed."""
         walked = walk(self.settings.start)
         if not walked.complete:
             message = f"{self.settings.start} has more than {MAX_ENTRIES} files: too many to look through"
@@ -286,7 +286,7 @@ class Search:
 
     @property
     def agents_cli_datasets(self) -> tuple[Path, ...]:
-        """agents-cli's files that were passed by; known only where the workspace was looked through."""
+        """agents-cli's files, which are not read; () unless the workspace was walked."""
         return self.walked.agents_cli_datasets if "walked" in self.__dict__ else ()
 
     @cached_property
@@ -338,17 +338,17 @@ class Search:
         claimed = {file for files in self._own.values() for file in files}
         files = [file for file in self.walked.eval_files if file not in claimed]
         for file in self._own_of_named_agents(files) if self.settings.only_agents else files:
-            owners = self._assignment.agents_for(file)
-            if isinstance(owners, Unassigned):
-                self.elsewhere.update(owners.others)
-                self.problems += () if owners.others else owners.problems
+            assigned = self._assignment.agents_for(file)
+            if isinstance(assigned, Unassigned):
+                self.elsewhere.update(assigned.others)
+                self.problems += () if assigned.others else assigned.problems
                 continue
-            for agent in owners:
+            for agent in assigned:
                 if not agent.evals:
                     self._choose(agent, file)
 
     def _own_of_named_agents(self, files: Sequence[Path]) -> Sequence[Path]:
-        """Without files of nobody where the agents that were asked for have files of their own.
+        """Leave out files without an agent if the agents that were asked for have files of their own.
 
         Whoever names an agent's folder inside a larger checkout means that agent's files.
         """
@@ -360,21 +360,21 @@ class Search:
         return [file for file in files if file not in strays]
 
     def _is_stray(self, file: Path) -> bool:
-        owners = self._assignment.agents_for(file)
-        return not isinstance(owners, Unassigned) or not owners.others
+        assigned = self._assignment.agents_for(file)
+        return not isinstance(assigned, Unassigned) or not assigned.others
 
     def _run_by(self, file: Path) -> Sequence[AgentSettings]:
-        """The agents a named file is run against: those that name it, the only one there is, else its owners."""
+        """The agents a named file is run against: those that name it, else the only agent, else its assigned agents."""
         naming = [agent for agent in self.agents if file in self._own.get(agent.name, ())]
         if naming:
             return naming
         if len(self.settings.agents) == 1:
             return self.settings.agents
-        owners = self._assignment.agents_for(file)
-        if isinstance(owners, Unassigned):
-            self.problems += owners.problems
+        assigned = self._assignment.agents_for(file)
+        if isinstance(assigned, Unassigned):
+            self.problems += assigned.problems
             return ()
-        return owners
+        return assigned
 
     def _files(self, patterns: Sequence[EvalPattern]) -> tuple[Path, ...]:
         files: dict[Path, None] = {}
@@ -386,7 +386,7 @@ class Search:
         return tuple(files)
 
     def _choose(self, agent: AgentSettings, file: Path, case_ids: Sequence[str] = ()) -> None:
-        """Whole files win over single cases of them; ids named twice are left for the format to refuse."""
+        """Choose a file or cases of it. A whole file includes its cases; the format refuses ids named twice."""
         key = (agent.name, file)
         earlier = self.chosen.get(key)
         whole = not case_ids or earlier == ()
@@ -415,7 +415,7 @@ class DiscoveredSet:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What is to be run, sorted by agent and set, and what to say about it."""
+    """The sets to run, sorted by agent and set, and notes for the user."""
 
     sets: tuple[DiscoveredSet, ...]
     notes: tuple[str, ...] = ()
@@ -499,21 +499,17 @@ def _notes(search: Search, sets: Sequence[DiscoveredSet], idle: Sequence[str]) -
     for agent in sorted(search.agents, key=lambda agent: agent.name):
         count = sum(planned.agent.name == agent.name for planned in sets)
         if count:
-            yield f"agent {agent.name} in {relative_name(agent.path, workspace)}{how}: {_files(count)}"
+            yield f"agent {agent.name} in {relative_name(agent.path, workspace)}{how}: {plural(count, 'eval file')}"
     if idle:
         yield f"not run, no eval files: {', '.join(idle)}"
     for file in search.agents_cli_datasets:
         yield f"not run: {relative_name(file, workspace)} {NOT_READ}"
     for folder, count in sorted(search.elsewhere.items()):
-        yield f"not run: {_files(count)} of {relative_name(folder, workspace)}, which is not configured"
+        yield f"not run: {plural(count, 'eval file')} of {relative_name(folder, workspace)}, which is not configured"
     if search.unrelated:
         names = ", ".join(search.settings.only_agents)
-        yield f"not run: {_files(search.unrelated)} beside no agent (only {names} was asked for); name a file to run it"
+        yield f"not run: {plural(search.unrelated, 'eval file')} beside no agent (only {names} was asked for); name a file to run it"
     defaults = sum(planned.criteria_file is None and planned.agent.criteria is None for planned in sets)
     if defaults:
         scores = "tool_trajectory_avg_score 1.0, response_match_score 0.8"
-        yield f"no {CRITERIA_FILE} beside {_files(defaults)}: ADK's defaults apply ({scores})"
-
-
-def _files(count: int) -> str:
-    return f"{count} eval file" if count == 1 else f"{count} eval files"
+        yield f"no {CRITERIA_FILE} beside {plural(defaults, 'eval file')}: ADK's defaults apply ({scores})"

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from agent_eval_action.config.agents import AgentEntry, resolve_agents
-from agent_eval_action.config.models import AgentWords, Policy, Settings
+from agent_eval_action.config.models import AgentIdentity, Policy, Settings
 from agent_eval_action.config.options import AGENT_OPTIONS, BY_NAME, NO_OPTIONS, OPTIONS, SECTION_FIELDS, Option
 from agent_eval_action.config.types import Origin, SourcedValue
 from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean, shorten
@@ -25,9 +25,9 @@ _UNUSABLE: Final = "the configuration cannot be used"
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Settings, what to say about them, and where each given one came from.
+    """Settings, notes and warnings for the user, and where each value came from.
 
-    ``origins`` has an entry for every option somebody gave (its label is like ``INPUT_FAIL-ON``,
+    ``origins`` has an entry for every option that was given (its label is like ``INPUT_FAIL-ON``,
     ``agent-eval.yaml:4`` or ``--max-drop``); the rest are defaults.
     """
 
@@ -62,10 +62,10 @@ def load_settings(folder: Path | str = ".", **options: Any) -> Settings:
 def resolve(
     *, flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, files: bool = True, may_lack: bool = False
 ) -> Resolved:
-    """Merge the layers. ``flags`` is keyed by option name; None is a flag nobody typed.
+    """Merge the sources. ``flags`` is keyed by option name; None is a flag that was not given.
 
-    ``files`` False: no agent-eval.yaml is looked for, as where a stranger could have laid one. ``may_lack``:
-    agents without their folder are left out, as in an earlier commit that does not have it yet.
+    ``files`` False: no agent-eval.yaml is looked for, because a stranger could have put one there. ``may_lack``:
+    agents whose folder is missing are left out, for an earlier commit that does not have it yet.
 
     Raises ConfigError with every problem of the file, the inputs and the flags at once.
     """
@@ -76,7 +76,7 @@ def resolve(
     over = {**inputs.given, **typed.given}
     named = over.get("config")
     config = find_config(named, here, workspace) if files or named else None
-    file = _file_layer(config, workspace, environ) if config else _Layer()
+    file = _file_layer(config, workspace, environ) if config else _ConfigSource()
     chosen = typed.agents if "agent" in typed.given else inputs.agents
     agents = resolve_agents(file.agents, chosen, file.given, over, workspace, may_lack=may_lack)
     problems = [*file.problems, *inputs.problems, *typed.problems, *agents.problems, *_outside(file, workspace)]
@@ -106,7 +106,7 @@ _PLACES: Final = ("baseline", "out", "cache_dir")
 
 
 def _with_values(settings: Settings, given: Mapping[str, SourcedValue]) -> Settings:
-    """The settings with every value that was given outside of agents; places are absolute."""
+    """The settings with every value that is not an agent's; paths of outputs are absolute."""
     values = {name: item.value for name, item in given.items() if name not in ("agent", "config")}
     values |= {name: _absolute(settings.workspace / values.get(name, BY_NAME[name].default)) for name in _PLACES}
     own: dict[str, Any] = {}
@@ -119,8 +119,8 @@ def _with_values(settings: Settings, given: Mapping[str, SourcedValue]) -> Setti
     return settings.model_copy(update=own)
 
 
-def _with_rules(policy: Policy, layers: Sequence[_Layer]) -> Policy:
-    """The rules of single criteria and the modes of sets, which layers change one by one; the rest is inherited."""
+def _with_rules(policy: Policy, layers: Sequence[_ConfigSource]) -> Policy:
+    """Merge the rules of single criteria and the modes of sets key by key; criteria inherit the other rules."""
     rules: dict[str, dict[str, Any]] = {}
     modes: dict[str, Any] = {}
     for layer in layers:
@@ -132,12 +132,12 @@ def _with_rules(policy: Policy, layers: Sequence[_Layer]) -> Policy:
 
 
 def _absolute(path: Path) -> Path:
-    """Without ``..``, which would mean something else behind a link."""
+    """Remove ``..``, which would mean another place behind a link."""
     return Path(os.path.abspath(path))  # noqa: PTH100 - resolve() follows links
 
 
-def _outside(file: _Layer, workspace: Path) -> Iterator[Problem]:
-    """What the file places outside of the workspace: only whoever starts the run may, by a flag or an input."""
+def _outside(file: _ConfigSource, workspace: Path) -> Iterator[Problem]:
+    """Paths of the file outside of the workspace: only flags and inputs may name those."""
     for name in _PLACES:
         given = file.given.get(name)
         if given is not None and not _absolute(given.value).is_relative_to(workspace):
@@ -191,8 +191,8 @@ def config_base(path: Path, workspace: Path) -> Path:
 
 
 @dataclass(slots=True)
-class _Layer:
-    """What one source says, option by option; ``agents`` is kept apart because its entries have insides."""
+class _ConfigSource:
+    """The values of one source (file, inputs or flags) by option, its agents, and what is wrong with it."""
 
     given: dict[str, SourcedValue] = field(default_factory=dict)
     agents: tuple[AgentEntry, ...] = ()
@@ -213,9 +213,9 @@ class _Layer:
             (self.given if into is None else into)[option.name] = SourcedValue(read, origin)
 
 
-def _flag_layer(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) -> _Layer:
-    """What the command line says. None and empty tuples are flags nobody typed."""
-    layer = _Layer()
+def _flag_layer(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) -> _ConfigSource:
+    """Read the flags. None and empty tuples are flags that were not given."""
+    layer = _ConfigSource()
     for name, value in flags.items():
         option = BY_NAME[name]
         if value is None or value in ((), []):
@@ -225,9 +225,9 @@ def _flag_layer(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path)
     return layer
 
 
-def _input_layer(environ: Mapping[str, str], workspace: Path) -> _Layer:
-    """What INPUT_* variables say. The empty string is an input nobody gave."""
-    layer = _Layer()
+def _input_layer(environ: Mapping[str, str], workspace: Path) -> _ConfigSource:
+    """Read the INPUT_* variables. The empty string is an input that was not given."""
+    layer = _ConfigSource()
     known = {name for item in NO_OPTIONS for name in item.variables}
     for option in OPTIONS:
         known.update(option.variables)
@@ -248,7 +248,7 @@ def _input_layer(environ: Mapping[str, str], workspace: Path) -> _Layer:
     return layer
 
 
-def _take_text(layer: _Layer, option: Option, text: Any, origin: Origin) -> None:
+def _take_text(layer: _ConfigSource, option: Option, text: Any, origin: Origin) -> None:
     layer.take(option, text, origin)
     if option.name == "agent" and "agent" in layer.given:
         layer.agents = tuple(AgentEntry(origin, path=path) for path in layer.given["agent"].value)
@@ -257,12 +257,12 @@ def _take_text(layer: _Layer, option: Option, text: Any, origin: Origin) -> None
 FILE_OPTIONS: Final = {option.key: option for option in OPTIONS if option.key is not None}
 SECTIONS: Final = tuple(dict.fromkeys(key.partition(".")[0] for key in FILE_OPTIONS if "." in key))
 _OF_AN_AGENT: Final = {option.name: option for option in AGENT_OPTIONS}
-AGENT_KEYS: Final = (*AgentWords.model_fields, *_OF_AN_AGENT)
+AGENT_KEYS: Final = (*AgentIdentity.model_fields, *_OF_AN_AGENT)
 _NULLABLE: Final = frozenset({"max_drop", "max_rise"})
 
 
-def _file_layer(path: Path, workspace: Path, environ: Mapping[str, str]) -> _Layer:
-    """What the configuration file says. Raises ConfigError when it is no YAML mapping at all."""
+def _file_layer(path: Path, workspace: Path, environ: Mapping[str, str]) -> _ConfigSource:
+    """Read the configuration file. Raises ConfigError when it is not a YAML mapping at all."""
     source = Source.read(path, workspace=workspace, error=ConfigError)
     if not isinstance(source.value, Mapping):
         problem = source.problem((), "must be a mapping of keys to values", hint="begin with agent: FOLDER")
@@ -278,7 +278,7 @@ class _FileReader:
     """Walks the mapping once and fills the layer. ``top`` is the origin of the whole file."""
 
     top: Origin
-    layer: _Layer = field(default_factory=_Layer)
+    layer: _ConfigSource = field(default_factory=_ConfigSource)
 
     def section(self, data: Mapping[Any, Any], section: str = "") -> None:
         """The top of the file, or a section like ``gate``."""
@@ -301,7 +301,7 @@ class _FileReader:
                 self.unknown(key, at, prefix)
 
     def unknown(self, key: Any, at: JsonPath, prefix: str) -> None:
-        """An unknown key: near to one that is allowed here, or at home somewhere else."""
+        """Report an unknown key, with the key of this section or of another one that is probably meant."""
         elsewhere = next((k for k in FILE_OPTIONS if k.rpartition(".")[2] == str(key).replace("-", "_")), None)
         here = {k.removeprefix(prefix).partition(".")[0] for k in FILE_OPTIONS if k.startswith(prefix)}
         hint = f"did you mean `{elsewhere}`?" if elsewhere else did_you_mean(str(key), sorted({*here, "agents"}))
@@ -339,7 +339,7 @@ class _FileReader:
             place = (*at, key)
             if key in _OF_AN_AGENT:
                 self.option(_OF_AN_AGENT[key], setting, place, given)
-            elif key in AgentWords.model_fields:
+            elif key in AgentIdentity.model_fields:
                 words |= self.word(key, setting, place)
             else:
                 hint = did_you_mean(str(key), AGENT_KEYS)
@@ -351,9 +351,9 @@ class _FileReader:
     def word(self, key: str, value: Any, at: JsonPath) -> dict[str, str]:
         """The path or the name of an agent; nothing where it cannot be used."""
         try:
-            return AgentWords.model_validate({key: value}).model_dump(exclude_unset=True)
+            return AgentIdentity.model_validate({key: value}).model_dump(exclude_unset=True)
         except ValidationError as error:
-            found = issues_of(error, value, AgentWords)
+            found = issues_of(error, value, AgentIdentity)
             self.layer.problems += [self.top.inside(*at).issue(issue) for issue in found]
             return {}
 

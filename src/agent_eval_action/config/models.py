@@ -53,8 +53,8 @@ class OptionInfo:
     """What people are told of a field that flags, inputs or agent-eval.yaml set, beside its description.
 
     ``shown`` is how the docs write the default, in which ``{}`` is the field's own.
-    ``scope``: *run* is said once; *agent* is said for every agent (also in an entry of ``agents``); *command*
-    is about one invocation and not for a file. ``name`` and ``key`` are spelt out where they do not follow
+    ``scope``: *run* is set once; *agent* is set for every agent (also in an entry of ``agents``); *command*
+    concerns one invocation and has no place in a file. ``name`` and ``key`` are spelt out where they do not follow
     from the field. ``switch`` is a flag without a value that turns the option off. ``action_default`` is the
     expression that fills the input on GitHub where nobody gives it; a value there would win over the file.
     ``strict`` is what the option is under ``strict: true`` where nobody gives it; None: as without.
@@ -239,7 +239,7 @@ class Policy(_Section):
 
 
 class AgentDefaults(_Section):
-    """What an agent has that says nothing of its own.
+    """The options of an agent, as agents have them that set nothing of their own.
 
     ``env`` maps a variable to its value, or to None to let it through; ``paths`` None: not known, so that
     every change may touch the agent.
@@ -303,15 +303,15 @@ class AgentDefaults(_Section):
 
 
 class AgentSettings(AgentDefaults):
-    """One agent: its folder, its name in every result, and the eval files said to be its own."""
+    """One agent: its folder, its name in every result, and the eval files it names as its own."""
 
     path: Path
     name: str
     evals: Evals = ()
 
 
-class AgentWords(_Section):
-    """What only an entry of ``agents`` says."""
+class AgentIdentity(_Section):
+    """The fields that an entry of ``agents`` has beside the options of an agent."""
 
     path: Text | None = option(None, "The agent's folder.")
     name: Name | None = option(None, "The agent's name in every result; by default its folder's.")

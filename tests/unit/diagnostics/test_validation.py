@@ -49,6 +49,7 @@ LIKELY = "did you mean `{}`?".format
             Issue("must be one of fast, slow", ("many", 0, "mode"), '"slo"', LIKELY("slow")),
         ),
         ({"inner": {"fullName": 3}}, Issue("must be a string", ("inner", "fullName"), "3")),
+        ({"inner": {"full_name": 3}}, Issue("must be a string", ("inner", "full_name"), "3")),
         ({"inner": 3}, Issue("must be a mapping", ("inner",), "3")),
         (
             {"prices": {"m": {"inptu": 1, "input": 2}}},
