@@ -15,6 +15,7 @@ from typing import Final
 
 from agent_eval_action.config.agents import relative_name, unique_names
 from agent_eval_action.config.assignment import AgentAssignment, AppNames, Unassigned
+from agent_eval_action.config.criteria import DEFAULT_CRITERIA
 from agent_eval_action.config.models import AgentDefaults, AgentSettings, Settings
 from agent_eval_action.config.types import EvalPattern, Origin
 from agent_eval_action.diagnostics.reader import did_you_mean, plural, shorten
@@ -395,6 +396,7 @@ class Search:
 
 CRITERIA_FILE: Final = "test_config.json"
 _SCAFFOLDED: Final = "eval_config.json"  # what Google's project templates call it, in the folder above evalsets/
+CRITERIA_FILES: Final = (CRITERIA_FILE, _SCAFFOLDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,7 +464,7 @@ def criteria_file(agent: AgentSettings, eval_file: Path) -> Path | None:
     """The agent's own file, else the test_config.json or eval_config.json beside the eval file, else None."""
     if agent.criteria is not None:
         return agent.criteria if isinstance(agent.criteria, Path) else None
-    places = [eval_file.with_name(CRITERIA_FILE), eval_file.with_name(_SCAFFOLDED)]
+    places = [eval_file.with_name(name) for name in CRITERIA_FILES]
     if eval_file.parent.name == EVAL_SETS:
         places.append(eval_file.parent.with_name(_SCAFFOLDED))
     return next((place for place in places if place.is_file()), None)
@@ -507,9 +509,8 @@ def _notes(search: Search, sets: Sequence[DiscoveredSet], idle: Sequence[str]) -
     for folder, count in sorted(search.elsewhere.items()):
         yield f"not run: {plural(count, 'eval file')} of {relative_name(folder, workspace)}, which is not configured"
     if search.unrelated:
-        names = ", ".join(search.settings.only_agents)
-        yield f"not run: {plural(search.unrelated, 'eval file')} beside no agent (only {names} was asked for); name a file to run it"
-    defaults = sum(planned.criteria_file is None and planned.agent.criteria is None for planned in sets)
-    if defaults:
-        scores = "tool_trajectory_avg_score 1.0, response_match_score 0.8"
+        unrelated, names = plural(search.unrelated, "eval file"), ", ".join(search.settings.only_agents)
+        yield f"not run: {unrelated} beside no agent (only {names} was asked for); name a file to run it"
+    if defaults := sum(planned.criteria_file is None and planned.agent.criteria is None for planned in sets):
+        scores = ", ".join(f"{spec.name} {spec.options['threshold']}" for spec in DEFAULT_CRITERIA)
         yield f"no {CRITERIA_FILE} beside {plural(defaults, 'eval file')}: ADK's defaults apply ({scores})"
