@@ -84,7 +84,7 @@ def pending(found: Iterable[Entry], records: Sequence[Record]) -> tuple[Accepted
 
     An entry that the newest record carries is spent: left in the file, it accepts nothing any more.
     """
-    spent = {one.id for one in records[0].accepted} if records else set()
+    spent = {entry.id for entry in records[0].accepted} if records else set()
     return tuple(entry.accepted for entry in found if entry.accepted.id not in spent)
 
 
@@ -143,6 +143,6 @@ def _problems(source: Source, index: int, item: Any) -> list[Problem]:
 
 def _accepted(item: Mapping[str, str]) -> Accepted:
     """Its id is of all its words: the same change accepted for another reason is another acceptance."""
-    said = {name: item[name] for name in _KEYS if item.get(name)}
-    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
-    return Accepted(id=digest[:16], **said)
+    words = {name: item[name] for name in _KEYS if item.get(name)}
+    digest = hashlib.sha256(json.dumps(words, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+    return Accepted(id=digest[:16], **words)

@@ -81,8 +81,8 @@ class BranchStore:
         try:
             with Scratch.open(self.remote, self.repository.environ) as scratch:
                 fetched = scratch.fetch(self._ref, depth=1)
-                if fetched.sha is None and fetched.said:
-                    return self._local(f"{self.remote_name} cannot be reached ({fetched.said})", lookup)
+                if fetched.sha is None and fetched.error:
+                    return self._local(f"{self.remote_name} cannot be reached ({fetched.error})", lookup)
                 if fetched.sha is None:
                     return FoundRecords(notes=(f"{self.remote_name} has no branch {self.branch} yet",))
                 return _read(scratch.git, fetched.sha, self.branch, lookup)
@@ -93,8 +93,8 @@ class BranchStore:
         for place in (f"refs/remotes/{self.remote_name}/{self.branch}", self._ref):
             if (sha := self.repository.resolve(place)) is not None:
                 found = _read(self.repository.git, sha, self.branch, lookup)
-                said = f"{why}: the records this clone has of {self.branch} are used"
-                return FoundRecords(found.records, (said, *found.notes))
+                note = f"{why}: the records this clone has of {self.branch} are used"
+                return FoundRecords(found.records, (note, *found.notes))
         return FoundRecords(notes=(f"{why}, and this clone has no records of {self.branch}",))
 
     def add(self, record: Record) -> WriteResult:
@@ -126,15 +126,15 @@ class BranchStore:
             # spread over all who want to write: twenty that come back together lose nineteen times
             self.wait(random.uniform(0, min(_LONGEST_WAIT_S, 0.05 * 2 ** min(number, 6))))  # noqa: S311 - no secret
         words = {"moved": "others kept writing", "refused": "was refused", "unreachable": "cannot be reached"}
-        said = f" ({pushed.said})" if pushed.said else ""
+        error = f" ({pushed.error})" if pushed.error else ""
         hint = "; the job needs `permissions: contents: write`" if pushed.outcome == "refused" else ""
         what = f"{self.branch} of {self.remote_name}: {words.get(pushed.outcome, '')}"
-        return WriteResult(False, f"the record was not stored on {what}{said}{hint}")
+        return WriteResult(False, f"the record was not stored on {what}{error}{hint}")
 
     def _try(self, scratch: Scratch, name: str, blob: str) -> Pushed:
         fetched = scratch.fetch(self._ref, depth=1)
-        if fetched.sha is None and fetched.said:
-            return Pushed("unreachable", fetched.said)
+        if fetched.sha is None and fetched.error:
+            return Pushed("unreachable", fetched.error)
         old = scratch.entries(fetched.sha) if fetched.sha else ()
         if fetched.sha and not any(entry.name == _MARKER and entry.mode == _BLOB for entry in old):
             why = f"it has no {_MARKER}, so it is no branch of records: name another in baseline.branch"

@@ -28,7 +28,7 @@ def definition(info: CriterionInfo) -> Definition:
 
 def definitions(result: RunResult, only: Collection[str] | None = None) -> dict[str, Definition]:
     """Every criterion of a run by the digest a record keeps; ``only``: those of these digests."""
-    infos = sorted((info for one in result.sets for info in one.criteria), key=lambda info: info.digest)
+    infos = sorted((info for owner in result.sets for info in owner.criteria), key=lambda info: info.digest)
     found = {kept_digest(info.digest): info for info in infos}
     return {digest: definition(info) for digest, info in found.items() if only is None or digest in only}
 

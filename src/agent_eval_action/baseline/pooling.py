@@ -66,8 +66,10 @@ def record_of_baseline(baseline: Baseline) -> Record:
     cases = []
     for case in baseline.records:
         criteria = {
-            intern(name): known.setdefault((one.digest, one.threshold, one.n, one.passed, one.mean, one.scores), one)
-            for name, one in case.criteria.items()
+            intern(name): known.setdefault(
+                (scores.digest, scores.threshold, scores.n, scores.passed, scores.mean, scores.scores), scores
+            )
+            for name, scores in case.criteria.items()
         }
         names = {"agent": intern(case.agent), "eval_set": intern(case.eval_set)}
         cases.append(CaseRecord(**{**dict(case), **names, "criteria": criteria}))
@@ -115,7 +117,9 @@ def pool(
         tool_version=newest.tool_version,
         repeats=newest.repeats,
         agents=newest.agents,
-        criteria={digest: one for record in reversed(records) for digest, one in sorted(record.criteria.items())},
+        criteria={
+            digest: definition for record in reversed(records) for digest, definition in sorted(record.criteria.items())
+        },
         accepted=newest.accepted,
         pending=tuple(accepts),
         source=source,
@@ -148,12 +152,12 @@ def _newest_suite(records: Sequence[Record]) -> Suite:
     for record in records:
         criteria = {**record.criteria, **criteria}
         for case in record.cases:
-            digests = {name: one.digest for name, one in case.criteria.items()}
+            digests = {name: scores.digest for name, scores in case.criteria.items()}
             digest, known = cases.get(case.key, (case.digest, {}))
             cases[case.key] = (digest, {**digests, **known})
     there: set[CaseKey] = set()
     for record in records:
-        there |= {case.key for case in record.cases} | {one.pair[0] for one in record.withheld}
+        there |= {case.key for case in record.cases} | {pair.pair[0] for pair in record.withheld}
         if record.whole:  # what an older run alone has was removed from main since
             break
     return Suite({key: value for key, value in cases.items() if key in there}, criteria)
@@ -172,7 +176,7 @@ class _Run:
     old_names: Mapping[CaseKey, CaseKey] = field(default_factory=dict)
     ambiguous: Mapping[CaseKey, tuple[str, ...]] = field(default_factory=dict)
 
-    def one(self, pair: PairName) -> tuple[CaseRecord, CriterionRecord] | None:
+    def scores_of(self, pair: PairName) -> tuple[CaseRecord, CriterionRecord] | None:
         case = self.cases.get(pair[0])
         found = case.criteria.get(pair[1]) if case else None
         return (case, found) if case and found else None
@@ -266,12 +270,12 @@ class _Pooling:
     def names(self) -> set[PairName]:
         """The suite's pairs that main knows, and those main still had in its newest run of everything."""
         known = {(case.key, name) for run in self.runs for case in run.record.cases for name in case.criteria}
-        held = {one.pair for run in self.runs for one in run.record.withheld}
+        held = {withheld.pair for run in self.runs for withheld in run.record.withheld}
         current = {(key, name) for key, (_, digests) in self.now.cases.items() for name in digests}
         found = current & (known | held)
         for run in self.runs:
             found |= {(case.key, name) for case in run.record.cases for name in case.criteria}
-            found |= known & {one.pair for one in run.record.withheld}
+            found |= known & {withheld.pair for withheld in run.record.withheld}
             if run.record.whole:
                 break
         return found | {pair for pair in current if any(pair[0] in run.ambiguous for run in self.runs)}
@@ -279,15 +283,15 @@ class _Pooling:
     def pair(self, pair: PairName) -> PairHistory:
         """Its pooled scores, or why there are none."""
         runs, anew = self._since_accepted(pair)
-        seen = [(run, *found) for run in runs if (found := run.one(pair))]
-        usable = [one for _, case, one in seen if self._comparable(pair, case, one)][: self.last]
+        seen = [(run, *found) for run in runs if (found := run.scores_of(pair))]
+        usable = [scores for _, case, scores in seen if self._comparable(pair, case, scores)][: self.last]
         counts: Counter[float] = Counter()
-        for one in usable:
-            for score, count in one.scores:
+        for counted in usable:
+            for score, count in counted.scores:
                 counts[score] += count
         history = PairHistory(
             scores=tuple(sorted(counts.items())),
-            by_run=tuple(one.scores for one in usable),
+            by_run=tuple(counted.scores for counted in usable),
             incomparable="" if usable else self._why(pair, seen[0] if seen else None, anew),
             anew=anew.reason if anew else "",
             accepted=bool(anew) and not seen,
@@ -310,9 +314,12 @@ class _Pooling:
             if key in self.now.cases and newest.digest == digest:
                 # scores of an accepted change, or of a case that several agents had, look as if they counted
                 digests = self.now.cases[key][1]
-                alike = [name for name, one in pooled.items() if one and one.digest == digests.get(name)]
+                alike = [name for name, scores in pooled.items() if scores and scores.digest == digests.get(name)]
                 pooled |= {name: None for name in alike if criteria[name].incomparable}
-            yield key, CaseRecord(**{**dict(newest), "criteria": {name: one for name, one in pooled.items() if one}})
+            yield (
+                key,
+                CaseRecord(**{**dict(newest), "criteria": {name: scores for name, scores in pooled.items() if scores}}),
+            )
 
     def _pooled(self, history: PairHistory) -> CriterionRecord | None:
         record = history.record
@@ -339,12 +346,12 @@ class _Pooling:
                 return self.runs[: index + 1], fresh[name]
         return self.runs, None
 
-    def _comparable(self, pair: PairName, case: CaseRecord, one: CriterionRecord) -> bool:
+    def _comparable(self, pair: PairName, case: CaseRecord, scores: CriterionRecord) -> bool:
         now = self.now.cases.get(pair[0])
         if now is None:  # the case is gone: what it was is compared with itself
             return True
         digest, digests = now
-        return case.digest == digest and one.digest == digests.get(pair[1], one.digest)
+        return case.digest == digest and scores.digest == digests.get(pair[1], scores.digest)
 
     def _why(
         self, pair: PairName, newest: tuple[_Run, CaseRecord, CriterionRecord] | None, anew: Accepted | None
@@ -354,10 +361,10 @@ class _Pooling:
             return f"main has scores of this case from {names}, and nothing says which of these agents it was"
         if newest is None:
             return f"its change was accepted ({anew.reason})" if anew else "main has no clean scores of it"
-        run, case, one = newest
+        run, case, scores = newest
         digest, digests = self.now.cases[pair[0]]
         since = f"commit {run.record.commit[:10]}" if run.record.commit else "the baseline"
         if case.digest != digest:
             return f"the case was edited since {since}"
         now = digests.get(pair[1], "")
-        return describe_definition_change(run.record.criteria.get(one.digest), self.now.criteria.get(now))
+        return describe_definition_change(run.record.criteria.get(scores.digest), self.now.criteria.get(now))

@@ -72,7 +72,9 @@ def text(baseline: Baseline) -> str:
         *_criteria(baseline.criteria),
     ]
     if baseline.accepted:
-        head += _list("accepted", (_json(one.model_dump(mode="json", exclude_none=True)) for one in baseline.accepted))
+        head += _list(
+            "accepted", (_json(entry.model_dump(mode="json", exclude_none=True)) for entry in baseline.accepted)
+        )
     records = ",\n".join(record_text(record) for record in baseline.records)
     body = f'  "records": [\n{records}\n  ]' if records else '  "records": []'
     return "\n".join(["{", *head, body, "}", ""])
@@ -84,7 +86,7 @@ def record_text(record: CaseRecord) -> str:
     lines = [f"    {_json(names)[:-1]},"]
     if record.omitted:
         lines.append(f'     "omitted": {record.omitted},')
-    criteria = [f"      {criterion_text(name, one)}" for name, one in sorted(record.criteria.items())]
+    criteria = [f"      {criterion_text(name, scores)}" for name, scores in sorted(record.criteria.items())]
     lines.append('     "criteria": {' + ("\n" + ",\n".join(criteria) if criteria else "") + "}")
     if record.trajectory is not None:
         lines[-1] += ","
@@ -114,8 +116,8 @@ def _criteria(criteria: Mapping[str, Definition]) -> list[str]:
     if not criteria:
         return []
     lines = (
-        f"    {_json(digest)}: {_json(_sorted(one.model_dump(mode='json', exclude_defaults=True)))}"
-        for digest, one in sorted(criteria.items(), key=lambda item: (item[1].name, item[0]))
+        f"    {_json(digest)}: {_json(_sorted(definition.model_dump(mode='json', exclude_defaults=True)))}"
+        for digest, definition in sorted(criteria.items(), key=lambda item: (item[1].name, item[0]))
     )
     return ['  "criteria": {\n' + ",\n".join(lines) + "\n  },"]
 
@@ -256,7 +258,7 @@ def result_of(baseline: Baseline, known: Mapping[str, Kind]) -> RunResult:
         _set(agent, name, list(cases), known)
         for (agent, name), cases in groupby(records, key=lambda record: (record.agent, record.eval_set))
     )
-    cases = [case for one in sets for case in one.cases]
+    cases = [case for owner in sets for case in owner.cases]
     return RunResult(
         started_at=baseline.created_at,
         conditions=Conditions(
@@ -273,10 +275,15 @@ def result_of(baseline: Baseline, known: Mapping[str, Kind]) -> RunResult:
 def _set(agent: str, name: str, records: list[CaseRecord], known: Mapping[str, Kind]) -> SetResult:
     infos: dict[str, CriterionInfo] = {}
     for record in records:
-        for criterion, one in record.criteria.items():
+        for criterion, scores in record.criteria.items():
             goal, unit = known.get(criterion, ("maximize", "score"))
             info = CriterionInfo(
-                name=criterion, goal=goal, unit=unit, threshold=one.threshold, digest=one.digest, source="the baseline"
+                name=criterion,
+                goal=goal,
+                unit=unit,
+                threshold=scores.threshold,
+                digest=scores.digest,
+                source="the baseline",
             )
             infos.setdefault(criterion, info)
     cases = tuple(_case(record, infos) for record in records)
@@ -284,7 +291,7 @@ def _set(agent: str, name: str, records: list[CaseRecord], known: Mapping[str, K
 
 
 def _case(record: CaseRecord, infos: Mapping[str, CriterionInfo]) -> CaseResult:
-    scores = {name: list(_scores(one)) for name, one in record.criteria.items()}
+    scores = {name: list(_scores(counted)) for name, counted in record.criteria.items()}
     turns = tuple(TurnBrief(calls=calls) for calls in record.trajectory.turns) if record.trajectory else ()
     count = max(map(len, scores.values()), default=0)
     return CaseResult(
@@ -354,7 +361,7 @@ def _without_pairs(case: CaseRecord, pairs: Collection[PairName]) -> CaseRecord:
 
 def _withheld(result: RunResult, records: Iterable[CaseRecord], bad: Collection[PairName]) -> Iterable[Withheld]:
     """Regressed pairs, and those without a clean score: their absence must not look like a removal."""
-    clean = {(one.key, name) for one in records for name in one.criteria}
+    clean = {(case.key, name) for case in records for name in case.criteria}
     for pair in measured_pairs(result):
         name = (kept_key(pair.key), kept_name(pair.info.name))
         if name in bad:
@@ -438,13 +445,13 @@ def update(old: Baseline | None, result: RunResult, accepted: Iterable[Accepted]
 
 
 def _spent(old: Baseline | None, result: RunResult, accepted: Iterable[Accepted]) -> tuple[Accepted, ...]:
-    known = {one.id for one in old.accepted} if old else set()
+    known = {entry.id for entry in old.accepted} if old else set()
     ran = [(kept_key(pair.key), kept_name(pair.info.name)) for pair in measured_pairs(result) if pair.scores]
-    return tuple(one for one in accepted if one.id in known or any(one.covers(*pair) for pair in ran))
+    return tuple(entry for entry in accepted if entry.id in known or any(entry.covers(*pair) for pair in ran))
 
 
 def _cases(result: RunResult) -> list[CaseKey]:
-    return [CaseKey(one.agent, one.eval_set, case.case) for one in result.sets for case in one.cases]
+    return [CaseKey(owner.agent, owner.eval_set, case.case) for owner in result.sets for case in owner.cases]
 
 
 def _record(
@@ -498,13 +505,13 @@ def _baseline(old: Baseline | None, result: RunResult, records: dict[CaseKey, Ca
         )
     present = {key.agent for key in records}
     known = {**(old.criteria if old else {}), **definitions(result)}
-    named = {one.digest for record in records.values() for one in record.criteria.values()}
+    named = {scores.digest for record in records.values() for scores in record.criteria.values()}
     return Baseline(
         tool_version=conditions.tool_version,
         created_at=result.started_at,
         commit=conditions.commit,
         repeats=max(conditions.repeats, 1),
         agents=tuple(agents[name] for name in sorted(agents) if kept_name(name) in present),
-        criteria={digest: one for digest, one in sorted(known.items()) if digest in named},
+        criteria={digest: definition for digest, definition in sorted(known.items()) if digest in named},
         records=tuple(records[key] for key in sorted(records)),
     )

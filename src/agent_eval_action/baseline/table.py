@@ -31,17 +31,17 @@ def show(baseline: Baseline) -> tuple[Row, ...]:
 def records_table(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
     """A row per run of main: commit, when, cases, attempts, what was withheld and accepted, the version."""
     for record in records:
-        attempts = max((one.n for case in record.cases for one in case.criteria.values()), default=0)
-        regressed = sum(one.why == "regressed" for one in record.withheld)
+        attempts = max((scores.n for case in record.cases for scores in case.criteria.values()), default=0)
+        regressed = sum(pair.why == "regressed" for pair in record.withheld)
         unmeasured = len(record.withheld) - regressed
-        held = [f"{regressed} regressed"] * bool(regressed) + [f"{unmeasured} unmeasured"] * bool(unmeasured)
+        withheld = [f"{regressed} regressed"] * bool(regressed) + [f"{unmeasured} unmeasured"] * bool(unmeasured)
         yield (
             (record.commit or "–")[:10],
             record.created_at,
             f"{len(record.cases):,}" + ("" if record.whole else " (some)"),
             f"{attempts} a case",
-            ", ".join(held) or "–",
-            ", ".join(one.case for one in record.accepted) or "–",
+            ", ".join(withheld) or "–",
+            ", ".join(entry.case for entry in record.accepted) or "–",
             record.tool_version,
         )
 
@@ -49,9 +49,9 @@ def records_table(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
 def _rows(record: CaseRecord) -> list[Row]:
     usual = _usual(record)
     rows: list[Row] = []
-    for name, one in sorted(record.criteria.items()):
-        passed = "–" if one.passed is None else f"{one.passed} of {one.n}"
-        rows.append(Row(*record.key, name, passed, _mean(one), "" if rows else usual))
+    for name, scores in sorted(record.criteria.items()):
+        passed = "–" if scores.passed is None else f"{scores.passed} of {scores.n}"
+        rows.append(Row(*record.key, name, passed, _mean(scores), "" if rows else usual))
     return rows
 
 

@@ -258,7 +258,7 @@ class CommentSync:
             marker = read_marker(comment.body)
             if marker is not None and marker.key == self.marker.key and is_author(self.viewer, comment.author):
                 found.append(_Found(comment, marker))
-        found.sort(key=lambda one: (self._must_recreate(one), one.comment.id))
+        found.sort(key=lambda item: (self._must_recreate(item), item.comment.id))
         self.url = found[0].comment.url if found else ""
         return found
 
@@ -276,7 +276,7 @@ class CommentSync:
 
     def _result(self, found: list[_Found]) -> Published | None:
         """How it ended; None while there is something to write."""
-        newest = next((one.marker for one in found if one.marker.is_newer_than(self.marker)), None)
+        newest = next((item.marker for item in found if item.marker.is_newer_than(self.marker)), None)
         if newest is not None:
             which = f"run {newest.run}" + (f" (attempt {newest.attempt})" if newest.attempt > 1 else "")
             return Published(f"the comment was left as the newer {which} wrote it", self.url, self.written)

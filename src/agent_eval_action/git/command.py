@@ -60,13 +60,13 @@ _agents = 0
 
 
 def agents_begin() -> None:
-    """From now on nothing of the checkout decides anything any more: whoever asks has a defect."""
+    """Forbid questions about the checkout while agents run, which could have changed it: they raise AssertionError."""
     global _agents  # noqa: PLW0603 - the agents of one process
     _agents += 1
 
 
 def agents_end() -> None:
-    """They are gone."""
+    """Allow them again: the agents have ended."""
     global _agents  # noqa: PLW0603 - as above
     _agents = max(0, _agents - 1)
 

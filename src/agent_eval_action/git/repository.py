@@ -75,21 +75,21 @@ class Repository:
         """Whether the history ends where a clone cut it."""
         return self.git("rev-parse", "--is-shallow-repository").text == "true"
 
-    def merge_base(self, one: str, other: str) -> str | None:
+    def merge_base(self, first: str, second: str) -> str | None:
         """The best common ancestor, None when none is here."""
-        return merge_base(self.git, one, other)
+        return merge_base(self.git, first, second)
 
     def root(self) -> Path | None:
         """The folder the repository is checked out in, without links, as git names its files from."""
         done = self.git("rev-parse", "--show-toplevel")
         return Path(done.out.decode("utf-8", "surrogateescape").rstrip("\n")) if done.ok and done.out else None
 
-    def changed(self, one: str, other: str) -> tuple[str, ...] | None:
+    def changed(self, first: str, second: str) -> tuple[str, ...] | None:
         """Names of the files that differ between two commits, removed ones too; None when that is not known here."""
-        if not is_sha(one) or not is_sha(other):
+        if not is_sha(first) or not is_sha(second):
             return None
         options = ("-r", "-z", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv")
-        done = self.git("diff-tree", *options, "--end-of-options", one, other)
+        done = self.git("diff-tree", *options, "--end-of-options", first, second)
         return (
             tuple(name.decode("utf-8", "surrogateescape") for name in done.out.split(b"\0") if name)
             if done.ok

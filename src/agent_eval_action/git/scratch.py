@@ -30,7 +30,7 @@ class Pushed:
     """What became of a push: ``moved`` (somebody was first), ``refused`` and ``unreachable`` with git's words."""
 
     outcome: Literal["done", "moved", "refused", "unreachable"]
-    said: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Fetched:
     """The commit that was fetched; None when there is none, with git's words when that is because of an error."""
 
     sha: str | None
-    said: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Scratch:
             options.append("--filter=tree:0")
         done = self.git("fetch", *options, _REMOTE, f"+{ref}:{_HERE}")
         if not done.ok:
-            return Fetched(None, "" if _ABSENT.search(done.err) else said(done))
+            return Fetched(None, "" if _ABSENT.search(done.err) else complaint(done))
         sha = self.git("rev-parse", "--verify", "--quiet", f"{_HERE}^{{commit}}").text
         return Fetched(sha if is_sha(sha) else None)
 
@@ -108,13 +108,13 @@ class Scratch:
             return Pushed("done")
         words = f"{done.text}\n{done.err}"
         if _MOVED.search(words):
-            return Pushed("moved", said(done))
-        return Pushed("refused" if _REFUSED.search(words) else "unreachable", said(done))
+            return Pushed("moved", complaint(done))
+        return Pushed("refused" if _REFUSED.search(words) else "unreachable", complaint(done))
 
     @staticmethod
     def _made(done: Done) -> str:
         if not done.ok or not is_sha(done.text):
-            raise OSError(said(done) or "git wrote nothing")
+            raise OSError(complaint(done) or "git wrote nothing")
         return done.text
 
 
@@ -136,7 +136,7 @@ def blobs(git: Git, oids: Iterable[str]) -> dict[str, bytes]:
     return found
 
 
-def said(done: Done) -> str:
+def complaint(done: Done) -> str:
     """The lines of git's complaint that say something, as one line."""
     lines = [line.strip() for line in f"{done.err}\n{done.text if not done.ok else ''}".splitlines()]
     kept = [line for line in lines if line and not line.startswith(("To ", "Done", "hint:", "error: failed to push"))]
