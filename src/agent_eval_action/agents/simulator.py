@@ -66,7 +66,7 @@ def _manner(scenario: ConversationScenario) -> str:
 
 
 def _described(who: str, behaviors: Sequence[PersonaBehavior | _BehaviorView]) -> str:
-    pieces = [f"## {one.name}\n{one.description}\n{_listed(one.behavior_instructions)}" for one in behaviors]
+    pieces = [f"## {item.name}\n{item.description}\n{_listed(item.behavior_instructions)}" for item in behaviors]
     return "\n\n".join([*([who] if who else []), *pieces])
 
 
@@ -128,10 +128,6 @@ class _BehaviorView:
     def get_violation_rubrics_str(self) -> str:
         return _listed(self.violation_rubrics)
 
-    @classmethod
-    def of(cls, one: PersonaBehavior) -> _BehaviorView:
-        return cls(one.name, one.description, one.behavior_instructions, one.violation_rubrics)
-
 
 class _PersonaView:
     """A persona as templates see it; ``{{ persona }}`` alone is its description and behaviours, placeholders filled."""
@@ -139,7 +135,10 @@ class _PersonaView:
     def __init__(self, persona: Persona) -> None:
         self.id = persona.id
         self.description = persona.description
-        self.behaviors = tuple(_BehaviorView.of(one) for one in persona.behaviors)
+        self.behaviors = tuple(
+            _BehaviorView(item.name, item.description, item.behavior_instructions, item.violation_rubrics)
+            for item in persona.behaviors
+        )
 
     def __str__(self) -> str:
         return fill_placeholders(_described(self.description, self.behaviors), {"stop_signal": STOP_SIGNAL})
@@ -221,11 +220,11 @@ class SimulatedUser:
         return await self.llm.generate(request)
 
     def _request(self, turns: Sequence[Invocation]) -> LlmRequest:
-        told = _render(self.scenario, self.config, turns)
+        prompt = _render(self.scenario, self.config, turns)
         return LlmRequest(
             model=self.config.model,
-            messages=(Message("user", told.message),),
-            system=told.system,
+            messages=(Message("user", prompt.message),),
+            system=prompt.system,
             options=self.config.model_configuration or {},
             purpose=SIMULATED_USER,
             prompt_version=prompt_version(),
@@ -238,8 +237,7 @@ def reason_not_playable(scenario: ConversationScenario, config: UserSimulatorCon
     """Why no user of this scenario can be played; "" when one can. The instructions are rendered to find out."""
     if config.max_allowed_invocations == 0:
         return "max_allowed_invocations is 0, so the user never says anything"
-    said = config.custom_instructions
-    if said is None:
+    if config.custom_instructions is None:
         return ""
     if scenario.user_persona is not None and "persona" not in config.placeholders():
         return "custom_instructions need the placeholder {{ persona }}, because the scenario has a user_persona"
@@ -256,13 +254,13 @@ def simulator_digest(scenario: ConversationScenario, config: UserSimulatorConfig
     The words of behaviours are part of it: a persona may be but an id in the file, and its words are ours.
     """
     persona = None if scenario.user_persona is None else find_persona(scenario.user_persona)
-    said = {
+    fields = {
         "config": config.model_dump(mode="json"),
         "persona": persona and persona.model_dump(mode="json"),
-        "behaviors": [one.model_dump(mode="json") for one in behaviors_of(scenario)],
+        "behaviors": [item.model_dump(mode="json") for item in behaviors_of(scenario)],
         "prompt": prompt_version(),
     }
-    text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from agent_eval_action.config.models import TURN_SECONDS
 from agent_eval_action.errors import AgentEnvironmentError
@@ -13,9 +13,7 @@ from agent_eval_action.folders import OutputFolder, folders_upwards
 from agent_eval_action.sandbox.environment_allowlist import agent_environ
 from agent_eval_action.sandbox.sandboxes import Role, Sandbox, Sandboxes
 
-_PROGRAMS = Path(__file__).resolve().parents[1] / "worker"
-WORKER = _PROGRAMS / "agent_eval_worker_main.py"
-METRIC_WORKER = _PROGRAMS / "agent_eval_worker_metric.py"
+_WORKER_MAIN: Final = Path(__file__).resolve().parents[1] / "worker" / "agent_eval_worker_main.py"
 
 Log = Callable[[str, Literal["info", "warning"]], None]
 """Takes a sentence for the log. It is called from the thread in which an agent starts."""
@@ -102,12 +100,16 @@ class AgentEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What all processes of an agent have in common. ``program`` is the worker's or the metric functions'."""
+    """What all processes of an agent have in common. ``program``: what they serve."""
 
     spec: AgentRuntimeSpec
     place: AgentFolder
     environment: AgentEnvironment
-    program: Path = WORKER
+    program: Literal["agent", "metrics"] = "agent"
+
+    def command(self, read_fd: int, write_fd: int) -> list[str]:
+        """The command of a worker that reads and writes frames at these descriptors."""
+        return [str(self.environment.python), str(_WORKER_MAIN), str(read_fd), str(write_fd), self.program]
 
     def environ(self) -> dict[str, str]:
         """The variables the process sees."""

@@ -49,7 +49,7 @@ def start_process(launch: Launch) -> StartedProcess:
     command_read, command_write = os.pipe()
     event_read, event_write = os.pipe()
     output_read, output_write = os.pipe()
-    command = [str(launch.environment.python), str(launch.program), str(command_read), str(event_write)]
+    command = launch.command(command_read, event_write)
     theirs, ours = (command_read, event_write, output_write), (event_read, command_write, output_read)
     try:
         process = subprocess.Popen(  # noqa: S603 - the interpreter is the user's choice, the rest is ours

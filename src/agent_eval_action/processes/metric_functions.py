@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent_eval_action.environments.resolve import choose_interpreter
-from agent_eval_action.environments.runtime import METRIC_WORKER, AgentRuntimeSpec, Launch
+from agent_eval_action.environments.runtime import AgentRuntimeSpec, Launch
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import file_name
 from agent_eval_action.processes.managed import STACK_S, ManagedProcess, OutputLog, start_process
@@ -250,7 +250,7 @@ class MetricFunctions:
         try:
             spec = replace(self._spec, python=self._known_interpreter() or self._spec.python)
             place = spec.locate()
-            return Launch(spec, place, choose_interpreter(spec, place, self._given_up), METRIC_WORKER)
+            return Launch(spec, place, choose_interpreter(spec, place, self._given_up), "metrics")
         except AgentEnvironmentError as error:
             reason = error.message + (f" ({error.hint})" if error.hint else "")
         except OSError as error:

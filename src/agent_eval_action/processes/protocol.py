@@ -173,7 +173,7 @@ def _convert(frame: Frame, sent: Content, invocation_id: str) -> Invocation:
             )
         ),
         app_details=_app_details(frame["details"], {str(e["a"]) for e, _ in events}),
-        creation_timestamp=float(frame["begun"]),
+        creation_timestamp=float(frame["started_at"]),
         duration=round(total, 6),
         model_duration=round(model, 6),
         tool_duration=round(tool, 6),
@@ -249,9 +249,9 @@ def _app_details(details: dict[str, Any], authors: set[str]) -> AppDetails:
     return AppDetails(
         agent_details={
             name: AgentDetails(
-                name=name, instructions=str(said["instructions"]), tool_declarations=tuple(said["tools"])
+                name=name, instructions=str(detail["instructions"]), tool_declarations=tuple(detail["tools"])
             )
-            for name, said in details.items()
+            for name, detail in details.items()
             if name in authors
         }
     )

@@ -1,4 +1,4 @@
-"""Reads a certificate bundle that root hands to an agent: nothing but certificates, and no file behind a link."""
+"""Read a certificate bundle that root hands to an agent: nothing but certificates, and no file behind a link."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import ssl
 import stat
 from pathlib import Path
 from typing import Final
+
+from agent_eval_action.folders import open_below
 
 BUNDLE_VARIABLES: Final = (
     "SSL_CERT_FILE",
@@ -21,8 +23,6 @@ BUNDLE_VARIABLES: Final = (
 
 _MOST_BYTES: Final = 8 << 20
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
-_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_certificates(path: Path, workspace: Path) -> bytes | None:
@@ -33,7 +33,7 @@ def read_certificates(path: Path, workspace: Path) -> bytes | None:
     """
     try:
         absolute = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
-        descriptor = _open_without_links(absolute, workspace.resolve())
+        descriptor = _open(absolute, workspace.resolve())
         with os.fdopen(descriptor, "rb") as file:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
@@ -45,24 +45,9 @@ def read_certificates(path: Path, workspace: Path) -> bytes | None:
     return certificates
 
 
-def _open_without_links(path: Path, workspace: Path) -> int:
+def _open(path: Path, workspace: Path) -> int:
     if not path.is_relative_to(workspace):
         path = Path(os.path.realpath(path))
-    if not path.is_relative_to(workspace):
-        return os.open(path, _FILE)
-    folder = os.open(workspace, _FOLDER)
-    *above, name = path.relative_to(workspace).parts or (".",)
-    for part in above:
-        folder = _enter(part, folder)
-    try:
-        return os.open(name, _FILE, dir_fd=folder)
-    finally:
-        os.close(folder)
-
-
-def _enter(name: str, folder: int) -> int:
-    """The folder below an open one, which is closed."""
-    try:
-        return os.open(name, _FOLDER, dir_fd=folder)
-    finally:
-        os.close(folder)
+    if path.is_relative_to(workspace):
+        return open_below(str(path), str(workspace), os.O_RDONLY | os.O_CLOEXEC)
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

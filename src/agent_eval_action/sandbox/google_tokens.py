@@ -11,7 +11,6 @@ import datetime as dt
 import json
 import socket
 import threading
-import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,14 +28,6 @@ _TEXT, _JSON = "text/plain", "application/json"
 _AWS: Final = "urn:ietf:params:aws:token-type:aws4_request"
 _LEAST_S: Final = 300.0
 """google-auth asks again when a token has less than 225 seconds left; it must then get another one."""
-
-
-@dataclass(frozen=True, slots=True)
-class AccessToken:
-    """An access token and when it ends (seconds since 1970)."""
-
-    text: str
-    ends: float
 
 
 @dataclass
@@ -60,19 +51,19 @@ def serve_google_tokens(
     if path is None:
         return None
     try:
-        said = json.loads(path.read_text("utf-8"))
-        source = _TokenSource(dict(said))
+        info = json.loads(path.read_text("utf-8"))
+        source = _TokenSource(dict(info))
     except (OSError, ValueError, TypeError) as error:
         warn(f"the Google credentials of {path} are not used for the agent: they cannot be read ({error})")
         return None
-    project = environ.get("GOOGLE_CLOUD_PROJECT") or str(said.get("project_id") or "")
+    project = environ.get("GOOGLE_CLOUD_PROJECT") or str(info.get("project_id") or "")
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(source, uids, project))
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, args=(0.1,), name="google-tokens", daemon=True).start()
     address = f"127.0.0.1:{server.server_address[1]}"
     # the second is asked first, to find out whether this is a machine of Google's
     given = {"GCE_METADATA_HOST": address, "GCE_METADATA_IP": address, "GCE_METADATA_MTLS_MODE": "none"}
-    if quota := said.get("quota_project_id"):
+    if quota := info.get("quota_project_id"):
         given["GOOGLE_CLOUD_QUOTA_PROJECT"] = str(quota)
     if project:
         given["GOOGLE_CLOUD_PROJECT"] = project
@@ -99,8 +90,8 @@ class _TokenSource:
         self._lock = threading.Lock()
         self._credentials: Any = None
 
-    def token(self) -> AccessToken:
-        """A token that lasts a while yet; raises what google-auth raises."""
+    def token(self) -> tuple[str, int]:
+        """An access token that lasts a while yet, and its seconds; raises what google-auth raises."""
         from google.auth.transport.requests import Request  # noqa: PLC0415 - heavy, needed where there is such a file
 
         with self._lock:
@@ -108,7 +99,7 @@ class _TokenSource:
                 self._credentials = self._loaded()
             if not self._credentials.token or self._left() < _LEAST_S:
                 self._credentials.refresh(Request())
-            return AccessToken(str(self._credentials.token), time.time() + max(self._left(), 0.0))
+            return str(self._credentials.token), max(int(self._left()), 0)
 
     def _loaded(self) -> Any:
         import google.auth  # noqa: PLC0415 - heavy, and needed where there is such a file
@@ -131,43 +122,36 @@ class _TokenSource:
         return float((expiry - dt.datetime.now(dt.UTC).replace(tzinfo=None)).total_seconds())
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    status: int
-    kind: str
-    text: str
+_Answer = tuple[int, str, str]
+"""Status, content type and text."""
 
-
-_NONE: Final = _Answer(404, _TEXT, "no such value")
-_REFUSED: Final = _Answer(403, _TEXT, "not for you")
+_NONE: Final = (404, _TEXT, "no such value")
+_REFUSED: Final = (403, _TEXT, "not for you")
 
 
 def _answer(path: str, source: _TokenSource, project: str) -> _Answer:
     """What the metadata server says, as far as google-auth asks it."""
-    if path.startswith(_ACCOUNT):
-        what = path.removeprefix(_ACCOUNT).rstrip("/").partition("/")[2]
-        return _token_answer(source) if what == "token" else _account_answer(what, source)
-    plain = {"/": "agent-eval", _ROOT: "agent-eval", f"{_ROOT}universe/universe-domain": "googleapis.com"}
+    found = {"/": "agent-eval", _ROOT: "agent-eval", f"{_ROOT}universe/universe-domain": "googleapis.com"}
     if project:
-        plain[f"{_ROOT}project/project-id"] = project
-    return _Answer(200, _TEXT, plain[path]) if path in plain else _NONE
-
-
-def _account_answer(what: str, source: _TokenSource) -> _Answer:
-    account = {"aliases": ["default"], "email": source.email, "scopes": [_SCOPE]}
-    found = {"": (_JSON, json.dumps(account)), "email": (_TEXT, source.email), "scopes": (_TEXT, _SCOPE)}
-    return _Answer(200, *found[what]) if what in found else _NONE
+        found[f"{_ROOT}project/project-id"] = project
+    if path.startswith(_ACCOUNT):
+        path = path.removeprefix(_ACCOUNT).rstrip("/").partition("/")[2]
+        if path == "token":
+            return _token_answer(source)
+        if path == "":
+            account = {"aliases": ["default"], "email": source.email, "scopes": [_SCOPE]}
+            return 200, _JSON, json.dumps(account)
+        found = {"email": source.email, "scopes": _SCOPE}
+    return (200, _TEXT, found[path]) if path in found else _NONE
 
 
 def _token_answer(source: _TokenSource) -> _Answer:
     try:
-        token = source.token()
+        token, seconds = source.token()
     except Exception as error:  # noqa: BLE001 - google-auth raises many kinds, and all mean no token
         # without its text: an exchange's answer may quote what was exchanged
-        return _Answer(503, _TEXT, f"no token: {type(error).__name__}")
-    left = max(int(token.ends - time.time()), 0)
-    said = {"access_token": token.text, "expires_in": left, "token_type": "Bearer"}
-    return _Answer(200, _JSON, json.dumps(said))
+        return 503, _TEXT, f"no token: {type(error).__name__}"
+    return 200, _JSON, json.dumps({"access_token": token, "expires_in": seconds, "token_type": "Bearer"})
 
 
 def _handler(source: _TokenSource, uids: frozenset[int], project: str) -> type[BaseHTTPRequestHandler]:
@@ -175,11 +159,11 @@ def _handler(source: _TokenSource, uids: frozenset[int], project: str) -> type[B
         def do_GET(self) -> None:
             host, port = self.client_address[:2]
             allowed = self.headers.get("Metadata-Flavor") == "Google" and uid_of_peer(str(host), port) in uids
-            answer = _answer(urlsplit(self.path).path, source, project) if allowed else _REFUSED
-            body = answer.text.encode()
-            self.send_response(answer.status)
+            status, kind, text = _answer(urlsplit(self.path).path, source, project) if allowed else _REFUSED
+            body = text.encode()
+            self.send_response(status)
             self.send_header("Metadata-Flavor", "Google")
-            self.send_header("Content-Type", answer.kind)
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

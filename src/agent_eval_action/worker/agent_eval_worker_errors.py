@@ -102,15 +102,15 @@ def _one_line(error: BaseException) -> str:
 def _kind(error: BaseException) -> tuple[str, int | None]:
     if isinstance(error, (SystemExit, KeyboardInterrupt)):
         return "died", None
-    for one in _chain(error):
-        status = _status(one)
-        if _lacks_credentials(one, status):
+    for cause in _chain(error):
+        status = _status(cause)
+        if _lacks_credentials(cause, status):
             return "credentials", status
         if status == HTTPStatus.TOO_MANY_REQUESTS:
             return "rate_limited", status
         if status is not None and (status == HTTPStatus.REQUEST_TIMEOUT or status in SERVER_ERRORS):
             return "unavailable", status
-        if isinstance(one, NETWORK) or (_of_client(one) and CONNECTION.search(type(one).__name__)):
+        if isinstance(cause, NETWORK) or (_of_client(cause) and CONNECTION.search(type(cause).__name__)):
             return "unavailable", None
     return "exception", None
 
@@ -144,13 +144,13 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     todo: list[BaseException | None] = [error]
     seen: set[int] = set()
     while todo and len(seen) < MAX_CHAIN:
-        one = todo.pop(0)
-        if one is None or id(one) in seen:
+        cause = todo.pop(0)
+        if cause is None or id(cause) in seen:
             continue
-        seen.add(id(one))
-        yield one
-        todo.extend(getattr(one, "exceptions", None) or ())
-        todo.append(one.__cause__ or (None if one.__suppress_context__ else one.__context__))
+        seen.add(id(cause))
+        yield cause
+        todo.extend(getattr(cause, "exceptions", None) or ())
+        todo.append(cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__))
 
 
 def _of_client(error: BaseException, clients: frozenset[str] = CLIENTS) -> bool:
@@ -190,8 +190,8 @@ def _code(error: BaseException) -> Any:
 
 def retry_after(error: BaseException) -> str | None:
     """When the server said to ask again, as it said it."""
-    for one in _chain(error):
-        headers = getattr(getattr(one, "response", None), "headers", None)
+    for cause in _chain(error):
+        headers = getattr(getattr(cause, "response", None), "headers", None)
         try:
             value = headers.get("retry-after") if headers is not None else None
         except Exception:  # noqa: BLE001 - any client's headers object
@@ -199,7 +199,7 @@ def retry_after(error: BaseException) -> str | None:
         if value:
             return f"{value} s" if str(value).isdigit() else str(value)
         # Gemini says it in the body: google.rpc.RetryInfo.
-        found = re.search(r"retryDelay['\"]?\s*:\s*['\"]([0-9.]+s)", str(getattr(one, "details", "")))
+        found = re.search(r"retryDelay['\"]?\s*:\s*['\"]([0-9.]+s)", str(getattr(cause, "details", "")))
         if found:
             return found.group(1)
     return None

@@ -1,19 +1,27 @@
-"""Entry of the worker: ``python agent_eval_worker_main.py READ_FD WRITE_FD``. Imports the agent, serves sessions."""
+"""Entry of both programs: ``python agent_eval_worker_main.py READ_FD WRITE_FD agent|metrics``.
+
+Nothing of ours is imported above: multiprocessing imports this module again in children of foreign code, where our
+folder is not on the path.
+"""
 
 from __future__ import annotations
 
+import sys
+
 
 def main() -> None:
-    """Set up what must be there before the agent's code runs, then serve until told to stop."""
-    from agent_eval_worker_begin import begin
-    from agent_eval_worker_serve import Worker
+    """Import all of ours, then hand over to the program that imports and serves foreign code."""
+    from agent_eval_worker_pipe import open_channel
 
-    channel = begin()
+    if sys.argv[3] == "metrics":
+        from agent_eval_worker_metrics import serve_metrics as serve
+    else:
+        from agent_eval_worker_serve import serve_agent as serve
+    channel = open_channel()
     init = channel.receive()
     if init is not None:
-        Worker(channel, init).run()
+        serve(channel, init)
 
 
 if __name__ == "__main__":
-    # Guarded: multiprocessing imports this module again in the agent's own children.
     main()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import fcntl
+import io
 import json
 import os
 import queue
+import signal
 import struct
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from agent_eval_worker_json import encode
@@ -90,6 +94,26 @@ class Channel:
         for fd in (self._read, self._write):
             with contextlib.suppress(OSError):
                 os.close(fd)
+
+
+def open_channel() -> Channel:
+    """Open the channel to our starter, and set up the streams and the stack on request, before foreign code runs.
+
+    Import everything of ours before: our folder is off the path afterwards.
+    """
+    here = Path(__file__).resolve().parent
+    channel = Channel(int(sys.argv[1]), int(sys.argv[2]))
+    # Foreign code sees neither our folder nor our arguments.
+    sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
+    sys.argv = sys.argv[:1]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, errors="backslashreplace")
+    crash = os.fdopen(os.dup(2), "w")
+    faulthandler.enable(file=crash)
+    # Works while foreign code holds the GIL, when no thread of ours can say what it does.
+    faulthandler.register(signal.SIGUSR2, file=crash, all_threads=True)
+    return channel
 
 
 def _raise_fd(fd: int) -> int:

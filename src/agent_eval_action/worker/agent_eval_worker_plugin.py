@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from agent_eval_worker_rate import Start
-from agent_eval_worker_refusals import Refusals
+from agent_eval_worker_errors import kind_of, retry_after
+from agent_eval_worker_rate import ModelRates, Start, backoff, seconds
 
 Interval = tuple[float, float]
+RATE_LIMITED = "rate_limited"
 MAX_ATTEMPTS = 5
 FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 30.0
@@ -100,6 +102,58 @@ class TurnRecord:
             self.tool.append((opened[0], time.monotonic()))
 
 
+class RateLimitRetries:
+    """Repeats calls that a model refused for asking too much (429), whatever client it has.
+
+    Shared by all sessions of a worker, whose calls of one model share its rate. ``waits_s``: how long a refused call
+    may wait for its answer, in all. The turn's record counts refusals; waiting is no time of the turn.
+    """
+
+    def __init__(self, waits_s: float) -> None:
+        self._rates = ModelRates(waits_s)
+        self._waits_s = waits_s
+
+    async def wait_to_start(self, record: TurnRecord, agent: str, request: Any) -> None:
+        """Wait for the start of a call."""
+        with record.wait():
+            record.starts[agent] = await self._rates.start(request.model)
+
+    def record_refusal(self, record: TurnRecord, agent: str, request: Any, error: BaseException) -> None:
+        """A call failed: a refusal is counted, and teaches the rate."""
+        start = record.starts.pop(agent, None)
+        if start is not None and kind_of(error) == RATE_LIMITED:
+            record.throttled += 1
+            self._rates.refused(request.model, start, seconds(retry_after(error)))
+
+    async def retry(self, record: TurnRecord, agent: str, model: Any, request: Any, error: BaseException) -> Any:
+        """The answer to a refused call after all; None: it failed otherwise, or stays refused."""
+        tries, deadline = 0, time.monotonic() + self._waits_s
+        while model is not None and kind_of(error) == RATE_LIMITED:
+            wait = backoff(tries, seconds(retry_after(error)))
+            if time.monotonic() + wait > deadline:
+                return None
+            with record.wait():
+                await asyncio.sleep(wait)
+            await self.wait_to_start(record, agent, request)
+            record.model_asked(agent, request)
+            try:
+                return await _whole_answer(model, request)
+            except Exception as failed:  # noqa: BLE001 - any client's; the first error is raised when this is no refusal
+                record.model_ended(agent)
+                self.record_refusal(record, agent, request, failed)
+                tries, error = tries + 1, failed
+        return None
+
+
+async def _whole_answer(model: Any, request: Any) -> Any:
+    """The model's last word on a request; nothing of it was heard before."""
+    answer = None
+    async with contextlib.aclosing(model.generate_content_async(request, stream=False)) as stream:
+        async for part in stream:
+            answer = part
+    return answer
+
+
 def make_plugin_class() -> Any:
     """The class, made once google-adk is importable."""
     from google.adk.plugins.base_plugin import BasePlugin
@@ -107,14 +161,14 @@ def make_plugin_class() -> Any:
     class RecorderPlugin(BasePlugin):  # type: ignore[misc] # google-adk is not installed with us
         """One per session: its record is that of the turn being made."""
 
-        def __init__(self, retry_options: Any, refusals: Refusals) -> None:
+        def __init__(self, retry_options: Any, rate_limit_retries: RateLimitRetries) -> None:
             super().__init__(name="agent_eval_recorder")
             self.record = TurnRecord()
             self._retry_options = retry_options
-            self._refusals = refusals
+            self._rate_limit_retries = rate_limit_retries
 
         async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
-            await self._refusals.before(self.record, callback_context.agent_name, llm_request)
+            await self._rate_limit_retries.wait_to_start(self.record, callback_context.agent_name, llm_request)
             self.record.model_asked(callback_context.agent_name, llm_request)
             if self._retry_options is not None and not _has_own_retries(callback_context):
                 _set_retries(llm_request, self._retry_options)
@@ -125,10 +179,11 @@ def make_plugin_class() -> Any:
         async def on_model_error_callback(self, *, callback_context: Any, llm_request: Any, error: Any) -> Any:
             agent, record = callback_context.agent_name, self.record
             record.model_ended(agent)
-            self._refusals.met(record, agent, llm_request, error)
+            self._rate_limit_retries.record_refusal(record, agent, llm_request, error)
             if _has_own_retries(callback_context):
                 return None  # the agent's author has decided how often
-            return await self._refusals.again(record, agent, _model_of(callback_context), llm_request, error)
+            model = _model_of(callback_context)
+            return await self._rate_limit_retries.retry(record, agent, model, llm_request, error)
 
         async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> None:
             self.record.tool_called(tool_context, tool.name)

@@ -20,8 +20,7 @@ import agent_eval_worker_load as loading
 from agent_eval_worker_errors import describe, last_lines
 from agent_eval_worker_json import encode
 from agent_eval_worker_pipe import Channel, flush_streams
-from agent_eval_worker_plugin import make_plugin_class, make_retry_options
-from agent_eval_worker_refusals import Refusals
+from agent_eval_worker_plugin import RateLimitRetries, make_plugin_class, make_retry_options
 from agent_eval_worker_session import Factory, Session, Turn, turn_frame
 from agent_eval_worker_watch import Watch, cancelled_only_by, run_forever
 
@@ -84,8 +83,8 @@ class Worker:
         loading.load_dotenv(folder, Path(self._init["workspace"]))
         loaded = await loading.load(folder)
         plugin_class, retries = make_plugin_class(), make_retry_options(self._timeout)
-        refusals = Refusals(self._timeout / 2)
-        self._factory = Factory(loaded, lambda: plugin_class(retries, refusals), self._init["frame_bytes"])
+        limited = RateLimitRetries(self._timeout / 2)
+        self._factory = Factory(loaded, lambda: plugin_class(retries, limited), self._init["frame_bytes"])
         self._channel.send(
             {
                 "ev": "ready",
@@ -229,6 +228,11 @@ class Worker:
             # Toolsets and plugins are shared by all sessions, so they are closed once, here.
             if self._factory is not None and self._factory.last_runner is not None:
                 await self._factory.last_runner.close()
+
+
+def serve_agent(channel: Channel, init: dict[str, Any]) -> None:
+    """Load the agent and serve sessions; does not return."""
+    Worker(channel, init).run()
 
 
 class EnvironmentProblemError(Exception):

@@ -111,7 +111,7 @@ class Session:
     async def _run(self, turn: Turn, content: dict[str, Any], record: TurnRecord) -> dict[str, Any]:
         message = self._factory.content_class.model_validate_json(json.dumps(content))
         message.role = message.role or "user"
-        begun, started = time.time(), time.monotonic()
+        started_at, started = time.time(), time.monotonic()
         events, size = [], 0
         stream = self.runner.run_async(
             user_id=self._key["user_id"], session_id=self._key["session_id"], new_message=message
@@ -135,7 +135,7 @@ class Session:
         return {
             "events": events,
             "details": record.details,
-            "begun": begun,
+            "started_at": started_at,
             "seconds": [total, model, tool],
             "throttled": record.throttled,
         }
@@ -160,7 +160,11 @@ def turn_frame(session_id: str, body: dict[str, Any]) -> bytes:
     """The frame of a turn: events are JSON already, so they are joined, not encoded again."""
     if "error" in body:
         return encode({"ev": "turn", "s": session_id, "error": body["error"]})
-    head = {"ev": "turn", "s": session_id, **{key: body[key] for key in ("details", "begun", "seconds", "throttled")}}
+    head = {
+        "ev": "turn",
+        "s": session_id,
+        **{key: body[key] for key in ("details", "started_at", "seconds", "throttled")},
+    }
     return encode(head)[:-1] + b', "events": [' + b",".join(body["events"]) + b"]}"
 
 

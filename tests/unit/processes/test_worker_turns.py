@@ -20,7 +20,7 @@ def event(*parts: dict[str, Any], **said: Any) -> dict[str, Any]:
 
 def turn(*events: dict[str, Any], **frame: Any) -> Invocation:
     made = to_invocation(
-        {"events": list(events), "details": {}, "begun": 1.5, "seconds": [3, 2, 1], **frame}, SENT, "i"
+        {"events": list(events), "details": {}, "started_at": 1.5, "seconds": [3, 2, 1], **frame}, SENT, "i"
     )
     assert isinstance(made, Invocation), made
     return made
@@ -94,15 +94,15 @@ def test_details_of_agents_that_said_something() -> None:
     "frame",
     [
         {},
-        {"events": 3, "details": {}, "begun": 1, "seconds": [1, 1, 1]},
-        {"events": [{}], "details": {}, "begun": 1, "seconds": [1, 1, 1]},
-        {"events": [event({"text": 5})], "details": {}, "begun": 1, "seconds": [1, 1, 1]},
-        {"events": [{**event(), "c": []}], "details": {}, "begun": 1, "seconds": [1, 1, 1]},
-        {"events": [event({"text": "x"}), 7], "details": {}, "begun": 1, "seconds": [1, 1, 1]},
-        {"events": [], "details": [], "begun": 1, "seconds": [1, 1, 1]},
-        {"events": [], "details": {}, "begun": "soon", "seconds": [1, 1, 1]},
-        {"events": [], "details": {}, "begun": 1, "seconds": [1]},
-        {"events": [], "details": {}, "begun": 1, "seconds": ["a", "b", "c"]},
+        {"events": 3, "details": {}, "started_at": 1, "seconds": [1, 1, 1]},
+        {"events": [{}], "details": {}, "started_at": 1, "seconds": [1, 1, 1]},
+        {"events": [event({"text": 5})], "details": {}, "started_at": 1, "seconds": [1, 1, 1]},
+        {"events": [{**event(), "c": []}], "details": {}, "started_at": 1, "seconds": [1, 1, 1]},
+        {"events": [event({"text": "x"}), 7], "details": {}, "started_at": 1, "seconds": [1, 1, 1]},
+        {"events": [], "details": [], "started_at": 1, "seconds": [1, 1, 1]},
+        {"events": [], "details": {}, "started_at": "soon", "seconds": [1, 1, 1]},
+        {"events": [], "details": {}, "started_at": 1, "seconds": [1]},
+        {"events": [], "details": {}, "started_at": 1, "seconds": ["a", "b", "c"]},
     ],
 )
 def test_a_report_that_is_wrong_is_a_value(frame: dict[str, Any]) -> None:

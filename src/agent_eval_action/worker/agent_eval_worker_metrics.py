@@ -1,0 +1,232 @@
+"""Calls the user's metric functions, no agent in the process, by whichever google-adk is installed.
+
+Frames in: ``{"op": "load", "function"}``, ``{"op": "call", "function", "arguments"}``; one answer to each, in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import math
+import os
+import queue
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from agent_eval_worker_errors import describe
+from agent_eval_worker_json import whole_text
+from agent_eval_worker_load import load_dotenv
+from agent_eval_worker_pipe import Channel, flush_streams
+
+TEXT = 2_000
+MOST_TURNS = 10_000
+
+
+def serve_metrics(channel: Channel, init: dict[str, Any]) -> None:
+    """Set up what must be there before the user's code is imported, then serve."""
+    sys.path[:0] = [entry for entry in init["sys_path"] if entry not in sys.path]
+    os.chdir(init["cwd"])
+    load_dotenv(Path(init["folder"]), Path(init["workspace"]))
+    try:
+        adk = Adk()
+    except BaseException as error:  # noqa: BLE001 - reported, and then this process has nothing to do
+        channel.send({"ev": "failed", "error": _described(error)})
+        channel.flush(2.0)
+        return
+    channel.send({"ev": "ready", "adk": adk.version})
+    MetricWorker(channel, init, adk).run()
+
+
+class MetricWorker:
+    """One function at a time, in the main thread, inside one event loop for all (clients of async code live in it)."""
+
+    def __init__(self, channel: Channel, init: dict[str, Any], adk: Adk) -> None:
+        self._channel = channel
+        self._cwd = init["cwd"]
+        self._adk = adk
+        self._loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self._loop)
+        self._functions: dict[str, Any] = {}
+        self._todo: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Serve until our starter is gone, which a thread notices while a function runs."""
+        threading.Thread(target=self._read, name="agent-eval-reader", daemon=True).start()
+        while True:
+            frame = self._todo.get()
+            known = set(sys.modules)
+            answer = self._answer(frame)
+            # What a function broke must not be the next one's trouble: such a process is replaced.
+            answer["broken"] = self._is_broken(known)
+            self._channel.send(answer)
+
+    def _read(self) -> None:
+        while True:
+            frame = self._channel.receive()
+            if frame is None or frame.get("op") == "stop":
+                flush_streams()
+                os._exit(0)
+            self._todo.put(frame)
+
+    def _answer(self, frame: dict[str, Any]) -> dict[str, Any]:
+        try:
+            if frame["op"] == "load":
+                self._functions[frame["function"]] = find_function(frame["function"])
+                return {"ev": "loaded"}
+            function = self._functions[frame["function"]]
+            arguments = self._adk.arguments(frame["arguments"])
+            result = self._loop.run_until_complete(_call(function, fitting_arguments(function, arguments)))
+            return {"ev": "returned", "value": self._adk.scores(result)}
+        except BaseException as error:  # noqa: BLE001 - sys.exit in a function too is one failed call
+            return {"ev": "failed", "error": _described(error)}
+
+    def _is_broken(self, known: set[str]) -> bool:
+        try:
+            os.chdir(self._cwd)
+        except OSError:
+            return True
+        return self._loop.is_closed() or not known <= set(sys.modules)
+
+
+def find_function(path: str) -> Any:
+    """The function at ``package.module.function``; raises what its import raises, or LookupError."""
+    module_name, _, name = path.rpartition(".")
+    module = importlib.import_module(module_name)
+    function = getattr(module, name, None)
+    if function is None:
+        raise LookupError(f"module {module_name} ({getattr(module, '__file__', '?')}) has no {name}")
+    if not callable(function):
+        raise TypeError(f"{path} is a {type(function).__name__} and cannot be called")
+    return function
+
+
+def fitting_arguments(function: Any, arguments: list[Any]) -> list[Any]:
+    """All four arguments, or the three that google-adk passed before it had conversation_scenario."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return arguments
+    for chosen in (arguments, arguments[:-1]):
+        try:
+            signature.bind(*chosen)
+        except TypeError:
+            continue
+        return chosen
+    wanted = "(eval_metric, actual_invocations, expected_invocations, conversation_scenario)"
+    raise TypeError(f"it takes {signature}, and is called with {wanted}")
+
+
+async def _call(function: Any, arguments: list[Any]) -> Any:
+    """The function's result; synchronous ones are called inside the loop too, as google-adk does."""
+    result = function(*arguments)
+    return await result if inspect.isawaitable(result) else result
+
+
+class BadResultError(Exception):
+    """What a function gave back is no EvaluationResult."""
+
+
+def _described(error: BaseException) -> dict[str, str]:
+    """An exception as ``{kind, message, traceback}``; our own complaint needs no name and no stack."""
+    if isinstance(error, BadResultError):
+        return {"kind": "exception", "message": str(error), "traceback": ""}
+    return describe(error)
+
+
+class Adk:
+    """The classes of google-adk, whichever version the user has."""
+
+    def __init__(self) -> None:
+        import google.adk
+        from google.adk.evaluation import eval_case, eval_metrics, evaluator
+
+        self.version = str(getattr(google.adk, "__version__", ""))
+        self._case = eval_case
+        self._metrics = eval_metrics
+        self._result = evaluator.EvaluationResult
+
+    def arguments(self, frame: dict[str, Any]) -> list[Any]:
+        """``[eval_metric, actual_invocations, expected_invocations, conversation_scenario]``."""
+        expected = frame.get("expected")
+        return [
+            self._metric(frame["metric"]),
+            [self._invocation(turn) for turn in frame["actual"]],
+            None if expected is None else [self._invocation(turn) for turn in expected],
+            self._scenario(frame.get("scenario")),
+        ]
+
+    def scores(self, result: Any) -> dict[str, Any]:
+        """Score and status, over all and turn by turn; the invocations in it are ours, and are not sent back."""
+        if not isinstance(result, self._result):
+            raise BadResultError(f"it returned {_type_name(result)}, not an EvaluationResult of google.adk.evaluation")
+        turns = list(result.per_invocation_results or ())
+        if len(turns) > MOST_TURNS:
+            raise BadResultError(f"it returned the scores of {len(turns)} turns")
+        return {
+            "score": _number(result.overall_score),
+            "status": _status(result.overall_eval_status),
+            "turns": [{"score": _number(turn.score), "status": _status(turn.eval_status)} for turn in turns],
+        }
+
+    def _metric(self, fields: dict[str, Any]) -> Any:
+        criterion_class = getattr(self._metrics, "BaseCriterion", None)
+        if criterion_class is None:  # google-adk 1.10: a threshold and nothing more
+            return self._metrics.EvalMetric(metric_name=fields["name"], threshold=fields["criterion"]["threshold"])
+        criterion = criterion_class.model_validate(fields["criterion"])
+        made = self._metrics.EvalMetric(metric_name=fields["name"], criterion=criterion)
+        made.threshold = None
+        if "custom_function_path" in type(made).model_fields:
+            made.custom_function_path = fields.get("function")
+        return made
+
+    def _invocation(self, turn: dict[str, Any]) -> Any:
+        kind = self._case.Invocation
+        if not hasattr(self._case, "InvocationEvents"):
+            turn = _without_events(turn)
+        return kind.model_validate({key: value for key, value in turn.items() if key in kind.model_fields})
+
+    def _scenario(self, fields: dict[str, Any] | None) -> Any:
+        if fields is None:
+            return None
+        try:
+            from google.adk.evaluation.conversation_scenarios import ConversationScenario
+        except ImportError:
+            raise BadResultError(f"google-adk {self.version} has no conversation_scenario to pass") from None
+        return ConversationScenario.model_validate(fields)
+
+
+def _without_events(turn: dict[str, Any]) -> dict[str, Any]:
+    """A turn for a google-adk that knows no events: its calls, and the texts said on the way."""
+    data = turn.get("intermediate_data") or {}
+    if "invocation_events" not in data:
+        return turn
+    calls, texts = [], []
+    for event in data["invocation_events"]:
+        parts = (event.get("content") or {}).get("parts") or ()
+        calls += [part["function_call"] for part in parts if part.get("function_call")]
+        spoken = [part for part in parts if part.get("text") and not part.get("thought")]
+        if spoken:
+            texts.append([event["author"], spoken])
+    return {**turn, "intermediate_data": {"tool_uses": calls, "intermediate_responses": texts}}
+
+
+def _number(value: Any) -> Any:
+    """A finite float, None, or a text that says what it is instead."""
+    if value is None:
+        return None
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return _type_name(value)
+
+
+def _status(value: Any) -> str:
+    return whole_text(str(getattr(value, "name", value)))[:TEXT]
+
+
+def _type_name(value: Any) -> str:
+    if isinstance(value, float):
+        return str(value)
+    return "None" if value is None else f"a {type(value).__name__}"
