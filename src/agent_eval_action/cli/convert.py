@@ -8,6 +8,7 @@ from pathlib import Path
 from agent_eval_action.cli import log
 from agent_eval_action.cli.session import console
 from agent_eval_action.cli.text import terminal
+from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.errors import ExitCode, UsageError
 from agent_eval_action.folders import real_path
 from agent_eval_action.formats import load_eval_file
@@ -34,10 +35,9 @@ def convert_command(file: Path, session_file: Path | None, output: Path | None) 
         log.write_data(_text(eval_set))
         return ExitCode.PASS
     write_text(output, [_text(eval_set)])
-    count = len(eval_set.eval_cases)
-    found = "" if output.name.endswith(_SUFFIX) else f" (only *{_SUFFIX} and *.test.json are found by themselves)"
-    said = f"{count} {'case' if count == 1 else 'cases'} written to {output}{found}"
-    out.print(terminal(said), markup=False, soft_wrap=True)
+    hint = "" if output.name.endswith(_SUFFIX) else f" (only *{_SUFFIX} and *.test.json are found by themselves)"
+    text = f"{plural(len(eval_set.eval_cases), 'case')} written to {output}{hint}"
+    out.print(terminal(text), markup=False, soft_wrap=True)
     return ExitCode.PASS
 
 

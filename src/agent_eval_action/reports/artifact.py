@@ -31,18 +31,18 @@ def read_foreign(path: Path) -> RunResult:
     """The results in ``path``: results.json, a folder that holds one, or a zip. Raises ResultsError for all else."""
     mode = _mode(path)
     if stat.S_ISDIR(mode):
-        return _of_file(_only(path, list(_files(path, MAX_DEPTH))))
+        return _read_file(_only(path, list(_files(path, MAX_DEPTH))))
     if not stat.S_ISREG(mode):
         raise ResultsError(f"{path} is no regular file", hint=_HINT)
-    return _of_zip(path) if _begins(path, b"PK") else _of_file(path)
+    return _read_zip(path) if _begins(path, b"PK") else _read_file(path)
 
 
-def _of_file(path: Path) -> RunResult:
+def _read_file(path: Path) -> RunResult:
     with _opened(path) as file:
         return _parsed(path, file)
 
 
-def _of_zip(path: Path) -> RunResult:
+def _read_zip(path: Path) -> RunResult:
     try:
         with _opened(path) as file:
             if os.fstat(file.fileno()).st_size > MAX_ZIP:
@@ -63,7 +63,7 @@ def _entry(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     for entry in entries:
         if _leads_out(entry.filename):
             raise ResultsError(f"{path} has an entry that leads out of it: {entry.filename[:200]!r}")
-    found = [one for one in entries if PurePosixPath(one.filename).name == RESULTS and not one.is_dir()]
+    found = [entry for entry in entries if PurePosixPath(entry.filename).name == RESULTS and not entry.is_dir()]
     if len(found) != 1:
         raise ResultsError(f"{path} has {len(found) or 'no'} {RESULTS}, it must have one", hint=_HINT)
     entry = found[0]
@@ -95,7 +95,7 @@ def _files(folder: Path, depth: int) -> Iterator[Path]:
             entries = [entry for entry, _ in zip(found, range(MAX_ENTRIES), strict=False)]
     except OSError as error:
         raise ResultsError(f"{folder} cannot be read: {error.strerror or error}") from error
-    for entry in sorted(entries, key=lambda one: one.name):
+    for entry in sorted(entries, key=lambda entry: entry.name):
         if entry.name == RESULTS and not entry.is_dir(follow_symlinks=False):
             yield folder / entry.name
         elif depth > 1 and entry.is_dir(follow_symlinks=False):

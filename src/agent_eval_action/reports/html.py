@@ -25,7 +25,10 @@ from agent_eval_action.reports.view import (
     Group,
     cost_rows,
     facts,
+    is_supported,
     passing,
+    rubric_mark,
+    rubric_votes,
     votes_text,
     worst_attempt,
 )
@@ -204,23 +207,21 @@ def _bounded(items: Sequence[Any], most: int) -> Sequence[Any]:
 
 
 def _rubric(rubric: RubricScore) -> Shown:
-    mark = "?" if rubric.score is None else "✓" if rubric.score >= 1 else "✗"
-    weight = f", weight {rubric.weight:g}" if rubric.weight != 1 else ""
+    mark = rubric_mark(rubric)
     return {
         "mark": mark,
         "tone": {"✗": "bad", "?": "warn"}.get(mark, "good"),
         "id": rubric.rubric_id,
         "text": rubric.text[:_CALL],
-        "counted": f"{votes_text(rubric.votes) or 'no vote'}{weight}",
+        "counted": rubric_votes(rubric),
         "why": rubric.rationale[:_TEXT],
     }
 
 
 def _sentence(sentence: SentenceLabel) -> Shown:
-    good = sentence.label in {"supported", "not_applicable"}
     return {
         "label": sentence.label.replace("_", " "),
-        "tone": "" if good else "bad",
+        "tone": "" if is_supported(sentence) else "bad",
         "text": sentence.sentence[:_TEXT],
         "why": sentence.rationale[:_TEXT],
     }

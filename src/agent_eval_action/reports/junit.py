@@ -32,11 +32,11 @@ class Names:
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
 
-    def of(self, *parts: str) -> str:
+    def unique(self, *parts: str) -> str:
         """The parts joined by dots, with a number behind when another had the same name."""
-        name = ".".join(part(one).replace(".", "_") for one in parts) if len(parts) > 1 else part(parts[0])
+        name = ".".join(part(each).replace(".", "_") for each in parts) if len(parts) > 1 else part(parts[0])
         self._seen[name] = self._seen.get(name, 0) + 1
-        return name if self._seen[name] == 1 else self.of(f"{name}~{self._seen[name]}")
+        return name if self._seen[name] == 1 else self.unique(f"{name}~{self._seen[name]}")
 
 
 def part(text: str) -> str:
@@ -77,14 +77,14 @@ class _Builder:
     def suite(self, owner: SetResult, cases: list[CaseView], started_at: str) -> ET.Element:
         made: list[TestCase] = []
         for view in cases:
-            made.extend(self._case(view, owner, self._names.of(*view.key)))
+            made.extend(self._case(view, owner, self._names.unique(*view.key)))
         return _tree(suite_name(owner.agent, owner.eval_set), made, started_at, owner.path)
 
     def whole(self, decision: Decision, started_at: str) -> ET.Element | None:
         made = []
         names = Names()
         for name, status, message, output in text.whole_run(decision, self._messages):
-            case = TestCase(names.of(name), _WHOLE)
+            case = TestCase(names.unique(name), _WHOLE)
             if status == "failure":
                 case.add_failure_info(_message(message), self._take(output), "suite")
             elif status == "error":
@@ -103,7 +103,7 @@ class _Builder:
         for criterion in owner.criteria:
             # The agent ran once for all criteria of a case: each carries its share, so that sums stay true
             case = TestCase(
-                names.of(criterion.name),
+                names.unique(criterion.name),
                 classname,
                 seconds / len(owner.criteria),
                 file=xml(owner.path, 1_000),

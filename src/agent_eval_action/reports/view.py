@@ -46,8 +46,8 @@ def judge_calls(totals: Totals) -> str:
     if not calls + cached:
         return ""
     users = any(use.purpose == USER for use in mine)
-    said = fmt.plural(calls, "judge and user call" if users else "judge call")
-    return f"{said}, {fmt.count(cached)} more from the cache" if cached else said
+    text = fmt.plural(calls, "judge and user call" if users else "judge call")
+    return f"{text}, {fmt.count(cached)} more from the cache" if cached else text
 
 
 def agent_tokens(totals: Totals) -> str:
@@ -150,7 +150,6 @@ def _row(use: ModelUse) -> tuple[str, ...]:
     )
 
 
-_GOOD_SENTENCES = frozenset({"supported", "not_applicable"})
 _LINE = 320
 _RUBRICS = 12
 _SENTENCES = 8
@@ -158,43 +157,53 @@ _SENTENCES = 8
 
 def judged_lines(score: CriterionScore) -> list[str]:
     """Verdicts per rubric and sentences with their labels; none of turns in which nothing is wrong."""
-    return [line for turn in score.turns for line in _of_turn(turn)]
+    return [line for turn in score.turns for line in _turn_lines(turn)]
 
 
 def votes_text(votes: Votes | None) -> str:
     """``3 of 3 votes yes``, with the samples that gave none."""
     if votes is None or not votes.yes + votes.no:
         return ""
-    said = f"{votes.yes} of {fmt.plural(votes.yes + votes.no, 'vote')} yes"
-    return f"{said}, {votes.left_out} left out" if votes.left_out else said
+    text = f"{votes.yes} of {fmt.plural(votes.yes + votes.no, 'vote')} yes"
+    return f"{text}, {votes.left_out} left out" if votes.left_out else text
 
 
-def _of_turn(turn: TurnScore) -> Iterator[str]:
-    if all(rubric.score == 1 for rubric in turn.rubrics) and all(map(_is_good, turn.sentences)):
+def _turn_lines(turn: TurnScore) -> Iterator[str]:
+    if all(rubric.score == 1 for rubric in turn.rubrics) and all(map(is_supported, turn.sentences)):
         return
     yield f"turn {turn.turn + 1}"
-    for line in (*_rubrics(turn.rubrics), *_sentences(turn.sentences)):
+    for line in (*_rubric_lines(turn.rubrics), *_sentence_lines(turn.sentences)):
         yield " ".join(line[:_LINE].split("\n"))
 
 
-def _rubrics(rubrics: tuple[RubricScore, ...]) -> Iterator[str]:
+def _rubric_lines(rubrics: tuple[RubricScore, ...]) -> Iterator[str]:
     in_order = sorted(rubrics, key=lambda rubric: 2.0 if rubric.score is None else rubric.score)
     for rubric in in_order[:_RUBRICS]:
-        mark = "?" if rubric.score is None else "✓" if rubric.score >= 1 else "✗"
-        weight = f", weight {rubric.weight:g}" if rubric.weight != 1 else ""
-        counted = votes_text(rubric.votes) or "no vote"
+        mark = rubric_mark(rubric)
         why = f": {rubric.rationale}" if rubric.rationale and mark != "✓" else ""
-        yield f"  {mark} {rubric.rubric_id} ({counted}{weight}){why}"
+        yield f"  {mark} {rubric.rubric_id} ({rubric_votes(rubric)}){why}"
     if len(rubrics) > _RUBRICS:
         yield f"  … and {fmt.plural(len(rubrics) - _RUBRICS, 'more rubric')} in results.json"
 
 
-def _is_good(sentence: SentenceLabel) -> bool:
-    return sentence.label in _GOOD_SENTENCES
+def rubric_mark(rubric: RubricScore) -> str:
+    """``✓`` met, ``✗`` not met, ``?`` no score."""
+    return "?" if rubric.score is None else "✓" if rubric.score >= 1 else "✗"
 
 
-def _sentences(sentences: tuple[SentenceLabel, ...]) -> Iterator[str]:
-    bad = [sentence for sentence in sentences if not _is_good(sentence)]
+def rubric_votes(rubric: RubricScore) -> str:
+    """``3 of 3 votes yes, weight 2``."""
+    weight = f", weight {rubric.weight:g}" if rubric.weight != 1 else ""
+    return f"{votes_text(rubric.votes) or 'no vote'}{weight}"
+
+
+def is_supported(sentence: SentenceLabel) -> bool:
+    """Whether a judge found nothing wrong with a sentence of an answer."""
+    return sentence.label in {"supported", "not_applicable"}
+
+
+def _sentence_lines(sentences: tuple[SentenceLabel, ...]) -> Iterator[str]:
+    bad = [sentence for sentence in sentences if not is_supported(sentence)]
     if not sentences:
         return
     yield f"  {len(sentences) - len(bad)} of {fmt.plural(len(sentences), 'sentence')} supported or not applicable"
@@ -236,15 +245,15 @@ GROUP_LABELS: Final = {
     Group.BETTER: "better",
     Group.SAME: "unchanged",
 }
-_UNTOLD = frozenset({Group.REMOVED, Group.SAME})
+_WITHOUT_REASON = frozenset({Group.REMOVED, Group.SAME})
 
 
 @dataclass(frozen=True, slots=True)
 class CaseView:
     """One case of either side. ``result`` and ``owner`` are None for a case this run does not have.
 
-    ``pairs`` begin with what the case is in its group for; ``telling`` says how many of them that are.
-    ``where`` is as much of agent and set as tells cases apart, "" when there is one of each.
+    ``pairs`` begin with those that put the case into ``group``; ``telling`` is their number. ``where`` is the agent
+    and eval set as far as cases need them to be told apart, "" where there is one of each.
     """
 
     key: CaseKey
@@ -275,12 +284,11 @@ def views(result: RunResult, decision: Decision) -> list[CaseView]:
     def add(key: CaseKey, case: CaseResult | None, owner: SetResult | None) -> None:
         mine = pairs.pop(key, [])
         group = _group(mine, blocked) if case is not None else Group.REMOVED
-        told = [(_tells(pair, group, blocked), pair) for pair in mine]
-        reasons = sorted((p for tells, p in told if tells), key=lambda pair: (not pair.blocking, -_fall(pair)))
-        rest = [pair for tells, pair in told if not tells]
+        reasons = [pair for pair in mine if _is_reason(pair, group, blocked)]
+        rest = [pair for pair in mine if not _is_reason(pair, group, blocked)]
+        reasons.sort(key=lambda pair: (not pair.blocking, -_fall(pair)))
         where = f"{key.agent} / {key.eval_set}" if agents > 1 else key.eval_set if len(keys) > 1 else ""
-        ordered = (*reasons, *rest)
-        found.append(CaseView(key, group, ordered, case, owner, turns.get(key, ()), len(reasons), where))
+        found.append(CaseView(key, group, (*reasons, *rest), case, owner, turns.get(key, ()), len(reasons), where))
 
     for owner in result.sets:
         for case in owner.cases:
@@ -400,9 +408,9 @@ def _group(pairs: list[PairChange], blocked: frozenset[str]) -> Group:
     return next((group for holds, group in rules if holds), Group.SAME)
 
 
-def _tells(pair: PairChange, group: Group, blocked: frozenset[str]) -> bool:
+def _is_reason(pair: PairChange, group: Group, blocked: frozenset[str]) -> bool:
     """Whether the pair is a reason for the case to be in its group."""
-    return group not in _UNTOLD and _group([pair], blocked) is group
+    return group not in _WITHOUT_REASON and _group([pair], blocked) is group
 
 
 def _fall(pair: PairChange) -> float:

@@ -93,6 +93,7 @@ TRACKED = (
     f"{OUT}/results.json",
     ".agent-eval/cache/llm/ab/answer.json",
     ".agent-eval/cache/environments/0123.tar",
+    ".Agent-Eval/CACHE/llm/ab/answer.json",
 )
 
 
