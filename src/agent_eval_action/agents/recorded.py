@@ -20,7 +20,7 @@ from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.errors import ConfigError, ResultsError
 from agent_eval_action.results.evalset import Content, ConversationScenario, Invocation
 from agent_eval_action.results.run_result import AgentConditions, Attempt, AttemptError, ErrorKind
-from agent_eval_action.results.transcripts import ATTEMPTS, line_at, lines, parse
+from agent_eval_action.results.transcripts import ATTEMPTS, parse_attempt, read_line, read_lines
 
 _Key = tuple[str, str, int]
 
@@ -37,7 +37,7 @@ class RecordedAgent:
     async def start(self) -> AgentConditions | AttemptError:
         """Index the recording by eval set, case and repeat; the last line of a key wins."""
         try:
-            for number, offset, line in lines(self.folder / ATTEMPTS, self.workspace):
+            for number, offset, line in read_lines(self.folder / ATTEMPTS, self.workspace):
                 if (key := _attempt_key(self.folder / ATTEMPTS, number, line)) is not None:
                     self._offsets[key] = (number, offset)
         except ResultsError as error:
@@ -53,7 +53,7 @@ class RecordedAgent:
         number, offset = at
         path = self.folder / ATTEMPTS
         try:
-            return _Replay(parse(path, number, line_at(path, offset, self.workspace)))
+            return _Replay(parse_attempt(path, number, read_line(path, offset, self.workspace)))
         except OSError as error:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=f"{path} cannot be read: {error.strerror or error}")
 
@@ -78,7 +78,7 @@ def _attempt_key(path: Path, number: int, line: bytes) -> _Key | None:
         arm, key = record.get("arm", "head"), (record["eval_set"], record["case"], record.get("repeat", 0))
         hash(key)
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
-        attempt = parse(path, number, line)
+        attempt = parse_attempt(path, number, line)
         arm, key = attempt.arm, (attempt.eval_set, attempt.case, attempt.repeat)
     return key if arm == "head" else None
 

@@ -21,7 +21,7 @@ ATTEMPTS = "attempts.jsonl"
 _LINE_LIMIT = 512 * 1024 * 1024
 
 
-def lines(path: Path, workspace: Path | None = None) -> Iterator[tuple[int, int, bytes]]:
+def read_lines(path: Path, workspace: Path | None = None) -> Iterator[tuple[int, int, bytes]]:
     """Each complete line: line number from 1, byte offset, bytes. A torn last line is left out.
 
     The file is no link, and inside the ``workspace`` none leads to it.
@@ -37,14 +37,14 @@ def lines(path: Path, workspace: Path | None = None) -> Iterator[tuple[int, int,
         raise ResultsError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def line_at(path: Path, offset: int, workspace: Path | None = None) -> bytes:
+def read_line(path: Path, offset: int, workspace: Path | None = None) -> bytes:
     """The line that begins at an offset. Raises OSError."""
     with OutputFolder.at(path.parent, workspace).read(path.name) as file:
         file.seek(offset)
         return file.readline()
 
 
-def parse(path: Path, number: int, line: bytes) -> Attempt:
+def parse_attempt(path: Path, number: int, line: bytes) -> Attempt:
     """One line as an Attempt. Raises ResultsError naming the line."""
     try:
         return Attempt.model_validate(json.loads(line))

@@ -28,7 +28,7 @@ from agent_eval_action.results.run_result import (
     CaseKey,
     Provenance,
 )
-from agent_eval_action.results.transcripts import ATTEMPTS, line_at, lines, parse
+from agent_eval_action.results.transcripts import ATTEMPTS, parse_attempt, read_line, read_lines
 from agent_eval_action.run.loader import relative
 from agent_eval_action.run.plan import Plan
 
@@ -157,7 +157,7 @@ class PreviousAttempts:
             return None
         path, number, offset = place
         try:
-            attempt = parse(path, number, line_at(path, offset, self.workspace))
+            attempt = parse_attempt(path, number, read_line(path, offset, self.workspace))
         except OSError:  # the file is gone
             return None
         now = self.current.get(attempt.agent)
@@ -177,9 +177,9 @@ class PreviousAttempts:
 
     def add_file(self, path: Path, digests: Mapping[CaseKey, str]) -> None:
         """Index one file, given the current digests of cases. An unreadable line is an attempt to make again."""
-        for number, offset, line in lines(path, self.workspace):
+        for number, offset, line in read_lines(path, self.workspace):
             try:
-                attempt = parse(path, number, line)
+                attempt = parse_attempt(path, number, line)
             except ResultsError:
                 continue
             if attempt.error is not None or digests.get(attempt.key.case_key) != attempt.case_digest:
@@ -243,7 +243,7 @@ def _move_aside(out: OutputFolder) -> None:
         out.rename(ATTEMPTS, _PREVIOUS)
         return
     with out.append(_PREVIOUS) as file:  # the run was itself resumed and died: keep both
-        for _, _, line in lines(out.path / ATTEMPTS):
+        for _, _, line in read_lines(out.path / ATTEMPTS):
             file.write(line)
     out.remove(ATTEMPTS)
 

@@ -20,7 +20,7 @@ from agent_eval_action.environments.runtime import AgentRuntimeSpec
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.router import LlmSettings, open_llm
 from agent_eval_action.results.run_result import Attempt, ErrorKind
-from agent_eval_action.results.transcripts import ATTEMPTS, lines, parse
+from agent_eval_action.results.transcripts import ATTEMPTS, parse_attempt, read_lines
 from agent_eval_action.run.base_agents import AgentGroup
 from agent_eval_action.run.loader import Loader
 from support.gemini_server.faults import Fault
@@ -118,7 +118,7 @@ class Bench:
             await head.stop()
             await llm.close()
         path = self.folder / out / ATTEMPTS
-        return sorted((parse(path, n, line) for n, _, line in lines(path)), key=lambda one: one.repeat)
+        return sorted((parse_attempt(path, n, line) for n, _, line in read_lines(path)), key=lambda one: one.repeat)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from agent_eval_action.results.run_result import (
     RunResult,
     RunStatus,
 )
-from agent_eval_action.results.transcripts import ATTEMPTS, lines, parse
+from agent_eval_action.results.transcripts import ATTEMPTS, parse_attempt, read_lines
 from agent_eval_action.run.attempt_runner import AttemptLimits, StallDetector, interleave
 from agent_eval_action.run.base_agents import AgentGroup, BaseUnavailable, LazyBaseAgents
 from agent_eval_action.run.events import AttemptStarted, Event, Notice, PhaseStarted, RerunsPlanned
@@ -101,7 +101,7 @@ class Loop:
         return orchestrator.result("now")
 
     def written(self) -> list[tuple[str, int, str, str]]:
-        found = [parse(self.out / ATTEMPTS, n, line) for n, _, line in lines(self.out / ATTEMPTS)]
+        found = [parse_attempt(self.out / ATTEMPTS, n, line) for n, _, line in read_lines(self.out / ATTEMPTS)]
         return sorted((one.case, one.repeat, one.arm, one.purpose) for one in found)
 
     def notices(self) -> list[str]:

@@ -21,7 +21,7 @@ from agent_eval_action.results.run_result import (
     RunResult,
     RunStatus,
 )
-from agent_eval_action.results.transcripts import ATTEMPTS, TranscriptWriter, lines, parse
+from agent_eval_action.results.transcripts import ATTEMPTS, TranscriptWriter, parse_attempt, read_lines
 from agent_eval_action.run.attempt_runner import AttemptLimits
 from agent_eval_action.run.base_agents import AgentGroup
 from agent_eval_action.run.events import AttemptFinished, AttemptRetried, Event, Notice
@@ -162,7 +162,9 @@ async def test_max_time_ends_the_run_with_everything_finished_written(tmp_path: 
     assert slow.error is not None
     assert slow.error.kind is ErrorKind.STOPPED
     assert (result.totals.attempts, result.totals.errors) == (1, 0), "what was not made is no error"
-    assert [parse(tmp_path / ATTEMPTS, n, line).case for n, _, line in lines(tmp_path / ATTEMPTS)] == ["quick"]
+    assert [parse_attempt(tmp_path / ATTEMPTS, n, line).case for n, _, line in read_lines(tmp_path / ATTEMPTS)] == [
+        "quick"
+    ]
 
 
 async def test_a_stop_request_ends_the_run_and_the_first_reason_stays(tmp_path: Path, kit: Any) -> None:
@@ -251,9 +253,9 @@ async def test_a_full_disk_is_said_and_ends_the_run(kit: Any, tmp_path: Path) ->
 )
 async def test_hostile_answers_are_kept_whole_in_the_transcript(tmp_path: Path, kit: Any, text: str) -> None:
     await Runner(tmp_path)(kit.plan(kit.case("a")), kit.Script(lambda *_: text))
-    ((number, _, line),) = lines(tmp_path / ATTEMPTS)
+    ((number, _, line),) = read_lines(tmp_path / ATTEMPTS)
     assert json.loads(line)["case"] == "a"
-    assert parse(tmp_path / ATTEMPTS, number, line).turns[0].response_text == text
+    assert parse_attempt(tmp_path / ATTEMPTS, number, line).turns[0].response_text == text
 
 
 async def test_excerpts_stay_small_whatever_was_said(tmp_path: Path, kit: Any) -> None:

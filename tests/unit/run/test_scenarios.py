@@ -20,7 +20,7 @@ from agent_eval_action.formats import case_digest
 from agent_eval_action.llm.client import LlmError, LlmErrorKind
 from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.results.run_result import Attempt, ErrorKind
-from agent_eval_action.results.transcripts import ATTEMPTS, lines, parse
+from agent_eval_action.results.transcripts import ATTEMPTS, parse_attempt, read_lines
 from agent_eval_action.run.base_agents import AgentGroup
 from agent_eval_action.run.loader import Loader
 from agent_eval_action.run.plan import Plan, planned_digest
@@ -72,7 +72,9 @@ async def run(out: Path, plan: Plan, driver: Any, llm: Any, kept: PreviousAttemp
     contexts = {"bot": ScoringContext(llm=llm)}
     await run_plan(out, plan, head, previous=PreviousAttempts() if kept is None else kept, contexts=contexts)
     path = out / ATTEMPTS
-    return sorted((parse(path, n, line) for n, _, line in lines(path)), key=lambda one: (one.case, one.repeat))
+    return sorted(
+        (parse_attempt(path, n, line) for n, _, line in read_lines(path)), key=lambda one: (one.case, one.repeat)
+    )
 
 
 def said(attempt: Attempt) -> list[str]:

@@ -16,7 +16,7 @@ from agent_eval_action.errors import ResultsError
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.evalset import Content, FunctionCall, Invocation, InvocationEvent, InvocationEvents, Part
 from agent_eval_action.results.run_result import Attempt, AttemptError, AttemptKey, ErrorKind, Usage
-from agent_eval_action.results.transcripts import ATTEMPTS, TranscriptWriter, lines, parse
+from agent_eval_action.results.transcripts import ATTEMPTS, TranscriptWriter, parse_attempt, read_lines
 from agent_eval_action.run.collector import CALLS_LIMIT, excerpt_call, excerpt_turn
 
 HELLO = Content(role="user", parts=(Part(text="hello"),))
@@ -33,7 +33,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     with TranscriptWriter(OutputFolder.at(tmp_path)) as writer:
         for one in written:
             writer.append(one)
-    assert [parse(tmp_path / ATTEMPTS, n, line) for n, _, line in lines(tmp_path / ATTEMPTS)] == written
+    assert [parse_attempt(tmp_path / ATTEMPTS, n, line) for n, _, line in read_lines(tmp_path / ATTEMPTS)] == written
 
 
 def test_media_over_the_limit_lie_beside_once_and_small_ones_stay(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_media_over_the_limit_lie_beside_once_and_small_ones_stay(tmp_path: Path
 @pytest.mark.parametrize("line", [b"{}\n", b"not json\n", b"[]\n", b"[" * 100_000 + b"\n", b'{"agent": 1}\n'])
 def test_a_line_that_is_no_attempt_is_named(tmp_path: Path, line: bytes) -> None:
     with pytest.raises(ResultsError, match=r"attempts\.jsonl:7: not an attempt"):
-        parse(tmp_path / ATTEMPTS, 7, line)
+        parse_attempt(tmp_path / ATTEMPTS, 7, line)
 
 
 async def test_a_recording_answers_as_it_did_and_says_what_it_lacks(tmp_path: Path) -> None:
