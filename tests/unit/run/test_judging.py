@@ -167,9 +167,7 @@ async def test_users_of_attempts_that_hold_the_whole_budget_do_not_wait_for_each
     played = PlannedCase.of(EvalCase(eval_id="a", conversation_scenario=scenario), "digest-a")
     plan = Plan((replace(plan.sets[0], cases=(played,), criteria=(), infos=()),), repeats=2)
     meter = Meter(SpendingLimits(calls=2))
-    llm = Budgeted(
-        ScriptedLlm(lambda request: "</finished>" if request.sample > 1 else "more"), meter, lambda _: "google"
-    )
+    llm = Budgeted(ScriptedLlm(lambda request: "</finished>" if request.sample > 1 else "more"), meter)
     # both sessions are open before either user is asked
     driver = kit.Script(lambda *_: "yes", lambda _: 0.05)
     result = await asyncio.wait_for(make(tmp_path, plan, driver, llm, meter=meter, concurrency=2), 3)
