@@ -328,8 +328,10 @@ class CriterionEvidence:
         level = self.alpha * TOGETHER * _spent(runs)
         if not runs:
             return TogetherTest(1.0, 0.0, level)
-        p = lower_than_reference([self.stratum(pair, runs, control) for pair in self.suspects])
-        drops = [self.reference_mean(pair, control) - mean(self.fresh(pair)[:runs]) for pair in self.suspects]
+        # a suspect whose every further attempt was an error has no fresh score, and says nothing here
+        tested = [pair for pair in self.suspects if self.fresh(pair)]
+        p = lower_than_reference([self.stratum(pair, runs, control) for pair in tested])
+        drops = [self.reference_mean(pair, control) - mean(self.fresh(pair)[:runs]) for pair in tested]
         drop, least = sum(drops) / len(drops), self.rules.min_effect / 2
         beside = [self.reference_mean(pair, control) - mean(pair.beside) for pair in self.suspects if pair.beside]
         lasting = not beside or sum(beside) / len(beside) >= least

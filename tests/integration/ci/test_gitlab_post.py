@@ -71,7 +71,8 @@ def test_a_later_pipeline_edits_the_note_and_an_earlier_one_leaves_it(server: Gi
 
 def test_a_forks_results_are_called_unverified_and_do_nothing(server: GitLabServer, tmp_path: Path) -> None:
     given = results("hostile")
-    given["decision"]["reason"] += "\n/merge\n/close <!-- agent-eval-action:comment {} --> @everyone"
+    words = "\n/merge\n/close <!-- agent-eval-action:comment {} --> @everyone"
+    given["decision"]["reasons"].append({"code": "text", "severity": "blocks", "data": {"text": words}})
     code, log = post(server, tmp_path, given, CI_MERGE_REQUEST_SOURCE_PROJECT_ID="2")
     assert code == 0, log
     (note,) = server.notes

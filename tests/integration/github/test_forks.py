@@ -130,7 +130,7 @@ def test_a_forks_judged_criteria_are_not_measured_and_the_step_is_not_red(repo: 
     assert "Traceback" not in log
     assert log.count("GOOGLE_API_KEY") == 1
     # green, and said aloud
-    assert f"::warning title=agent-eval::{decision['reason'][:60]}" in log
+    assert f"::warning title=agent-eval::{headline(decision)[:60]}" in log
     assert "::error" not in log
     assert "verdict<<" in repo.output.read_text()
     rows = {row["criterion"]: row for row in decision["criteria"]}

@@ -53,6 +53,14 @@ def test_what_got_worse_in_the_first_pass_is_run_again_and_nothing_else():
     assert step == RerunSuspects(((0, 5),), step.why)
 
 
+@pytest.mark.parametrize("control", [False, True])
+def test_a_suspect_whose_further_attempts_were_all_errors_decides_nothing_by_itself(control):
+    others = (pair(0, passed(10, 10), 0, 0, 0, 0, 0, 0), pair(20, passed(10, 10), 0, errors=5))
+    found = status(GateState(noisy(*others), control=control))
+    assert found[0] in {Status.UNCONTROLLED, Status.WITH_SUITE}
+    assert found[20] not in {Status.CONFIRMED, Status.CLEARED}, "nothing was measured of it"
+
+
 def test_nothing_worse_needs_nothing():
     assert isinstance(next_step(GateState(noisy(pair(0, passed(10, 10), 1))), RULES), Enough)
 
