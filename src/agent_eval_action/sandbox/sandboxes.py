@@ -9,7 +9,6 @@ import shutil
 import stat
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,7 +76,6 @@ class Sandboxes:
     """The sandboxes of one run. Thread-safe; ``close`` ends everything that runs in them.
 
     ``hidden``: paths relative to a workspace that the copies of agents lack, those of metric functions have.
-    ``copied``: seconds, files and bytes of each copy that was made.
     """
 
     root: Path
@@ -89,7 +87,6 @@ class Sandboxes:
     is_temporary: bool
     tokens: GoogleTokens | None = None
     hidden: Collection[Path] = ()
-    copied: list[tuple[float, int, int]] = field(default_factory=list)
     _sandboxes: dict[tuple[Role, Path], Sandbox] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _building: threading.Lock = field(default_factory=threading.Lock)
@@ -120,12 +117,10 @@ class Sandboxes:
             folder /= hashlib.sha256(str(workspace).encode()).hexdigest()[:12]
         shutil.rmtree(folder, ignore_errors=True)
         _make_folders(self.root, folder)
-        started = time.monotonic()
         hidden = () if role == "metrics" else (workspace / path for path in self.hidden)
         environments, left_out = self.root / "environments", {*self.closed, *hidden}
         copy = TreeCopy(workspace, folder / workspace.name, user.uid, installer.uid, environments, left_out)
         copy.make()
-        self.copied.append((time.monotonic() - started, copy.files, copy.bytes))
 
         def rewrite(environ: dict[str, str]) -> dict[str, str]:
             return self._rewrite(environ, workspace, copy.target)

@@ -45,7 +45,6 @@ class TreeCopy:
     closed: Collection[Path] = ()
     limit: int = TREE_BYTES
     bytes: int = field(default=0, init=False)
-    files: int = field(default=0, init=False)
 
     def make(self) -> None:
         """Copy. Raises AgentEnvironmentError when it is too large, OSError when it cannot be written."""
@@ -76,7 +75,6 @@ class TreeCopy:
     def _file(self, source: Path, target: Path) -> None:
         found = source.lstat()
         self.bytes += found.st_size
-        self.files += 1
         if self.bytes > self.limit:
             raise self._too_large()
         with contextlib.suppress(FileNotFoundError):  # it may go while we look

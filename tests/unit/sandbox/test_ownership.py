@@ -56,6 +56,13 @@ def test_a_link_is_given_and_what_it_points_to_is_not(checkout, tmp_path):
     assert [owner(path) for path in (precious, folder, folder / "file")] == [0, 0, 0]
 
 
+def test_gits_own_folder_stays_as_it_is(checkout):
+    (checkout / ".git").mkdir()
+    (checkout / ".git" / "HEAD").write_text("ref: refs/heads/main")
+    restore_ownership([checkout])
+    assert [owner(checkout / name) for name in (".git", ".git/HEAD")] == [0, 0]
+
+
 def test_a_root_that_is_a_link_is_not_entered(checkout, tmp_path):
     (tmp_path / "inside").mkdir()
     (tmp_path / "home").symlink_to(tmp_path / "inside")

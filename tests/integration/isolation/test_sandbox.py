@@ -1,4 +1,4 @@
-"""A cell's processes: their limits, their certificates, what they are told; and a machine that cannot have any."""
+"""A sandbox's processes: their limits, their certificates, what they are told; and a machine that cannot have any."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def print_(text, level):
     print(text, file=sys.stderr)
 workspace = Path(sys.argv[1])
 step, seen = json.loads(sys.argv[2])
-isolation = open_sandboxes({"AGENT_EVAL_ISOLATION": "on", **step}, workspace, [], print_)
-cell = isolation.sandbox("head", workspace)
-environ = cell.environ(seen)
-print(json.dumps({"uid": cell.user.uid, "tree": str(cell.tree), "environ": environ}), flush=True)
-command = cell.user.command([sys.executable, "-I", "-S", "-c", sys.argv[3]])
-subprocess.run(command, cwd=cell.tree, env=environ, check=True, **cell.user.options())
-options = {"stdout": subprocess.DEVNULL, "start_new_session": True, **cell.user.options()}
+sandboxes = open_sandboxes({"AGENT_EVAL_ISOLATION": "on", **step}, workspace, [], print_)
+sandbox = sandboxes.sandbox("head", workspace)
+environ = sandbox.environ(seen)
+print(json.dumps({"uid": sandbox.user.uid, "tree": str(sandbox.tree), "environ": environ}), flush=True)
+command = sandbox.user.command([sys.executable, "-I", "-S", "-c", sys.argv[3]])
+subprocess.run(command, cwd=sandbox.tree, env=environ, check=True, **sandbox.user.options())
+options = {"stdout": subprocess.DEVNULL, "start_new_session": True, **sandbox.user.options()}
 left = subprocess.Popen(["sleep", "300"], env={}, **options)
-isolation.close()
+sandboxes.close()
 print(f"left behind ended with {left.wait(10)}")
 """
 
@@ -83,8 +83,8 @@ def test_where_it_is_not_asked_for_it_is_said_how_to(workspace, asked, why):
     assert why in said[0]
 
 
-def in_cell(pythons, workspace: Path, step: dict[str, str], seen: dict[str, str], program: str) -> list[str]:
-    """What a cell's process prints. ``step`` is the step's environment, ``seen`` what was picked for the agent."""
+def in_sandbox(pythons, workspace: Path, step: dict[str, str], seen: dict[str, str], program: str) -> list[str]:
+    """What a sandbox's process prints. ``step`` is the step's environment, ``seen`` what was picked for the agent."""
     done = subprocess.run(  # in a process of its own, which then cannot gain privileges any more
         [str(pythons.tool), "-I", "-c", CELL, str(workspace), json.dumps([step, seen]), program],
         env={"PATH": "/usr/bin:/bin"},
@@ -110,26 +110,26 @@ def test_only_certificates_that_the_step_names_are_handed_over(pythons, workspac
     # the last two are what a configuration file says in the place of the step
     seen = {**step, "REQUESTS_CA_BUNDLE": "/etc/shadow", "NODE_EXTRA_CA_CERTS": str(closed / "other.pem")}
     (closed / "other.pem").write_bytes(authority.read_bytes())
-    said, *readable = in_cell(pythons, workspace, step, seen, READ % names)
+    said, *readable = in_sandbox(pythons, workspace, step, seen, READ % names)
     environ = json.loads(said)["environ"]
     assert readable[:4] == ["CERTIFICATES", "closed", "closed", "closed"]
     assert environ["NODE_EXTRA_CA_CERTS"] == str(closed / "other.pem")
     assert environ["SSL_CERT_FILE"] != str(closed / "ca.pem")
 
 
-def test_a_cells_process_is_bounded_and_has_a_home_of_its_own(pythons, workspace, tmp_path):
+def test_a_sandboxes_process_is_bounded_and_has_a_home_of_its_own(pythons, workspace, tmp_path):
     given = {"DATA": f"{workspace}/agent", "HOME": "/root", "XDG_CACHE_HOME": "/x"}
-    said, limits, oom, *status = in_cell(pythons, workspace, {}, given, LIMITS)
-    cell = json.loads(said)
+    said, limits, oom, *status = in_sandbox(pythons, workspace, {}, given, LIMITS)
+    sandbox = json.loads(said)
     bounds = json.loads(limits)
     assert bounds["RLIMIT_CORE"] == [0, 0]
     assert all(0 < soft == hard for name, (soft, hard) in bounds.items() if name != "RLIMIT_CORE")
     assert oom == "900"
-    uid = cell["uid"]
+    uid = sandbox["uid"]
     assert {"NoNewPrivs:\t1", "CapEff:\t0000000000000000", f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}"} <= set(status)
     assert status[-1] == "left behind ended with -9"
-    environ = cell["environ"]
-    assert environ["DATA"] == f"{cell['tree']}/agent"
+    environ = sandbox["environ"]
+    assert environ["DATA"] == f"{sandbox['tree']}/agent"
     assert environ["HOME"] not in {"/root", str(tmp_path)}
     assert "XDG_CACHE_HOME" not in environ
-    assert not Path(cell["tree"]).exists()
+    assert not Path(sandbox["tree"]).exists()
