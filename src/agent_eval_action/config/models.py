@@ -1,6 +1,6 @@
 """Everything that is configured. These models are the table of options: flags, inputs, schema and docs follow them."""
 
-from __future__ import annotations
+# Without annotations as text: pydantic would compile each one again, at every start of the command.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -218,12 +218,12 @@ class Policy(_Section):
         repeatable=True,
     )
 
-    def mode_of(self, name: str, goal: Goal, eval_set: str) -> Mode:
+    def mode_of(self, name: str, goal: "Goal", eval_set: str) -> Mode:
         """The weaker of the modes of a criterion and an eval set."""
         modes = (self.for_criterion(name, goal).mode, self.sets.get(eval_set, "blocking"))
         return max(modes, key=_WEAKNESS.index)
 
-    def for_criterion(self, name: str, goal: Goal) -> CriterionPolicy:
+    def for_criterion(self, name: str, goal: "Goal") -> CriterionPolicy:
         """The rules of one criterion; the limit of the other direction is None."""
         own = self.criteria.get(name) or self.inherited(name)
         return own.model_copy(update={"max_drop" if goal == "minimize" else "max_rise": None})
@@ -412,8 +412,8 @@ class Settings(_Section):
         "agent",
         has_flag=False,
     )
-    agent_defaults: AgentDefaults = AgentDefaults()
-    baseline: BaselineSettings = BaselineSettings()
+    agent_defaults: AgentDefaults = Field(default_factory=AgentDefaults)
+    baseline: BaselineSettings = Field(default_factory=BaselineSettings)
     out: Annotated[Path, FOLDER] = option(Path(".agent-eval/out"), "Folder of results, transcripts and reports.")
     cache_dir: Annotated[Path, FOLDER] = option(
         Path(".agent-eval/cache"), "Folder of what can be made again: environments built for agents, judges' answers."
@@ -455,7 +455,7 @@ class Settings(_Section):
         "Most USD of a run, agents and judges together, by the price table; at the limit nothing more is run.",
         "no limit",
     )
-    llm: LlmOptions = LlmOptions()
+    llm: LlmOptions = Field(default_factory=LlmOptions)
     comment: Annotated[Literal["update", "recreate", "changes", "off"], CHOICE] = option(
         "update",
         "The comment on the pull request: one that is edited in place (update), a new one each run "
@@ -520,7 +520,7 @@ class Settings(_Section):
         key="gate.fail_on",
         strict="inconclusive",
     )
-    policy: Policy = Policy()
+    policy: Policy = Field(default_factory=Policy)
 
     @property
     def adaptive(self) -> bool:
