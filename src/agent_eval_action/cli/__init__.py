@@ -74,7 +74,7 @@ def _interrupt(*_: object) -> None:
 
 def _report(error: Exception) -> ExitCode:
     from agent_eval_action.cli import log
-    from agent_eval_action.cli.text import terminal
+    from agent_eval_action.cli.log import terminal
 
     if isinstance(error, AgentEvalError):
         print(f"error: {terminal(log.redaction.text(str(error)), 20_000, lines=True)}", file=sys.stderr)

@@ -11,8 +11,7 @@ from agent_eval_action import api
 from agent_eval_action.baseline import accepted
 from agent_eval_action.baseline.accepted import ACCEPT, Names
 from agent_eval_action.cli.outputs import results_file
-from agent_eval_action.cli.session import console, settings_for
-from agent_eval_action.cli.text import terminal
+from agent_eval_action.cli.session import print_line, settings_for
 from agent_eval_action.config.models import Settings
 from agent_eval_action.diagnostics.reader import did_you_mean, plural
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
@@ -69,12 +68,12 @@ def _accept_worse(settings: Settings, reason: str, results: Path | None) -> None
     if worse := worse_pairs(result.decision):
         _append(settings, _entries(worse, result, reason))
     else:
-        _say("nothing got worse in that run, so there is nothing to accept")
+        print_line("nothing got worse in that run, so there is nothing to accept")
     for step in next_steps(result):
         if step.places:
-            _say(str(step.text))
+            print_line(str(step.text))
             for place in step.places:
-                _say(f"  {place}")
+                print_line(f"  {place}")
 
 
 def _named(scope: Scope, names: Names, reason: str) -> list[dict[str, str]]:
@@ -112,13 +111,11 @@ def _append(settings: Settings, entries: Sequence[Mapping[str, str]]) -> None:
     added = accepted.append(path, entries, workspace=settings.workspace)
     shown = relative(path, settings.workspace)
     for entry in added:
-        _say(f"accepted: {' › '.join(filter(None, (entry.case, entry.criterion)))}")
+        print_line(f"accepted: {' › '.join(filter(None, (entry.case, entry.criterion)))}")
     if left := len(entries) - len(added):
         already = "change is in it already" if left == 1 else "changes are in it already"
-        _say(f"{shown}: {left:,} {already} with this reason; give another reason if the check blocks them still")
+        print_line(f"{shown}: {left:,} {already} with this reason; give another reason if the check blocks them still")
     if added:
-        _say(f"{shown}: {plural(len(added), 'change')} accepted; commit it. Their history starts anew at the merge.")
-
-
-def _say(text: str) -> None:
-    console().print(terminal(text), markup=False, soft_wrap=True)
+        print_line(
+            f"{shown}: {plural(len(added), 'change')} accepted; commit it. Their history starts anew at the merge."
+        )

@@ -14,9 +14,9 @@ from agent_eval_action.baseline.history_session import open_history_session
 from agent_eval_action.baseline.records import Update, update
 from agent_eval_action.baseline.table import records_table
 from agent_eval_action.ci import detect
+from agent_eval_action.cli.log import terminal
 from agent_eval_action.cli.outputs import output_folder, results_file, write_requested_files
-from agent_eval_action.cli.session import Session, console, settings_for
-from agent_eval_action.cli.text import terminal
+from agent_eval_action.cli.session import Session, print_line, settings_for
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports import results_json
@@ -32,7 +32,7 @@ _NAMES_SHOWN = 8
 def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: Path | None) -> ExitCode:
     """Make a run (or take one) and store it."""
     resolved = settings_for(flags)
-    settings, out = resolved.settings, console()
+    settings = resolved.settings
     if settings.baseline.store == "branch":
         raise UsageError("the branch store is written by runs of main alone", hint="let CI run on the main branch")
     store = FileStore(settings.baseline.path, settings.workspace)
@@ -47,18 +47,18 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
             write_requested_files(result, settings)
             session.end()
     if result.status is not RunStatus.COMPLETE:
-        out.print(f"the run is not complete ({result.status}): the baseline stays as it was", markup=False)
+        print_line(f"the run is not complete ({result.status}): the baseline stays as it was")
         return ExitCode.INTERRUPTED if result.status is RunStatus.INTERRUPTED else ExitCode.INCONCLUSIVE
     entries = accepted.read(settings.workspace / ACCEPT, workspace=settings.workspace)
     after = update(before, result, [entry.accepted for entry in entries])
     if not any(pair.scores for pair in measured_pairs(result)):
         where = relative(settings.baseline.path, settings.workspace)
-        out.print(f"nothing was measured, so {where} is not written: see the errors above", markup=False)
+        print_line(f"nothing was measured, so {where} is not written: see the errors above")
         return ExitCode.INCONCLUSIVE
     if after.differs or before is None:
         store.write(after.baseline)
     for line in _lines(after, result, relative(settings.baseline.path, settings.workspace)):
-        out.print(terminal(line), markup=False, soft_wrap=True)
+        print_line(line)
     return ExitCode.INCONCLUSIVE if after.kept or after.missing else ExitCode.PASS
 
 
@@ -95,7 +95,7 @@ def show_command(path: Path | None, config: str | None) -> ExitCode:
     else:
         history = open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event).history()
         found, shown, begin = history.as_baseline(), history.source, str(BEGIN[history.store])
-        _say(history.notes)
+        _print_notes(history.notes)
     if found is None:
         raise ResultsError(f"there is no baseline at {shown}", hint=begin)
     table = Table("Agent", "Set", "Case", "Criterion", "Passed", "Mean", "Tool calls", box=None, pad_edge=False)
@@ -117,7 +117,7 @@ def history_command(config: str | None) -> ExitCode:
     settings = settings_for({"config": config} if config else {}).settings
     main = open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event)
     history = main.history()
-    _say(history.notes)
+    _print_notes(history.notes)
     if not main.found.records:
         raise ResultsError(f"there are no records at {main.store.name}", hint=str(BEGIN[main.kind]))
     table = Table("Commit", "Made", "Cases", "Attempts", "Withheld", "Accepted", "agent-eval", box=None, pad_edge=False)
@@ -132,6 +132,6 @@ def history_command(config: str | None) -> ExitCode:
     return ExitCode.PASS
 
 
-def _say(notes: Sequence[str]) -> None:
+def _print_notes(notes: Sequence[str]) -> None:
     for note in notes:
-        console().print(terminal(f"note: {note}"), markup=False, soft_wrap=True)
+        print_line(f"note: {note}")

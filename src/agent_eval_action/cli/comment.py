@@ -11,8 +11,8 @@ from pathlib import Path
 
 from agent_eval_action.ci import Job, detect
 from agent_eval_action.ci.comment import Marker, Published, RunComment, publish
+from agent_eval_action.cli.log import terminal
 from agent_eval_action.cli.outputs import in_detail, report_input
-from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.models import Settings
 from agent_eval_action.reports import REPORTS, Link
 from agent_eval_action.reports.detail import state_of

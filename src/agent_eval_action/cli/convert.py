@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 from agent_eval_action.cli import log
-from agent_eval_action.cli.session import console
-from agent_eval_action.cli.text import terminal
+from agent_eval_action.cli.session import print_line
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.errors import ExitCode, UsageError
 from agent_eval_action.folders import real_path
@@ -25,9 +24,9 @@ def convert_command(file: Path, session_file: Path | None, output: Path | None) 
             raise UsageError(f"there is no file {path}")
     anywhere = Path(real_path(file).anchor)  # the files were named by hand
     loaded = load_eval_file(file, workspace=anywhere, session_file=session_file)
-    eval_set, out = loaded.eval_set, console()
+    eval_set = loaded.eval_set
     for problem in loaded.warnings:
-        out.print(f"warning: {terminal(str(problem))}", markup=False, style="yellow", soft_wrap=True)
+        print_line(f"warning: {problem}", style="yellow")
     if loaded.format != "adk":  # google-adk finds a set by its file's name
         name = (output or file).name.removesuffix(".json").removesuffix(".evalset").removesuffix(".test")
         eval_set = eval_set.model_copy(update={"eval_set_id": name, "name": None})
@@ -37,7 +36,7 @@ def convert_command(file: Path, session_file: Path | None, output: Path | None) 
     write_text(output, [_text(eval_set)])
     hint = "" if output.name.endswith(_SUFFIX) else f" (only *{_SUFFIX} and *.test.json are found by themselves)"
     text = f"{plural(len(eval_set.eval_cases), 'case')} written to {output}{hint}"
-    out.print(terminal(text), markup=False, soft_wrap=True)
+    print_line(text)
     return ExitCode.PASS
 
 

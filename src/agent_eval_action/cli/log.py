@@ -10,7 +10,7 @@ from typing import Final
 
 from agent_eval_action.ci import detect
 from agent_eval_action.ci.base import LogCommands
-from agent_eval_action.ci.log import GuardedStream, is_log
+from agent_eval_action.ci.log import GuardedStream, is_log, neutralize
 from agent_eval_action.results.evalset import Annotation, AnnotationLevel
 from agent_eval_action.results.redaction import Redaction, secrets_around
 
@@ -87,9 +87,17 @@ def _annotate(level: AnnotationLevel, title: str, message: str, *, lines: bool) 
 
 
 def _clean(message: str, *, lines: bool) -> str:
-    from agent_eval_action.cli.text import terminal  # it imports every report, which --help does not need
-
     return terminal(redaction.text(message), _MESSAGE_LIMIT, lines=lines)
+
+
+def terminal(text: str, limit: int = 2_000, *, lines: bool = False) -> str:
+    """Untrusted text for a terminal or a log: no control characters, one line unless ``lines``, no command.
+
+    A command of CI is broken by a zero-width space, which shows nothing.
+    """
+    from agent_eval_action.reports.formatting import clean  # it imports every report, which --help does not need
+
+    return neutralize(clean(text, limit, lines=lines))
 
 
 def no_verdict(message: str) -> None:

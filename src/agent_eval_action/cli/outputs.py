@@ -15,8 +15,8 @@ from agent_eval_action.ci import detect
 from agent_eval_action.ci.base import StepReports, publish_step
 from agent_eval_action.cli import log, summary
 from agent_eval_action.cli.folder_checks import refuse_unsafe_folders
+from agent_eval_action.cli.log import terminal
 from agent_eval_action.cli.session import EXIT, console, exit_code
-from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.models import Settings
 from agent_eval_action.errors import ExitCode, OutputError
 from agent_eval_action.reports import REPORTS, ReportInput, results_json

@@ -14,8 +14,8 @@ from agent_eval_action.ci.base import PostedRun
 from agent_eval_action.ci.comment import CommentHost, Marker, RunComment, publish
 from agent_eval_action.ci.posting import UNVERIFIED, verify
 from agent_eval_action.cli.comment import token_of, with_title
+from agent_eval_action.cli.log import terminal
 from agent_eval_action.cli.outputs import in_detail
-from agent_eval_action.cli.text import terminal
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.config.models import Settings
 from agent_eval_action.errors import ExitCode, OutputError, UsageError

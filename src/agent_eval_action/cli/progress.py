@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from agent_eval_action.cli.text import terminal
+from agent_eval_action.cli.log import terminal
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.results.run_result import Attempt, ErrorKind, Purpose
 from agent_eval_action.run.events import (

@@ -43,6 +43,11 @@ def console() -> Console:
     return Console(stderr=True, highlight=False, width=width, soft_wrap=False)
 
 
+def print_line(text: str, style: str | None = None, *, lines: bool = False) -> None:
+    """Print untrusted text on one line, or on several with ``lines``; the terminal may fold them."""
+    console().print(log.terminal(text, lines=lines), markup=False, style=style, soft_wrap=True)
+
+
 def settings_for(flags: Mapping[str, Any]) -> Resolved:
     """Settings of this invocation."""
     resolved = resolve(flags=flags, environ=os.environ, cwd=Path.cwd())

@@ -10,8 +10,8 @@ from typing import Any
 
 from agent_eval_action.baseline.history_session import open_history_session
 from agent_eval_action.ci import detect
-from agent_eval_action.cli.session import console, settings_for
-from agent_eval_action.cli.text import terminal
+from agent_eval_action.cli.log import terminal
+from agent_eval_action.cli.session import console, print_line, settings_for
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
 from agent_eval_action.gate.simulate import Rehearsal, rehearse
@@ -28,7 +28,7 @@ def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json:
     settings = settings_for(flags).settings
     history = open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event).history()
     for note in history.notes:
-        console().print(terminal(f"note: {note}"), markup=False, soft_wrap=True)
+        print_line(f"note: {note}")
     if not any(pair.scores for pair in history.pairs.values()):
         raise ResultsError(f"there is no history to simulate on at {history.source}", hint=str(BEGIN[history.store]))
     goals = {name: one.goal for name, one in CRITERIA.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from agent_eval_action.cli.text import terminal
+from agent_eval_action.cli.log import terminal
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.messages import Messages
 from agent_eval_action.reports.next_steps import ALL_WORSE, next_steps

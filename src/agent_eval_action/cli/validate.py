@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent_eval_action import api
-from agent_eval_action.cli.session import console, settings_for
-from agent_eval_action.cli.text import terminal
+from agent_eval_action.cli.session import print_line, settings_for
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.errors import AgentEvalError, ExitCode, Problem
 from agent_eval_action.run.loader import Loader, validate_paths
@@ -17,7 +16,6 @@ _SHOWN = 200
 
 def validate_command(paths: Sequence[Path], config: str | None) -> ExitCode:
     """Check what a run would read (no paths), or these files and folders. Exit 0, or 2 with every problem."""
-    out = console()
     problems: list[Problem] = []
     errors: list[AgentEvalError] = []
     checked = 0
@@ -35,7 +33,7 @@ def validate_command(paths: Sequence[Path], config: str | None) -> ExitCode:
             problems += loader.warnings
             checked = len(plan.sets)
             for note in (*resolved.notes, *discovery.notes, *loader.notes):
-                out.print(terminal(note), markup=False, soft_wrap=True)
+                print_line(note)
     except AgentEvalError as error:
         errors.append(error)
         problems += error.problems
@@ -43,19 +41,18 @@ def validate_command(paths: Sequence[Path], config: str | None) -> ExitCode:
 
 
 def _show(checked: int, problems: Sequence[Problem], errors: Sequence[AgentEvalError]) -> ExitCode:
-    out = console()
     ordered = sorted(problems, key=lambda problem: (problem.severity != "error", str(problem.path), problem.line or 0))
     for problem in ordered[:_SHOWN]:
         style = "red" if problem.severity == "error" else "yellow"
-        out.print(f"{problem.severity}: {terminal(str(problem))}", markup=False, style=style, soft_wrap=True)
+        print_line(f"{problem.severity}: {problem}", style=style)
     if len(ordered) > _SHOWN:
-        out.print(f"… and {len(ordered) - _SHOWN} more")
+        print_line(f"… and {len(ordered) - _SHOWN} more")
     for error in errors:
         if not error.problems:
-            out.print(f"error: {terminal(str(error), lines=True)}", markup=False, style="red", soft_wrap=True)
+            print_line(f"error: {error}", style="red", lines=True)
     bad = sum(problem.severity == "error" for problem in problems) + sum(not error.problems for error in errors)
     warned = sum(problem.severity == "warning" for problem in problems)
     counts = [f"{plural(checked, 'file')} checked"] if checked else []
     counts += [plural(bad, "error"), plural(warned, "warning")] if checked else [plural(bad, "error")]
-    out.print(", ".join(counts))
+    print_line(", ".join(counts))
     return ExitCode.USAGE if bad else ExitCode.PASS

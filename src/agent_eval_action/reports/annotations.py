@@ -52,7 +52,7 @@ def as_annotations(report: ReportInput, budget: int | None = None) -> str:
 
 def remarks(report: ReportInput) -> Iterator[Annotation]:
     """What weakens the gate, then every case that blocks, was not measured or is below a threshold."""
-    decision, messages = report.decision, Messages.for_decision(report.decision)
+    decision, messages = report.decision, report.view.messages
     for finding in decision.weakenings:
         level: AnnotationLevel = "error" if finding.severity == "blocks" else "warning"
         message = clean(messages.sentence(finding).plain, _SENTENCE)

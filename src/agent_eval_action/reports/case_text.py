@@ -7,10 +7,17 @@ from dataclasses import dataclass
 
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.messages import Messages
-from agent_eval_action.reports.view import CaseView, failed_attempt, judged_lines, score_of, worst_attempt
+from agent_eval_action.reports.view import (
+    CaseView,
+    CriterionRow,
+    criterion_row,
+    failed_attempt,
+    judged_lines,
+    score_of,
+    worst_attempt,
+)
 from agent_eval_action.results.decision import (
     CallBrief,
-    CriterionChange,
     Decision,
     PairChange,
     TurnBrief,
@@ -192,12 +199,8 @@ def whole_run(decision: Decision, messages: Messages) -> Iterator[tuple[str, str
     for row in decision.criteria:
         mine = [f for f in of_run if f.subject.criterion == row.criterion]
         if mine or fmt.allowed_change(row):
-            yield (
-                row.criterion,
-                _status(mine),
-                _joined(mine, messages),
-                _row(row, str(messages.criterion(row, decision))),
-            )
+            sentence = str(messages.criterion(row, decision))
+            yield row.criterion, _status(mine), _joined(mine, messages), f"{_row(criterion_row(row))}\n{sentence}"
     known = {row.criterion for row in decision.criteria}
     rest = [f for f in of_run if f.subject.criterion not in known and f.severity != "advisory"]
     for number, finding in enumerate(rest, 1):
@@ -220,19 +223,10 @@ def _joined(findings: list[Finding], messages: Messages) -> str:
     return "; ".join(str(messages.sentence(finding)) for finding in findings if finding.severity != "advisory")
 
 
-def _row(row: CriterionChange, reason: str) -> str:
-    now = row.paired if row.paired is not None else row.current
-    detectable = [f"could detect a drop of {fmt.detectable(row)}"] if row.detectable is not None else []
-    return "\n".join(
-        [
-            f"baseline {fmt.number(row.baseline, row.unit)}",
-            f"this run {fmt.number(now, row.unit)}",
-            f"change   {fmt.change(row)}",
-            *detectable,
-            f"limit    {fmt.row_limits(row)}",
-            reason,
-        ]
-    )
+def _row(row: CriterionRow) -> str:
+    lines = [f"baseline {row.baseline}", f"this run {row.current}", f"change   {row.change_and_interval}"]
+    lines += [f"could detect a drop of {row.detectable}"] if row.detectable else []
+    return "\n".join([*lines, f"limit    {row.limits}"])
 
 
 def _attempt(attempt: AttemptSummary, pair: PairChange, attempts: int) -> Iterator[str]:

@@ -261,7 +261,7 @@ def _cases(cases: list[CaseView], template: Template, budget: int) -> Iterator[A
 def _frame(report: ReportInput, cases: list[CaseView]) -> dict[str, Any]:
     decision, result = report.decision, report.result
     counted = Counter(view.group for view in cases)
-    messages = Messages.for_decision(decision)
+    messages = report.view.messages
     findings = run_findings(decision)[:_FINDINGS]
     return {
         "outcome": decision.outcome.value,

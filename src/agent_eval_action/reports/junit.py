@@ -56,7 +56,7 @@ _WHOLE = "agent-eval.whole run"
 def junit(report: ReportInput, budget: int | None = None) -> str:
     """The report as JUnit XML. ``budget`` bounds the failure texts, in bytes; messages always stay."""
     decision = report.decision
-    builder = _Builder(budget if budget is not None else _DETAILS, Messages.for_decision(decision))
+    builder = _Builder(budget if budget is not None else _DETAILS, report.view.messages)
     by_set: defaultdict[int, list[CaseView]] = defaultdict(list)
     for view in report.view.cases:
         by_set[id(view.owner)].append(view)

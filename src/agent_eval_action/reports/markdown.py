@@ -80,11 +80,11 @@ _WEAKENINGS = 15
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
-def alert(decision: Decision, cases: list[CaseView]) -> str:
+def alert(decision: Decision, messages: Messages, cases: list[CaseView]) -> str:
     """The verdict in a box, why in one sentence, and how many cases became what."""
     lines = [
         f"> [!{_ALERTS[decision.outcome]}]",
-        f"> **{fmt.OUTCOME_LABELS[decision.outcome]}:** {prose(Messages.for_decision(decision).headline(decision))}",
+        f"> **{fmt.OUTCOME_LABELS[decision.outcome]}:** {prose(messages.headline(decision))}",
     ]
     counted = Counter(view.group for view in cases)
     classes = [f"{ICONS[g]} {fmt.count(counted[g])} {GROUP_LABELS[g]}" for g in ICONS if counted[g]]
@@ -127,21 +127,20 @@ def criteria_table(rows: Sequence[CriterionRow]) -> str:
     return "\n\n".join(["\n".join(lines), *(f"<sub>{line}</sub>" for line in below)])
 
 
-def weakenings(decision: Decision) -> str:
+def weakenings(decision: Decision, messages: Messages) -> str:
     """What the change does to its own judge: whoever reads anything below has to know it."""
     found = decision.weakenings
     if not found:
         return ""
     lines = [f"**This change weakens the gate** ({fmt.plural(len(found), 'way')}):", ""]
-    lines += [_finding(finding, Messages.for_decision(decision)) for finding in found[:_WEAKENINGS]]
+    lines += [_finding(finding, messages) for finding in found[:_WEAKENINGS]]
     if len(found) > _WEAKENINGS:
         lines.append(f"- … and {fmt.count(len(found) - _WEAKENINGS)} more in results.json")
     return "\n".join(lines)
 
 
-def notes(decision: Decision) -> str:
+def notes(decision: Decision, messages: Messages) -> str:
     """Findings about the whole run, and what the reader has to know beside."""
-    messages = Messages.for_decision(decision)
     found = run_findings(decision)
     lines = [_finding(finding, messages) for finding in found[:_FINDINGS]]
     if len(found) > _FINDINGS:
@@ -516,10 +515,11 @@ def rendered(report: ReportInput, room: int, *, table_first: bool = False) -> st
     """The same in at most ``room`` bytes. ``table_first``: the table of all cases is kept before any case's details."""
     decision = report.decision
     in_order, cases = report.view.cases, report.view.worst_first
-    verdict = alert(decision, cases)
-    top = [report.marker, verdict, weakenings(decision), metrics(report.result, decision, cases)]
+    messages = report.view.messages
+    verdict = alert(decision, messages, cases)
+    top = [report.marker, verdict, weakenings(decision, messages), metrics(report.result, decision, cases)]
     table = criteria_table(report.view.criteria)
-    around = [*top, table, notes(decision), foot(report)]
+    around = [*top, table, notes(decision, messages), foot(report)]
     left = room - _size(around)
     if left > _REMARK:
         body = _body(cases, in_order, decision, left, table_first=table_first)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent_eval_action.reports import formatting as fmt
+from agent_eval_action.reports.messages import Messages
 from agent_eval_action.results.decision import ChangeKind, CriterionChange, Decision, PairChange, TurnBrief
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.run_result import (
@@ -104,10 +105,11 @@ class CriterionRow:
 
 def criterion_rows(decision: Decision) -> tuple[CriterionRow, ...]:
     """A row for each criterion, what fell first."""
-    return tuple(map(_criterion_row, sorted(decision.criteria, key=fmt.by_severity)))
+    return tuple(map(criterion_row, sorted(decision.criteria, key=fmt.by_severity)))
 
 
-def _criterion_row(row: CriterionChange) -> CriterionRow:
+def criterion_row(row: CriterionChange) -> CriterionRow:
+    """The row of one criterion."""
     worse, better = fmt.is_worse(row.change, row.goal), fmt.is_better(row.change, row.goal)
     side = "above" if row.goal == "minimize" else "below"
     return CriterionRow(
@@ -304,11 +306,12 @@ class ReportView:
 
     cases: tuple[CaseView, ...]
     criteria: tuple[CriterionRow, ...]
+    messages: Messages
 
     @classmethod
     def build(cls, result: RunResult, decision: Decision) -> ReportView:
         """Compute it; this walks every pair."""
-        return cls(tuple(views(result, decision)), criterion_rows(decision))
+        return cls(tuple(views(result, decision)), criterion_rows(decision), Messages.for_decision(decision))
 
     @property
     def worst_first(self) -> list[CaseView]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.cli.text import terminal
+from agent_eval_action.cli.log import terminal
 
 COMMAND = re.compile(r"(?m)^\s*::|##\[")
 
