@@ -35,7 +35,7 @@ from agent_eval_action.llm.providers.base import ModelProvider
 if TYPE_CHECKING:
     import aiohttp
     from google.genai import Client
-    from google.genai.types import GenerateContentConfig, GenerateContentResponse
+    from google.genai.types import GenerateContentConfig, GenerateContentResponse, HttpOptions
 
 C = TypeVar("C")
 
@@ -217,14 +217,11 @@ def new_session() -> aiohttp.ClientSession:
     )
 
 
-def new_client(setup: ProviderConfig, where: Address, session: aiohttp.ClientSession) -> Client:
-    """Make the client; blocks for a tenth of a second, longer where Vertex's credentials are looked up."""
-    from google import genai  # noqa: PLC0415 - most of a second, which only a run with a model needs
-    from google.genai.types import HttpOptions, HttpRetryOptions  # noqa: PLC0415 - see above
+def http_options(setup: ProviderConfig, where: Address, session: aiohttp.ClientSession) -> HttpOptions:
+    """One try, no redirect, our own connections."""
+    from google.genai.types import HttpOptions, HttpRetryOptions  # noqa: PLC0415 - see new_client
 
-    # It says on stderr that two keys are set, and the like: we say what we think about variables ourselves.
-    logging.getLogger("google_genai").addHandler(logging.NullHandler())
-    options = HttpOptions(
+    return HttpOptions(
         base_url=base_url(setup, where),
         timeout=round(setup.timeout * 1000),  # sent along too, so that a server stops when we have
         retry_options=HttpRetryOptions(attempts=1),  # without it, it sleeps up to 10 s and asks again on its own
@@ -232,6 +229,15 @@ def new_client(setup: ProviderConfig, where: Address, session: aiohttp.ClientSes
         async_client_args={"allow_redirects": False},
         aiohttp_client=session,
     )
+
+
+def new_client(setup: ProviderConfig, where: Address, session: aiohttp.ClientSession) -> Client:
+    """Make the client; blocks for a tenth of a second, longer where Vertex's credentials are looked up."""
+    from google import genai  # noqa: PLC0415 - most of a second, which only a run with a model needs
+
+    # It says on stderr that two keys are set, and the like: we say what we think about variables ourselves.
+    logging.getLogger("google_genai").addHandler(logging.NullHandler())
+    options = http_options(setup, where, session)
     if not where.vertex:
         return genai.Client(vertexai=False, api_key=where.key, http_options=options)
     if where.key:

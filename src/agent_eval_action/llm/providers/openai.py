@@ -305,7 +305,7 @@ def _new_client(setup: ProviderConfig, base_url: str) -> AsyncOpenAI:
         base_url=base_url,
         timeout=setup.timeout,
         max_retries=0,  # the SDK would wait inside the limiter's slot
-        # aiohttp and not httpx alone: see google_client.new_session.
+        # aiohttp and not httpx alone: see google.new_session.
         http_client=openai.DefaultAioHttpClient(
             limits=Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
             follow_redirects=False,

@@ -22,7 +22,7 @@ from agent_eval_action.llm.client import (
     sendable_json,
 )
 from agent_eval_action.llm.credentials import missing
-from agent_eval_action.llm.providers.google import Address, GoogleService, base_url, identity
+from agent_eval_action.llm.providers.google import Address, GoogleService, http_options, identity
 
 if TYPE_CHECKING:
     import aiohttp
@@ -102,16 +102,7 @@ def open_evaluation(setup: ProviderConfig, where: Address, session: aiohttp.Clie
 
 
 def _client(agentplatform: Any, setup: ProviderConfig, where: Address, session: aiohttp.ClientSession) -> Any:
-    from google.genai.types import HttpOptions, HttpRetryOptions  # noqa: PLC0415 - loaded by now
-
-    # As for Google's models (google_client.new_client): one try, no redirect, our own connections.
-    http = HttpOptions(
-        base_url=base_url(setup, where),
-        timeout=round(setup.timeout * 1000),
-        retry_options=HttpRetryOptions(attempts=1),
-        async_client_args={"allow_redirects": False},
-        aiohttp_client=session,
-    )
+    http = http_options(setup, where, session)
     if where.key:
         return agentplatform.Client(api_key=where.key, http_options=http)
     credentials, _ = identity(setup)
