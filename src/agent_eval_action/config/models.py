@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from agent_eval_action.config.types import (
     CHOICE,
@@ -87,13 +87,49 @@ class _Section(Frozen):
     model_config = ConfigDict(defer_build=True)
 
 
-Mode = Annotated[Literal["blocking", "advisory", "off"], CHOICE]
-ThresholdOn = Annotated[Literal["regression", "case", "suite", "off"], CHOICE]
-FailOn = Annotated[Literal["fail", "inconclusive", "never"], CHOICE]
-OnWeakened = Annotated[Literal["warn", "fail"], CHOICE]
-Acceptance = Annotated[Literal["honour", "ignore"], CHOICE]
-NewCases = Annotated[Literal["advise", "block"], CHOICE]
-Withheld = Annotated[Literal["pass", "neutral", "fail"], CHOICE]
+@dataclass(frozen=True, slots=True)
+class Looser:
+    """Marks a field as a rule: a choice that stands later in ``strictest_first`` demands less of a run.
+
+    Without choices a number that is ``when`` the old one does, and None, which is no limit.
+    """
+
+    strictest_first: tuple[Any, ...] = ()
+    when: Literal["higher", "lower"] = "higher"
+
+
+def is_rule(model: type[BaseModel], field: str) -> bool:
+    """Whether the gate's strictness depends on a field of a model."""
+    return _looser(model, field) is not None
+
+
+def is_looser(model: type[BaseModel], field: str, old: Any, new: Any) -> bool:
+    """Whether the new value of a rule demands less of a run than the old one; of other fields nobody can say."""
+    looser = _looser(model, field)
+    if looser is None or old == new:
+        return False
+    if order := looser.strictest_first:
+        return order.index(new) > order.index(old)
+    if looser.when == "lower":
+        return bool(new < old)
+    return old is not None and (new is None or bool(new > old))
+
+
+def _looser(model: type[BaseModel], field: str) -> Looser | None:
+    metadata = model.model_fields[field].metadata if field in model.model_fields else ()
+    return next((mark for mark in metadata if isinstance(mark, Looser)), None)
+
+
+_MODES: Final = ("blocking", "advisory", "off")
+Mode = Annotated[Literal["blocking", "advisory", "off"], CHOICE, Looser(_MODES)]
+ThresholdOn = Annotated[
+    Literal["regression", "case", "suite", "off"], CHOICE, Looser(("case", "regression", "suite", "off"))
+]
+FailOn = Annotated[Literal["fail", "inconclusive", "never"], CHOICE, Looser(("inconclusive", "fail", "never"))]
+OnWeakened = Annotated[Literal["warn", "fail"], CHOICE, Looser(("fail", "warn"))]
+Acceptance = Annotated[Literal["honour", "ignore"], CHOICE, Looser(("ignore", "honour"))]
+NewCases = Annotated[Literal["advise", "block"], CHOICE, Looser(("block", "advise"))]
+Withheld = Annotated[Literal["pass", "neutral", "fail"], CHOICE, Looser(("fail", "neutral", "pass"))]
 
 # Defaults that other parts have as well, where nobody configures them.
 MAX_DROP: Final = 0.05
@@ -104,7 +140,6 @@ JUDGE_CALLS: Final = 96
 TRY_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 120.0
 
-_WEAKNESS: Final[tuple[Mode, ...]] = ("blocking", "advisory", "off")
 ADVISORY: Final = frozenset({"invocation_duration_v1"})
 """Seconds vary with the machine and the model's load, so they advise unless told to block."""
 
@@ -122,8 +157,8 @@ class CriterionPolicy(_Section):
 
     mode: Mode = "blocking"
     threshold_on: ThresholdOn = "regression"
-    max_drop: Drop = MAX_DROP
-    max_rise: Rise = None
+    max_drop: Annotated[Drop, Looser()] = MAX_DROP
+    max_rise: Annotated[Rise, Looser()] = None
 
 
 def _some_rules(value: Any, _: Origin) -> Any:
@@ -180,7 +215,7 @@ class Policy(_Section):
         "passed by what was measured, inconclusive with a green step, or failed.",
         strict="fail",
     )
-    agents_see_evals: Boolean = option(
+    agents_see_evals: Annotated[Boolean, Looser((False, True))] = option(
         False,
         "Whether the copy of the checkout that the agent runs in has the eval files, criteria files and "
         "recordings of the run in it.",
@@ -190,17 +225,17 @@ class Policy(_Section):
         "What must meet a threshold: a case confirmed worse than main, or without history (regression), every"
         " case (ADK's rule), the suite's mean, or nothing.",
     )
-    confidence: Annotated[float, fraction(0.5, 0.9999)] = option(
+    confidence: Annotated[float, fraction(0.5, 0.9999), Looser()] = option(
         CONFIDENCE,
         "How sure the gate must be over everything it tests: 0.99 lets one harmless change in a hundred be blocked.",
     )
-    min_effect: Annotated[float, fraction(0, 1)] = option(
+    min_effect: Annotated[float, fraction(0, 1), Looser()] = option(
         MIN_EFFECT, "The least drop of a case's mean that blocks, however sure it is."
     )
-    max_drop: Drop = option(
+    max_drop: Annotated[Drop, Looser()] = option(
         MAX_DROP, "How far the suite mean of a higher-is-better criterion may drop below its baseline."
     )
-    max_rise: Rise = option(
+    max_rise: Annotated[Rise, Looser()] = option(
         None, "How far the suite mean of a lower-is-better criterion may rise, as a part of its baseline.", "no limit"
     )
     criteria: Rules = option(
@@ -221,7 +256,7 @@ class Policy(_Section):
     def mode_of(self, name: str, goal: "Goal", eval_set: str) -> Mode:
         """The weaker of the modes of a criterion and an eval set."""
         modes = (self.for_criterion(name, goal).mode, self.sets.get(eval_set, "blocking"))
-        return max(modes, key=_WEAKNESS.index)
+        return max(modes, key=_MODES.index)
 
     def for_criterion(self, name: str, goal: "Goal") -> CriterionPolicy:
         """The rules of one criterion; the limit of the other direction is None."""
@@ -418,7 +453,7 @@ class Settings(_Section):
     cache_dir: Annotated[Path, FOLDER] = option(
         Path(".agent-eval/cache"), "Folder of what can be made again: environments built for agents, judges' answers."
     )
-    repeats: Annotated[int, whole_number(1, 1000)] = option(
+    repeats: Annotated[int, whole_number(1, 1000), Looser(when="lower")] = option(
         1, "How often every case is run.", "{}; `baseline update`: `5`"
     )
     concurrency: Annotated[int, whole_number(1, 10000)] = option(32, "Sessions at once.")

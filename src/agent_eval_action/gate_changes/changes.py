@@ -10,12 +10,19 @@ from typing import Any
 from agent_eval_action.baseline.lookup import BaseBaseline
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError, ConfigError
-from agent_eval_action.gate_changes.agents import agent_changes, agent_on_base, function_changes, refuse_recordings
 from agent_eval_action.gate_changes.base import BaseSnapshot, CommandContext, Discover, read_base, take_snapshot
-from agent_eval_action.gate_changes.criteria import identities_of_plan, plan_in_force, renamed_agents
 from agent_eval_action.gate_changes.diff import apply_weakenings, match_snapshots, only_matched_agents, weakenings
-from agent_eval_action.gate_changes.rules import setting_changes, settings_in_force
-from agent_eval_action.gate_changes.snapshot import case_identities
+from agent_eval_action.gate_changes.in_force import (
+    agent_changes,
+    agent_on_base,
+    function_changes,
+    plan_in_force,
+    refuse_recordings,
+    renamed_agents,
+    settings_in_force,
+)
+from agent_eval_action.gate_changes.rules import setting_changes
+from agent_eval_action.gate_changes.snapshot import case_identities, identities_of_plan
 from agent_eval_action.git import Repository
 from agent_eval_action.results.case_matching import CaseMatches, match_cases
 from agent_eval_action.results.decision import Decision, Verdict
@@ -91,7 +98,7 @@ class GateChanges:
         if isinstance(base, BaseUnavailable):
             return {}
         renamed = renamed_agents(plan, base, self._matches(base, plan))
-        found = {agent.name: agent_on_base(agent, base, renamed) for agent in agents}
+        found = {agent.name: agent_on_base(agent, base.agents, renamed) for agent in agents}
         return {name: then for name, then in found.items() if then is not None}
 
     @staticmethod
@@ -137,7 +144,8 @@ class GateChanges:
         if not self.context.is_change:
             return found, ()
         others, notes = setting_changes(self.own, base.settings)
-        described = agent_changes(agents, base, match_snapshots(then, head).current_agent)
+        renamed = match_snapshots(then, head).current_agent
+        described = agent_changes(agents, base.agents, renamed, base.settings.workspace)
         return (*described, *found, *others), notes
 
     def apply_to(

@@ -1,31 +1,52 @@
-"""What a change does to the gate itself: cases, references, criteria and rules, then and now. Pure.
+"""What a change does to the gate itself: cases, references, criteria, rules and stored scores, then and now. Pure.
 
 What only became stricter is no weakening; what became something else is, for main's verdict on it is lost.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from agent_eval_action.gate_changes.cases import Edit, case_edit, criterion_loosened
+from agent_eval_action import criteria
+from agent_eval_action.gate.compare import differs
 from agent_eval_action.gate_changes.rules import weaker_rules
-from agent_eval_action.gate_changes.snapshot import CaseSnapshot, SetSnapshot, Snapshot, case_identities
-from agent_eval_action.gate_changes.stored_scores import weaker_baseline
-from agent_eval_action.results.case_matching import CaseMatches, match_cases
-from agent_eval_action.results.decision import Decision, Verdict
-from agent_eval_action.results.findings import RUN, Finding, FindingCode, Subject, excerpt, named_cases, with_severity
-from agent_eval_action.results.run_result import CriterionInfo
+from agent_eval_action.gate_changes.snapshot import CaseSnapshot, ExpectedTurn, SetSnapshot, Snapshot, case_identities
+from agent_eval_action.results.case_matching import CaseIdentity, CaseMatches, match_cases, with_current_names
+from agent_eval_action.results.decision import CallBrief, Decision, Verdict
+from agent_eval_action.results.findings import (
+    NAMED,
+    RUN,
+    Finding,
+    FindingCode,
+    Subject,
+    case_reference,
+    excerpt,
+    named_cases,
+    with_severity,
+)
+from agent_eval_action.results.history import Baseline, CriterionRecord, PairName, kept_digest, kept_key, kept_name
+from agent_eval_action.results.run_result import CriterionInfo, Goal
 
 _SINGLY: Final = 5
 """Up to here each removed case of a file has a finding of its own, beyond it they share one."""
 
 _NAMES: Final = 20
 _EDITS: Final = 20
+_ITEMS: Final = 3
 
-_Held = tuple[SetSnapshot, CaseSnapshot]
+_SHORTENED: Final = 0.75
+"""A reference answer that keeps less than this part of its words is a looser one; otherwise it is another one."""
+
+_CaseInSet = tuple[SetSnapshot, CaseSnapshot]
+
+Edit = dict[str, Any]
+"""One edit as findings keep it: ``edit`` says what was done, ``turn`` in which turn (from 1) if in one."""
+
+_Change = tuple[Literal["looser", "other", "stricter"], Edit]
 
 
 def weakenings(base: Snapshot, head: Snapshot, *, with_merge: bool = False) -> tuple[Finding, ...]:
@@ -34,15 +55,17 @@ def weakenings(base: Snapshot, head: Snapshot, *, with_merge: bool = False) -> t
     A case that was only moved or renamed is the same case; its criteria are compared where it is now.
     ``with_merge``: rules and criteria of ``head`` take effect with the merge only.
     """
-    pairs, gone = _matched(base, head)
+    now = {case.key: (item, case) for item in head.sets for case in item.cases}
+    then = {case.key: (item, case) for item in base.sets for case in item.cases}
+    current = match_snapshots(base, head).current_key
+    pairs = [(old, now[current[key]]) for key, old in then.items() if key in current]
     return (
-        *_gone_sets(base, head, gone),
-        *_gone_cases(head, gone),
-        *_criteria(base, pairs, with_merge=with_merge),
+        *_removed_cases(head, [old for key, old in then.items() if key not in current]),
+        *_weaker_criteria(base, pairs, with_merge=with_merge),
         *weaker_rules(base, head, with_merge=with_merge),
-        *weaker_baseline(base, head),
-        *_edits(pairs),
-        *_accepted(base, head),
+        *_weaker_baseline(base, head),
+        *_edited_cases(pairs),
+        *_added_acceptances(base, head),
     )
 
 
@@ -64,15 +87,6 @@ def apply_weakenings(decision: Decision, found: Sequence[Finding], on_weakened: 
     )
 
 
-def _matched(base: Snapshot, head: Snapshot) -> tuple[list[tuple[_Held, _Held]], list[_Held]]:
-    """Cases of both sides, whatever they are called, and those of the base that are gone."""
-    now = {case.key: (one, case) for one in head.sets for case in one.cases}
-    then = {case.key: (one, case) for one in base.sets for case in one.cases}
-    current = match_snapshots(base, head).current_key
-    pairs = [(held, now[current[key]]) for key, held in then.items() if key in current]
-    return pairs, [held for key, held in then.items() if key not in current]
-
-
 def match_snapshots(base: Snapshot, head: Snapshot) -> CaseMatches:
     """Which case of the base is which of the head, whatever it, its file or its agent is called."""
     return match_cases(case_identities(base.sets), case_identities(head.sets))
@@ -81,52 +95,48 @@ def match_snapshots(base: Snapshot, head: Snapshot) -> CaseMatches:
 def only_matched_agents(base: Snapshot, head: Snapshot) -> Snapshot:
     """The base without agents of which the head has no case: a run of chosen agents says nothing about others."""
     matched = {key.agent for key in match_snapshots(base, head).current_key}
-    return replace(base, sets=tuple(one for one in base.sets if one.agent in matched))
+    return replace(base, sets=tuple(item for item in base.sets if item.agent in matched))
 
 
-def _gone_sets(base: Snapshot, head: Snapshot, gone: Sequence[_Held]) -> Iterator[Finding]:
-    """Sets of which nothing is run any more."""
-    here = {(one.agent, one.eval_set) for one in head.sets}
-    for one in base.sets:
-        cases = [case for held, case in gone if held is one]
-        if cases and (one.agent, one.eval_set) not in here:
-            subject = Subject(agent=one.agent, eval_set=one.eval_set)
-            yield _finding(FindingCode.SET_REMOVED, subject, path=one.path, **_named(cases, _SINGLY))
-
-
-def _gone_cases(head: Snapshot, gone: Sequence[_Held]) -> Iterator[Finding]:
-    here = {(one.agent, one.eval_set) for one in head.sets}
+def _removed_cases(head: Snapshot, removed: Iterable[_CaseInSet]) -> Iterator[Finding]:
+    """Sets of which nothing is run any more, then cases of the others."""
+    here = {(item.agent, item.eval_set) for item in head.sets}
     by_set: dict[tuple[str, str, str], list[CaseSnapshot]] = defaultdict(list)
-    for one, case in gone:
-        if (one.agent, one.eval_set) in here:
-            by_set[one.agent, one.eval_set, one.path].append(case)
-    for (agent, eval_set, path), cases in by_set.items():
-        if len(cases) <= _SINGLY:
+    for item, case in removed:
+        by_set[item.agent, item.eval_set, item.path].append(case)
+    for (agent, eval_set, path), cases in sorted(by_set.items(), key=lambda group: group[0][:2] in here):
+        subject = Subject(agent=agent, eval_set=eval_set)
+        if (agent, eval_set) not in here:
+            yield _finding(FindingCode.SET_REMOVED, subject, path=path, **_named(cases, _SINGLY))
+        elif len(cases) > _SINGLY:
+            yield _finding(FindingCode.CASES_REMOVED, subject, path=path, **_named(cases, _NAMES))
+        else:
             for case in cases:
                 subject = Subject(agent=agent, eval_set=eval_set, case=case.key.case)
                 yield _finding(FindingCode.CASE_REMOVED, subject, path=path)
-        else:
-            subject = Subject(agent=agent, eval_set=eval_set)
-            yield _finding(FindingCode.CASES_REMOVED, subject, path=path, **_named(cases, _NAMES))
 
 
-def _criteria(base: Snapshot, pairs: Iterable[tuple[_Held, _Held]], *, with_merge: bool) -> Iterator[Finding]:
+def _weaker_criteria(
+    base: Snapshot, pairs: Iterable[tuple[_CaseInSet, _CaseInSet]], *, with_merge: bool
+) -> Iterator[Finding]:
     """What criteria lost, set by set, for sets that share a case; one finding for whatever shares a file."""
-    met: dict[tuple[str, str, str, str], tuple[SetSnapshot, SetSnapshot]] = {}
+    sets: dict[tuple[str, str, str, str], tuple[SetSnapshot, SetSnapshot]] = {}
     for (then, _), (now, _) in pairs:
-        met.setdefault((then.agent, then.eval_set, now.agent, now.eval_set), (then, now))
+        sets.setdefault((then.agent, then.eval_set, now.agent, now.eval_set), (then, now))
     off = _switched_off(base)
     found: list[Finding] = []
-    for then, now in met.values():
-        mine = {info.name: info for info in now.criteria}
+    for then, now in sets.values():
+        current = {info.name: info for info in now.criteria}
         for info in then.criteria:
-            for loss in _criterion(info, mine.get(info.name), now, with_merge) if info.name not in off else ():
+            for loss in (
+                _criterion_losses(info, current.get(info.name), now, with_merge) if info.name not in off else ()
+            ):
                 if loss not in found:
                     found.append(loss)
     yield from found
 
 
-def _criterion(
+def _criterion_losses(
     then: CriterionInfo, now: CriterionInfo | None, where: SetSnapshot, with_merge: bool
 ) -> Iterator[Finding]:
     subject = Subject(criterion=then.name)
@@ -134,54 +144,204 @@ def _criterion(
     if now is None:
         yield _finding(FindingCode.CRITERION_REMOVED, subject, path=where.path, **source)
         return
-    for loss in criterion_loosened(then, now):
+    for loss in _relaxations(then, now):
         yield _finding(FindingCode.CRITERION_LOOSENED, subject, **loss, **source)
+
+
+def _relaxations(then: CriterionInfo, now: CriterionInfo) -> Iterator[dict[str, Any]]:
+    """What a criterion demands less than it did, one option at a time."""
+    old, new = then.threshold, now.threshold
+    if old is not None and old != new and (new is None or (new < old) == (then.goal == "maximize")):
+        yield {"option": "threshold", "old": old, "new": new}
+    for change in criteria.relaxes(then, now):
+        if change.lost:
+            lost = _items(change.lost)
+            yield {"option": change.option, "old": None, "new": None, "removed": lost["items"], "count": lost["count"]}
+        else:
+            yield {"option": change.option, "old": _option(change.old), "new": _option(change.new)}
+
+
+def _option(value: Any) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    return excerpt(str(value) if isinstance(value, str | int | float) else _json(value), 80)
 
 
 def _switched_off(base: Snapshot) -> frozenset[str]:
     if base.policy is None:
         return frozenset()
-    infos = {info.name: info for one in base.sets for info in one.criteria}
+    infos = {info.name: info for item in base.sets for info in item.criteria}
     return frozenset(n for n, info in infos.items() if base.policy.for_criterion(n, info.goal).mode == "off")
 
 
-def _edits(pairs: Iterable[tuple[_Held, _Held]]) -> Iterator[Finding]:
+def _edited_cases(pairs: Iterable[tuple[_CaseInSet, _CaseInSet]]) -> Iterator[Finding]:
     """Cases that expect less, before those that expect something else."""
-    loosened: list[tuple[_Held, list[Edit]]] = []
-    edited: list[tuple[_Held, list[Edit]]] = []
-    for (_, then), (now_set, now) in pairs:
-        if then.digest == now.digest:
+    found: dict[FindingCode, dict[str, list[tuple[_CaseInSet, list[Edit]]]]] = {
+        FindingCode.CASE_LOOSENED: defaultdict(list),
+        FindingCode.CASE_EDITED: defaultdict(list),
+    }
+    for (_, then), (where, now) in pairs:
+        looser, other = ([], []) if then.digest == now.digest else _edits(then, now, where.criteria)
+        if looser or other:
+            code = FindingCode.CASE_LOOSENED if looser else FindingCode.CASE_EDITED
+            found[code][where.path].append(((where, now), [*looser, *other]))
+    for code, by_path in found.items():
+        for path, edited in by_path.items():
+            for (_, case), edits in edited[:_NAMES]:
+                more = {"more": len(edits) - _EDITS} if len(edits) > _EDITS else {}
+                yield _finding(code, Subject(**case.key._asdict()), path=path, edits=edits[:_EDITS], **more)
+            if rest := [item for item, _ in edited[_NAMES:]]:
+                subject = Subject(agent=rest[0][0].agent, eval_set=rest[0][0].eval_set)
+                yield _finding(
+                    FindingCode.CASES_EDITED, subject, path=path, **_named([case for _, case in rest], _NAMES)
+                )
+
+
+def _edits(then: CaseSnapshot, now: CaseSnapshot, infos: Iterable[CriterionInfo]) -> tuple[list[Edit], list[Edit]]:
+    """What a case expects less, and what it expects otherwise; nothing where it only expects more."""
+    if then.turns is None or now.turns is None:
+        return [], [{"edit": "definition"}]
+    # where calls must match exactly, one more of them is another expectation
+    exact = any(info.options.get("match_type") == "EXACT" for info in infos)
+    changes: list[_Change] = []
+    for number, (old, new) in enumerate(zip(then.turns, now.turns, strict=False), 1):
+        changes += _turn_changes(number, old, new, exact=exact)
+    changes += _rubric_changes(None, then.rubrics, now.rubrics)
+    if then.setting != now.setting:
+        changes.append(("other", {"edit": "session"}))
+    if not changes and len(now.turns) <= len(then.turns):
+        changes.append(("other", {"edit": "definition"}))
+    if len(now.turns) < len(then.turns):
+        changes.insert(0, ("looser", {"edit": "turns", "old": len(then.turns), "new": len(now.turns)}))
+    looser, other = ([edit for effect, edit in changes if effect == wanted] for wanted in ("looser", "other"))
+    return looser, other
+
+
+def _turn_changes(turn: int, old: ExpectedTurn, new: ExpectedTurn, *, exact: bool) -> Iterator[_Change]:
+    if old.asked != new.asked:
+        yield "other", {"edit": "question", "turn": turn}
+    yield from _call_changes(turn, old.calls, new.calls, exact=exact)
+    words = len(old.response.split()), len(new.response.split())
+    if words[0] and not words[1]:
+        yield "looser", {"edit": "answer_removed", "turn": turn}
+    elif words[1] < words[0] * _SHORTENED:
+        yield "looser", {"edit": "answer_shortened", "turn": turn, "old": words[0], "new": words[1]}
+    elif words[0] and old.response.strip() not in new.response:
+        yield "other", {"edit": "answer_changed", "turn": turn}
+    elif old.response != new.response:
+        yield "stricter", {}
+    yield from _rubric_changes(turn, old.rubrics, new.rubrics)
+
+
+def _call_changes(turn: int, old: Sequence[CallBrief], new: Sequence[CallBrief], *, exact: bool) -> Iterator[_Change]:
+    before, after = (Counter(f"{call.name}({_json(call.args)})" for call in calls) for calls in (old, new))
+    dropped, added = list((before - after).elements()), list((after - before).elements())
+    replaced = [(call, other) for call in dropped if (other := _same_tool(call, added))]
+    lost = [call for call in dropped if call not in {old_call for old_call, _ in replaced}]
+    more = [call for call in added if call not in {new_call for _, new_call in replaced}]
+    for call, other in replaced[:_ITEMS]:
+        edit = {"edit": "call_replaced", "turn": turn, "old": excerpt(call, 80), "new": excerpt(other, 80)}
+        yield "other", edit
+    if lost:
+        yield "looser", {"edit": "calls_removed", "turn": turn, **_items(lost)}
+    if more:
+        yield "stricter", {}
+    if more and (exact or lost):
+        yield "other", {"edit": "calls_added", "turn": turn, **_items(more)}
+    if not dropped and not added and tuple(old) != tuple(new):
+        yield "other", {"edit": "calls_reordered", "turn": turn}
+
+
+def _same_tool(call: str, others: Iterable[str]) -> str | None:
+    name = call.partition("(")[0]
+    return next((other for other in others if other.partition("(")[0] == name), None)
+
+
+def _rubric_changes(turn: int | None, old: frozenset[str], new: frozenset[str]) -> Iterator[_Change]:
+    if lost := sorted(old - new):
+        yield "looser", {"edit": "rubrics_removed", "turn": turn, **_items(lost)}
+    if new - old:
+        yield "stricter", {}
+
+
+def _items(texts: Sequence[str]) -> dict[str, Any]:
+    return {"count": len(texts), "items": [excerpt(text, 80) for text in texts[:_ITEMS]]}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+
+
+_Records = Mapping[PairName, tuple[str, CriterionRecord]]
+"""Records of a baseline by pair, each with the digest its case has there."""
+
+_Loss = tuple[float, PairName, dict[str, Any]]
+"""How much main's score of a pair lost, and what it was and is."""
+
+
+def _weaker_baseline(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
+    """Scores stored beside the code that the change lowers or removes, so that the next one has to do less.
+
+    Only of pairs that main's scores still count for: what an edited case or criterion lost is reported as that.
+    """
+    if base.baseline is None or base.baseline == head.baseline:
+        return
+    if head.baseline is None:
+        pairs = sum(len(record.criteria) for record in base.baseline.records)
+        yield _finding(FindingCode.BASELINE_REMOVED, scores=pairs)
+        return
+    current = [
+        CaseIdentity(kept_key(case.key), kept_digest(case.digest), frozenset(map(kept_digest, case.criteria)))
+        for case in case_identities(head.sets)
+    ]
+    before, after = (_records(with_current_names(stored, current)) for stored in (base.baseline, head.baseline))
+    losses: dict[FindingCode, list[_Loss]] = {
+        FindingCode.BASELINE_SCORES_REMOVED: [],
+        FindingCode.BASELINE_SCORES_LOWERED: [],
+        FindingCode.BASELINE_SCORES_THINNED: [],
+    }
+    for pair, goal in _comparable_pairs(head, before).items():
+        digest, then = before[pair]
+        now_digest, now = after.get(pair, ("", then))
+        if now_digest != digest or now.digest != then.digest:
+            losses[FindingCode.BASELINE_SCORES_REMOVED].append((1.0, pair, {}))
             continue
-        edit = case_edit(then, now, exact=_is_exact(now_set.criteria))
-        if edit.looser:
-            loosened.append(((now_set, now), [*edit.looser, *edit.other]))
-        elif edit.other:
-            edited.append(((now_set, now), edit.other))
-    yield from _edited(FindingCode.CASE_LOOSENED, loosened)
-    yield from _edited(FindingCode.CASE_EDITED, edited)
+        fall = then.average - now.average if goal == "maximize" else now.average - then.average
+        if fall > 0 and differs(then.average, now.average):
+            change = {"old": float(then.average), "new": float(now.average)}
+            losses[FindingCode.BASELINE_SCORES_LOWERED].append((fall, pair, change))
+        elif now.n < then.n:
+            losses[FindingCode.BASELINE_SCORES_THINNED].append((then.n - now.n, pair, {"old": then.n, "new": now.n}))
+    for code, found in losses.items():
+        if worst := sorted(found, key=lambda loss: (-loss[0], loss[1])):
+            named = [case_reference(*key, criterion=name, **change) for _, (key, name), change in worst[:NAMED]]
+            key, name = worst[0][1]
+            subject = Subject(**key._asdict(), criterion=name) if len(worst) == 1 else RUN
+            yield _finding(code, subject, scores=len(worst), named=named)
 
 
-def _edited(code: FindingCode, found: Sequence[tuple[_Held, list[Edit]]]) -> Iterator[Finding]:
-    by_path: dict[str, list[tuple[_Held, list[Edit]]]] = defaultdict(list)
-    for held, edits in found:
-        by_path[held[0].path].append((held, edits))
-    for path, own in by_path.items():
-        for (_, case), edits in own[:_NAMES]:
-            more = {"more": len(edits) - _EDITS} if len(edits) > _EDITS else {}
-            yield _finding(code, Subject(**case.key._asdict()), path=path, edits=edits[:_EDITS], **more)
-        if rest := own[_NAMES:]:
-            where = rest[0][0][0]
-            subject = Subject(agent=where.agent, eval_set=where.eval_set)
-            cases = [case for (_, case), _ in rest]
-            yield _finding(FindingCode.CASES_EDITED, subject, path=path, **_named(cases, _NAMES))
+def _comparable_pairs(head: Snapshot, before: _Records) -> dict[PairName, Goal]:
+    """The pairs of the base's baseline that its scores count for in the suite as it is now."""
+    found: dict[PairName, Goal] = {}
+    for item in head.sets:
+        for case in item.cases:
+            for info in item.criteria:
+                pair = kept_key(case.key), kept_name(info.name)
+                digest, then = before.get(pair, ("", None))
+                if then and digest == kept_digest(case.digest) and then.digest == kept_digest(info.digest):
+                    found[pair] = info.goal
+    return found
 
 
-def _is_exact(criteria: Iterable[CriterionInfo]) -> bool:
-    """Whether a call more is another expectation rather than one more."""
-    return any(info.options.get("match_type") == "EXACT" for info in criteria)
+def _records(baseline: Baseline) -> dict[PairName, tuple[str, CriterionRecord]]:
+    return {
+        (record.key, name): (record.digest, scores)
+        for record in baseline.records
+        for name, scores in record.criteria.items()
+    }
 
 
-def _accepted(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
+def _added_acceptances(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
     known = {entry.id for entry in base.accepted}
     rules = base.policy or head.policy
     ignored = rules is not None and rules.accept == "ignore"

@@ -16,7 +16,7 @@ from agent_eval_action.results.evalset import EvalCase, Invocation, Rubric
 from agent_eval_action.results.history import Accepted, Baseline
 from agent_eval_action.results.run_result import CaseKey, CriterionInfo, RunResult
 from agent_eval_action.run.collector import excerpt_call
-from agent_eval_action.run.plan import PlannedSet
+from agent_eval_action.run.plan import Plan, PlannedSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,14 @@ def case_identities(sets: Iterable[SetSnapshot]) -> Iterator[CaseIdentity]:
         criteria = frozenset(info.digest for info in one.criteria)
         for case in one.cases:
             yield CaseIdentity(case.key, case.digest, criteria)
+
+
+def identities_of_plan(plan: Plan) -> Iterator[CaseIdentity]:
+    """The cases of a plan as they are matched with those of the base."""
+    for planned in plan.sets:
+        criteria = frozenset(info.digest for info in planned.infos)
+        for item in planned.cases:
+            yield CaseIdentity(CaseKey(planned.agent, planned.key, item.eval_id), item.digest, criteria)
 
 
 def set_snapshot(planned: PlannedSet) -> SetSnapshot:
