@@ -1,4 +1,7 @@
-"""What a change does to what judges it: read before any agent runs, shown first, and never its own judge."""
+"""What a change does to the rules that judge it: found before any agent runs, reported first.
+
+On an event of a change the base commit's rules hold, so that no change judges itself.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,10 @@ from agent_eval_action.run.resources import BaseMetricFunctions, custom_metrics
 
 @dataclass(frozen=True)
 class GateChanges:
-    """The change under test beside the commit it is put upon.
+    """The change under test beside its base commit.
 
-    ``own`` are the settings as the change has them, ``settings`` those the run is made and decided by: on an
-    event of a change they are the base's, but for what describes the agent. ``unreadable`` says why there is no
+    ``own`` are the settings as the change has them, ``settings`` those that the run is made and decided by: on an
+    event of a change they are the base's, except for what describes the agent. ``unreadable`` says why there is no
     verdict on such an event: the base's rules cannot be read, and the change's own are never taken instead.
     """
 
@@ -66,7 +69,7 @@ class GateChanges:
     def base_eval_files(self) -> tuple[str, ...]:
         """Eval files of the base commit, from the workspace."""
         sets = self.base.snapshot.sets if isinstance(self.base, BaseSnapshot) else ()
-        return tuple(dict.fromkeys(one.path for one in sets))
+        return tuple(dict.fromkeys(item.path for item in sets))
 
     @property
     def in_force(self) -> BaseSnapshot | None:

@@ -53,7 +53,7 @@ class SetSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything a run is held to. ``policy`` None: not known, so nothing is said of it; ``policy_file`` names it.
+    """Everything that judges a run. ``policy`` is None where it is not known; ``policy_file`` names its file.
 
     ``baseline`` is what is stored beside the code, None where nothing is, or nothing that can be read.
     """
@@ -69,9 +69,9 @@ class Snapshot:
 
 def case_identities(sets: Iterable[SetSnapshot]) -> Iterator[CaseIdentity]:
     """The cases of these sets, as they are matched with those of another checkout."""
-    for one in sets:
-        criteria = frozenset(info.digest for info in one.criteria)
-        for case in one.cases:
+    for item in sets:
+        criteria = frozenset(info.digest for info in item.criteria)
+        for case in item.cases:
             yield CaseIdentity(case.key, case.digest, criteria)
 
 
@@ -100,20 +100,20 @@ def sets_of_result(result: RunResult) -> tuple[SetSnapshot, ...]:
     """The sets of a finished run, as far as results.json keeps what was expected."""
     return tuple(
         SetSnapshot(
-            agent=one.agent,
-            eval_set=one.eval_set,
-            path=one.path,
-            criteria=one.criteria,
+            agent=measured.agent,
+            eval_set=measured.eval_set,
+            path=measured.path,
+            criteria=measured.criteria,
             cases=tuple(
                 CaseSnapshot(
-                    key=CaseKey(one.agent, one.eval_set, case.case),
+                    key=CaseKey(measured.agent, measured.eval_set, case.case),
                     digest=case.digest,
                     turns=tuple(ExpectedTurn(turn.user, turn.calls, turn.response) for turn in case.expected) or None,
                 )
-                for case in one.cases
+                for case in measured.cases
             ),
         )
-        for one in result.sets
+        for measured in result.sets
     )
 
 
@@ -126,14 +126,14 @@ def _case(key: CaseKey, case: EvalCase, digest: str) -> CaseSnapshot:
         digest=digest,
         turns=tuple(map(_turn, case.turns)),
         rubrics=_rubrics(case.rubrics or ()),
-        setting=_named(repr(sorted(beside.items()))),
+        setting=_digest(repr(sorted(beside.items()))),
     )
 
 
 def _turn(turn: Invocation) -> ExpectedTurn:
     asked = turn.user_content.model_dump(exclude_none=True, exclude={"role"})
     return ExpectedTurn(
-        asked=_named(repr(asked)),
+        asked=_digest(repr(asked)),
         calls=tuple(map(excerpt_call, turn.tool_calls())),
         response=turn.response_text,
         rubrics=_rubrics(turn.rubrics or ()),
@@ -141,8 +141,8 @@ def _turn(turn: Invocation) -> ExpectedTurn:
 
 
 def _rubrics(rubrics: Iterable[Rubric]) -> frozenset[str]:
-    return frozenset(one.rubric_content.text_property or one.rubric_id for one in rubrics)
+    return frozenset(rubric.rubric_content.text_property or rubric.rubric_id for rubric in rubrics)
 
 
-def _named(text: str) -> str:
+def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
