@@ -1,4 +1,4 @@
-"""What judges said, as results keep it: votes, verdicts per rubric, labelled sentences, and what asking cost."""
+"""What a run leaves: attempts with their scores in attempts.jsonl, and the RunResult of results.json."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ class ModelUse(Frozen):
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """With, or around a function: values without cycles, of which none becomes garbage.
+    """Pause the garbage collector while values without cycles are made, of which none becomes garbage.
 
-    The collector would walk all of a large result again and again and take several times the work itself.
+    It would walk all of a large result again and again and take several times the work itself.
     """
     collecting = gc.isenabled()
     gc.disable()

@@ -147,11 +147,11 @@ class ResultCollector:
         self._cases.pop(key.case_key, None)
         self._expected_turns(key.case_key, item)
 
-    def made(self, case: CaseKey, arm: ArmName = "head") -> int:
+    def next_repeat(self, case: CaseKey, arm: ArmName = "head") -> int:
         """Return the next free repeat of a case: every attempt made so far has a lower one."""
         return 1 + max(self._summaries.get((case, arm), {}), default=-1)
 
-    def scored(self) -> int:
+    def score_count(self) -> int:
         """Return the number of scores: a step that adds none changes nothing."""
         made = (summary for summaries in self._summaries.values() for summary in summaries.values())
         return sum(score.status is ScoreStatus.SCORED for summary in made for score in summary.scores)
@@ -171,7 +171,7 @@ class ResultCollector:
         both = [made for arm in ("head", "base") for made in self._summaries.get((case, arm), {}).values()]
         return all(made.error is not None and made.error.kind is ErrorKind.CREDENTIALS for made in both)
 
-    def complete(self) -> bool:
+    def first_pass_complete(self) -> bool:
         """Whether every attempt of the first pass was made."""
         keys = (planned.key for planned in self.plan.attempts())
         return all(key.repeat in self._summaries.get((key.case_key, "head"), {}) for key in keys)

@@ -174,12 +174,12 @@ class Orchestrator:
             if exhausted := self.runner.budget.exhausted_reason():  # a limit matters only where more is wanted
                 self._end_reruns(exhausted)
                 return
-            scores = self.runner.collector.scored()
+            scores = self.runner.collector.score_count()
             if isinstance(step, RunControl):
                 control = await self._run_control(step)
             else:
                 await self._rerun(step, control=control)
-            made_no_score = self.runner.collector.scored() == scores and not isinstance(step, RunControl)
+            made_no_score = self.runner.collector.score_count() == scores and not isinstance(step, RunControl)
             if made_no_score and not self._cut_short and not self.runner.budget.exhausted_reason():
                 self._end_reruns("what was run again could not be measured")  # else it would be asked for without end
             if self._cut_short:
@@ -195,7 +195,7 @@ class Orchestrator:
         self.runner.emit(PhaseStarted("run", f"{plural(self.plan.cases, 'case')}, {plural(attempts, 'attempt')}"))
         self.runner.emit(RunPlanned(attempts=attempts, cases=self.plan.cases, kept=kept))
         await self.runner.make(self.plan.attempts(), self.head)
-        if not self.runner.collector.complete():
+        if not self.runner.collector.first_pass_complete():
             self._stop_at_limit(self.runner.budget.exhausted_reason())
 
     async def _rerun(self, step: RerunSuspects | RerunSuite, *, control: bool) -> None:
@@ -313,7 +313,7 @@ class Orchestrator:
     ) -> list[PlannedAttempt]:
         """Plan so many attempts of each case, one of every case before the second of any."""
         counts = dict(wanted)
-        starts = {case: self.runner.collector.made(case, group.name) for case in counts}
+        starts = {case: self.runner.collector.next_repeat(case, group.name) for case in counts}
         further = self.plan.further(starts, max(counts.values(), default=0), purpose, group.name)
         return [
             planned
