@@ -6,7 +6,7 @@ Nothing here knows a policy: what a change means for the verdict is ``decide``'s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -206,10 +206,11 @@ def _compare_pair(
     info = pair.info
     old = record.criteria.get(kept_name(info.name)) if record else None
     before, current = _baseline_stat(old), _current_stat(pair)
-    kind, why_not = _without_history(pair, record, old, any_baseline)
+    why_not = why_incomparable(pair.case.digest, info, record) if any_baseline else NO_BASELINE
     known_why, accepted = _known_reason(history, pair, record)
     if any_baseline and known_why:
-        kind, why_not = ChangeKind.CHANGED, known_why
+        why_not = known_why
+    kind = _kind_alone(why_not)
     comparable = before is not None and why_not is None
     below = current is not None and info.threshold is not None and not meets(current.mean, info.threshold, info.goal)
     if current is None:
@@ -237,21 +238,38 @@ def _compare_pair(
     )
 
 
-def _without_history(
-    pair: Measured, record: CaseRecord | None, old: CriterionRecord | None, any_baseline: bool
-) -> tuple[ChangeKind, Incomparable | None]:
-    """The kind a pair has when it meets its threshold and cannot be compared, and why not (None when it can)."""
-    if not any_baseline:
-        return ChangeKind.PASSING, NO_BASELINE
+def why_incomparable(case_digest: str, info: CriterionInfo, record: CaseRecord | None) -> Incomparable | None:
+    """Why a record's scores do not count for a pair; None where they do. The loop and the verdict both go by this."""
     if record is None:
-        return ChangeKind.NEW, NEW_CASE
-    if record.digest != kept_digest(pair.case.digest):
-        return ChangeKind.CHANGED, EDITED
+        return NEW_CASE
+    if record.digest != kept_digest(case_digest):
+        return EDITED
+    old = record.criteria.get(kept_name(info.name))
     if old is None:
-        return ChangeKind.NEW, NOT_KEPT if record.omitted else NEW_CRITERION
-    if old.digest != kept_digest(pair.info.digest):
-        return ChangeKind.CHANGED, CHANGED_CRITERION
-    return ChangeKind.SAME, None
+        return NOT_KEPT if record.omitted else NEW_CRITERION
+    return None if old.digest == kept_digest(info.digest) else CHANGED_CRITERION
+
+
+def stored_history(baseline: Baseline | None) -> Callable[[Measured], tuple[ScoreCount, ...]]:
+    """The comparable scores that a stored baseline has of a pair; () where there are none."""
+    known = {record.key: record for record in baseline.records} if baseline else {}
+
+    def scores(pair: Measured) -> tuple[ScoreCount, ...]:
+        record = known.get(kept_key(pair.key))
+        if record is None or why_incomparable(pair.case.digest, pair.info, record) is not None:
+            return ()
+        return record.criteria[kept_name(pair.info.name)].scores
+
+    return scores
+
+
+def _kind_alone(why_not: Incomparable | None) -> ChangeKind:
+    """The kind of a pair that meets its threshold and cannot be compared."""
+    if why_not is None:
+        return ChangeKind.SAME
+    if why_not == NO_BASELINE:
+        return ChangeKind.PASSING
+    return ChangeKind.NEW if why_not in {NEW_CASE, NOT_KEPT, NEW_CRITERION} else ChangeKind.CHANGED
 
 
 def _change_kind(before: float, current: float, below: bool, info: CriterionInfo) -> ChangeKind:

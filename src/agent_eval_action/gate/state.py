@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.evidence import CriterionRule, GateState, Limits, PairEvidence, Rules
-from agent_eval_action.results.history import Baseline, CaseRecord, ScoreCount, kept_digest, kept_key, kept_name
+from agent_eval_action.results.history import ScoreCount
 from agent_eval_action.results.pair_scores import Measured, measured_pairs, unbilled
-from agent_eval_action.results.run_result import AttemptSummary, CaseKey, RunResult, ScoreStatus
+from agent_eval_action.results.run_result import AttemptSummary, RunResult, ScoreStatus
 
 Scores = Callable[[Measured], tuple[ScoreCount, ...]]
 """The comparable scores main has of a pair; () where there are none."""
@@ -40,20 +40,6 @@ def rules_of(policy: Policy, result: RunResult, *, extra_runs: int | None = None
         limits=Limits(extra_runs),
         adaptive=result.conditions.adaptive,
     )
-
-
-def scores_of(baseline: Baseline | None) -> Scores:
-    """The history a stored baseline is."""
-    known: Mapping[CaseKey, CaseRecord] = {record.key: record for record in baseline.records} if baseline else {}
-
-    def scores(pair: Measured) -> tuple[ScoreCount, ...]:
-        record = known.get(kept_key(pair.key))
-        if record is None or record.digest != kept_digest(pair.case.digest):
-            return ()
-        old = record.criteria.get(kept_name(pair.info.name))
-        return old.scores if old is not None and old.digest == kept_digest(pair.info.digest) else ()
-
-    return scores
 
 
 def _pair(pair: Measured, history: tuple[ScoreCount, ...], policy: Policy) -> PairEvidence:

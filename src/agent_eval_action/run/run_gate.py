@@ -13,9 +13,10 @@ from agent_eval_action.baseline.records import Baseline
 from agent_eval_action.config.models import Settings
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.broken_code import BrokenCode, broken_code, next_check
+from agent_eval_action.gate.compare import stored_history
 from agent_eval_action.gate.evidence import Enough, RunControl, Step
 from agent_eval_action.gate.next_step import next_step
-from agent_eval_action.gate.state import rules_of, scores_of, state_of
+from agent_eval_action.gate.state import rules_of, state_of
 from agent_eval_action.gate.why import told
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.history import History
@@ -56,7 +57,7 @@ class RunGate:
             return Enough("nothing is run again")
         result, policy = self.without_unanswered(result), self.settings.policy
         compared, baseline = self._operands(result)
-        state = state_of(compared, scores_of(baseline), policy, control=control)
+        state = state_of(compared, stored_history(baseline), policy, control=control)
         rules = rules_of(policy, compared, extra_runs=self.settings.max_extra_runs)
         step = next_step(state, rules)
         if not isinstance(step, Enough):
