@@ -9,7 +9,7 @@ import os
 import shutil
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent_eval_action.agents.base import AgentDriver
@@ -57,11 +57,10 @@ class AgentGroup:
         replay_only: frozenset[str] = frozenset(),
         release: Callable[[], None] = lambda: None,
         missing: Mapping[str, str] | None = None,
-        absent: frozenset[str] = frozenset(),
     ) -> AgentGroup:
         """Start every agent without waiting for any."""
         starts = {agent: asyncio.create_task(driver.start()) for agent, driver in drivers.items()}
-        return cls(name, drivers, starts, commit, replay_only, release, missing or {}, absent)
+        return cls(name, drivers, starts, commit, replay_only, release, missing or {})
 
     @property
     def starting(self) -> bool:
@@ -178,9 +177,8 @@ async def open_base_agents(
             return BaseUnavailable("; ".join(missing.values()), base.commit, absent)
         made = await asyncio.gather(*(asyncio.to_thread(make_driver, agent, tree.workspace) for agent in runnable))
         drivers = {agent.name: driver for agent, driver in zip(runnable, made, strict=True)}
-        return AgentGroup.start(
-            "base", drivers, commit=base.commit, release=tree.release, missing=missing, absent=absent
-        )
+        group = AgentGroup.start("base", drivers, commit=base.commit, release=tree.release, missing=missing)
+        return replace(group, absent=absent)
     except BaseException:
         tree.release()
         raise

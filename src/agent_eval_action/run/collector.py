@@ -22,7 +22,6 @@ from agent_eval_action.results.run_result import (
     CaseResult,
     Conditions,
     ErrorKind,
-    ModelUse,
     RunResult,
     RunStatus,
     ScoreStatus,
@@ -185,8 +184,6 @@ class ResultCollector:
         conditions: Conditions,
         base: Base | None = None,
         cut_short: str = "",
-        uses: tuple[ModelUse, ...] = (),
-        usd: float | None = None,
     ) -> RunResult:
         """Return the run as far as it got. Attempts of the first pass that were not made are errors ``stopped``."""
         sets = tuple(self._set(planned) for planned in self.plan.sets)
@@ -206,8 +203,6 @@ class ResultCollector:
             retries=sum(made.tries - 1 for made in (*head, *control)),
             seconds=round(seconds, 3),
             usage=usage,
-            uses=uses,
-            usd=usd,
         )
         return RunResult(
             started_at=started_at,

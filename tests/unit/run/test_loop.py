@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -359,7 +359,9 @@ async def test_an_agent_the_base_cannot_run_leaves_the_control_of_the_others(
     loop = Loop(tmp_path, asked)
     missing = {"other": "it is new"} if lack == "lacks" else {}
     drivers = {"bot": kit.Script(lambda *_: "yes")} | ({} if missing else {"other": Broken(lambda *_: "yes")})
-    loop.base = lambda _: AgentGroup.start("base", drivers, commit=BASE, missing=missing, absent=frozenset(missing))
+    loop.base = lambda _: replace(
+        AgentGroup.start("base", drivers, commit=BASE, missing=missing), absent=frozenset(missing)
+    )
     sets = (kit.planned_set(kit.case("a")), kit.planned_set(kit.case("a"), agent="other"))
     result = await loop(Plan(sets), kit.Script(lambda *_: "yes"))
     assert asked.control == [True, True, True]
