@@ -7,7 +7,7 @@ import random
 import statistics
 import subprocess
 
-from agent_eval_action.gate.compare import compare
+from agent_eval_action.gate.pairs import compare
 from support.results import info, run, simple
 
 ORACLE = """

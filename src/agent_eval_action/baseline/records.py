@@ -38,7 +38,7 @@ from agent_eval_action.results.history import (
     short_call,
     trajectory_digest,
 )
-from agent_eval_action.results.pair_scores import Measured, measured_pairs, meets, modal_trajectory
+from agent_eval_action.results.pair_scores import PairScores, measured_pairs, meets, modal_trajectory
 from agent_eval_action.results.run_result import (
     AttemptSummary,
     CaseKey,
@@ -455,7 +455,7 @@ def _cases(result: RunResult) -> list[CaseKey]:
 
 
 def _record(
-    key: CaseKey, pairs: Sequence[Measured], old: CaseRecord | None
+    key: CaseKey, pairs: Sequence[PairScores], old: CaseRecord | None
 ) -> tuple[CaseRecord | None, list[str], list[str]]:
     """The record of one case; names of pairs whose older record stays, and of those that have none."""
     case = pairs[0].case
@@ -475,7 +475,7 @@ def _record(
     return fit(record), stay, [name for name in errored if name not in stay]
 
 
-def _criterion(pair: Measured) -> CriterionRecord:
+def _criterion(pair: PairScores) -> CriterionRecord:
     return CriterionRecord(
         digest=kept_digest(pair.info.digest),
         threshold=pair.info.threshold,

@@ -7,7 +7,7 @@ from typing import Final
 
 from agent_eval_action.errors import ResultsError
 from agent_eval_action.results.decision import ChangeKind, Decision, PairChange, Stat, Verdict
-from agent_eval_action.results.pair_scores import Measured, measured_pairs
+from agent_eval_action.results.pair_scores import PairScores, measured_pairs
 from agent_eval_action.results.run_result import RunResult, RunStatus
 
 UNVERIFIED: Final = (
@@ -55,7 +55,7 @@ def find_inconsistency(result: RunResult, decision: Decision) -> str:
     return ""
 
 
-def _agrees(change: PairChange, pair: Measured | None) -> bool:
+def _agrees(change: PairChange, pair: PairScores | None) -> bool:
     if change.kind is ChangeKind.REMOVED:
         return change.current is None
     if pair is None:
@@ -63,7 +63,7 @@ def _agrees(change: PairChange, pair: Measured | None) -> bool:
     return _same(change.current, pair) and (change.errors == pair.errors)
 
 
-def _same(stat: Stat | None, pair: Measured) -> bool:
+def _same(stat: Stat | None, pair: PairScores) -> bool:
     mean = pair.mean
     if stat is None or mean is None:
         return stat is None and mean is None

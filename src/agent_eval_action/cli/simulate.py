@@ -14,7 +14,7 @@ from agent_eval_action.cli.log import terminal
 from agent_eval_action.cli.session import console, print_line, settings_for
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
-from agent_eval_action.gate.simulate import Rehearsal, rehearse
+from agent_eval_action.gate.simulate import Backtest, backtest_policy
 from agent_eval_action.reports.messages import BEGIN
 from agent_eval_action.results.history import History
 
@@ -32,7 +32,7 @@ def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json:
     if not any(pair.scores for pair in history.pairs.values()):
         raise ResultsError(f"there is no history to simulate on at {history.source}", hint=str(BEGIN[history.store]))
     goals = {name: one.goal for name, one in CRITERIA.items()}
-    found = rehearse(history, settings.policy, goals, runs=runs, seed=seed, extra_runs=settings.max_extra_runs)
+    found = backtest_policy(history, settings.policy, goals, runs=runs, seed=seed, extra_runs=settings.max_extra_runs)
     if as_json:
         value = {"runs": runs, "seed": seed, "source": history.source, **dataclasses.asdict(found)}
         print(json.dumps(value, indent=1))
@@ -41,7 +41,7 @@ def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json:
     return ExitCode.PASS
 
 
-def _show(found: Rehearsal, history: History, runs: int) -> None:
+def _show(found: Backtest, history: History, runs: int) -> None:
     from rich.table import Table
     from rich.text import Text
 

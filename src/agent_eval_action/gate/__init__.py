@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_eval_action.gate.compare import Comparison, compare
+from agent_eval_action.gate.pairs import Comparison, compare
 from agent_eval_action.gate.verdict import decide
 
 __all__ = ["Comparison", "compare", "decide"]

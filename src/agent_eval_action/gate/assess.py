@@ -13,7 +13,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from agent_eval_action.gate.evidence import CriterionRule, GateState, Grid, PairEvidence, Rules, known, mean
+from agent_eval_action.gate.evidence import (
+    CriterionRule,
+    EvidenceRules,
+    GateState,
+    PairEvidence,
+    ScoreQuantizer,
+    history_stats,
+    mean,
+)
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.stats import Levels, Stratum, holm, lower_than_reference
 
@@ -92,7 +100,7 @@ class Collapse:
 
 
 @dataclass(frozen=True, slots=True)
-class TogetherTest:
+class PooledTest:
     """All suspects of a criterion at once."""
 
     p: float
@@ -111,13 +119,13 @@ class CriterionEvidence:
     criterion: str
     pairs: tuple[PairEvidence, ...]
     rule: CriterionRule
-    rules: Rules
+    rules: EvidenceRules
     alpha: float
     control: bool
-    grid: Grid = field(init=False)
+    grid: ScoreQuantizer = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "grid", Grid.of(self.pairs, self.pairs[0].goal))
+        object.__setattr__(self, "grid", ScoreQuantizer.for_pairs(self.pairs, self.pairs[0].goal))
 
     @property
     def share(self) -> float:
@@ -127,7 +135,7 @@ class CriterionEvidence:
     @cached_property
     def stable(self) -> bool:
         """Whether main's agent never differed in at least thirty repeated attempts."""
-        histories = [known(pair.history) for pair in self.pairs]
+        histories = [history_stats(pair.history) for pair in self.pairs]
         repeated = sum(history.n - 1 for history in histories)
         return repeated >= STABLE_REPEATS and all(history.constant for history in histories)
 
@@ -182,13 +190,13 @@ class CriterionEvidence:
         return Stratum(_raised((*reference, (floor, pair.first)), floor), _raised(current, floor))
 
     def _floor(self, pair: PairEvidence) -> int:
-        past = known(pair.history)
+        past = history_stats(pair.history)
         return self.grid.level(past.low - max(self.rules.min_effect, past.high - past.low, 2 * self._spread))
 
     @cached_property
     def _spread(self) -> float:
         """How far a pair's history usually reaches: a short one of its own says little about that."""
-        ranges = [history.high - history.low for history in (known(pair.history) for pair in self.pairs)]
+        ranges = [history.high - history.low for history in (history_stats(pair.history) for pair in self.pairs)]
         return sum(ranges) / len(ranges)
 
     def _reference(self, pair: PairEvidence, control: tuple[float, ...]) -> Levels:
@@ -203,7 +211,7 @@ class CriterionEvidence:
         control = self.control_of(pair)
         if not control:
             return False
-        past, now = known(pair.history).mean, mean(control)
+        past, now = history_stats(pair.history).mean, mean(control)
         here = mean(self.fresh(pair) or pair.attempts)
         sign = -1 if self.grid.minimize else 1
         explained = sign * (past - now) >= sign * (past - here) / 2
@@ -211,7 +219,7 @@ class CriterionEvidence:
 
     def reference_mean(self, pair: PairEvidence, control: bool) -> float:
         """What a suspect's fresh runs are compared with."""
-        past, now = known(pair.history), self.control_of(pair) if control else ()
+        past, now = history_stats(pair.history), self.control_of(pair) if control else ()
         if not now:
             return past.mean
         if self.moved(pair):
@@ -228,7 +236,7 @@ class CriterionEvidence:
         return tuple(pair for pair in self.pairs if self._is_suspect(pair))
 
     def _is_suspect(self, pair: PairEvidence) -> bool:
-        past = known(pair.history)
+        past = history_stats(pair.history)
         now = mean(pair.attempts[: pair.first])
         if not self.large(pair, past.mean, now):
             return False
@@ -296,12 +304,12 @@ class CriterionEvidence:
 
     def agreeing(self, pair: PairEvidence) -> bool:
         """In a stable suite: whether the runs so far were all as much worse as the first."""
-        again, past = self.fresh(pair)[:STABLE_RUNS], known(pair.history).mean
+        again, past = self.fresh(pair)[:STABLE_RUNS], history_stats(pair.history).mean
         return self.stable and bool(again) and all(self.large(pair, past, score) for score in again)
 
     def recovered(self, pair: PairEvidence) -> bool:
         """In a stable suite: whether three more runs were all as on main."""
-        again, past = self.fresh(pair)[:STABLE_RUNS], known(pair.history).mean
+        again, past = self.fresh(pair)[:STABLE_RUNS], history_stats(pair.history).mean
         return self.stable and len(again) == STABLE_RUNS and not any(self.large(pair, past, score) for score in again)
 
     def spent(self, pair: PairEvidence) -> float:
@@ -322,12 +330,12 @@ class CriterionEvidence:
         unseen = 0 if self.rules.adaptive else len(self.pairs) - len(own)
         return holm([*own, *[1.0] * unseen])[: len(own)]
 
-    def together(self, control: bool) -> TogetherTest:
+    def together(self, control: bool) -> PooledTest:
         """All suspects in one exact test stratified by case."""
         runs = self.common
         level = self.alpha * TOGETHER * _spent(runs)
         if not runs:
-            return TogetherTest(1.0, 0.0, level)
+            return PooledTest(1.0, 0.0, level)
         # a suspect whose every further attempt was an error has no fresh score, and says nothing here
         tested = [pair for pair in self.suspects if self.fresh(pair)]
         p = lower_than_reference([self.stratum(pair, runs, control) for pair in tested])
@@ -335,7 +343,7 @@ class CriterionEvidence:
         drop, least = sum(drops) / len(drops), self.rules.min_effect / 2
         beside = [self.reference_mean(pair, control) - mean(pair.beside) for pair in self.suspects if pair.beside]
         lasting = not beside or sum(beside) / len(beside) >= least
-        return TogetherTest(p, drop, level, p <= level and drop >= least and lasting)
+        return PooledTest(p, drop, level, p <= level and drop >= least and lasting)
 
     @property
     def controlled(self) -> bool:
@@ -459,7 +467,7 @@ class CriterionEvidence:
         return now if self.moved(row.pair) else _raised((*past, *now), None)
 
     def _before(self, row: _Row) -> float:
-        past = known(row.pair.history)
+        past = history_stats(row.pair.history)
         if row.control and self.moved(row.pair):
             return mean(row.control)
         return (past.mean * past.n + math.fsum(row.control)) / (past.n + len(row.control))
@@ -469,7 +477,7 @@ class CriterionEvidence:
         rows = [row for row in rows if row.control]
         if not rows:
             return False
-        past = sum(known(row.pair.history).mean for row in rows)
+        past = sum(history_stats(row.pair.history).mean for row in rows)
         explained = self._drop(past, sum(mean(row.control) for row in rows))
         if explained <= 0 or explained < self._drop(past, sum(mean(row.now) for row in rows)) / 2:
             return False
@@ -520,7 +528,7 @@ class CriterionEvidence:
         test = self.suite(self.first)
         if not test.beyond or test.p > IN_DOUBT:
             return False
-        before = sum(known(pair.history).mean for pair in self.whole) / len(self.whole)
+        before = sum(history_stats(pair.history).mean for pair in self.whole) / len(self.whole)
         return test.p <= self.alpha * SUITE * SLICES[0][2] or test.drop >= LOST * abs(before)
 
     @cached_property
@@ -580,7 +588,7 @@ class CriterionEvidence:
             return None
         chosen = self.slice_of(size)
         rows = [_Row(pair, pair.attempts[: pair.first + 1], pair.control[:1]) for pair in chosen]
-        before = sum(known(row.pair.history).mean for row in rows) / size
+        before = sum(history_stats(row.pair.history).mean for row in rows) / size
         now = sum(mean(row.now) for row in rows) / size
         main = sum(mean(row.control) for row in rows) / size
         lost = self._main_fell(rows) and before - max(now, main) >= LOST * abs(before)
@@ -616,7 +624,7 @@ class Assessment:
         return any(criterion.confirmed for criterion in self.criteria)
 
 
-def assess(state: GateState, rules: Rules) -> Assessment:
+def assess(state: GateState, rules: EvidenceRules) -> Assessment:
     """The evidence in a state, criteria sorted by name."""
     groups: dict[str, list[PairEvidence]] = {}
     for pair in state.pairs:
@@ -629,7 +637,7 @@ def assess(state: GateState, rules: Rules) -> Assessment:
             CriterionEvidence(
                 criterion=name,
                 pairs=_sorted(groups[name]),
-                rule=rules.of(name),
+                rule=rules.rule(name),
                 rules=rules,
                 alpha=share,
                 control=control and any(pair.controllable for pair in groups[name]),

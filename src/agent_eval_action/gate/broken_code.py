@@ -14,7 +14,7 @@ from typing import Final
 
 from agent_eval_action.config.models import Policy
 from agent_eval_action.diagnostics.reader import plural
-from agent_eval_action.gate.evidence import Limits, RunControl
+from agent_eval_action.gate.evidence import RerunLimits, RunControl
 from agent_eval_action.results.run_result import AttemptError, AttemptSummary, CaseKey, CaseResult, ErrorKind, RunResult
 from agent_eval_action.stats import Stratum, lower_than_reference, passes
 
@@ -77,7 +77,7 @@ class BrokenCode:
         """The confirmed cases."""
         return frozenset(case.key for case in self.confirmed)
 
-    def of(self, keys: AbstractSet[CaseKey]) -> BrokenCode:
+    def among(self, keys: AbstractSet[CaseKey]) -> BrokenCode:
         """The confirmed cases that are among ``keys``."""
         return BrokenCode(tuple(case for case in self.confirmed if case.key in keys))
 
@@ -93,7 +93,7 @@ def broken_code(result: RunResult) -> BrokenCode:
     )
 
 
-def next_check(result: RunResult, policy: Policy, *, control: bool, limits: Limits) -> RunControl | None:
+def next_check(result: RunResult, policy: Policy, *, control: bool, limits: RerunLimits) -> RunControl | None:
     """The runs that are still needed to tell broken code from what it meets; None when there are none, or none allowed.
 
     ``control``: whether the base commit's agent can be run.
@@ -121,7 +121,7 @@ def next_check(result: RunResult, policy: Policy, *, control: bool, limits: Limi
     wanted = tuple(sorted((key, runs) for key, runs in base.items() if runs))
     beside = tuple(sorted((key, runs) for key, runs in here.items() if runs))
     total = sum(runs for _, runs in (*wanted, *beside))
-    left = limits.of(result.totals.cases) - result.totals.extra - result.totals.control
+    left = limits.for_cases(result.totals.cases) - result.totals.extra - result.totals.control
     if not wanted or total > left:
         return None
     return RunControl(wanted, _why(cases), beside, errors_answer=True)

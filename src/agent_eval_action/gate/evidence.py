@@ -20,7 +20,7 @@ _ROUND: Final = (1, 2, 5)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class HistoryStats:
     """A pair's history: attempts, mean, extremes. ``constant``: all the same but for floating point."""
 
     n: int
@@ -35,10 +35,10 @@ class Known:
 
 
 @lru_cache(maxsize=50_000)
-def known(history: tuple[ScoreCount, ...]) -> Known:
+def history_stats(history: tuple[ScoreCount, ...]) -> HistoryStats:
     """What a history says."""
     scores = [score for score, _ in history]
-    return Known(sum(times for _, times in history), weighted_mean(history), min(scores), max(scores))
+    return HistoryStats(sum(times for _, times in history), weighted_mean(history), min(scores), max(scores))
 
 
 def mean(scores: Sequence[float]) -> float:
@@ -47,7 +47,7 @@ def mean(scores: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class ScoreQuantizer:
     """How a criterion's scores become whole numbers.
 
     ``binary``: every score is 0 or 1. Else fifty steps to the scale of the history, two per cent a step
@@ -62,9 +62,9 @@ class Grid:
     minimize: bool = False
 
     @classmethod
-    def of(cls, pairs: Sequence[PairEvidence], goal: Goal) -> Grid:
+    def for_pairs(cls, pairs: Sequence[PairEvidence], goal: Goal) -> ScoreQuantizer:
         """The grid of one criterion."""
-        seen = [known(pair.history) for pair in pairs]
+        seen = [history_stats(pair.history) for pair in pairs]
         minimize = goal == "minimize"
         if not minimize and _binary(pairs):
             return cls(True, 1.0, 0, 1)
@@ -97,7 +97,7 @@ class Grid:
 
 
 @lru_cache(maxsize=50_000)
-def _counted(grid: Grid, history: tuple[ScoreCount, ...]) -> Levels:
+def _counted(grid: ScoreQuantizer, history: tuple[ScoreCount, ...]) -> Levels:
     found: Counter[int] = Counter()
     for score, times in history:
         found[grid.level(score)] += times
@@ -168,12 +168,12 @@ class GateState:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RerunLimits:
     """``extra_runs``: attempts beyond the first pass, over the whole run; None: ten suites' worth and 100."""
 
     extra_runs: int | None = None
 
-    def of(self, cases: int) -> int:
+    def for_cases(self, cases: int) -> int:
         """The limit for a run of so many cases."""
         return 10 * cases + 100 if self.extra_runs is None else self.extra_runs
 
@@ -187,7 +187,7 @@ class CriterionRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class EvidenceRules:
     """What the evidence is held to.
 
     ``confidence``: one minus the chance that a harmless change is blocked, over everything tested.
@@ -198,10 +198,10 @@ class Rules:
     confidence: float = CONFIDENCE
     min_effect: float = MIN_EFFECT
     criteria: Mapping[str, CriterionRule] = field(default_factory=dict)
-    limits: Limits = Limits()
+    limits: RerunLimits = RerunLimits()
     adaptive: bool = True
 
-    def of(self, criterion: str) -> CriterionRule:
+    def rule(self, criterion: str) -> CriterionRule:
         """The rule of one criterion."""
         return self.criteria.get(criterion, _PLAIN)
 
@@ -243,11 +243,11 @@ class RunControl:
 
 
 @dataclass(frozen=True, slots=True)
-class Enough:
+class Stop:
     """Nothing more would change the verdict, or (``limited``) a limit forbids what would."""
 
     reason: str
     limited: bool = False
 
 
-Step = RerunSuspects | RerunSuite | RunControl | Enough
+Step = RerunSuspects | RerunSuite | RunControl | Stop

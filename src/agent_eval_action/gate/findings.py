@@ -9,14 +9,10 @@ from typing import Any, Final
 from agent_eval_action.config.models import Withheld
 from agent_eval_action.gate.assess import IN_DOUBT, CriterionEvidence, Status, SuspectTest
 from agent_eval_action.gate.broken_code import BrokenCase, BrokenCode
-from agent_eval_action.gate.compare import (
-    TOLERANCE,
-    ComparedPair,
-    Incomparable,
-)
-from agent_eval_action.gate.evidence import PairEvidence, known, mean
-from agent_eval_action.gate.evidence_index import interval_of
+from agent_eval_action.gate.evidence import PairEvidence, history_stats, mean
+from agent_eval_action.gate.pairs import TOLERANCE, ComparedPair, Incomparable
 from agent_eval_action.gate.policy import CriterionJudgement
+from agent_eval_action.gate.statistics import interval_of
 from agent_eval_action.results.decision import ChangeKind
 from agent_eval_action.results.findings import (
     NAMED,
@@ -118,7 +114,7 @@ def _evidence(test: SuspectTest) -> dict[str, Any]:
     scores = test.fresh or pair.attempts
     interval = interval_of(pair, scores) if test.fresh else None
     return {
-        "main": score_counts(pair.history, known(pair.history).mean),
+        "main": score_counts(pair.history, history_stats(pair.history).mean),
         "here": score_counts([(score, 1) for score in scores], mean(scores)),
         "rerun": bool(test.fresh),
         "control": score_counts([(score, 1) for score in pair.control], mean(pair.control)) if pair.control else None,
@@ -360,7 +356,7 @@ def unmeasured_findings(
     ``unmeasured``: cases whose scores on main this run was to measure and could not, with the reason.
     """
     blocking = _gating_cases(judged) & broken.keys
-    yield from _broken_code(broken.of(blocking), result)
+    yield from _broken_code(broken.among(blocking), result)
     cut_short = result.status is not RunStatus.COMPLETE
     if cut_short:
         yield _ended_early(judged, result)

@@ -20,18 +20,21 @@ from agent_eval_action.gate.assess import (
 )
 from agent_eval_action.gate.evidence import (
     Attempts,
-    Enough,
+    EvidenceRules,
     GateState,
     Key,
     PairEvidence,
     RerunSuite,
     RerunSuspects,
-    Rules,
     RunControl,
     Step,
-    known,
+    Stop,
+    history_stats,
     mean,
 )
+from agent_eval_action.results.history import weighted_mean
+from agent_eval_action.results.pair_scores import exact_mean, meets
+from agent_eval_action.results.run_result import CaseKey
 
 FIRST_DOUBT: Final = 0.2
 """Suspects whose first fresh runs are this unlikely by chance are run more."""
@@ -46,28 +49,28 @@ SHORT_HISTORY: Final = 2
 _DECIDED: Final = frozenset({Status.CONFIRMED, Status.ON_MAIN, Status.UNCONTROLLED})
 
 
-def next_step(state: GateState, rules: Rules) -> Step:
+def next_step(state: GateState, rules: EvidenceRules) -> Step:
     """The next thing worth running. ``state.closed`` or a rule that is not adaptive: nothing."""
     if state.closed or not rules.adaptive:
-        return Enough("nothing more can be run")
+        return Stop("nothing more can be run")
     # where main itself collapsed, no run of either agent tells what the change does
     criteria = tuple(found for found in assess(state, rules).criteria if found.main_collapse is None)
-    limit = rules.limits.of(len({pair.case for pair in state.pairs}))
+    limit = rules.limits.for_cases(len({pair.case for pair in state.pairs}))
     room = limit - state.extra
     for step in _steps(criteria):
-        if isinstance(step, Enough) or _cost(step) <= room - _reserve(step, criteria):
+        if isinstance(step, Stop) or _cost(step) <= room - _reserve(step, criteria):
             return step
         if (smaller := _worst_first(step, criteria, room)) is not None:
             return smaller
-        return Enough(f"the limit of {plural(limit, 'extra run')} is reached before this: {step.why}", limited=True)
-    return Enough("nothing is in doubt")
+        return Stop(f"the limit of {plural(limit, 'extra run')} is reached before this: {step.why}", limited=True)
+    return Stop("nothing is in doubt")
 
 
 def _steps(criteria: tuple[CriterionEvidence, ...]) -> list[Step]:
     """What could be done, most needed first: what is plain after the first look is not run to the last."""
     confirmed = any(criterion.confirmed for criterion in criteria)
     large = any(criterion.plain_fall and criterion.confirmed for criterion in criteria)
-    enough = Enough("a regression is confirmed")
+    enough = Stop("a regression is confirmed")
     steps = (
         _slice_control(criteria),
         enough if large else None,
@@ -138,7 +141,7 @@ def _falls(criteria: Iterable[CriterionEvidence]) -> dict[Key, float]:
     found: dict[Key, float] = {}
     for criterion in criteria:
         for pair in criterion.suspects:
-            fall = known(pair.history).mean - mean(pair.attempts)
+            fall = history_stats(pair.history).mean - mean(pair.attempts)
             found[pair.case] = max(found.get(pair.case, 0.0), fall)
     return found
 
@@ -282,7 +285,7 @@ def _short_of_history(criterion: CriterionEvidence) -> Iterable[PairEvidence]:
     """Suspects in doubt for want of history more than of runs: the control tells more than as many re-runs."""
     for pair in criterion.suspects:
         runs = criterion.runs(pair)
-        short = runs and known(pair.history).n <= SHORT_HISTORY * runs
+        short = runs and history_stats(pair.history).n <= SHORT_HISTORY * runs
         if short and criterion.raw(pair, control=False) <= IN_DOUBT:
             yield pair
 
@@ -320,3 +323,55 @@ def _suite(criteria: Iterable[CriterionEvidence]) -> RerunSuite | None:
 
 def _in_order(wanted: dict[Key, int]) -> Attempts:
     return tuple(sorted(wanted.items()))
+
+
+def describe_step(step: Step, state: GateState) -> str:
+    """Like "3 cases, 4 more runs each: `tool_trajectory_avg_score` of `book_flight` fell from 14/14 to 0/1, …"."""
+    if isinstance(step, Stop) or not step.attempts:
+        return step.reason if isinstance(step, Stop) else step.why
+    times = [more for _, more in step.attempts]
+    if isinstance(step, RunControl):
+        return _controlled(step, _worst(step, state))
+    each = plural(times[0], "more run") if len(set(times)) == 1 else f"{min(times)} to {max(times)} more runs"
+    cases = plural(len(step.attempts), "suspect" if isinstance(step, RerunSuspects) else "case")
+    worst = _worst(step, state)
+    if worst is None or not isinstance(step, RerunSuspects):
+        return f"{cases}, {each} each: {step.why}"
+    more = f", and {plural(len(step.attempts) - 1, 'other')}" if len(step.attempts) > 1 else ""
+    return f"{cases}, {each} each: {_fell(worst)}{more}"
+
+
+def _controlled(step: RunControl, worst: PairEvidence | None) -> str:
+    """Like "is 1 case as bad on main? 3 runs there in turn with 2 here: `quality` of `a` fell from 14/14 to 0/2"."""
+    here = sum(runs for _, runs in step.beside)
+    runs = f"{plural(sum(runs for _, runs in step.attempts), 'run')} there" + (
+        f" in turn with {here} here" if here else ""
+    )
+    fell = "" if worst is None else f": {_fell(worst)}"
+    more = f", and {plural(len(step.attempts) - 1, 'other')}" if worst is not None and len(step.attempts) > 1 else ""
+    return f"{step.why} {runs}{fell}{more}"
+
+
+def _worst(step: RerunSuspects | RunControl | Step, state: GateState) -> PairEvidence | None:
+    """The pair that fell furthest, of the cases a step is about."""
+    wanted = {case for case, _ in step.attempts} if not isinstance(step, Stop) else set()
+    fell = [pair for pair in state.pairs if pair.case in wanted and pair.history and pair.attempts and _drop(pair) > 0]
+    return min(fell, key=lambda pair: (-_drop(pair), pair.criterion, str(pair.case)), default=None)
+
+
+def _drop(pair: PairEvidence) -> float:
+    down = weighted_mean(pair.history) - exact_mean(pair.attempts)
+    return -down if pair.goal == "minimize" else down
+
+
+def _fell(pair: PairEvidence) -> str:
+    name = pair.case.case if isinstance(pair.case, CaseKey) else str(pair.case)
+    before, now = f"{weighted_mean(pair.history):.2f}", f"{exact_mean(pair.attempts):.2f}"
+    if (limit := pair.threshold) is not None:
+        runs = sum(times for _, times in pair.history)
+        past = sum(times for score, times in pair.history if meets(score, limit, pair.goal))
+        met = sum(meets(score, limit, pair.goal) for score in pair.attempts)
+        if past * len(pair.attempts) != met * runs:  # else the scores moved on one side of the threshold
+            before, now = f"{past}/{runs}", f"{met}/{len(pair.attempts)}"
+    moved = "rose" if pair.goal == "minimize" else "fell"
+    return f"{pair.criterion} of {name} {moved} from {before} to {now}"

@@ -7,19 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from agent_eval_action.gate.assess import Status, SuspectTest
-from agent_eval_action.gate.compare import (
-    EDITED,
-    NEW_CASE,
-    NO_BASELINE,
-    NO_CASE,
-    ComparedPair,
-    Comparison,
-    Incomparable,
-)
 from agent_eval_action.gate.evidence import mean
-from agent_eval_action.gate.evidence_index import Weighed
 from agent_eval_action.gate.findings import is_binary, score_counts, why_data
+from agent_eval_action.gate.pairs import EDITED, NEW_CASE, NO_BASELINE, NO_CASE, ComparedPair, Comparison, Incomparable
 from agent_eval_action.gate.policy import CriterionJudgement
+from agent_eval_action.gate.statistics import EvidenceIndex
 from agent_eval_action.results.decision import ChangeKind, Verdict
 from agent_eval_action.results.findings import (
     NAMED,
@@ -148,7 +140,7 @@ def _cases_run(judged: Sequence[CriterionJudgement]) -> set[CaseKey]:
 def decision_notes(
     comparison: Comparison,
     judged: Sequence[CriterionJudgement],
-    weighed: Weighed,
+    weighed: EvidenceIndex,
     result: RunResult,
 ) -> Iterator[Finding]:
     """What a reader must know beside the scores, each thing once and briefly."""
@@ -267,7 +259,7 @@ def _not_applicable(comparison: Comparison) -> Iterator[Finding]:
             yield note(FindingCode.CRITERION_NOT_APPLICABLE, subject, judgement=excerpt(reason, 200))
 
 
-def _flaky(weighed: Weighed) -> Iterator[Finding]:
+def _flaky(weighed: EvidenceIndex) -> Iterator[Finding]:
     """What was worse at first, and as on main when it was run again: how often."""
     cleared = sorted(((*key, test) for key, test in weighed.tests.items() if test.status is Status.CLEARED), key=_name)
     if cleared:

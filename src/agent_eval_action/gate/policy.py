@@ -9,8 +9,8 @@ from typing import Literal
 
 from agent_eval_action.config.models import CriterionPolicy, Mode, NewCases
 from agent_eval_action.gate.assess import Status
-from agent_eval_action.gate.compare import NEW_CASE, TOLERANCE, ComparedCriterion, ComparedPair, mean_of
-from agent_eval_action.gate.evidence_index import Weighed, smallest_drop, suite_interval
+from agent_eval_action.gate.pairs import NEW_CASE, TOLERANCE, ComparedCriterion, ComparedPair, mean_of
+from agent_eval_action.gate.statistics import EvidenceIndex, smallest_drop, suite_interval
 from agent_eval_action.results.decision import CriterionChange
 from agent_eval_action.results.findings import Finding, Severity
 from agent_eval_action.results.pair_scores import meets
@@ -25,7 +25,7 @@ class CriterionJudgement:
     compared: ComparedCriterion
     policy: CriterionPolicy
     collecting: bool = False
-    weighed: Weighed = field(default_factory=Weighed)
+    weighed: EvidenceIndex = field(default_factory=EvidenceIndex)
     sets: Mapping[str, Mode] = field(default_factory=dict)
     new_cases: NewCases = "advise"
 

@@ -16,13 +16,13 @@ from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.assess import assess
 from agent_eval_action.gate.evidence import (
     CriterionRule,
-    Enough,
+    EvidenceRules,
     GateState,
     Key,
-    Limits,
     PairEvidence,
-    Rules,
+    RerunLimits,
     RunControl,
+    Stop,
 )
 from agent_eval_action.gate.next_step import next_step
 from agent_eval_action.results.history import History, ScoreCount, weighted_mean
@@ -148,7 +148,9 @@ def _pooled(scores: tuple[float, ...]) -> tuple[ScoreCount, ...]:
 class SimulatedRun:
     """One run as the pipeline makes it: a first pass, then whatever the gate asks for."""
 
-    def __init__(self, sampler: Sampler, drawn: Drawn, rules: Rules, *, control: bool = True, first: int = 1) -> None:
+    def __init__(
+        self, sampler: Sampler, drawn: Drawn, rules: EvidenceRules, *, control: bool = True, first: int = 1
+    ) -> None:
         self._sampler, self._drawn, self._rules, self._control = sampler, drawn, rules, control
         cases, criteria, _ = drawn.history.shape
         self._made = [first] * cases
@@ -170,7 +172,7 @@ class SimulatedRun:
 
     def finish(self) -> Outcome:
         """Run until the gate has enough, and decide."""
-        while not isinstance(step := next_step(self.state, self._rules), Enough):
+        while not isinstance(step := next_step(self.state, self._rules), Stop):
             made = self._controls if isinstance(step, RunControl) else self._made
             for case, more in step.attempts:
                 self._add(made, case, more)
@@ -206,7 +208,7 @@ class SimulatedRun:
             )
 
 
-def simulate(suite: Suite, rules: Rules, runs: int, seed: int, *, control: bool = True) -> Iterable[Outcome]:
+def simulate(suite: Suite, rules: EvidenceRules, runs: int, seed: int, *, control: bool = True) -> Iterable[Outcome]:
     """So many runs of a suite, each with a history of its own."""
     sampler = Sampler(suite, seed)
     for _ in range(runs):
@@ -218,7 +220,7 @@ _DROPS: Final = (0.05, 0.1, 0.2)
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsed:
+class BacktestRow:
     """One change to one criterion's suite, many times. ``runs_per_case`` counts every attempt of either arm."""
 
     criterion: str
@@ -231,18 +233,18 @@ class Rehearsed:
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal:
+class Backtest:
     """Every change to every criterion, harmless first; ``left_out`` says why a criterion is not among them."""
 
-    rows: tuple[Rehearsed, ...]
+    rows: tuple[BacktestRow, ...]
     left_out: tuple[str, ...] = ()
 
 
-def rehearse(
+def backtest_policy(
     history: History, policy: Policy, goals: Mapping[str, Goal], *, runs: int, seed: int, extra_runs: int | None = None
-) -> Rehearsal:
+) -> Backtest:
     """Simulate ``runs`` runs of each change. A case comes out as main's scores of it did."""
-    rows: list[Rehearsed] = []
+    rows: list[BacktestRow] = []
     left_out: list[str] = []
     for criterion, scores in sorted(_by_criterion(history).items()):
         goal = goals.get(criterion, "maximize")
@@ -251,14 +253,14 @@ def rehearse(
         if why:
             left_out.append(f"{criterion}: {why}")
             continue
-        rules = Rules(
+        rules = EvidenceRules(
             confidence=policy.confidence,
             min_effect=policy.min_effect,
             criteria={"c0": CriterionRule(rule.max_drop, rule.max_rise)},
-            limits=Limits(extra_runs),
+            limits=RerunLimits(extra_runs),
         )
         rows += _criterion(criterion, scores, rules, runs, seed)
-    return Rehearsal(tuple(rows), tuple(left_out))
+    return Backtest(tuple(rows), tuple(left_out))
 
 
 def _by_criterion(history: History) -> dict[str, list[tuple[ScoreCount, ...]]]:
@@ -278,15 +280,15 @@ def _why_not(goal: Goal, mode: str, scores: Sequence[tuple[ScoreCount, ...]]) ->
 
 
 def _criterion(
-    criterion: str, scores: Sequence[tuple[ScoreCount, ...]], rules: Rules, runs: int, seed: int
-) -> Iterator[Rehearsed]:
+    criterion: str, scores: Sequence[tuple[ScoreCount, ...]], rules: EvidenceRules, runs: int, seed: int
+) -> Iterator[BacktestRow]:
     agents = [_agent(pair) for pair in scores]
     history = max(1, round(statistics.median(sum(count for _, count in pair) for pair in scores)))
     for name, change in _changes(agents):
         heads = change(agents)
         cases = tuple(SimulatedCase(base, head) for base, head in zip(agents, heads, strict=True))
         made = list(simulate(Suite(cases, history), rules, runs, seed))
-        yield Rehearsed(
+        yield BacktestRow(
             criterion=criterion,
             change=name,
             cases=len(cases),

@@ -11,8 +11,6 @@ from typing import Final
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.assess import Status, SuspectTest
 from agent_eval_action.gate.broken_code import BrokenCode, broken_code
-from agent_eval_action.gate.compare import ComparedPair, Comparison, criteria_of
-from agent_eval_action.gate.evidence_index import Weighed, weigh
 from agent_eval_action.gate.findings import (
     Trajectories,
     credentials_findings,
@@ -23,7 +21,9 @@ from agent_eval_action.gate.findings import (
     unmeasured_findings,
 )
 from agent_eval_action.gate.notes import decision_notes, outcome_reasons
+from agent_eval_action.gate.pairs import ComparedPair, Comparison, criteria_of
 from agent_eval_action.gate.policy import CriterionJudgement
+from agent_eval_action.gate.statistics import EvidenceIndex, index_evidence
 from agent_eval_action.results.decision import (
     BaselineTrajectory,
     ChangeKind,
@@ -51,7 +51,7 @@ def decide(comparison: Comparison, result: RunResult, policy: Policy, broken: Br
 
     ``broken``: what the change's code breaks, where ``result`` does not hold all attempts of the base commit's agent.
     """
-    weighed = weigh(comparison, result, policy)
+    weighed = index_evidence(comparison, result, policy)
     every = _judgements(comparison, policy, weighed)
     judged = [one for one in every if one.policy.mode != "off"]
     trajectories = comparison.trajectories
@@ -110,7 +110,7 @@ def _fell(pair: PairChange) -> bool:
     return (pair.change if pair.goal == "minimize" else -pair.change) > _TOLERANCE
 
 
-def _judgements(comparison: Comparison, policy: Policy, weighed: Weighed) -> list[CriterionJudgement]:
+def _judgements(comparison: Comparison, policy: Policy, weighed: EvidenceIndex) -> list[CriterionJudgement]:
     criteria = comparison.criteria
     if "off" in policy.sets.values():
         criteria = criteria_of(pair for pair in comparison.pairs if policy.sets.get(pair.key.eval_set) != "off")

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final, Literal
 
 from agent_eval_action import criteria
-from agent_eval_action.gate.compare import differs
+from agent_eval_action.gate.pairs import differs
 from agent_eval_action.gate_changes.rules import weaker_rules
 from agent_eval_action.gate_changes.snapshot import CaseSnapshot, ExpectedTurn, SetSnapshot, Snapshot, case_identities
 from agent_eval_action.results.case_matching import CaseIdentity, CaseMatches, match_cases, with_current_names

@@ -22,7 +22,7 @@ from agent_eval_action.results.run_result import (
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class PairScores:
     """One pair. ``scores`` are sorted; ``errors`` are attempts that should have a score and have none.
 
     ``reason`` is what the criterion said of the worst attempt (or why it does not apply), ``error`` why
@@ -56,7 +56,7 @@ class Measured:
         return sum(meets(score, self.info.threshold, self.info.goal) for score in self.scores)
 
 
-def measured_pairs(result: RunResult) -> Iterator[Measured]:
+def measured_pairs(result: RunResult) -> Iterator[PairScores]:
     """Every case with every criterion of its set, in the result's order."""
     for one_set in result.sets:
         for case in one_set.cases:
@@ -125,7 +125,7 @@ class _Tally:
             self.errors.append(score.reason or "the criterion gave no score")
 
 
-def _of_case(one_set: SetResult, case: CaseResult) -> Iterator[Measured]:
+def _of_case(one_set: SetResult, case: CaseResult) -> Iterator[PairScores]:
     key = CaseKey(one_set.agent, one_set.eval_set, case.case)
     by_name = [{score.criterion: score for score in attempt.scores} for attempt in case.attempts]
     answered = bool(case.attempts) and all(attempt.error is None for attempt in case.attempts)
@@ -137,7 +137,7 @@ def _of_case(one_set: SetResult, case: CaseResult) -> Iterator[Measured]:
         for attempt, names in () if unmeasured else zip(case.attempts, by_name, strict=True):
             tally.add(attempt, names.get(info.name))
         worst = _worst(tally, info.goal)
-        yield Measured(
+        yield PairScores(
             key=key,
             info=info,
             case=case,

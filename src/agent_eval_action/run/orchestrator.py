@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from agent_eval_action.diagnostics.suggestions import plural
-from agent_eval_action.gate.evidence import Enough, RerunSuite, RerunSuspects, RunControl, Step
+from agent_eval_action.gate.evidence import RerunSuite, RerunSuspects, RunControl, Step, Stop
 from agent_eval_action.results.run_result import (
     AttemptError,
     Base,
@@ -168,7 +168,7 @@ class Orchestrator:
         control = self.base_agents is not None and not self.base_passes
         while self.next_step is not None and not self.stop.requested:
             step = await asyncio.to_thread(self._ask, self.next_step, control=control)  # seconds in a large suite
-            if isinstance(step, Enough):
+            if isinstance(step, Stop):
                 self._cut_short = step.reason if step.limited else ""
                 return
             if exhausted := self.runner.budget.exhausted_reason():  # a limit matters only where more is wanted

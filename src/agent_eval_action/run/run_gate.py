@@ -13,11 +13,9 @@ from agent_eval_action.baseline.records import Baseline
 from agent_eval_action.config.models import Settings
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.broken_code import BrokenCode, broken_code, next_check
-from agent_eval_action.gate.compare import stored_history
-from agent_eval_action.gate.evidence import Enough, RunControl, Step
-from agent_eval_action.gate.next_step import next_step
-from agent_eval_action.gate.state import rules_of, state_of
-from agent_eval_action.gate.why import told
+from agent_eval_action.gate.evidence import RunControl, Step, Stop
+from agent_eval_action.gate.next_step import describe_step, next_step
+from agent_eval_action.gate.pairs import rules_of, state_of, stored_history
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.history import History
 from agent_eval_action.results.run_result import CaseKey, RunResult
@@ -54,14 +52,14 @@ class RunGate:
             why = f"whether main's agent answers without credentials what this change's does not ({len(cases):,} cases)"
             return RunControl(tuple((case, 1) for case in cases), why)
         if not self.adaptive:
-            return Enough("nothing is run again")
+            return Stop("nothing is run again")
         result, policy = self.without_unanswered(result), self.settings.policy
         compared, baseline = self._operands(result)
         state = state_of(compared, stored_history(baseline), policy, control=control)
         rules = rules_of(policy, compared, extra_runs=self.settings.max_extra_runs)
         step = next_step(state, rules)
-        if not isinstance(step, Enough):
-            return replace(step, why=told(step, state))
+        if not isinstance(step, Stop):
+            return replace(step, why=describe_step(step, state))
         return next_check(result, policy, control=control, limits=rules.limits) or step
 
     def without_unanswered(self, result: RunResult) -> RunResult:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_eval_action.baseline.records import CASE_BYTES, fit, from_result, record_text, size, text
-from agent_eval_action.gate.compare import compare
 from agent_eval_action.gate.findings import difference_from_baseline
+from agent_eval_action.gate.pairs import compare
 from agent_eval_action.results.decision import ChangeKind
 from agent_eval_action.results.history import Baseline, CaseRecord, CriterionRecord, kept_name, rounded
 from support.results import QUALITY, attempt, calls, case, info, run, simple

@@ -18,7 +18,7 @@ from agent_eval_action.gate.broken_code import (
     broken_code,
     next_check,
 )
-from agent_eval_action.gate.evidence import Limits
+from agent_eval_action.gate.evidence import RerunLimits
 from agent_eval_action.results.run_result import AttemptError, AttemptSummary, CaseResult, ErrorKind, RunResult
 from agent_eval_action.stats import Stratum, lower_than_reference, passes
 from support.messages import sentence
@@ -33,12 +33,14 @@ def attempt(repeat: int, kind: ErrorKind | None, *, purpose: str = "first", arm:
     return AttemptSummary.model_validate({"repeat": repeat, "purpose": purpose, "arm": arm, "error": error})
 
 
-def looped(names: list[str], answers: Answers, policy: Policy | None = None, limits: Limits | None = None) -> RunResult:
+def looped(
+    names: list[str], answers: Answers, policy: Policy | None = None, limits: RerunLimits | None = None
+) -> RunResult:
     """A run with everything that the check asks for made, as the loop makes it."""
     cases = {name: case(name, attempt(0, answers(name, "head"))) for name in names}
     for _ in range(20):
         result = run(*cases.values(), criteria=[info()])
-        step = next_check(result, policy or Policy(), control=True, limits=limits or Limits())
+        step = next_check(result, policy or Policy(), control=True, limits=limits or RerunLimits())
         if step is None:
             return result
         for key, runs in step.attempts:
@@ -124,10 +126,10 @@ def test_what_main_has_broken_before_hides_nothing_that_the_change_breaks():
 
 def test_nothing_is_asked_without_a_base_or_beyond_the_limit():
     result = run(case("a", attempt(0, ErrorKind.EXCEPTION)), criteria=[info()])
-    assert next_check(result, Policy(), control=False, limits=Limits()) is None
-    assert next_check(result, Policy(), control=True, limits=Limits(12)) is None
-    assert next_check(result, Policy(), control=True, limits=Limits(13)) is not None
-    assert next_check(result, Policy(sets={"set": "advisory"}), control=True, limits=Limits()) is None
+    assert next_check(result, Policy(), control=False, limits=RerunLimits()) is None
+    assert next_check(result, Policy(), control=True, limits=RerunLimits(12)) is None
+    assert next_check(result, Policy(), control=True, limits=RerunLimits(13)) is not None
+    assert next_check(result, Policy(sets={"set": "advisory"}), control=True, limits=RerunLimits()) is None
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.5, 0.8])

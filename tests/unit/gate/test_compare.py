@@ -7,7 +7,7 @@ import pytest
 from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import decide
-from agent_eval_action.gate.compare import compare
+from agent_eval_action.gate.pairs import compare
 from agent_eval_action.results.decision import ChangeKind as K
 from agent_eval_action.results.run_result import RunStatus
 from support.messages import notes

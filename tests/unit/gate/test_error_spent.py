@@ -8,11 +8,11 @@ from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.assess import Status, assess
-from agent_eval_action.gate.evidence import CriterionRule, GateState, PairEvidence, Rules
+from agent_eval_action.gate.evidence import CriterionRule, EvidenceRules, GateState, PairEvidence
 from agent_eval_action.stats import clustered
 from support.results import run, simple
 
-RULES = Rules()
+RULES = EvidenceRules()
 
 
 def history(passed, n):
@@ -47,7 +47,7 @@ def test_the_suite_is_compared_case_by_case():
     """Two of ten cases that always pass fail: plain beside themselves, nothing beside ten that never did."""
     always = [PairEvidence(n, "quality", history(10, 10), (float(n > 1),)) for n in range(10)]
     never = [PairEvidence(n, "quality", history(0, 10), (0.0,)) for n in range(10, 20)]
-    rules = Rules(criteria={"quality": CriterionRule(0.05)})
+    rules = EvidenceRules(criteria={"quality": CriterionRule(0.05)})
     (one,) = assess(GateState((*always, *never)), rules).criteria
     assert one.suite(1).p == pytest.approx(1 / 11**2)
 
@@ -63,7 +63,7 @@ def test_a_policy_s_confidence_decides_what_confirms():
     sure = suspect(0, history(10, 10), 8, 20)
     for confidence, status in ((0.99, Status.CONFIRMED), (0.9999, Status.CLEARED)):
         rest = [PairEvidence(n, "quality", history(9, 10), (1.0,)) for n in range(1, 19)]
-        (one,) = assess(GateState((sure, *rest)), Rules(confidence=confidence)).criteria
+        (one,) = assess(GateState((sure, *rest)), EvidenceRules(confidence=confidence)).criteria
         assert [test.status for test in one.tests] == [status]
 
 
@@ -73,5 +73,5 @@ def test_a_policy_s_least_effect_decides_what_is_large_enough():
     fell = PairEvidence(0, "quality", past, (0.8, *[0.8, 0.78] * 10))
     rest = [PairEvidence(n, "quality", past, (1.0,)) for n in range(1, 9)]
     for least, found in ((0.1, [Status.CONFIRMED]), (0.5, [])):
-        (one,) = assess(GateState((fell, *rest)), Rules(min_effect=least)).criteria
+        (one,) = assess(GateState((fell, *rest)), EvidenceRules(min_effect=least)).criteria
         assert [test.status for test in one.tests] == found

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from agent_eval_action.gate.assess import Status, assess
 from agent_eval_action.gate.evidence import (
     CriterionRule,
-    Enough,
+    EvidenceRules,
     GateState,
-    Limits,
     PairEvidence,
+    RerunLimits,
     RerunSuite,
     RerunSuspects,
-    Rules,
     RunControl,
+    Stop,
 )
 from agent_eval_action.gate.next_step import next_step
 from agent_eval_action.gate.simulate import Agent, Sampler, SimulatedCase, SimulatedRun, Suite, simulate
 from agent_eval_action.stats import Stratum, lower_than_reference, passes
 
-RULES = Rules()
+RULES = EvidenceRules()
 MANY = settings(max_examples=60, deadline=None)
 
 
@@ -62,7 +62,7 @@ def test_a_suspect_whose_further_attempts_were_all_errors_decides_nothing_by_its
 
 
 def test_nothing_worse_needs_nothing():
-    assert isinstance(next_step(GateState(noisy(pair(0, passed(10, 10), 1))), RULES), Enough)
+    assert isinstance(next_step(GateState(noisy(pair(0, passed(10, 10), 1))), RULES), Stop)
 
 
 def test_the_choice_is_no_evidence():
@@ -82,7 +82,7 @@ def test_a_suspect_that_fails_again_goes_to_the_control_and_then_blocks():
     controlled = pair(0, passed(10, 10), 0, *[0] * 5, control=(1.0,) * 3)
     state = GateState(noisy(controlled), control=True)
     assert status(state) == {0: Status.CONFIRMED}
-    assert next_step(state, RULES) == Enough("a regression is confirmed")
+    assert next_step(state, RULES) == Stop("a regression is confirmed")
 
 
 def test_without_a_control_the_verdict_stands_on_history():
@@ -109,7 +109,7 @@ def test_no_step_asks_for_a_control_that_the_base_lacks_and_a_collapse_still_blo
     for _ in range(50):
         state = GateState(tuple(pairs.values()), control=True)
         step = next_step(state, RULES)
-        if isinstance(step, Enough):
+        if isinstance(step, Stop):
             break
         for case, more in step.attempts:
             one = pairs[case]
@@ -122,7 +122,7 @@ def test_no_step_asks_for_a_control_that_the_base_lacks_and_a_collapse_still_blo
         for case, more in step.beside if isinstance(step, RunControl) else ():
             one, score = pairs[case], (0.0,) * more
             pairs[case] = replace(one, attempts=one.attempts + score, beside=one.beside + score)
-    assert isinstance(step, Enough)
+    assert isinstance(step, Stop)
     assert assess(state, RULES).blocked
 
 
@@ -148,8 +148,8 @@ def test_a_case_that_is_run_again_is_run_once_for_all_its_criteria():
 
 
 def test_a_limit_of_extra_runs_ends_the_loop_aloud():
-    step = next_step(GateState(noisy(pair(0, passed(10, 10), 0)), extra=3), Rules(limits=Limits(7)))
-    assert isinstance(step, Enough)
+    step = next_step(GateState(noisy(pair(0, passed(10, 10), 0)), extra=3), EvidenceRules(limits=RerunLimits(7)))
+    assert isinstance(step, Stop)
     assert step.limited
 
 
@@ -162,14 +162,14 @@ def test_the_whole_suite_is_passed_again_only_for_the_cases_that_need_it():
 
 def test_advisory_pairs_are_not_tested():
     state = GateState(noisy(pair(0, passed(10, 10), 0, blocking=False)))
-    assert isinstance(next_step(state, RULES), Enough)
+    assert isinstance(next_step(state, RULES), Stop)
 
 
 def test_lower_is_better_is_held_by_its_mean():
     rows = [PairEvidence(n, "tokens", ((100.0, 5), (110.0, 5)), (150.0,), goal="minimize") for n in range(12)]
-    rules = Rules(criteria={"tokens": CriterionRule(None, 0.1)})
+    rules = EvidenceRules(criteria={"tokens": CriterionRule(None, 0.1)})
     assert assess(GateState(tuple(rows)), rules).blocked
-    assert not assess(GateState(tuple(rows)), Rules(criteria={"tokens": CriterionRule(None, 0.6)})).blocked
+    assert not assess(GateState(tuple(rows)), EvidenceRules(criteria={"tokens": CriterionRule(None, 0.6)})).blocked
     fewer = [PairEvidence(n, "tokens", ((100.0, 5), (110.0, 5)), (50.0,), goal="minimize") for n in range(12)]
     assert not assess(GateState(tuple(fewer)), rules).blocked
 
@@ -226,7 +226,7 @@ def test_a_suite_that_is_well_in_turn_with_its_control_does_not_block(beside, co
 
 def test_a_large_fall_of_the_suite_is_controlled_on_a_slice_before_anything_is_run_again():
     rows = [PairEvidence(n, "tokens", ((100.0, 5), (110.0, 5)), (150.0,), goal="minimize") for n in range(12)]
-    rules = Rules(criteria={"tokens": CriterionRule(None, 0.1)})
+    rules = EvidenceRules(criteria={"tokens": CriterionRule(None, 0.1)})
     step = next_step(GateState(tuple(rows), control=True), rules)
     assert isinstance(step, RunControl)
     assert step.attempts == step.beside
@@ -237,7 +237,7 @@ def test_a_large_fall_of_the_suite_is_controlled_on_a_slice_before_anything_is_r
         more = {"attempts": (150.0, 150.0), "beside": (150.0,), "control": (score,), "tried": 1}
         return GateState(tuple(replace(one, **more) if one.case in chosen else one for one in rows), control=True)
 
-    assert next_step(controlled(105.0), rules) == Enough("a regression is confirmed")
+    assert next_step(controlled(105.0), rules) == Stop("a regression is confirmed")
     assert not assess(controlled(150.0), rules).blocked, "main is as bad"
 
 
@@ -270,13 +270,13 @@ def test_a_control_that_gave_no_score_is_not_waited_for():
     silent = pair(0, passed(10, 10), 0, *[0] * 5, tried=10)
     state = GateState(noisy(silent), control=True)
     assert status(state) == {0: Status.CONFIRMED}
-    assert next_step(state, RULES) == Enough("a regression is confirmed")
+    assert next_step(state, RULES) == Stop("a regression is confirmed")
 
 
 @pytest.mark.parametrize(("limit", "limited"), [(10, True), (11, False)])
 def test_a_limit_counts_both_arms(limit, limited):
     state = GateState(noisy(pair(0, passed(10, 10), 0, *[0] * 5)), control=True, extra=5)
-    assert isinstance(next_step(state, Rules(limits=Limits(limit))), Enough) is limited
+    assert isinstance(next_step(state, EvidenceRules(limits=RerunLimits(limit))), Stop) is limited
 
 
 # --- a suite that never differs -------------------------------------------------------------------
@@ -358,7 +358,9 @@ def test_the_order_of_pairs_and_of_fresh_runs_within_a_look_does_not_matter(rows
         )
         for one in shuffler.sample(pairs, len(pairs))
     ]
-    rules = Rules(criteria={"quality": CriterionRule(None)})  # the suite's passes are in the order they were made
+    rules = EvidenceRules(
+        criteria={"quality": CriterionRule(None)}
+    )  # the suite's passes are in the order they were made
     before, after = GateState(pairs, control=control), GateState(tuple(mixed), control=control)
     assert status_of_all(before, rules) == status_of_all(after, rules)
     assert next_step(before, rules) == next_step(after, rules)
@@ -432,7 +434,7 @@ def test_a_harmless_change_is_hardly_ever_blocked_and_a_break_nearly_always_foun
 
 def test_a_first_pass_of_several_repeats_counts_whole():
     cases = tuple(pair(n, passed(10, 10), *[0, 1] * 2, first=4) for n in range(20))
-    (one,) = assess(GateState(cases), Rules(adaptive=False)).criteria
+    (one,) = assess(GateState(cases), EvidenceRules(adaptive=False)).criteria
     assert one.suite_test
     assert one.suite_test.drop == pytest.approx(0.5)
     assert one.suite_test.confirmed
@@ -464,7 +466,7 @@ def test_a_collapse_of_main_itself_is_not_the_change_s(cases):
 @MANY
 @given(st.integers(3, 12), st.integers(1, 10), st.integers(0, 60), st.randoms(use_true_random=False))
 def test_a_step_never_costs_more_than_the_limit_leaves(cases, history, limit, chance):
-    rules = Rules(limits=Limits(limit))
+    rules = EvidenceRules(limits=RerunLimits(limit))
     main = [chance.choice([0.6, 0.8, 0.95]) for _ in range(cases)]
     suite = Suite(tuple(SimulatedCase(Agent(rate), Agent(0.0)) for rate in main), history)
     sampler = Sampler(suite, chance.randrange(999))
@@ -476,7 +478,7 @@ def test_a_step_never_costs_more_than_the_limit_leaves(cases, history, limit, ch
 @pytest.mark.parametrize("limit", [12, 20, 40])
 def test_a_small_limit_does_not_turn_a_collapse_into_doubt(limit):
     made = tuple(SimulatedCase(Agent(0.9), Agent(0.0)) for _ in range(9))
-    rules = Rules(limits=Limits(limit))
+    rules = EvidenceRules(limits=RerunLimits(limit))
     outcomes = list(simulate(Suite(made, 5), rules, 60, 3))
     assert sum(outcome.blocked for outcome in outcomes) >= 54
 
@@ -501,10 +503,10 @@ def test_flaky_is_what_passed_when_it_was_run_again():
 
 def test_a_suspect_is_run_again_only_where_the_limit_leaves_room_for_its_control():
     fell = noisy(pair(0, passed(10, 10), 0))
-    assert isinstance(next_step(GateState(fell, control=True), Rules(limits=Limits(10))), Enough)
-    assert isinstance(next_step(GateState(fell, control=True), Rules(limits=Limits(11))), RerunSuspects)
+    assert isinstance(next_step(GateState(fell, control=True), EvidenceRules(limits=RerunLimits(10))), Stop)
+    assert isinstance(next_step(GateState(fell, control=True), EvidenceRules(limits=RerunLimits(11))), RerunSuspects)
     two = (pair(0, passed(7, 10), 0), pair(1, passed(10, 10), 0), *noisy()[1:])
-    step = next_step(GateState(two, control=True), Rules(limits=Limits(12)))
+    step = next_step(GateState(two, control=True), EvidenceRules(limits=RerunLimits(12)))
     assert isinstance(step, RerunSuspects)
     assert step.attempts == ((1, 5),), "the one that fell furthest"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_eval_action.config.models import CriterionPolicy, Policy
-from agent_eval_action.gate.simulate import Rehearsal, rehearse
+from agent_eval_action.gate.simulate import Backtest, backtest_policy
 from agent_eval_action.results.history import History, PairHistory, ScoreCount
 from agent_eval_action.results.run_result import CaseKey
 
@@ -18,12 +18,12 @@ def history(*pairs: tuple[ScoreCount, ...], criterion: str = "quality") -> Histo
     return History(pairs=known, records=1, source="main")
 
 
-def rates(found: Rehearsal) -> dict[str, float]:
+def rates(found: Backtest) -> dict[str, float]:
     return {row.change: row.blocked for row in found.rows}
 
 
-def go(known: History, policy: Policy | None = None, runs: int = 30) -> Rehearsal:
-    return rehearse(known, policy or Policy(), {"tokens": "minimize"}, runs=runs, seed=1)
+def go(known: History, policy: Policy | None = None, runs: int = 30) -> Backtest:
+    return backtest_policy(known, policy or Policy(), {"tokens": "minimize"}, runs=runs, seed=1)
 
 
 def test_a_stable_suite_is_never_blocked_for_nothing_and_a_broken_case_always():

@@ -13,7 +13,7 @@ import pytest
 
 from agent_eval_action.agents.base import SessionRequest
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.gate.evidence import Enough, RerunSuite, RerunSuspects, RunControl, Step
+from agent_eval_action.gate.evidence import RerunSuite, RerunSuspects, RunControl, Step, Stop
 from agent_eval_action.llm.budget import Meter, SpendingLimits
 from agent_eval_action.results.run_result import (
     AgentConditions,
@@ -55,7 +55,7 @@ class Asked:
         self.control.append(control)
         if self.forever:
             return self.steps[0]
-        return self.steps.pop(0) if self.steps else Enough("all said")
+        return self.steps.pop(0) if self.steps else Stop("all said")
 
 
 class Loop:
@@ -396,7 +396,7 @@ async def test_a_gate_that_never_has_enough_is_not_asked_for_ever(tmp_path: Path
 
 
 async def test_a_limit_of_the_gate_is_said(tmp_path: Path, kit: Any) -> None:
-    loop = Loop(tmp_path, Asked([Enough("the limit of extra runs is reached", limited=True)]))
+    loop = Loop(tmp_path, Asked([Stop("the limit of extra runs is reached", limited=True)]))
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
     assert result.cut_short == "the limit of extra runs is reached"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agent_eval_action.cli.progress import PlainDisplay
-from agent_eval_action.gate.evidence import Enough, GateState, PairEvidence, RerunSuite, RerunSuspects, RunControl
-from agent_eval_action.gate.why import told
+from agent_eval_action.gate.evidence import GateState, PairEvidence, RerunSuite, RerunSuspects, RunControl, Stop
+from agent_eval_action.gate.next_step import describe_step
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.results.run_result import Attempt, CaseKey, CriterionScore, Purpose, ScoreStatus, Totals
 from agent_eval_action.run.events import AttemptFinished, PhaseStarted, RerunsPlanned, RunPlanned
@@ -23,7 +23,7 @@ NEAR = PairEvidence(key("near"), "response_match_score", ((0.95, 5),), (0.85,), 
 
 def test_a_suspect_is_named_with_what_it_did_on_main_and_here() -> None:
     step = RerunSuspects(((key("book_flight"), 4), (key("b"), 4), (key("c"), 4)), "3 cases did worse")
-    said = told(step, GateState((NEAR, BOOK)))
+    said = describe_step(step, GateState((NEAR, BOOK)))
     assert said == (
         "3 suspects, 4 more runs each: tool_trajectory_avg_score of book_flight fell from 14/14 to 0/1, and 2 others"
     )
@@ -37,21 +37,23 @@ def test_a_suspect_is_named_with_what_it_did_on_main_and_here() -> None:
     ],
 )
 def test_scores_are_said_where_counts_would_not_tell(pair: PairEvidence, words: str) -> None:
-    assert told(RerunSuspects(((pair.case, 1),), "worse"), GateState((pair,))) == words
+    assert describe_step(RerunSuspects(((pair.case, 1),), "worse"), GateState((pair,))) == words
 
 
 def test_a_control_says_how_much_is_run_on_either_side() -> None:
     both = RunControl(((BOOK.case, 3),), "is 1 case as bad on main?", ((BOOK.case, 2),))
     fell = "tool_trajectory_avg_score of book_flight fell from 14/14 to 0/1"
-    assert told(both, GateState((BOOK,))) == f"is 1 case as bad on main? 3 runs there in turn with 2 here: {fell}"
+    assert (
+        describe_step(both, GateState((BOOK,))) == f"is 1 case as bad on main? 3 runs there in turn with 2 here: {fell}"
+    )
     alone = RunControl(((BOOK.case, 3), (key("b"), 3)), "are they as bad on main?")
-    assert told(alone, GateState((BOOK,))) == f"are they as bad on main? 6 runs there: {fell}, and 1 other"
+    assert describe_step(alone, GateState((BOOK,))) == f"are they as bad on main? 6 runs there: {fell}, and 1 other"
 
 
 def test_the_suite_again_says_the_gates_own_reason() -> None:
     step = RerunSuite(((key("a"), 1), (key("b"), 2)), "the drop of x is in doubt")
-    assert told(step, GateState((BOOK,))) == "2 cases, 1 to 2 more runs each: the drop of x is in doubt"
-    assert told(Enough("nothing is in doubt"), GateState(())) == "nothing is in doubt"
+    assert describe_step(step, GateState((BOOK,))) == "2 cases, 1 to 2 more runs each: the drop of x is in doubt"
+    assert describe_step(Stop("nothing is in doubt"), GateState(())) == "nothing is in doubt"
 
 
 def finished(purpose: Purpose) -> AttemptFinished:

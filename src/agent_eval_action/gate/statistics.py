@@ -1,26 +1,101 @@
-"""The evidence of a compared run, looked up by pair and criterion. Pure."""
+"""The tests of a compared run by pair and criterion, its intervals, and what got better than main. Pure.
+
+What got better decides nothing and no run is spent on it: the attempts that there are, are the evidence.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.assess import CriterionEvidence, Status, SuspectTest, assess
-from agent_eval_action.gate.compare import ComparedCriterion, ComparedPair, Comparison
-from agent_eval_action.gate.evidence import PairEvidence, known
-from agent_eval_action.gate.improvement import Improvement, improvements
-from agent_eval_action.gate.state import rules_of, state_of
-from agent_eval_action.results.pair_scores import Measured
+from agent_eval_action.gate.evidence import (
+    EvidenceRules,
+    GateState,
+    Key,
+    PairEvidence,
+    ScoreQuantizer,
+    history_stats,
+    mean,
+)
+from agent_eval_action.gate.pairs import ComparedCriterion, ComparedPair, Comparison, rules_of, state_of
+from agent_eval_action.results.pair_scores import PairScores
 from agent_eval_action.results.run_result import CaseKey, RunResult
-from agent_eval_action.stats import Interval, clustered, detectable_drop, newcombe, welch
+from agent_eval_action.stats import (
+    Interval,
+    Stratum,
+    clustered,
+    detectable_drop,
+    holm,
+    lower_than_reference,
+    newcombe,
+    welch,
+)
+
+_PAIRS, _MEAN = 0.5, 0.5
+"""How a criterion's error is split over its pairs and its mean."""
+_STABLE_REPEATS: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """What of one criterion is better beyond chance. ``mean``: by how much its mean over the cases is, if it is."""
+
+    criterion: str
+    cases: frozenset[Key] = frozenset()
+    mean: float | None = None
+    p: float = 1.0
+
+
+def improvements(state: GateState, rules: EvidenceRules) -> tuple[Improvement, ...]:
+    """Of every criterion with history, sorted by name. The error is split over the criteria as for what got worse."""
+    groups: dict[str, list[PairEvidence]] = {}
+    for pair in state.pairs:
+        if pair.history and pair.attempts and not pair.errors:
+            groups.setdefault(pair.criterion, []).append(pair)
+    alpha = (1 - rules.confidence) / max(1, len(groups))
+    return tuple(_improvement(name, groups[name], alpha, rules.min_effect) for name in sorted(groups))
+
+
+def _improvement(name: str, pairs: Sequence[PairEvidence], alpha: float, least: float) -> Improvement:
+    grid = ScoreQuantizer.for_pairs(pairs, pairs[0].goal)
+    sign = -1 if grid.minimize else 1
+    # what a suspect has beyond the first pass was asked for because that was bad: it is no evidence of a rise
+    rises = [sign * (mean(pair.attempts[: pair.first]) - history_stats(pair.history).mean) for pair in pairs]
+    strata = [_stratum(grid, pair) for pair in pairs]
+    own = [lower_than_reference([stratum]) if up > 0 else 1.0 for stratum, up in zip(strata, rises, strict=True)]
+    adjusted = holm(own)
+    steady = _never_differed(pairs)
+    better = frozenset(
+        pair.case
+        for pair, rise, p in zip(pairs, rises, adjusted, strict=True)
+        if rise > 0 and (grid.minimize or rise >= least) and (steady or p <= alpha * _PAIRS)
+    )
+    rise = sum(rises) / len(rises)
+    p = lower_than_reference(strata) if rise > 0 else 1.0
+    return Improvement(name, better, rise if p <= alpha * _MEAN else None, p)
+
+
+def _stratum(grid: ScoreQuantizer, pair: PairEvidence) -> Stratum:
+    """The two sides changed over: whether main's scores are lower than this run's."""
+    return Stratum(grid.levels(pair.attempts[: pair.first]), grid.counted(pair.history))
+
+
+def _never_differed(pairs: Sequence[PairEvidence]) -> bool:
+    """Whether main's agent never differed in at least thirty repeated attempts: then any other score is a change."""
+    histories = [history_stats(pair.history) for pair in pairs]
+    repeated = sum(history.n - 1 for history in histories)
+    return repeated >= _STABLE_REPEATS and all(history.constant for history in histories)
+
 
 _MOST_SCORES = 2_000
 
 
 @dataclass(frozen=True)
-class Weighed:
+class EvidenceIndex:
     """Tests by pair and criterion. ``cut_short``: a limit ended the re-runs before everything was decided."""
 
     tests: Mapping[tuple[CaseKey, str], SuspectTest] = field(default_factory=dict)
@@ -53,20 +128,20 @@ class Weighed:
         return within_scale(found, [pair]) if found else None
 
 
-def weigh(comparison: Comparison, result: RunResult, policy: Policy) -> Weighed:
+def index_evidence(comparison: Comparison, result: RunResult, policy: Policy) -> EvidenceIndex:
     """The tests of every pair with comparable history that may block."""
     history = {(pair.key, pair.criterion): pair.history for pair in comparison.pairs if pair.change is not None}
     if not history:
-        return Weighed(cut_short=result.cut_short)
+        return EvidenceIndex(cut_short=result.cut_short)
 
-    def scores(pair: Measured) -> tuple[tuple[float, int], ...]:
+    def scores(pair: PairScores) -> tuple[tuple[float, int], ...]:
         return history.get((pair.key, pair.info.name), ())
 
     base = result.base is not None and not result.base.unavailable
     state = state_of(result, scores, policy, control=base)
     rules = rules_of(policy, result)
     found = assess(state, rules).criteria
-    return Weighed(
+    return EvidenceIndex(
         tests={(_key(test.pair), one.criterion): test for one in found for test in one.tests},
         pairs={(_key(pair), pair.criterion): pair for pair in state.pairs if pair.history},
         criteria={one.criterion: one for one in found},
@@ -77,7 +152,7 @@ def weigh(comparison: Comparison, result: RunResult, policy: Policy) -> Weighed:
 
 def interval_of(pair: PairEvidence, current: tuple[float, ...]) -> Interval | None:
     """Newcombe's interval of pass rates where every score is 0 or 1, Welch's of means elsewhere."""
-    past = known(pair.history)
+    past = history_stats(pair.history)
     if all(score in {0.0, 1.0} for score in (*current, *(score for score, _ in pair.history))):
         return newcombe((round(past.mean * past.n), past.n), (round(sum(current)), len(current)))
     if past.n > _MOST_SCORES:
@@ -112,14 +187,14 @@ def smallest_drop(one: CriterionEvidence) -> float | None:
     """The fall of the suite's mean this run would have found four times out of five; None where none is looked for."""
     if one.suite_test is None or one.grid.minimize:
         return None
-    sizes = [(_variance(pair), known(pair.history).n, len(one.passed(pair, one.passes))) for pair in one.whole]
+    sizes = [(_variance(pair), history_stats(pair.history).n, len(one.passed(pair, one.passes))) for pair in one.whole]
     found = detectable_drop(sizes, one.suite_test.level)
     return None if found is None else max(found, one.rule.max_drop or 0.0)
 
 
 def _variance(pair: PairEvidence) -> float:
     """Of one attempt. A history that never differed may still: half a failure is added to a pass rate's."""
-    past = known(pair.history)
+    past = history_stats(pair.history)
     if past.low >= 0 and past.high <= 1 and all(score in {0.0, 1.0} for score, _ in pair.history):
         rate = (past.mean * past.n + 0.5) / (past.n + 1)
         return rate * (1 - rate)

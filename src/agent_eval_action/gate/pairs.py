@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from agent_eval_action.config.models import Policy
+from agent_eval_action.gate.evidence import CriterionRule, EvidenceRules, GateState, PairEvidence, RerunLimits
 from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.case_matching import measured_identities, with_current_names
 from agent_eval_action.results.decision import BaselineInfo, ChangeKind, Stat, Unit
@@ -25,8 +27,16 @@ from agent_eval_action.results.history import (
     kept_key,
     kept_name,
 )
-from agent_eval_action.results.pair_scores import Measured, measured_pairs, meets
-from agent_eval_action.results.run_result import CaseKey, CriterionInfo, Goal, RunResult, collector_paused
+from agent_eval_action.results.pair_scores import PairScores, measured_pairs, meets, unbilled
+from agent_eval_action.results.run_result import (
+    AttemptSummary,
+    CaseKey,
+    CriterionInfo,
+    Goal,
+    RunResult,
+    ScoreStatus,
+    collector_paused,
+)
 
 TOLERANCE = 1e-9
 """Changes up to here (relative for numbers beyond one) are noise of floating point, not of the agent."""
@@ -68,7 +78,7 @@ class ComparedPair:
     threshold: float | None
     kind: ChangeKind
     unit: Unit = "score"
-    measured: Measured | None = None
+    measured: PairScores | None = None
     baseline: Stat | None = None
     current: Stat | None = None
     change: float | None = None
@@ -185,7 +195,7 @@ def mean_of(values: Iterable[float]) -> float | None:
 
 
 def _known_reason(
-    history: History | None, pair: Measured, record: CaseRecord | None
+    history: History | None, pair: PairScores, record: CaseRecord | None
 ) -> tuple[Incomparable | None, bool]:
     """Why the scores of a pair do not count, as its history knows it, and whether its change was accepted."""
     if history is None:
@@ -201,7 +211,7 @@ def _known_reason(
 
 
 def _compare_pair(
-    pair: Measured, record: CaseRecord | None, any_baseline: bool, history: History | None = None
+    pair: PairScores, record: CaseRecord | None, any_baseline: bool, history: History | None = None
 ) -> ComparedPair:
     info = pair.info
     old = record.criteria.get(kept_name(info.name)) if record else None
@@ -250,11 +260,11 @@ def why_incomparable(case_digest: str, info: CriterionInfo, record: CaseRecord |
     return None if old.digest == kept_digest(info.digest) else CHANGED_CRITERION
 
 
-def stored_history(baseline: Baseline | None) -> Callable[[Measured], tuple[ScoreCount, ...]]:
+def stored_history(baseline: Baseline | None) -> Callable[[PairScores], tuple[ScoreCount, ...]]:
     """The comparable scores that a stored baseline has of a pair; () where there are none."""
     known = {record.key: record for record in baseline.records} if baseline else {}
 
-    def scores(pair: Measured) -> tuple[ScoreCount, ...]:
+    def scores(pair: PairScores) -> tuple[ScoreCount, ...]:
         record = known.get(kept_key(pair.key))
         if record is None or why_incomparable(pair.case.digest, pair.info, record) is not None:
             return ()
@@ -299,7 +309,7 @@ def _baseline_stat(old: CriterionRecord | None) -> Stat | None:
     return _stat(n=old.n, mean=old.average, passed=old.passed, low=min(scores), high=max(scores))
 
 
-def _current_stat(pair: Measured) -> Stat | None:
+def _current_stat(pair: PairScores) -> Stat | None:
     mean = pair.mean
     if mean is None:
         return None
@@ -375,3 +385,64 @@ def _trajectories(known: Mapping[CaseKey, CaseRecord], result: RunResult) -> dic
         for key in (CaseKey(one.agent, one.eval_set, case.case) for one in result.sets for case in one.cases)
     }
     return {names.get(key, key): record.trajectory for key, record in known.items() if record.trajectory}
+
+
+Scores = Callable[[PairScores], tuple[ScoreCount, ...]]
+"""The comparable scores main has of a pair; () where there are none."""
+
+
+def state_of(result: RunResult, history: Scores, policy: Policy, *, control: bool, closed: bool = False) -> GateState:
+    """Everything measured so far. ``control``: whether the base commit's agent can be run."""
+    without_base = result.base.unavailable_agents if result.base else {}
+    return GateState(
+        pairs=tuple(
+            replace(_pair(pair, history(pair), policy), controllable=pair.key.agent not in without_base)
+            for pair in measured_pairs(result)
+        ),
+        control=control,
+        extra=result.totals.extra + result.totals.control,
+        closed=closed,
+    )
+
+
+def rules_of(policy: Policy, result: RunResult, *, extra_runs: int | None = None) -> EvidenceRules:
+    """The policy as the loop and the verdict read it: whether runs are made again is recorded in the result."""
+    goals = {info.name: info.goal for one in result.sets for info in one.criteria}
+    own = {name: policy.for_criterion(name, goal) for name, goal in goals.items()}
+    return EvidenceRules(
+        confidence=policy.confidence,
+        min_effect=policy.min_effect,
+        criteria={name: CriterionRule(rule.max_drop, rule.max_rise) for name, rule in own.items()},
+        limits=RerunLimits(extra_runs),
+        adaptive=result.conditions.adaptive,
+    )
+
+
+def _pair(pair: PairScores, history: tuple[ScoreCount, ...], policy: Policy) -> PairEvidence:
+    info = pair.info
+    first = [one for one in pair.case.attempts if one.purpose == "first"]
+    fresh = [one for one in pair.case.attempts if one.purpose != "first"]
+    before = tuple(_scores(first, info.name))
+    return PairEvidence(
+        case=pair.key,
+        criterion=info.name,
+        history=history,
+        attempts=(*before, *_scores(fresh, info.name)),
+        first=max(1, len(before)),
+        control=tuple(_scores(pair.case.control, info.name)),
+        beside=tuple(_scores([one for one in fresh if one.purpose == "control"], info.name)),
+        tried=len(pair.case.control),
+        goal=info.goal,
+        threshold=info.threshold,
+        blocking=not info.added and policy.mode_of(info.name, info.goal, pair.key.eval_set) == "blocking",
+        errors=pair.errors,
+    )
+
+
+def _scores(attempts: Iterable[AttemptSummary], criterion: str) -> Iterable[float]:
+    for attempt in attempts:
+        if unbilled(attempt):
+            continue
+        for score in attempt.scores:
+            if score.criterion == criterion and score.status is ScoreStatus.SCORED and score.score is not None:
+                yield score.score
