@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_eval_action.errors import UsageError
 from agent_eval_action.git.base_commit import Event, EventKind
-from agent_eval_action.results.evalset import Annotation
 
 if TYPE_CHECKING:
     from agent_eval_action.ci.comment import CommentHost
+    from agent_eval_action.results.evalset import Annotation
 
 _COMMENTED = frozenset({EventKind.CHANGE, EventKind.PRIVILEGED_CHANGE})
 

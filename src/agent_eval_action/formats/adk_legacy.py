@@ -6,6 +6,7 @@ sets and turns random ids and the present time; ours come from the file's name a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -156,7 +157,7 @@ def read_session_file(path: Path, workspace: Path) -> tuple[JsonObject | None, l
     """App, user and state from ``{id?, app_name, user_id, state, events...}``, and warnings; None for ``{}``."""
     source = Source.read(path, workspace=workspace, error=EvalFileError)
     reading = Reading(source, warnings=list(source.warnings))
-    session = _initial_session(source.value, (), reading) if source.value != {} else None
+    session = _initial_session(source.value, (), reading, to_camel) if source.value != {} else None
     reading.raise_errors()
     if not (session and session["state"]):
         hint = "the state is read from the key `state`; recorded events are not"
@@ -164,14 +165,19 @@ def read_session_file(path: Path, workspace: Path) -> tuple[JsonObject | None, l
     return session, reading.warnings
 
 
-def _initial_session(value: Any, at: JsonPath, reading: Reading) -> JsonObject | None:
-    """The three keys that count; the rest of a recorded session (events, artifacts) is left alone, as in ADK."""
+def _initial_session(
+    value: Any, at: JsonPath, reading: Reading, other_spelling: Callable[[str], str] = str
+) -> JsonObject | None:
+    """The three keys that count; the rest of a recorded session (events, artifacts) is left alone, as in ADK.
+
+    A session that ADK exported has camelCase keys; within a case ADK reads snake_case alone.
+    """
     if not isinstance(value, dict):
         reading.error(at, "must be an object: {app_name, user_id, state}", value=shorten(value))
         return None
     session: JsonObject = {}
     for key, kind in (("app_name", str), ("user_id", str), ("state", dict)):
-        item = value.get(key, value.get(to_camel(key)))
+        item = value.get(key, value.get(other_spelling(key)))
         if item is not None and not isinstance(item, kind):
             reading.error((*at, key), f"must be {_KINDS[kind]}", value=shorten(item))
             item = None

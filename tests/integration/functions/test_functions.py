@@ -255,4 +255,4 @@ async def test_processes_end_with_whoever_started_them(adk213_python, tmp_path, 
 
 def custom(function: str) -> Any:
     metric = CustomMetric.model_validate({"code_config": {"name": function}})
-    return metrics.of("mine", metric, "test_config.json:3")(threshold=0.5)
+    return metrics.custom_criterion("mine", metric, "test_config.json:3")(threshold=0.5)

@@ -58,6 +58,19 @@ def test_a_session_file_gives_its_state_to_a_list(tmp_path):
     assert (case.session_input.app_name, case.session_input.state) == ("own", {})
 
 
+def test_exported_sessions_have_camel_case_keys_and_sessions_of_cases_do_not_as_in_adk(tmp_path):
+    session = {"appName": "app", "userId": "u", "state": {"k": 1}}
+    file = write(tmp_path / "s.session.json", session)
+    exported = load(tmp_path, TURNS, session_file=file).eval_set.eval_cases[0].session_input
+    own = (
+        load(tmp_path, [{"name": "n", "data": TURNS, "initial_session": session}]).eval_set.eval_cases[0].session_input
+    )
+    assert exported is not None
+    assert own is not None
+    assert (exported.app_name, exported.user_id, exported.state) == ("app", "u", {"k": 1})
+    assert (own.app_name, own.user_id, own.state) == ("", "", {"k": 1})
+
+
 def test_a_session_file_with_the_current_schema_is_an_error_as_in_adk(tmp_path):
     session = write(tmp_path / "s.session.json", {"state": {"k": 1}})
     assert "older list schema only" in errors(tmp_path, new_set(), session_file=session)

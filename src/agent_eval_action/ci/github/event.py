@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent_eval_action.ci.base import ChangeRequest, Job, takes_comments
-from agent_eval_action.diagnostics.reader import Source
 from agent_eval_action.errors import ResultsError
 from agent_eval_action.git.base_commit import Event, EventKind
 from agent_eval_action.git.repository import is_sha
@@ -66,6 +65,8 @@ def read_payload(environ: Mapping[str, str]) -> Any:
     path = environ.get("GITHUB_EVENT_PATH", "")
     if not is_running(environ) or not path:
         return None
+    from agent_eval_action.diagnostics.reader import Source
+
     try:
         return Source.read(Path(path), workspace=None, error=ResultsError).value
     except ResultsError:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agent_eval_action.ci.log import neutralize
-from agent_eval_action.results.evalset import Annotation
+
+if TYPE_CHECKING:
+    from agent_eval_action.results.evalset import Annotation
 
 _DATA: Final = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _PROPERTY: Final = {**_DATA, ":": "%3A", ",": "%2C"}
