@@ -39,20 +39,20 @@ test: setup setup-oracles ## unit, format, golden, parity, integration and contr
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not adk110 and not container and not exhaustive"
 
 .PHONY: test-all
-test-all: test test-rest ## test, then what it leaves out
+test-all: test test-rest test-container ## test, then what it leaves out
 
-# The container's tests wait most of the time: in one worker, while the other computes.
 .PHONY: test-rest
-test-rest: setup setup-oracles ## what test leaves out: slow tests and variants, google-adk 1.10, the container
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "adk110 or container or exhaustive"
+test-rest: setup setup-oracles ## what test leaves out: slow tests and variants, google-adk 1.10
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "adk110 or exhaustive"
 
 .PHONY: test-adk110
 test-adk110: setup setup-oracles ## what runs on google-adk 1.10
 	$(PYTEST) -n $(WORKERS) -m adk110
 
+# One process: the tests share an engine, an image and a checkout.
 .PHONY: test-container
 test-container: setup ## build the image and start it as GitHub's runner does (skipped aloud where no engine runs)
-	$(PYTEST) -m container
+	$(PYTEST) -m "container"
 
 ACTIONS := action.yml host/action.yml
 WORKFLOWS := $(wildcard .github/workflows/*.yml examples/*/.github/workflows/*.yml)

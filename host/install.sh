@@ -21,6 +21,9 @@ fi
 # What an earlier step set for its own Python is not meant for ours.
 unset PYTHONHOME PYTHONPATH VIRTUAL_ENV UV_PROJECT_ENVIRONMENT UV_SYSTEM_PYTHON
 export UV_NO_PROGRESS=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# A hard link into uv's cache would share its file's state with every other environment: another job's installation
+# would look as if somebody had changed the tool while it ran.
+export UV_LINK_MODE=copy
 if [ -n "${TOOL_INDEX:-}" ]; then
   export UV_DEFAULT_INDEX=$TOOL_INDEX PIP_INDEX_URL=$TOOL_INDEX
   unset UV_INDEX UV_INDEX_URL UV_EXTRA_INDEX_URL PIP_EXTRA_INDEX_URL

@@ -15,12 +15,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write what the golden tests compare with anew")
 
 
-@pytest.hookimpl(tryfirst=True)  # before markers select tests and xdist groups them
+@pytest.hookimpl(tryfirst=True)  # before markers select tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     variants: Counter[str] = Counter()
     for item in items:
-        if item.get_closest_marker("container"):  # they share an engine, an image and a checkout
-            item.add_marker(pytest.mark.xdist_group("container"))
         marker = item.get_closest_marker("exhaustive")
         if marker and "after" in marker.kwargs:
             test = item.nodeid.partition("[")[0]
