@@ -28,7 +28,7 @@ def main(words: list[str]) -> int:
     with running() as server:
         for leg in range(LEGS):
             report = scores_only(whole) if leg == LEGS - 1 else whole
-            github = GitHubClient.of(server.environ, server.token)
+            github = GitHubClient.connect(server.environ, server.token)
             marker = Marker(key=f"leg {leg}", run=1, run_id=10, outcome="fail")
             comment = RunComment(marker, lambda room, r=report: REPORTS["markdown"](r, room))
             began, clock = time.process_time(), time.perf_counter()

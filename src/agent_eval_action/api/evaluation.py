@@ -15,7 +15,7 @@ from typing import Any
 
 from agent_eval_action import __version__, git, stats
 from agent_eval_action.agents.adk import LOGS
-from agent_eval_action.baseline.accepted import Names, unknown
+from agent_eval_action.baseline.accepted import KnownNames, unknown
 from agent_eval_action.baseline.history_session import HistorySession, open_history_session
 from agent_eval_action.baseline.measured_base import PASSES
 from agent_eval_action.ci import Job
@@ -575,9 +575,9 @@ def discover_eval_files(settings: Settings, selectors: Sequence[str] = (), *, ma
     return discover(settings, [(file.path, file.case_ids) for file in chosen], app_names, may_lack=may_lack)
 
 
-def names_of(plan: Plan) -> Names:
+def names_of(plan: Plan) -> KnownNames:
     """Return the names that an entry of accept.yaml can use."""
-    return Names(
+    return KnownNames(
         case={case.eval_id for planned in plan.sets for case in planned.cases},
         criterion={info.name for planned in plan.sets for info in planned.infos},
         agent={planned.agent for planned in plan.sets},

@@ -25,7 +25,7 @@ _HEAD: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AcceptedEntry:
     """One accepted change and the line it is written on."""
 
     accepted: Accepted
@@ -33,7 +33,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class KnownNames:
     """What there is to accept: cases, criteria, agents and eval sets of the suite as it is now."""
 
     case: Collection[str] = ()
@@ -42,7 +42,7 @@ class Names:
     eval_set: Collection[str] = ()
 
 
-def read(path: Path, *, workspace: Path | None = None) -> tuple[Entry, ...]:
+def read(path: Path, *, workspace: Path | None = None) -> tuple[AcceptedEntry, ...]:
     """The entries of the file; () when there is none. Raises ConfigError with every problem at its line."""
     if not path.exists() and not path.is_symlink():
         return ()
@@ -50,12 +50,12 @@ def read(path: Path, *, workspace: Path | None = None) -> tuple[Entry, ...]:
     return entries(source)
 
 
-def parse(text: str, path: Path = ACCEPT) -> tuple[Entry, ...]:
+def parse(text: str, path: Path = ACCEPT) -> tuple[AcceptedEntry, ...]:
     """The entries of a text, as of another commit's file. Raises ConfigError."""
     return entries(Source.parse(text, path=path, error=ConfigError))
 
 
-def entries(source: Source) -> tuple[Entry, ...]:
+def entries(source: Source) -> tuple[AcceptedEntry, ...]:
     """The entries of a file that was read. Raises ConfigError with every problem at its line."""
     if not isinstance(source.value, list):
         problem = source.problem((), "must be a list of accepted changes", hint='begin with "- case: ID"')
@@ -63,10 +63,10 @@ def entries(source: Source) -> tuple[Entry, ...]:
     problems = [problem for index, item in enumerate(source.value) for problem in _problems(source, index, item)]
     if problems:
         raise ConfigError("the accepted changes cannot be used", problems=tuple(problems))
-    return tuple(Entry(_accepted(item), source.line((index,))) for index, item in enumerate(source.value))
+    return tuple(AcceptedEntry(_accepted(item), source.line((index,))) for index, item in enumerate(source.value))
 
 
-def unknown(found: Iterable[Entry], names: Names, path: Path = ACCEPT) -> tuple[Problem, ...]:
+def unknown(found: Iterable[AcceptedEntry], names: KnownNames, path: Path = ACCEPT) -> tuple[Problem, ...]:
     """A warning for every name there is none of: a case that was removed since must not stop anything."""
     problems: list[Problem] = []
     for entry in found:
@@ -79,7 +79,7 @@ def unknown(found: Iterable[Entry], names: Names, path: Path = ACCEPT) -> tuple[
     return tuple(problems)
 
 
-def pending(found: Iterable[Entry], records: Sequence[Record]) -> tuple[Accepted, ...]:
+def pending(found: Iterable[AcceptedEntry], records: Sequence[Record]) -> tuple[Accepted, ...]:
     """The acceptances main has no record with: the next one starts those histories anew.
 
     An entry that the newest record carries is spent: left in the file, it accepts nothing any more.

@@ -13,7 +13,7 @@ from typing import Final
 
 from agent_eval_action.baseline import records as baseline_records
 from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, StoreConfig, WriteResult, select
-from agent_eval_action.git import Entry, Git, Pushed, Remote, Repository, Scratch, remote_of
+from agent_eval_action.git import Git, Pushed, Remote, Repository, Scratch, TreeEntry, remote_of
 from agent_eval_action.git.repository import entries
 from agent_eval_action.git.scratch import blobs
 from agent_eval_action.results.history import Record
@@ -140,7 +140,7 @@ class BranchStore:
             why = f"it has no {_MARKER}, so it is no branch of records: name another in baseline.branch"
             return Pushed("refused", why)
         there = scratch.entries(fetched.sha, f"{_FOLDER}/") if fetched.sha else ()
-        kept = [*_files(there), Entry(_BLOB, blob, None, name)]
+        kept = [*_files(there), TreeEntry(_BLOB, blob, None, name)]
         kept.sort(key=lambda entry: entry.name)
         folder = scratch.write_tree((_BLOB, "blob", entry.oid, entry.name) for entry in kept[-self.keep :])
         mark, readme = scratch.write_blob(_MARK.encode()), scratch.write_blob(_README.encode())
@@ -171,7 +171,7 @@ def _read(git: Git, commit: str, branch: str, lookup: RecordQuery | None) -> Fou
     return FoundRecords(tuple(records), _skipped(skipped, branch))
 
 
-def _in_order(files: Iterable[Entry], lookup: RecordQuery | None) -> list[Entry]:
+def _in_order(files: Iterable[TreeEntry], lookup: RecordQuery | None) -> list[TreeEntry]:
     """What is most likely chosen first. The names are a hint, the records themselves decide."""
     newest = sorted(files, key=lambda entry: entry.name, reverse=True)
     if lookup is None:
@@ -183,9 +183,9 @@ def _in_order(files: Iterable[Entry], lookup: RecordQuery | None) -> list[Entry]
     return [*near, *far][:_SEEN]
 
 
-def _lots(files: Iterable[Entry], skipped: list[str]) -> Iterator[list[Entry]]:
+def _lots(files: Iterable[TreeEntry], skipped: list[str]) -> Iterator[list[TreeEntry]]:
     """Some files at once, few enough to fit into memory; too large ones are skipped."""
-    lot: list[Entry] = []
+    lot: list[TreeEntry] = []
     size = 0
     for entry in files:
         if entry.size is None or entry.size > baseline_records.MAX_BYTES:
@@ -200,18 +200,18 @@ def _lots(files: Iterable[Entry], skipped: list[str]) -> Iterator[list[Entry]]:
         yield lot
 
 
-def _files(there: Iterable[Entry]) -> list[Entry]:
+def _files(there: Iterable[TreeEntry]) -> list[TreeEntry]:
     """Entries that are named and kept as records are; links, folders and submodules are none."""
     now = dt.datetime.now(dt.UTC)
     named = ((entry, entry.name.removeprefix(f"{_FOLDER}/")) for entry in there if entry.mode == _BLOB)
     return [
-        Entry(entry.mode, entry.oid, entry.size, name)
+        TreeEntry(entry.mode, entry.oid, entry.size, name)
         for entry, name in named
         if baseline_records.is_file_name(name, now)
     ]
 
 
-def _strangers(there: Iterable[Entry]) -> list[Entry]:
+def _strangers(there: Iterable[TreeEntry]) -> list[TreeEntry]:
     fine = {entry.name for entry in _files(there)}
     return [entry for entry in there if entry.name.removeprefix(f"{_FOLDER}/") not in fine]
 

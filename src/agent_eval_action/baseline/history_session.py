@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from agent_eval_action.baseline import STORES, Store
-from agent_eval_action.baseline.accepted import ACCEPT, Entry, pending, read
+from agent_eval_action.baseline.accepted import ACCEPT, AcceptedEntry, pending, read
 from agent_eval_action.baseline.file_store import FileStore
 from agent_eval_action.baseline.lookup import BaseBaseline, FoundRecords, StoreConfig, WriteResult, look_up
 from agent_eval_action.baseline.pooling import Suite, age_note, pool, record_of_baseline
@@ -74,7 +74,7 @@ class HistorySession:
     head: Commit | None
     found: FoundRecords
     how: str
-    entries: tuple[Entry, ...]
+    entries: tuple[AcceptedEntry, ...]
     last: int
     max_age: int
     accepts: bool = True

@@ -19,10 +19,10 @@ from agent_eval_action.results.history import (
     CriterionRecord,
     Definition,
     History,
+    OmittedPair,
     PairHistory,
     PairName,
     Record,
-    Withheld,
 )
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.run_result import CaseKey, collector_paused
@@ -33,7 +33,7 @@ LAST: Final = 20
 _RENAMES_SHOWN: Final = 3
 
 
-_Named = TypeVar("_Named", CaseRecord, Withheld)
+_Named = TypeVar("_Named", CaseRecord, OmittedPair)
 
 
 @dataclass(frozen=True, slots=True)

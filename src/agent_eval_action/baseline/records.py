@@ -27,10 +27,10 @@ from agent_eval_action.results.history import (
     CaseRecord,
     CriterionRecord,
     Definition,
+    OmittedPair,
     PairName,
     Record,
     TrajectoryRecord,
-    Withheld,
     kept_digest,
     kept_key,
     kept_name,
@@ -144,7 +144,7 @@ CASE_BYTES: Final = 2048
 """Above this size a case keeps its tool calls shortened, then only those of its first turns. Scores are kept whole."""
 
 
-def fit(record: CaseRecord) -> CaseRecord:
+def shrink_to_limit(record: CaseRecord) -> CaseRecord:
     """The record itself, or with as much of its trajectory as fits into ``CASE_BYTES``."""
     if record.trajectory is None or size(record) <= CASE_BYTES:
         return record
@@ -349,7 +349,7 @@ def record_of(
         agents=kept.agents,
         criteria=definitions(result),
         cases=tuple(cases),
-        withheld=tuple(_withheld(result, kept.records, bad)),
+        withheld=tuple(_omitted_pairs(result, kept.records, bad)),
         accepted=tuple(accepted),
     )
 
@@ -359,15 +359,17 @@ def _without_pairs(case: CaseRecord, pairs: Collection[PairName]) -> CaseRecord:
     return case if len(criteria) == len(case.criteria) else case.model_copy(update={"criteria": criteria})
 
 
-def _withheld(result: RunResult, records: Iterable[CaseRecord], bad: Collection[PairName]) -> Iterable[Withheld]:
+def _omitted_pairs(
+    result: RunResult, records: Iterable[CaseRecord], bad: Collection[PairName]
+) -> Iterable[OmittedPair]:
     """Regressed pairs, and those without a clean score: their absence must not look like a removal."""
     clean = {(case.key, name) for case in records for name in case.criteria}
     for pair in measured_pairs(result):
         name = (kept_key(pair.key), kept_name(pair.info.name))
         if name in bad:
-            yield Withheld(**name[0]._asdict(), criterion=name[1], why="regressed")
+            yield OmittedPair(**name[0]._asdict(), criterion=name[1], why="regressed")
         elif name not in clean and pair.errors:
-            yield Withheld(**name[0]._asdict(), criterion=name[1], why="unmeasured")
+            yield OmittedPair(**name[0]._asdict(), criterion=name[1], why="unmeasured")
 
 
 __all__ = ["Baseline", "Update", "from_result", "update"]
@@ -472,7 +474,7 @@ def _record(
     record = CaseRecord(
         **key._asdict(), digest=kept_digest(case.digest), criteria=criteria, trajectory=_trajectory(case)
     )
-    return fit(record), stay, [name for name in errored if name not in stay]
+    return shrink_to_limit(record), stay, [name for name in errored if name not in stay]
 
 
 def _criterion(pair: PairScores) -> CriterionRecord:

@@ -34,7 +34,7 @@ _MESSAGE_LIMIT: Final = 300
 T = TypeVar("T", bound=BaseModel)
 
 
-class ErrorKind(enum.StrEnum):
+class ApiErrorKind(enum.StrEnum):
     """Why a call failed."""
 
     TOKEN = "token"  # noqa: S105 - a kind: 401, the token is none
@@ -49,13 +49,13 @@ class ErrorKind(enum.StrEnum):
 
 
 _KINDS: Final = {
-    HTTPStatus.UNAUTHORIZED: ErrorKind.TOKEN,
-    HTTPStatus.FORBIDDEN: ErrorKind.PERMISSION,
-    HTTPStatus.NOT_FOUND: ErrorKind.MISSING,
-    HTTPStatus.GONE: ErrorKind.MISSING,
-    HTTPStatus.TOO_MANY_REQUESTS: ErrorKind.LIMITED,
+    HTTPStatus.UNAUTHORIZED: ApiErrorKind.TOKEN,
+    HTTPStatus.FORBIDDEN: ApiErrorKind.PERMISSION,
+    HTTPStatus.NOT_FOUND: ApiErrorKind.MISSING,
+    HTTPStatus.GONE: ApiErrorKind.MISSING,
+    HTTPStatus.TOO_MANY_REQUESTS: ApiErrorKind.LIMITED,
 }
-_TEMPORARY: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.LIMITED})
+_TEMPORARY: Final = frozenset({ApiErrorKind.UNAVAILABLE, ApiErrorKind.LIMITED})
 
 
 @dataclass
@@ -65,7 +65,7 @@ class ApiError(Exception):
     ``wait``: seconds that the host asks to wait, where it does.
     """
 
-    kind: ErrorKind
+    kind: ApiErrorKind
     message: str
     status: int = 0
     wait: float | None = None
@@ -74,7 +74,7 @@ class ApiError(Exception):
         return self.message
 
 
-class Answer(BaseModel):
+class ApiModel(BaseModel):
     """A host's JSON object, as far as we read it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -153,7 +153,7 @@ class ApiClient:
         try:
             self.request("DELETE", url, what)
         except ApiError as error:
-            if error.kind is not ErrorKind.MISSING:
+            if error.kind is not ApiErrorKind.MISSING:
                 raise
 
     def json(self, response: httpx.Response, what: str) -> Any:
@@ -170,7 +170,7 @@ class ApiClient:
 
     def unexpected(self, what: str, why: str) -> ApiError:
         """The error for an answer that makes no sense."""
-        return ApiError(ErrorKind.ANSWER, f"{self.host} did not {what}: {why}")
+        return ApiError(ApiErrorKind.ANSWER, f"{self.host} did not {what}: {why}")
 
     def close(self) -> None:
         """Close what is open."""
@@ -185,7 +185,7 @@ class ApiClient:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             message = f"{self.host} did not {what} as expected: {where} {first['msg']}"
-            raise ApiError(ErrorKind.ANSWER, message) from error
+            raise ApiError(ApiErrorKind.ANSWER, message) from error
 
     def _wait_to_write(self) -> None:
         if self._written is not None:
@@ -200,7 +200,7 @@ class ApiClient:
             response = self._open().request(verb, url, **content)
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__
-            return ApiError(ErrorKind.UNAVAILABLE, f"{self.host} could not be asked to {what}: {reason}")
+            return ApiError(ApiErrorKind.UNAVAILABLE, f"{self.host} could not be asked to {what}: {reason}")
         return response if response.is_success else self._refused(response, what)
 
     def _open(self) -> httpx.Client:
@@ -213,7 +213,7 @@ class ApiClient:
                     trust.load_verify_locations(cafile=self.ca_bundle)
                 except (OSError, ssl.SSLError) as error:
                     message = f"the CA bundle {self.ca_bundle} cannot be used: {error}"
-                    raise ApiError(ErrorKind.INVALID, message) from error
+                    raise ApiError(ApiErrorKind.INVALID, message) from error
             headers = {**self.headers, "User-Agent": f"agent-eval-action/{__version__}"}
             self._client = httpx.Client(verify=trust, timeout=_TIMEOUT, headers=headers)
         return self._client
@@ -226,21 +226,21 @@ class ApiClient:
         status, message = response.status_code, error_message(body)
         kind = _KINDS.get(HTTPStatus(status)) if status in set(HTTPStatus) else None
         if kind is None:
-            kind = ErrorKind.UNAVAILABLE if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ErrorKind.INVALID
-        if kind is ErrorKind.PERMISSION and "lock" in message.lower():
-            kind = ErrorKind.LOCKED
+            kind = ApiErrorKind.UNAVAILABLE if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ApiErrorKind.INVALID
+        if kind is ApiErrorKind.PERMISSION and "lock" in message.lower():
+            kind = ApiErrorKind.LOCKED
         if status in {HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.BAD_REQUEST} and "too long" in message.lower():
-            kind = ErrorKind.TOO_LONG
-        wanted = response.headers.get("x-accepted-github-permissions", "") if kind is ErrorKind.PERMISSION else ""
+            kind = ApiErrorKind.TOO_LONG
+        wanted = response.headers.get("x-accepted-github-permissions", "") if kind is ApiErrorKind.PERMISSION else ""
         needs = f" (it needs {wanted[:_MESSAGE_LIMIT]})" if wanted else ""
         text = f"{self.host} refused to {what}: {status}{f' {message}' if message else ''}{needs}"
         wait = _wait_asked_for(response, message, self.clock.wall())
-        return ApiError(kind if wait is None else ErrorKind.LIMITED, text, status, wait)
+        return ApiError(kind if wait is None else ApiErrorKind.LIMITED, text, status, wait)
 
     def _given_up(self, failed: ApiError, what: str, pause: float, tries: int) -> ApiError:
-        if failed.kind is ErrorKind.LIMITED:
+        if failed.kind is ApiErrorKind.LIMITED:
             message = f"{self.host} limits requests and asks to wait {pause:.0f} s before it is asked again to {what}"
-            return ApiError(ErrorKind.LIMITED, message, failed.status)
+            return ApiError(ApiErrorKind.LIMITED, message, failed.status)
         return ApiError(failed.kind, f"{failed.message} ({tries} tries)", failed.status)
 
 

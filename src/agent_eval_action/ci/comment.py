@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Protocol
 
 from pydantic import AliasChoices, Field
 
-from agent_eval_action.ci.api_client import Answer, ApiError, Clock, ErrorKind, pause_before
+from agent_eval_action.ci.api_client import ApiError, ApiErrorKind, ApiModel, Clock, pause_before
 from agent_eval_action.ci.base import ChangeRequest
 
 _MARKER: Final = re.compile(r"<!-- agent-eval-action:comment (\{.*\}) -->")
@@ -20,14 +20,14 @@ _LONGEST_VALUE: Final = 300  # characters
 _BOT: Final = "[bot]"
 
 
-class Account(Answer):
+class Account(ApiModel):
     """Who wrote a comment. GraphQL may leave out the ``[bot]`` of an app's login, REST never does."""
 
     login: str = Field(validation_alias=AliasChoices("login", "username"))
     id: int | None = None
 
 
-class Comment(Answer):
+class Comment(ApiModel):
     """A comment on a change request; ``author`` is None when the account is gone."""
 
     id: int
@@ -270,7 +270,7 @@ class CommentSync:
         try:
             return [*listed, self.host.comment(self.target, self.last.id)]
         except ApiError as error:
-            if error.kind is not ErrorKind.MISSING:
+            if error.kind is not ApiErrorKind.MISSING:
                 raise
             return listed
 
@@ -284,7 +284,7 @@ class CommentSync:
             return self._unchanged(found) if self.mode == "changes" else None
         if self._writes == _MOST_WRITES:
             if not found:
-                raise ApiError(ErrorKind.ANSWER, "what was written is not there when it is looked for")
+                raise ApiError(ApiErrorKind.ANSWER, "what was written is not there when it is looked for")
             return Published("another run was still writing the comment", self.url, self.written)
         ours = len(found) == 1 and found[0].comment.id == self.last.id and found[0].comment.body == self.last.body
         return Published(url=self.url, written=True) if ours else None
@@ -318,11 +318,11 @@ class CommentSync:
 
     def _pause_after(self, error: ApiError, failed: int) -> float:
         """Seconds until another try; raises when none would help."""
-        if error.kind is ErrorKind.TOO_LONG and self._budget + 1 < len(BUDGETS):
+        if error.kind is ApiErrorKind.TOO_LONG and self._budget + 1 < len(BUDGETS):
             self._budget += 1
             return 0.0
         # a comment that is gone is looked for anew; a change request that is not there is not
-        gone = error.kind is ErrorKind.MISSING and bool(self.url)
-        if not gone and error.kind not in {ErrorKind.UNAVAILABLE, ErrorKind.LIMITED}:
+        gone = error.kind is ApiErrorKind.MISSING and bool(self.url)
+        if not gone and error.kind not in {ApiErrorKind.UNAVAILABLE, ApiErrorKind.LIMITED}:
             raise error
         return pause_before(failed) if error.wait is None else error.wait

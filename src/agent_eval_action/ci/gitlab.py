@@ -89,7 +89,7 @@ class GitLab(Ci):
         url = environ.get("CI_API_V4_URL", "").rstrip("/")
         if not url:
             raise UsageError("CI_API_V4_URL does not say where GitLab's API is")
-        return GitLabNotes.of(url, token, ca_bundle)
+        return GitLabNotes.connect(url, token, ca_bundle)
 
 
 @dataclass(frozen=True, slots=True)

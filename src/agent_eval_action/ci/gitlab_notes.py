@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from agent_eval_action.ci.api_client import Answer, ApiClient, ApiError, Clock, ErrorKind
+from agent_eval_action.ci.api_client import ApiClient, ApiError, ApiErrorKind, ApiModel, Clock
 from agent_eval_action.ci.base import ChangeRequest
 from agent_eval_action.ci.comment import Account, Comment
 
@@ -17,7 +17,7 @@ _QUICK_ACTION: Final = re.compile(r"(?m)^([^\S\n]*)(?=/[A-Za-z])")
 _APART: Final = "\N{ZERO WIDTH SPACE}"
 
 
-class MergeRequest(Answer):
+class MergeRequest(ApiModel):
     """A merge request; ``sha`` is its head."""
 
     state: str = ""
@@ -31,7 +31,7 @@ class GitLabNotes:
     api: ApiClient
 
     @classmethod
-    def of(cls, url: str, token: str, ca_bundle: Path | None = None, clock: Clock | None = None) -> GitLabNotes:
+    def connect(cls, url: str, token: str, ca_bundle: Path | None = None, clock: Clock | None = None) -> GitLabNotes:
         """The API at ``url`` (CI_API_V4_URL), with a project, group or personal access token."""
         return cls(ApiClient("GitLab", url, {"PRIVATE-TOKEN": token}, ca_bundle, clock or Clock()))
 
@@ -79,9 +79,9 @@ class GitLabNotes:
     def advice(self, error: ApiError) -> str:
         """What to do about a note that was refused."""
         match error.kind:
-            case ErrorKind.TOKEN | ErrorKind.PERMISSION:
+            case ApiErrorKind.TOKEN | ApiErrorKind.PERMISSION:
                 return "GITLAB_TOKEN has to be an access token with the scope api and the role Reporter or higher"
-            case ErrorKind.MISSING:
+            case ApiErrorKind.MISSING:
                 return "There is no such merge request, or GITLAB_TOKEN may not see the project"
             case _:
                 return ""

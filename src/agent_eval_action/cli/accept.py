@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent_eval_action import api
 from agent_eval_action.baseline import accepted
-from agent_eval_action.baseline.accepted import ACCEPT, Names
+from agent_eval_action.baseline.accepted import ACCEPT, KnownNames
 from agent_eval_action.cli.outputs import results_file
 from agent_eval_action.cli.session import print_line, settings_for
 from agent_eval_action.config.models import Settings
@@ -50,7 +50,7 @@ def accept_command(scope: Scope, reason: str, results: Path | None, config: str 
     return ExitCode.PASS
 
 
-def _names(settings: Settings) -> Names:
+def _names(settings: Settings) -> KnownNames:
     """The names of the suite as its files have it."""
     return api.names_of(Loader(settings.workspace).plan(api.discover_eval_files(settings), 1))
 
@@ -76,7 +76,7 @@ def _accept_worse(settings: Settings, reason: str, results: Path | None) -> None
                 print_line(f"  {place}")
 
 
-def _named(scope: Scope, names: Names, reason: str) -> list[dict[str, str]]:
+def _named(scope: Scope, names: KnownNames, reason: str) -> list[dict[str, str]]:
     """The entries for what was named. Raises UsageError for a name there is none of."""
     where = {word: value for word in ("agent", "eval_set") if (value := getattr(scope, word))}
     given = {"case": scope.cases, "criterion": scope.criteria, **{word: (value,) for word, value in where.items()}}

@@ -238,7 +238,7 @@ def _control(criteria: Iterable[CriterionEvidence], worth: Worth) -> RunControl 
             runs = criterion.needs(pair)
             _more(wanted, pair, runs)
             if runs:
-                _more(beside, pair, _beside(criterion, pair))
+                _more(beside, pair, _interleaved_runs(criterion, pair))
         if not criterion.confirmed and _suite_worth_control(criterion):
             made = all(pair.beside for pair in criterion.whole)
             for pair in (pair for pair in criterion.whole if pair.controllable):
@@ -259,7 +259,7 @@ def _more(wanted: dict[Key, int], pair: PairEvidence, runs: int) -> None:
         wanted[pair.case] = max(wanted.get(pair.case, 0), runs)
 
 
-def _beside(criterion: CriterionEvidence, pair: PairEvidence) -> int:
+def _interleaved_runs(criterion: CriterionEvidence, pair: PairEvidence) -> int:
     """Runs of this change in turn with a suspect's control, so that what drifts meets both."""
     if criterion.agreeing(pair):
         return STABLE_RUNS - criterion.runs(pair)

@@ -11,18 +11,18 @@ from pathlib import Path
 
 from agent_eval_action.git.command import Done, Git, agents_begin, agents_end
 from agent_eval_action.git.remote import Remote, remote_of
-from agent_eval_action.git.repository import Commit, Entry, Repository
+from agent_eval_action.git.repository import Commit, Repository, TreeEntry
 from agent_eval_action.git.scratch import Pushed, Scratch
 
 __all__ = [
     "Commit",
     "Done",
-    "Entry",
     "Git",
     "Pushed",
     "Remote",
     "Repository",
     "Scratch",
+    "TreeEntry",
     "agents_begin",
     "agents_end",
     "head_commit",

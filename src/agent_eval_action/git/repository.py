@@ -30,7 +30,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """An entry of a tree. ``size`` in bytes, None for what is no blob."""
 
     mode: str
@@ -164,11 +164,11 @@ def merge_base(git: Git, one: str, *others: str) -> str | None:
     return out if is_sha(out) else None
 
 
-def entries(git: Git, tree: str, path: str = "") -> tuple[Entry, ...]:
+def entries(git: Git, tree: str, path: str = "") -> tuple[TreeEntry, ...]:
     """Entries of a tree, or the one at ``path``; () when there is none. Names that are no UTF-8 are left out."""
     where = ("--", path) if path else ()
     done = git("ls-tree", "-z", "-l", "--full-tree", tree, *where)
-    found: list[Entry] = []
+    found: list[TreeEntry] = []
     for raw in done.out.split(b"\0") if done.ok else ():
         head, tab, name = raw.partition(b"\t")
         fields: Sequence[bytes] = head.split()
@@ -179,5 +179,5 @@ def entries(git: Git, tree: str, path: str = "") -> tuple[Entry, ...]:
         except UnicodeDecodeError:
             continue
         size = int(fields[3]) if fields[3].isdigit() else None
-        found.append(Entry(fields[0].decode(), fields[2].decode(), size, text))
+        found.append(TreeEntry(fields[0].decode(), fields[2].decode(), size, text))
     return tuple(found)

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from agent_eval_action.git.command import Done, Git
 from agent_eval_action.git.remote import Remote
-from agent_eval_action.git.repository import Commit, Entry, ancestors, entries, is_sha, merge_base
+from agent_eval_action.git.repository import Commit, TreeEntry, ancestors, entries, is_sha, merge_base
 
 _REMOTE: Final = "store"
 _HERE: Final = "refs/agent-eval/fetched"
@@ -78,7 +78,7 @@ class Scratch:
         """The best common ancestor of ``one`` and a merge of the ``others`` in what was fetched."""
         return merge_base(self.git, one, *others)
 
-    def entries(self, tree: str, path: str = "") -> tuple[Entry, ...]:
+    def entries(self, tree: str, path: str = "") -> tuple[TreeEntry, ...]:
         """Entries of a tree."""
         return entries(self.git, tree, path)
 

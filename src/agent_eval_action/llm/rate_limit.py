@@ -142,7 +142,7 @@ class RateLimits:
 
 
 @dataclass
-class Call:
+class RatedCall:
     """A call under way. Who makes it sets ``refused`` on a 429, and ``tokens`` once they are known."""
 
     refused: bool = False
@@ -168,13 +168,13 @@ class Limiter:
         self._in_order = asyncio.Lock()
 
     @asynccontextmanager
-    async def call(self, tokens: int = 0) -> AsyncIterator[Call]:
+    async def call(self, tokens: int = 0) -> AsyncIterator[RatedCall]:
         """Wait for a permit and for the rate; the call is made inside. ``tokens``: about how many it will take."""
         async with self.permits.permit() as permit:
             async with self._in_order:  # one that waits keeps those behind it from slipping past
                 await self._wait(tokens)
                 started, counted = self.rate.start(self._clock()), self.minute.start(self._clock(), tokens)
-            call = Call()
+            call = RatedCall()
             try:
                 yield call
             finally:

@@ -52,8 +52,8 @@ def _edit(data: Mapping[str, Any]) -> Prose:
         _EDITS[kind],
         where=f"turn {data['turn']}" if data.get("turn") else "it",
         items=names(data.get("items", ()), data.get("count")),
-        old=Name.of(old, 80) if isinstance(old, str) else str(old),
-        new=Name.of(new, 80) if isinstance(new, str) else str(new),
+        old=Name.shortened(old, 80) if isinstance(old, str) else str(old),
+        new=Name.shortened(new, 80) if isinstance(new, str) else str(new),
         words=plural(data["old"], "word") if kind == "answer_shortened" else "",
         rubrics=plural(data["count"], "rubric") if kind == "rubrics_removed" else "",
     )
@@ -89,7 +89,7 @@ def _option_value(value: Any) -> str:
 
 def _rule(f: View) -> Prose:
     criteria = joined([" for ", names(f["criteria"], f["total"])], "") if f.get("criteria") else ""
-    eval_set = joined([" for the eval set ", Name.of(f["eval_set"], 80)], "") if f.get("eval_set") else ""
+    eval_set = joined([" for the eval set ", Name.shortened(f["eval_set"], 80)], "") if f.get("eval_set") else ""
     return f.fill("{rule} {old} → {new}{criteria}{eval_set} ({file}){merge}", criteria=criteria, eval_set=eval_set)
 
 
@@ -108,7 +108,7 @@ def _stored_scores(words: str) -> Callable[[View], Prose]:
 
 
 def _acceptance_added(f: View) -> Prose:
-    names = joined([Name.of(name, _LONG_NAME) for name in (f.subject.case, f.subject.criterion) if name], " › ")
+    names = joined([Name.shortened(name, _LONG_NAME) for name in (f.subject.case, f.subject.criterion) if name], " › ")
     why = f": {f['text']}" if f["text"] else " without a reason"
     ignored = "; gate.accept: ignore, so main's scores of it still count" if f["ignored"] else ""
     return joined(["accept.yaml accepts a change of ", names, why, ignored], "")
@@ -128,7 +128,7 @@ def _agent_changed(f: View) -> Prose:
     old, new = (_agent_value(f[side]) for side in ("old", "new"))
     if f["field"] == "name":
         return f.fill("the agent {name}: its name was {old}", old=old)
-    variable = joined([" ", Name.of(f["variable"], 80)], "") if f.get("variable") else ""
+    variable = joined([" ", Name.shortened(f["variable"], 80)], "") if f.get("variable") else ""
     what = joined([_AGENT_FIELDS[f["field"]], variable], "")
     return f.fill("the agent {name}: its {what} is now {new} (was {old})", what=what, old=old, new=new)
 
@@ -137,7 +137,7 @@ def _agent_value(value: Mapping[str, Any]) -> Prose | str:
     """``state`` says what a value is where it is no text: not set, or the job's own."""
     if value.get("state"):
         return {"unset": "not set", "job": "the job's own"}[value["state"]]
-    return Name.of(value["text"], 80) if value["text"] else "none"
+    return Name.shortened(value["text"], 80) if value["text"] else "none"
 
 
 CHANGE_WRITERS: Final[Mapping[FindingCode, str | Callable[[View], Prose]]] = {

@@ -26,7 +26,7 @@ def suite_name(agent: str, eval_set: str) -> str:
     return f"{part(agent)} / {part(eval_set)}"
 
 
-class Names:
+class UniqueNames:
     """``agent.set.case``, each given out once: Jenkins takes what is before the last dot for the package."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class _Builder:
     def __init__(self, room: int, messages: Messages) -> None:
         self._room = room
         self._messages = messages
-        self._names = Names()
+        self._names = UniqueNames()
 
     def suite(self, owner: SetResult, cases: list[CaseView], started_at: str) -> ET.Element:
         made: list[TestCase] = []
@@ -82,7 +82,7 @@ class _Builder:
 
     def whole(self, decision: Decision, started_at: str) -> ET.Element | None:
         made = []
-        names = Names()
+        names = UniqueNames()
         for name, status, message, output in text.whole_run(decision, self._messages):
             case = TestCase(names.unique(name), _WHOLE)
             if status == "failure":
@@ -99,7 +99,7 @@ class _Builder:
         if result is None:
             return
         seconds = sum(max(attempt.durations.total or 0.0, 0.0) for attempt in result.attempts)
-        names = Names()
+        names = UniqueNames()
         for criterion in owner.criteria:
             # The agent ran once for all criteria of a case: each carries its share, so that sums stay true
             case = TestCase(

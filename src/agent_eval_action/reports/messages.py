@@ -22,8 +22,8 @@ BEGIN: Final[Mapping[StoreKind, Prose]] = {
     "file": compose(
         "to make one, run {command} and commit the file it writes", command=Name("agent-eval baseline update")
     ),
-    "branch": Prose.of("one begins with the next run on the main branch, which records what it scores"),
-    "rerun": Prose.of("it is measured beside a run, on the base commit's agent, which could not be run here"),
+    "branch": Prose.join("one begins with the next run on the main branch, which records what it scores"),
+    "rerun": Prose.join("it is measured beside a run, on the base commit's agent, which could not be run here"),
 }
 """How a baseline comes to be, by what keeps it."""
 
@@ -53,7 +53,7 @@ class Messages:
         """What became of a pair; empty where there is nothing to say."""
         if pair.reason is None:
             return Prose()
-        name = self._subject(pair.subject) if with_case else Prose.of(Name.of(pair.criterion, _CRITERION))
+        name = self._subject(pair.subject) if with_case else Prose.join(Name.shortened(pair.criterion, _CRITERION))
         return self._write(pair.reason, name, pair.subject)
 
     def headline(self, decision: Decision) -> Prose:
@@ -69,7 +69,7 @@ class Messages:
             first_of_several = finding.code in {FindingCode.CASES_UNDECIDED, FindingCode.GATE_WEAKENED}
         measured = any(finding.code is not FindingCode.TEXT for finding in decision.reasons)
         lead = "could not tell: " if decision.outcome is Verdict.INCONCLUSIVE and measured else ""
-        return joined([Prose.of(lead), joined(clauses, "; ")], "")
+        return joined([Prose.join(lead), joined(clauses, "; ")], "")
 
     def criterion(self, row: CriterionChange, decision: Decision) -> Prose:
         """What there is to say of a criterion's row: its own findings, then how many cases are below or missing."""
@@ -77,30 +77,32 @@ class Messages:
         parts = [self.sentence(finding) for finding in own if finding not in decision.weakenings]
         if row.failing:
             parts.append(
-                Prose.of(f"{plural(row.failing, 'case')} {'misses' if row.failing == 1 else 'miss'} the threshold")
+                Prose.join(f"{plural(row.failing, 'case')} {'misses' if row.failing == 1 else 'miss'} the threshold")
             )
         if row.errors:
-            parts.append(Prose.of(f"{plural(row.errors, 'case')} not fully measured"))
+            parts.append(Prose.join(f"{plural(row.errors, 'case')} not fully measured"))
         if row.blocks_nothing and (row.blocks_nothing != "collecting" or row.failing):
-            parts.append(Prose.of(_BLOCKS_NOTHING[row.blocks_nothing]))
+            parts.append(Prose.join(_BLOCKS_NOTHING[row.blocks_nothing]))
         return joined(parts, "; ")
 
     def case(self, reference: Data) -> Name:
         """A case's name; with agent and eval set where another case has the same name."""
         parts = (reference["agent"], reference["eval_set"], reference["case"])
-        return Name(" / ".join(Name.of(part, _CASE) for part in (parts if parts[2] in self.ambiguous else parts[2:])))
+        return Name(
+            " / ".join(Name.shortened(part, _CASE) for part in (parts if parts[2] in self.ambiguous else parts[2:]))
+        )
 
     def cases(self, data: Data) -> Prose:
         """The cases a finding names, with how many more there are."""
-        return listed([Prose.of(self.case(one)) for one in data["named"]], data["cases"])
+        return listed([Prose.join(self.case(one)) for one in data["named"]], data["cases"])
 
     def _subject(self, subject: Subject) -> Prose:
         if subject.case is None:
-            return Prose.of(Name.of(subject.criterion or subject.agent or "", 80))
+            return Prose.join(Name.shortened(subject.criterion or subject.agent or "", 80))
         case = self.case({"agent": subject.agent, "eval_set": subject.eval_set, "case": subject.case})
         if subject.criterion is None:
-            return Prose.of(case)
-        return Prose.of(Name(f"{case} › {Name.of(subject.criterion, _CRITERION)}"))
+            return Prose.join(case)
+        return Prose.join(Name(f"{case} › {Name.shortened(subject.criterion, _CRITERION)}"))
 
     def _write(self, reason: Reason, name: Prose, subject: Subject) -> Prose:
         try:
@@ -148,7 +150,7 @@ class View:
         if form == "number":
             return number(value)
         if form == "code":
-            return Name.of(value, _LONG_NAME)
+            return Name.shortened(value, _LONG_NAME)
         if form.startswith(".") or not form:
             return format(value, form)
         return plural(value, form)
@@ -371,7 +373,8 @@ def _main_collapsed(f: View) -> Prose:
 
 def _credentials_missing(f: View) -> Prose:
     found = [
-        joined([Name.of(one["criterion"], _CRITERION), _part(one["cases"], one["of"])], "") for one in f["criteria"]
+        joined([Name.shortened(one["criterion"], _CRITERION), _part(one["cases"], one["of"])], "")
+        for one in f["criteria"]
     ]
     return f.fill(
         "{text}: {criteria}{why}", criteria=listed(found, f["total"]), why=f" ({f['why']})" if f["why"] else ""
@@ -384,14 +387,14 @@ def _part(cases: int, total: int) -> str:
 
 def _nothing_measured(f: View) -> Prose:
     if not f["criteria"]:
-        return Prose.of("nothing was measured: no case ran")
+        return Prose.join("nothing was measured: no case ran")
     return f.fill("nothing was measured: no case has a score on {names}", names=names(f["criteria"], limit=_CRITERION))
 
 
 def _run_ended_early(f: View) -> Prose:
     ended = f["limit"] or _ENDED[f["status"]]
     if not f["missing"]:  # every case was run once: it ended what was run again, or the control
-        return Prose.of(f"{ended} before everything was decided")
+        return Prose.join(f"{ended} before everything was decided")
     return f.fill("{ended} before everything was measured: {missing:case} of {cases} not complete", ended=ended)
 
 
@@ -446,7 +449,7 @@ def _nothing_worse(f: View) -> Prose:
     gone = f"; {plural(f['gone'], 'case')} of the baseline gone" if f["gone"] else ""
     fixed = f"; {plural(f['fixed'], 'case')} fixed" if f["fixed"] else ""
     better = [
-        joined(["; ", Name.of(one["criterion"], 80), f" is better on average (p = {one['p']:.2g})"], "")
+        joined(["; ", Name.shortened(one["criterion"], 80), f" is better on average (p = {one['p']:.2g})"], "")
         for one in f["better"]
     ]
     template = (
@@ -458,7 +461,7 @@ def _nothing_worse(f: View) -> Prose:
 
 def _gate_weakened(f: View) -> Prose:
     more = f" (and {plural(f['more'], 'more change')} to what the agent is measured by)" if f["more"] else ""
-    return Prose.of(f"this change weakens the gate, which on_weakened: fail forbids{more}")
+    return Prose.join(f"this change weakens the gate, which on_weakened: fail forbids{more}")
 
 
 # --- what to know beside the verdict ---------------------------------------------------------------
@@ -518,7 +521,7 @@ def _model_changed(f: View) -> Prose:
 _PARTS: Final[Mapping[str, Callable[[View], Prose | str]]] = {
     "name": lambda f: f.name,
     "agent": lambda f: f.name.plain,
-    "case": lambda f: Name.of(f.subject.case or "", _LONG_NAME),
+    "case": lambda f: Name.shortened(f.subject.case or "", _LONG_NAME),
     "named": lambda f: f.messages.cases(f.data),
     "case_names": lambda f: names([one["case"] for one in f["named"]], f["cases"], _LONG_NAME),
     "names": lambda f: names(f["criteria"], f["total"], _CRITERION),

@@ -43,10 +43,10 @@ def next_steps(result: RunResult) -> tuple[Step, ...]:
         return ()
     update = " ".join(["agent-eval baseline update", *map(shlex.quote, result.conditions.arguments)])
     if decision.outcome is Verdict.COLLECTING:
-        return (Step(Prose.of("Begin a baseline:"), commands=(update,)),) if decision.store == "file" else ()
+        return (Step(Prose.join("Begin a baseline:"), commands=(update,)),) if decision.store == "file" else ()
     steps = [*_accepting(decision, update), *_thresholds(result, decision)]
     if not steps and decision.outcome is Verdict.PASS and decision.store == "file":
-        steps.append(Step(Prose.of("Store what this run scored as the new baseline:"), commands=(update,)))
+        steps.append(Step(Prose.join("Store what this run scored as the new baseline:"), commands=(update,)))
     return tuple(steps)
 
 
@@ -130,12 +130,12 @@ def _thresholds(result: RunResult, decision: Decision) -> Iterator[Step]:
         # each place is looked for among all cases, so only for the pairs that are shown
         places = [_place(pair, owners[pair.agent, pair.eval_set]) for pair in missed[:_PLACES]]
         if len(missed) > _PLACES:
-            places.append(Prose.of(f"and {len(missed) - _PLACES:,} more, in results.json"))
+            places.append(Prose.join(f"and {len(missed) - _PLACES:,} more, in results.json"))
         text = (
             f"{blocked} blocked by a threshold, which accepting does not change; "
             f"make the agent meet it, or edit what the case expects or the threshold{_UNTIL}:"
         )
-        yield Step(Prose.of(text), tuple(places))
+        yield Step(Prose.join(text), tuple(places))
     for row in decision.criteria:
         if row.misses_suite_threshold:
             text = (
@@ -155,7 +155,7 @@ def _place(pair: PairChange, owner: SetResult) -> Prose:
 
 def _threshold(info: CriterionInfo | None) -> Prose:
     if info is None:
-        return Prose.of("its threshold")
+        return Prose.join("its threshold")
     where = f" at {info.source}{f':{info.line}' if info.line else ''}"
     if info.source == "default":
         where = ", ADK's default (a test_config.json beside the eval file sets another)"

@@ -20,7 +20,7 @@ class Name(str):
     __slots__ = ()
 
     @classmethod
-    def of(cls, text: str, limit: int) -> Name:
+    def shortened(cls, text: str, limit: int) -> Name:
         """``text`` on one line of at most ``limit`` characters."""
         return cls(excerpt(text, limit))
 
@@ -32,7 +32,7 @@ class Prose:
     parts: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, *parts: str) -> Prose:
+    def join(cls, *parts: str) -> Prose:
         return cls(tuple(part for part in parts if part))
 
     def __bool__(self) -> bool:
@@ -93,7 +93,7 @@ def compose(template: str, **values: Prose | str) -> Prose:
         found.append(text)
         if field is not None:
             value = values[field]
-            found.append(Prose.of(value) if isinstance(value, Name) else value)
+            found.append(Prose.join(value) if isinstance(value, Name) else value)
     return joined(found, "")
 
 
@@ -127,19 +127,19 @@ def listed(items: Sequence[Prose | str], total: int | None = None) -> Prose:
 
 def names(found: Iterable[str], total: int | None = None, limit: int = 80) -> Prose:
     """Names in code type, and how many more there are."""
-    return listed([Prose.of(Name.of(name, limit)) for name in found], total)
+    return listed([Prose.join(Name.shortened(name, limit)) for name in found], total)
 
 
 def pairs(
     references: Iterable[Mapping[str, Any]], total: int, tail: Callable[[Mapping[str, Any]], str] = lambda _: ""
 ) -> Prose:
     """``case › criterion`` with what ``tail`` says of each."""
-    found = [joined([Prose.of(_pair_name(one["case"], one["criterion"])), tail(one)], "") for one in references]
+    found = [joined([Prose.join(_pair_name(one["case"], one["criterion"])), tail(one)], "") for one in references]
     return listed(found, total)
 
 
 def _pair_name(case: str, criterion: str | None, limit: int = 60) -> Name:
-    return Name(" › ".join(Name.of(part, limit) for part in (case, criterion) if part))
+    return Name(" › ".join(Name.shortened(part, limit) for part in (case, criterion) if part))
 
 
 def verb(many: int, one_form: str, form: str) -> str:

@@ -226,10 +226,10 @@ __all__ = [
     "Accepted",
     "Definition",
     "History",
+    "OmittedPair",
     "PairHistory",
     "PairName",
     "Record",
-    "Withheld",
 ]
 
 RECORD_VERSION: Final = 1
@@ -238,7 +238,7 @@ PairName = tuple[CaseKey, str]
 """A case and a criterion, by the names a record keeps."""
 
 
-class Withheld(Frozen):
+class OmittedPair(Frozen):
     """A pair this run has no scores of in the record, and why."""
 
     agent: str
@@ -269,7 +269,7 @@ class Record(Frozen):
     agents: tuple[BaselineAgent, ...] = ()
     criteria: dict[str, Definition] = Field(default_factory=dict)
     cases: tuple[CaseRecord, ...] = ()
-    withheld: tuple[Withheld, ...] = ()
+    withheld: tuple[OmittedPair, ...] = ()
     accepted: tuple[Accepted, ...] = ()
 
 

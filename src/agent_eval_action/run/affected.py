@@ -47,7 +47,7 @@ class BuildFiles:
     places: frozenset[Path]
 
     @classmethod
-    def of(cls, folder: Path, workspace: Path) -> BuildFiles:
+    def read(cls, folder: Path, workspace: Path) -> BuildFiles:
         """Read them as the checkout has them now; what a removed file named shows in its removal."""
         places: set[Path] = set()
         for parent in folders_upwards(folder, workspace):
@@ -207,7 +207,7 @@ def affected_agents(
         note = f"everything is run, for what this change touches is not known: {changed}"
         return AffectedAgents(found, settings, notes=(note,))
     agents = {planned.agent.name: planned.agent for planned in found.sets}
-    shared = _SharedFiles.of(settings, found, workflow)
+    shared = _SharedFiles.collect(settings, found, workflow)
     skipped: tuple[str, ...] = ()
     if not any(path in shared for path in changed):
         skipped = tuple(
@@ -239,7 +239,7 @@ class _SharedFiles:
     assigned: frozenset[Path]
 
     @classmethod
-    def of(cls, settings: Settings, found: Discovery, workflow: str) -> _SharedFiles:
+    def collect(cls, settings: Settings, found: Discovery, workflow: str) -> _SharedFiles:
         named = (settings.baseline.path, settings.config, settings.workspace / workflow)
         try:
             text = settings.config.read_bytes()[:_MAX_CONFIG].decode("utf-8", "replace") if settings.config else ""
@@ -260,7 +260,7 @@ class _SharedFiles:
 
 def _is_affected(agent: AgentSettings, sets: Iterable[DiscoveredSet], changed: Iterable[Path], workspace: Path) -> bool:
     """Whether a changed file is this agent's: by its folder, its eval files' folders, its build, its ``paths``."""
-    build, homes = BuildFiles.of(agent.path, workspace), {agent.path, agent.path.resolve()}
+    build, homes = BuildFiles.read(agent.path, workspace), {agent.path, agent.path.resolve()}
     evals = {planned.path.parent for planned in sets if planned.agent.name == agent.name}
     named = {agent.criteria, agent.initial_session_file, agent.python}
     patterns = [Path(os.path.normpath(pattern.origin.base / pattern.pattern)) for pattern in agent.paths or ()]

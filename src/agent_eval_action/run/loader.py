@@ -115,7 +115,7 @@ class Loader:
         self.eval_problems += unscorable_cases(eval_set.eval_cases, built.criteria, found.path)
         if self.config_problems or self.eval_problems:
             return None
-        cases = tuple(PlannedCase.of(case, planned_digest(case, simulator)) for case in eval_set.eval_cases)
+        cases = tuple(PlannedCase.from_case(case, planned_digest(case, simulator)) for case in eval_set.eval_cases)
         return self._planned(found, built, cases)
 
     def set_without_cases(self, found: DiscoveredSet) -> PlannedSet:

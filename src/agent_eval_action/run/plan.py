@@ -61,7 +61,7 @@ class PlannedCase:
     unmeasured: str = ""
 
     @classmethod
-    def of(cls, case: EvalCase, digest: str) -> PlannedCase:
+    def from_case(cls, case: EvalCase, digest: str) -> PlannedCase:
         """The case, not packed yet."""
         return cls(case.eval_id, case.line, case.conversation_scenario is not None, digest, case)
 

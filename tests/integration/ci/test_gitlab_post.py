@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.ci.api_client import ApiError, ErrorKind
+from agent_eval_action.ci.api_client import ApiError, ApiErrorKind
 from agent_eval_action.ci.base import ChangeRequest
 from agent_eval_action.ci.gitlab_notes import GitLabNotes, without_quick_actions
 from support.command import agent_eval
@@ -144,7 +144,7 @@ def test_a_limit_is_waited_for_and_a_failure_tried_again(
 ) -> None:
     server.faults.append(fault)
     time = StandingClock()
-    notes = GitLabNotes.of(server.url, TOKEN, clock=time.clock())
+    notes = GitLabNotes.connect(server.url, TOKEN, clock=time.clock())
     assert notes.comments(TARGET) == []
     notes.close()
     assert time.slept == slept if slept else time.slept
@@ -152,9 +152,9 @@ def test_a_limit_is_waited_for_and_a_failure_tried_again(
 
 def test_a_write_is_never_tried_again_by_the_client(server: GitLabServer) -> None:
     server.faults.append(Fault(502, "POST"))
-    notes = GitLabNotes.of(server.url, TOKEN, clock=StandingClock().clock())
+    notes = GitLabNotes.connect(server.url, TOKEN, clock=StandingClock().clock())
     with pytest.raises(ApiError) as raised:
         notes.create_comment(TARGET, "x")
-    assert raised.value.kind is ErrorKind.UNAVAILABLE
+    assert raised.value.kind is ApiErrorKind.UNAVAILABLE
     notes.close()
     assert [said.split()[0] for said in server.requests] == ["POST"]

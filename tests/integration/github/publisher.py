@@ -19,7 +19,7 @@ from agent_eval_action.ci.github.client import GitHubClient
 
 
 def one(told: dict[str, Any], number: int) -> dict[str, Any]:
-    github = GitHubClient.of(os.environ, told["token"])
+    github = GitHubClient.connect(os.environ, told["token"])
     time.sleep(told.get("delay", 0.0))
     said = told["text"]
 

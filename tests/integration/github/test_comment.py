@@ -24,7 +24,7 @@ class Job:
 
     def __init__(self, server, token: str = "") -> None:
         self.time = StandingClock()
-        self.github = GitHubClient.of(server.environ, token or server.token, clock=self.time.clock())
+        self.github = GitHubClient.connect(server.environ, token or server.token, clock=self.time.clock())
 
     def __call__(self, text: str | Callable[[int], str] = "text", mode="update", **marker) -> Published:
         render = text if callable(text) else lambda _: text

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent_eval_action.ci.api_client import ApiError, Clock, ErrorKind
+from agent_eval_action.ci.api_client import ApiError, ApiErrorKind, Clock
 from agent_eval_action.ci.base import ChangeRequest
 from agent_eval_action.ci.comment import Account, is_author
 from agent_eval_action.ci.github.client import GitHubClient
@@ -29,7 +29,7 @@ def closed() -> Iterator[None]:
 
 
 def opened(environ, token, *more, **named) -> GitHubClient:
-    OPEN.append(GitHubClient.of(environ, token, *more, **named))
+    OPEN.append(GitHubClient.connect(environ, token, *more, **named))
     return OPEN[-1]
 
 
@@ -90,7 +90,7 @@ def test_trying_again_ends(server):
     github.api.deadline = 10.0
     with pytest.raises(ApiError, match=r"502 Server Error \(4 tries\)") as error:
         github.comments(PULL)
-    assert error.value.kind is ErrorKind.UNAVAILABLE
+    assert error.value.kind is ApiErrorKind.UNAVAILABLE
     assert sum(time.slept) <= 10
 
 
@@ -123,7 +123,7 @@ def test_a_limit_that_ends_in_an_hour_is_not(server):
     server.configure(faults=[{"on": f"GET {COMMENTS}", "kind": "reset_at", "seconds": 3600}])
     with pytest.raises(ApiError, match="asks to wait 36") as error:
         connected(server, time.clock()).comments(PULL)
-    assert error.value.kind is ErrorKind.LIMITED
+    assert error.value.kind is ApiErrorKind.LIMITED
     assert time.slept == []
 
 
@@ -142,26 +142,26 @@ def test_refusals_say_what_they_are(server):
     reader, github = connected(server, None, "reader"), connected(server)
     with pytest.raises(ApiError, match="pull_requests=write") as denied:
         reader.create_comment(PULL, "x")
-    assert denied.value.kind is ErrorKind.PERMISSION
+    assert denied.value.kind is ApiErrorKind.PERMISSION
     with pytest.raises(ApiError, match="locked") as locked:
         github.create_comment(ChangeRequest("org/repo", 8), "x")
-    assert locked.value.kind is ErrorKind.LOCKED
+    assert locked.value.kind is ApiErrorKind.LOCKED
     with pytest.raises(ApiError, match="Bad credentials") as unknown:
         connected(server, None, "nobody's").comments(PULL)
-    assert unknown.value.kind is ErrorKind.TOKEN
+    assert unknown.value.kind is ApiErrorKind.TOKEN
     with pytest.raises(ApiError, match="404") as missing:
         github.comments(ChangeRequest("org/other", 1))
-    assert missing.value.kind is ErrorKind.MISSING
+    assert missing.value.kind is ApiErrorKind.MISSING
     with pytest.raises(ApiError, match="maximum is 65536") as long:
         github.create_comment(PULL, "x" * 65_537)
-    assert long.value.kind is ErrorKind.TOO_LONG
+    assert long.value.kind is ApiErrorKind.TOO_LONG
 
 
 def test_an_answer_that_is_none_is_an_error_of_ours(server):
     server.configure(faults=[{"on": f"GET {COMMENTS}", "kind": "garbage"}])
     with pytest.raises(ApiError, match="no JSON") as error:
         connected(server).comments(PULL)
-    assert error.value.kind is ErrorKind.ANSWER
+    assert error.value.kind is ApiErrorKind.ANSWER
 
 
 def test_nobody_listening_is_said(server):

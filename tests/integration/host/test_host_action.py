@@ -57,6 +57,16 @@ def test_the_example_passes_and_the_outputs_are_those_of_the_run(step, workspace
         assert (workspace / ran.outputs[name]).is_file(), name
 
 
+def test_no_other_installation_can_touch_the_tools_files(step, temp):
+    ran = step({"max-time": "5m", "comment": "off"})
+    assert ran.code == 0, ran.log
+    files = [
+        path for path in (temp / "agent-eval-tool" / "venv").rglob("*") if path.is_file() and not path.is_symlink()
+    ]
+    assert len(files) > 1_000
+    assert [path for path in files if path.stat().st_nlink > 1] == [], "a hard link into the installer's cache"
+
+
 @pytest.mark.exhaustive
 def test_a_change_for_the_worse_fails_the_step_and_its_outputs_are_there(step, workspace):
     subprocess.run(["git", "apply", "regression/answer-from-memory.patch"], cwd=workspace, check=True)

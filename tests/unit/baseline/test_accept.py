@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.baseline.accepted import Names, append, parse, pending, read, unknown
+from agent_eval_action.baseline.accepted import KnownNames, append, parse, pending, read, unknown
 from agent_eval_action.baseline.records import record_of
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.results.run_result import CaseKey
@@ -82,7 +82,7 @@ def test_a_link_out_of_the_workspace_is_refused(path, tmp_path):
 
 
 def test_a_name_there_is_none_of_is_warned_about_with_what_was_meant():
-    names = Names(case={"book_flight"}, criterion={"tool_trajectory_avg_score"})
+    names = KnownNames(case={"book_flight"}, criterion={"tool_trajectory_avg_score"})
     found = parse("- case: book_fligth\n  criterion: tool_trajectory_avg_score\n  reason: x\n")
     (problem,) = unknown(found, names)
     assert (problem.severity, problem.line, problem.hint) == ("warning", 1, "did you mean `book_flight`?")

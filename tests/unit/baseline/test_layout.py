@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.baseline.records import CASE_BYTES, fit, from_result, record_text, size, text
+from agent_eval_action.baseline.records import CASE_BYTES, from_result, record_text, shrink_to_limit, size, text
 from agent_eval_action.gate.findings import difference_from_baseline
 from agent_eval_action.gate.pairs import compare
 from agent_eval_action.results.decision import ChangeKind
@@ -102,7 +102,7 @@ def test_a_trajectory_takes_no_more_than_is_left_of_two_kilobytes_and_scores_are
     record = only_record(run(one, criteria=criteria))
     kept = record.trajectory
     assert size(record) <= CASE_BYTES or kept is None or not kept.turns
-    assert fit(record) == record, "what was cut stays counted"
+    assert shrink_to_limit(record) == record, "what was cut stays counted"
     for criterion, counted in record.criteria.items():
         scores = Counter(rounded(score) for score in scores_of(one, criterion))
         assert counted.scores == tuple(sorted(scores.items()))
@@ -176,7 +176,7 @@ def test_any_record_fits_and_is_read_back(name, turns, scores):
     baseline = from_result(run(one, criteria=[info(criterion) for criterion in scores]))
     for record in baseline.records:
         assert size(record) <= CASE_BYTES or record.trajectory is None or not record.trajectory.turns
-        assert fit(record) == record
+        assert shrink_to_limit(record) == record
     assert read_back(baseline) == baseline
 
 

@@ -60,7 +60,7 @@ def test_values_that_are_missing_are_named_and_no_crash() -> None:
 def test_names_are_marked_and_text_is_not_taken_for_a_name() -> None:
     prose = compose("{name} said `x`", name=Name("a`b"))
     assert prose.render(lambda text: f"[{text}]", lambda name: f"<{name}>") == "<a`b>[ said `x`]"
-    assert joined(["a ", Prose.of(Name("b")), "", " c", " d"], "").parts == ("a ", "b", " c d")
+    assert joined(["a ", Prose.join(Name("b")), "", " c", " d"], "").parts == ("a ", "b", " c d")
     assert prose.cleaned(6).plain == "a`b s…"
 
 

@@ -15,7 +15,7 @@ def depends(root: Path, changed: str, **files: str) -> bool:
     for name, text in {f"{HOME}/agent.py": "", "libs/a/pyproject.toml": "", "libs/b/b.py": "", **files}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    return BuildFiles.of(root / HOME, root).has(root / changed)
+    return BuildFiles.read(root / HOME, root).has(root / changed)
 
 
 @pytest.mark.parametrize(

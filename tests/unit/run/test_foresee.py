@@ -43,7 +43,7 @@ def test_votes_of_every_turn_of_every_repeat_are_foreseen(kit: Any) -> None:
 def test_a_simulated_users_turns_are_foreseen_at_most(kit: Any) -> None:
     plan = kit.plan(kit.case("a"))
     scenario = ConversationScenario(starting_prompt="Hello", conversation_plan="Ask.")
-    item = PlannedCase.of(EvalCase(eval_id="s", conversation_scenario=scenario), "digest-s")
+    item = PlannedCase.from_case(EvalCase(eval_id="s", conversation_scenario=scenario), "digest-s")
     played = Plan((replace(plan.sets[0], cases=(item,)),))
     assert estimate_plan(played, Prices()).most_calls == plan.sets[0].simulator.max_allowed_invocations
     assert estimate_plan(played, Prices(), recorded={"bot"}).most_calls == 0, "a recording's user is asked nothing"

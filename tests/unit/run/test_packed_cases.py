@@ -32,7 +32,7 @@ def cases_of(folder: Path) -> tuple[EvalCase, ...]:
 
 def test_a_packed_case_is_the_same_in_everything(tmp_path: Path) -> None:
     for case in cases_of(tmp_path):
-        planned = PlannedCase.of(case, "digest").packed()
+        planned = PlannedCase.from_case(case, "digest").packed()
         assert planned.case == case
         assert planned.case.line == case.line == planned.line
         assert repr(planned.case) == repr(case)
@@ -43,7 +43,7 @@ def test_a_packed_case_is_the_same_in_everything(tmp_path: Path) -> None:
 
 def test_what_a_plan_keeps_of_a_case_is_small(tmp_path: Path) -> None:
     case = cases_of(tmp_path)[0]
-    packed = PlannedCase.of(case, "digest").packed()
+    packed = PlannedCase.from_case(case, "digest").packed()
     assert isinstance(packed.definition, bytes)
     assert len(packed.definition) < len(pickle.dumps(case)) * 2 / 3
     assert packed.packed() is packed

@@ -12,7 +12,7 @@ _PART = re.compile(r"^=== *(\w+) *\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class UserPrompt:
     """Texts by name, as lines ``=== name`` divide the file. ``version`` changes whenever the words do."""
 
     version: str
@@ -20,7 +20,7 @@ class Prompt:
 
 
 @cache
-def load(name: str) -> Prompt:
+def load(name: str) -> UserPrompt:
     """The prompt of ``<name>.md``. Raises ValueError when it does not begin with its version."""
     first, _, text = files(__package__).joinpath(f"{name}.md").read_text("utf-8").partition("\n")
     label, _, version = first.partition(":")
@@ -28,4 +28,4 @@ def load(name: str) -> Prompt:
         raise ValueError(f"{name}.md does not begin with its version")
     pieces = _PART.split(text)
     parts = zip(pieces[1::2], pieces[2::2], strict=True)
-    return Prompt(f"{name}-{version.strip()}", {part: body.strip("\n") for part, body in parts})
+    return UserPrompt(f"{name}-{version.strip()}", {part: body.strip("\n") for part, body in parts})

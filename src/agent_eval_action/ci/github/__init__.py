@@ -48,4 +48,4 @@ class GitHubActions(Ci):
         """GitHub's API."""
         from agent_eval_action.ci.github.client import GitHubClient
 
-        return GitHubClient.of(environ, token, ca_bundle)
+        return GitHubClient.connect(environ, token, ca_bundle)

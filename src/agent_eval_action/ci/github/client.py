@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.ci.api_client import Answer, ApiClient, ApiError, Clock, ErrorKind
+from agent_eval_action.ci.api_client import ApiClient, ApiError, ApiErrorKind, ApiModel, Clock
 from agent_eval_action.ci.base import ChangeRequest
 from agent_eval_action.ci.comment import Account, Comment
 
@@ -16,22 +16,22 @@ PUBLIC: Final = "https://api.github.com"
 _REPOSITORY: Final = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
 
 
-class Repository(Answer):
+class RepositoryId(ApiModel):
     """A repository."""
 
     id: int
     full_name: str = ""
 
 
-class Side(Answer):
+class Side(ApiModel):
     """One side of a pull request; ``repo`` is None when a fork was deleted."""
 
     sha: str
     ref: str = ""
-    repo: Repository | None = None
+    repo: RepositoryId | None = None
 
 
-class Pull(Answer):
+class Pull(ApiModel):
     """A pull request."""
 
     number: int
@@ -47,7 +47,7 @@ class GitHubClient:
     api: ApiClient
 
     @classmethod
-    def of(
+    def connect(
         cls, environ: Mapping[str, str], token: str, ca_bundle: Path | None = None, clock: Clock | None = None
     ) -> GitHubClient:
         """The GitHub this job runs on (GITHUB_API_URL, GITHUB_GRAPHQL_URL)."""
@@ -85,7 +85,7 @@ class GitHubClient:
                 raise self.api.unexpected(what, str(errors)[:200])
             return self.api.parse(Account, {"login": viewer.get("login"), "id": viewer.get("databaseId")}, what)
         except ApiError as error:
-            if error.kind not in {ErrorKind.ANSWER, ErrorKind.PERMISSION, ErrorKind.MISSING}:
+            if error.kind not in {ApiErrorKind.ANSWER, ApiErrorKind.PERMISSION, ApiErrorKind.MISSING}:
                 raise
             return Account(login="github-actions")
 
@@ -120,14 +120,14 @@ class GitHubClient:
     def advice(self, error: ApiError) -> str:
         """What to do about a comment that was refused."""
         match error.kind:
-            case ErrorKind.PERMISSION:
+            case ApiErrorKind.PERMISSION:
                 return (
                     "The job needs `permissions: pull-requests: write`; "
                     "a pull request from a fork or of Dependabot has a token that may only read"
                 )
-            case ErrorKind.TOKEN:
+            case ApiErrorKind.TOKEN:
                 return "The input github-token is not a token of this GitHub, or it has expired"
-            case ErrorKind.MISSING:
+            case ApiErrorKind.MISSING:
                 return "There is no such pull request, or the token may not see the repository"
             case _:
                 return ""
@@ -140,5 +140,5 @@ class GitHubClient:
 
     def _repository_url(self, repository: str) -> str:
         if not _REPOSITORY.fullmatch(repository):
-            raise ApiError(ErrorKind.INVALID, f"{repository!r} is no repository: it is written owner/name")
+            raise ApiError(ApiErrorKind.INVALID, f"{repository!r} is no repository: it is written owner/name")
         return f"{self.api.url}/repos/{repository}"

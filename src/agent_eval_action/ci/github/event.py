@@ -130,7 +130,7 @@ def read_job(environ: Mapping[str, str], payload: Any) -> Job:
         # the base of a pull request is always in the repository that the event is of
         change_request=ChangeRequest(repository, number) if takes_comments(event) and repository and number else None,
         commit=event.head_sha or event.sha,
-        withheld=_withheld(event, environ, payload),
+        withheld=_why_secrets_are_withheld(event, environ, payload),
         workflow=_line(environ.get("GITHUB_WORKFLOW")),
         name=_line(environ.get("GITHUB_JOB")),
         leg=_matrix(environ.get("INPUT_MATRIX")),
@@ -147,7 +147,7 @@ def read_job(environ: Mapping[str, str], payload: Any) -> Job:
     return job
 
 
-def _withheld(event: Event, environ: Mapping[str, str], payload: Any) -> str:
+def _why_secrets_are_withheld(event: Event, environ: Mapping[str, str], payload: Any) -> str:
     """Why GitHub gives no secrets. On a re-run by a person the actor is still who pushed, and still gets none."""
     if event.kind is not EventKind.CHANGE:
         return ""

@@ -39,7 +39,7 @@ class NoInstanceError(Exception):
     """The SDK's types do not take what is to be judged."""
 
 
-class Evaluation:
+class VertexClient:
     """The SDK's client and its types."""
 
     def __init__(self, client: Any, types: Any) -> None:
@@ -87,7 +87,7 @@ def _fields(instance: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def open_evaluation(setup: ProviderConfig, where: Address, session: aiohttp.ClientSession) -> Evaluation:
+def open_evaluation(setup: ProviderConfig, where: Address, session: aiohttp.ClientSession) -> VertexClient:
     """The client. Blocks for the seconds its imports take; raises NoSdkError where the extra is missing."""
     try:
         with _quietly():
@@ -98,7 +98,7 @@ def open_evaluation(setup: ProviderConfig, where: Address, session: aiohttp.Clie
         lacks = f" ({error.name})" if error.name else ""
         hint = "pip install 'agent-eval-action[vertex]'"
         raise NoSdkError(f"Vertex AI's evaluation service needs packages that are not here{lacks}: {hint}") from error
-    return Evaluation(_client(agentplatform, setup, where, session), types)
+    return VertexClient(_client(agentplatform, setup, where, session), types)
 
 
 def _client(agentplatform: Any, setup: ProviderConfig, where: Address, session: aiohttp.ClientSession) -> Any:
@@ -159,7 +159,7 @@ _RPC_KINDS: Final = {
 """google.rpc.Code of a result's own error; the others say that asking again gives the same."""
 
 
-class VertexEval(GoogleService[Evaluation]):
+class VertexEval(GoogleService[VertexClient]):
     """Vertex AI's evaluation service. ``request.options`` is the instance.
 
     Of one turn: ``prompt``, ``response`` and, where there is one, ``reference`` (texts). Of a conversation:
@@ -168,7 +168,7 @@ class VertexEval(GoogleService[Evaluation]):
     ``GOOGLE_VERTEX_BASE_URL`` stands for the regional endpoint where it is set.
     """
 
-    def make_client(self, where: Address, session: aiohttp.ClientSession) -> Evaluation:
+    def make_client(self, where: Address, session: aiohttp.ClientSession) -> VertexClient:
         return open_evaluation(self.setup, where, session)
 
     async def warm_up(self, model: str) -> str:
@@ -186,7 +186,7 @@ class VertexEval(GoogleService[Evaluation]):
             return self.describe(error, request.model)
         return await super().generate(request)
 
-    async def ask(self, client: tuple[Evaluation, aiohttp.ClientSession], request: LlmRequest) -> LlmReply | LlmError:
+    async def ask(self, client: tuple[VertexClient, aiohttp.ClientSession], request: LlmRequest) -> LlmReply | LlmError:
         metric = request.model.removeprefix(PREFIX)
         return _reply(await client[0].ask(metric, sendable_json(dict(request.options))))
 
