@@ -12,7 +12,8 @@ from agent_eval_action.baseline.branch_store import BranchStore
 from agent_eval_action.baseline.definitions import definitions
 from agent_eval_action.baseline.pooling import Suite
 from agent_eval_action.baseline.records import record_of
-from agent_eval_action.git import Commit, remote_of
+from agent_eval_action.git.remote import remote_of
+from agent_eval_action.git.repository import Commit
 from agent_eval_action.results.history import Record, kept_digest, kept_key, kept_name
 from agent_eval_action.results.run_result import CaseKey, RunResult
 from support.repositories import environ, repository

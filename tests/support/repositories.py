@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from agent_eval_action.git import Repository
+from agent_eval_action.git.repository import Repository
 
 IDENTITY = {
     "GIT_AUTHOR_NAME": "a",

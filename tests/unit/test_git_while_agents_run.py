@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.git import Repository, agents_begin, agents_end
+from agent_eval_action.git.repository import Repository, agents_running
 
 
 @pytest.fixture
@@ -22,22 +22,16 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def test_names_and_configuration_are_a_defect_then(repository):
-    agents_begin()
-    try:
+    with agents_running():
         with pytest.raises(AssertionError, match="rev-parse"):
             repository.resolve("HEAD")
         with pytest.raises(AssertionError, match="config"):
-            repository.config("--get", "remote.origin.url")
-    finally:
-        agents_end()
+            repository.setting("--get", "remote.origin.url")
     assert repository.resolve("HEAD") is not None
 
 
 def test_objects_may_be_read_by_their_own_names(repository):
     commit = repository.resolve("HEAD")
-    assert commit is not None
-    agents_begin()
-    try:
-        assert repository.file(commit, "file", 100) == b"text"
-    finally:
-        agents_end()
+    with agents_running():
+        (entry,) = repository.entries(commit)
+        assert (entry.name, repository.blobs([entry.oid])) == ("file", {entry.oid: b"text"})

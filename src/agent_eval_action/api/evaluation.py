@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import os
 import platform
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action import __version__, git, stats
+from agent_eval_action import __version__, stats
 from agent_eval_action.agents.adk import LOGS
 from agent_eval_action.baseline.accepted import KnownNames, unknown
 from agent_eval_action.baseline.history_session import HistorySession, open_history_session
@@ -27,6 +28,7 @@ from agent_eval_action.folders import OutputFolder
 from agent_eval_action.formats import load_eval_file, parse_selector
 from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
 from agent_eval_action.git.base_commit import CheckoutBase, commit_behind, resolve_base
+from agent_eval_action.git.repository import Repository, agents_running
 from agent_eval_action.llm.router import LlmSettings
 from agent_eval_action.processes.managed import kill_children
 from agent_eval_action.results.decision import Decision
@@ -352,14 +354,14 @@ class Evaluation:
             session=session,
             base=find_base(settings, checkout.control(known), environ),
             has_history=bool(history.records),
-            commit=git.head_commit(settings.workspace),
+            commit=Repository(settings.workspace, os.environ).resolve("HEAD"),
         )
         refuse_unusable_agents(scope.agents, settings.workspace, environ)
         return scope
 
     def _early_conditions(self, settings: Settings) -> Conditions:
         """Return the conditions of a run that ends before an agent is started."""
-        commit = git.head_commit(settings.workspace)
+        commit = Repository(settings.workspace, os.environ).resolve("HEAD")
         return Conditions(tool_version=__version__, commit=commit, change=self.context.job.commit)
 
     async def _start_agents(self, scope: _Scope, stack: contextlib.AsyncExitStack) -> _Agents:
@@ -382,8 +384,7 @@ class Evaluation:
         recorded = frozenset(agent.name for agent in scope.agents if agent.driver == "recorded")
         warm = asyncio.create_task(asyncio.to_thread(self._import_slow_modules, scope))
         stack.push_async_callback(_settle, warm)
-        git.agents_begin()
-        stack.callback(git.agents_end)
+        stack.enter_context(agents_running())
         head = AgentGroup.start("head", drivers, replay_only=recorded)
         for name, start in head.starts.items():
             start.add_done_callback(partial(self._report_start, name))
@@ -559,7 +560,7 @@ def _select_affected(
     """Leave out agents that the change does not affect, where they declare what they are made of."""
     if context.repeats is not None or not context.job.may_skip or not declares_paths(found):  # a baseline is whole
         return AffectedAgents(found, settings)
-    repository = git.Repository(settings.workspace, context.environ)
+    repository = Repository(settings.workspace, context.environ)
     changed = changed_files(repository, checkout.exact_sha, checkout.head.sha if checkout.head else None)
     return affected_agents(settings, found, changed, context.job.definition)
 

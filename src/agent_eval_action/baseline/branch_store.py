@@ -13,9 +13,9 @@ from typing import Final
 
 from agent_eval_action.baseline import records as baseline_records
 from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, StoreConfig, WriteResult, select
-from agent_eval_action.git import Git, Pushed, Remote, Repository, Scratch, TreeEntry, remote_of
-from agent_eval_action.git.repository import entries
-from agent_eval_action.git.scratch import blobs
+from agent_eval_action.git.remote import Remote, remote_of
+from agent_eval_action.git.repository import Repository, TreeEntry
+from agent_eval_action.git.scratch import Pushed, Scratch
 from agent_eval_action.results.history import Record
 from agent_eval_action.results.run_result import collector_paused
 
@@ -85,14 +85,14 @@ class BranchStore:
                     return self._local(f"{self.remote_name} cannot be reached ({fetched.error})", lookup)
                 if fetched.sha is None:
                     return FoundRecords(notes=(f"{self.remote_name} has no branch {self.branch} yet",))
-                return _read(scratch.git, fetched.sha, self.branch, lookup)
+                return _read(scratch.repository, fetched.sha, self.branch, lookup)
         except OSError as error:
             return self._local(f"{self.remote_name} could not be asked ({error})", lookup)
 
     def _local(self, why: str, lookup: RecordQuery | None) -> FoundRecords:
         for place in (f"refs/remotes/{self.remote_name}/{self.branch}", self._ref):
             if (sha := self.repository.resolve(place)) is not None:
-                found = _read(self.repository.git, sha, self.branch, lookup)
+                found = _read(self.repository, sha, self.branch, lookup)
                 note = f"{why}: the records this clone has of {self.branch} are used"
                 return FoundRecords(found.records, (note, *found.notes))
         return FoundRecords(notes=(f"{why}, and this clone has no records of {self.branch}",))
@@ -135,11 +135,11 @@ class BranchStore:
         fetched = scratch.fetch(self._ref, depth=1)
         if fetched.sha is None and fetched.error:
             return Pushed("unreachable", fetched.error)
-        old = scratch.entries(fetched.sha) if fetched.sha else ()
+        old = scratch.repository.entries(fetched.sha) if fetched.sha else ()
         if fetched.sha and not any(entry.name == _MARKER and entry.mode == _BLOB for entry in old):
             why = f"it has no {_MARKER}, so it is no branch of records: name another in baseline.branch"
             return Pushed("refused", why)
-        there = scratch.entries(fetched.sha, f"{_FOLDER}/") if fetched.sha else ()
+        there = scratch.repository.entries(fetched.sha, f"{_FOLDER}/") if fetched.sha else ()
         kept = [*_files(there), TreeEntry(_BLOB, blob, None, name)]
         kept.sort(key=lambda entry: entry.name)
         folder = scratch.write_tree((_BLOB, "blob", entry.oid, entry.name) for entry in kept[-self.keep :])
@@ -153,12 +153,12 @@ class BranchStore:
         return scratch.push(commit, self._ref, fetched.sha)
 
 
-def _read(git: Git, commit: str, branch: str, lookup: RecordQuery | None) -> FoundRecords:
-    there = entries(git, commit, f"{_FOLDER}/")
+def _read(repository: Repository, commit: str, branch: str, lookup: RecordQuery | None) -> FoundRecords:
+    there = repository.entries(commit, f"{_FOLDER}/")
     skipped = [f"{_shown(entry.name)} is no record" for entry in _strangers(there)]
     records: list[Record] = []
     for lot in _lots(_in_order(_files(there), lookup), skipped):
-        contents = blobs(git, [entry.oid for entry in lot])
+        contents = repository.blobs(entry.oid for entry in lot)
         for entry in lot:
             parsed = baseline_records.parse(contents.get(entry.oid, b""))
             if isinstance(parsed, Record):

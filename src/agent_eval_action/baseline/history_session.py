@@ -15,8 +15,9 @@ from agent_eval_action.baseline.lookup import BaseBaseline, FoundRecords, StoreC
 from agent_eval_action.baseline.pooling import Suite, age_note, pool, record_of_baseline
 from agent_eval_action.baseline.records import record_of
 from agent_eval_action.config.models import Settings
-from agent_eval_action.git import Commit, Repository, remote_of
 from agent_eval_action.git.base_commit import Event, EventKind
+from agent_eval_action.git.remote import remote_of
+from agent_eval_action.git.repository import Commit, Repository
 from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.history import Accepted, History

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.git import Commit, Remote, Repository
-from agent_eval_action.git.base_commit import WALK, Event, fetched_history, main_tip, resolve_reference
-from agent_eval_action.git.remote import ORIGIN
+from agent_eval_action.git.base_commit import WALK, Event, ask_remote, main_tip, resolve_reference
+from agent_eval_action.git.remote import ORIGIN, Remote
+from agent_eval_action.git.repository import Commit, Repository
 from agent_eval_action.results.history import Baseline, Record
 
 BRANCH: Final = "agent-eval-data"
@@ -117,7 +117,7 @@ def _first_parents(repository: Repository, sha: str, remote: Remote | None) -> t
     if last is not None and not last.parents:
         return walked, True
     if remote is not None:
-        with fetched_history(repository, remote, sha) as history:
-            if history is not None and (fetched := history.scratch.first_parents(sha, WALK)):
-                return fetched, True
+        fetched = ask_remote(repository, remote, (sha,), lambda history, sha: history.first_parents(sha, WALK))
+        if fetched:
+            return fetched, True
     return walked, False

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from agent_eval_action.baseline.definitions import definitions
-from agent_eval_action.git import Commit
+from agent_eval_action.git.repository import Commit
 from agent_eval_action.results.case_matching import measured_identities, with_current_names
 from agent_eval_action.results.decision import CallBrief, TurnBrief, Unit
 from agent_eval_action.results.history import (

@@ -11,7 +11,7 @@ from agent_eval_action.baseline.accepted import ACCEPT
 from agent_eval_action.config.models import Settings
 from agent_eval_action.errors import ConfigError, OutputError, Problem
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.git import Repository
+from agent_eval_action.git.repository import Repository
 
 _SHOWN: Final = 10
 _COMMITTED: Final = frozenset({".gitignore", ".gitkeep", ACCEPT.name})
@@ -69,14 +69,13 @@ def _tracked_files(
     paths = {option: folder.path.relative_to(workspace) for option, folder in folders.items()}
     # of a folder's first component: a submodule above it is an entry of its own
     tops = sorted({path.parts[0] if path.parts else "." for path in paths.values()})
-    done = repository.git("ls-files", "-z", "--", *(f":(icase,literal){top}" for top in tops))
-    if not done.ok:
-        message = f"git cannot say what is tracked: {done.err}"
+    listed = repository.run("ls-files", "-z", "--", *(f":(icase,literal){top}" for top in tops))
+    if not listed.ok:
+        message = f"git cannot say what is tracked: {listed.err}"
         return [Problem(workspace, message, hint="check the repository with `git ls-files`")]
-    names = [Path(name.decode("utf-8", "surrogateescape")) for name in done.out.split(b"\0") if name]
     tracked = {
         name: option
-        for name in names
+        for name in map(Path, listed.names)
         for option, path in paths.items()
         if name.name not in _COMMITTED and workspace / name != settings.baseline.path and _overlap(name, path)
     }

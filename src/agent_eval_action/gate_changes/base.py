@@ -20,8 +20,9 @@ from agent_eval_action.config.options import BY_NAME
 from agent_eval_action.config.types import EvalPattern
 from agent_eval_action.errors import AgentEvalError, ConfigError, ResultsError
 from agent_eval_action.gate_changes.snapshot import SetSnapshot, Snapshot, set_snapshot
-from agent_eval_action.git import Git, Scratch
 from agent_eval_action.git.export import export_tree
+from agent_eval_action.git.repository import Repository
+from agent_eval_action.git.scratch import Scratch
 from agent_eval_action.run.base_agents import BaseCommit, BaseUnavailable, find_base
 from agent_eval_action.run.loader import Loader, relative
 from agent_eval_action.run.plan import Plan, PlannedSet
@@ -119,9 +120,9 @@ def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | Bas
         return found
     short = found.commit[:10]
     try:
-        with tempfile.TemporaryDirectory(prefix="agent-eval-base-") as name, _git(found) as git:
+        with tempfile.TemporaryDirectory(prefix="agent-eval-base-") as name, _repository(found) as repository:
             root = Path(name).resolve()
-            export_tree(git, found.commit, root, wanted=_is_read)
+            export_tree(repository, found.commit, root, wanted=_is_read)
             folder = root / found.inner if found.inner else root
             folder.mkdir(parents=True, exist_ok=True)  # a commit without this folder has no rules but the defaults
             return _read(found, folder, context)
@@ -130,15 +131,15 @@ def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | Bas
 
 
 @contextlib.contextmanager
-def _git(base: BaseCommit) -> Iterator[Git]:
+def _repository(base: BaseCommit) -> Iterator[Repository]:
     """Where the commit is: in the clone, else fetched into a repository of our own."""
     if base.remote is None:
-        yield base.git
+        yield base.repository
         return
-    with Scratch.open(base.remote, base.git.environ) as scratch:
+    with Scratch.open(base.remote, base.repository.environ) as scratch:
         if scratch.fetch(base.commit, depth=1).sha is None:
             raise OSError("it is not in this clone (actions/checkout: fetch-depth: 2), and cannot be fetched")
-        yield scratch.git
+        yield scratch.repository
 
 
 def _is_read(path: str, size: int) -> bool:

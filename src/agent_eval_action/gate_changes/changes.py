@@ -26,7 +26,7 @@ from agent_eval_action.gate_changes.in_force import (
 )
 from agent_eval_action.gate_changes.rules import setting_changes
 from agent_eval_action.gate_changes.snapshot import case_identities, identities_of_plan
-from agent_eval_action.git import Repository
+from agent_eval_action.git.repository import Repository
 from agent_eval_action.results.case_matching import CaseMatches, match_cases
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.findings import Finding, FindingCode, text_note

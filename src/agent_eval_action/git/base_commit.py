@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from agent_eval_action.git.remote import ORIGIN, Remote, remote_of
 from agent_eval_action.git.repository import Commit, Repository, is_sha
@@ -15,6 +15,9 @@ from agent_eval_action.git.scratch import Scratch
 
 WALK: Final = 1_000
 """How many ancestors are looked at: a record older than that says little about main."""
+
+
+Answer = TypeVar("Answer")
 
 
 class EventKind(enum.StrEnum):
@@ -141,43 +144,31 @@ def resolve_reference(
         return found
     if is_sha(found.tip) and (base := repository.merge_base(head.sha, found.tip)):
         return Reference(base, found.how)
-    if (remote := open_remote()) is not None and (base := _merge_base_of_remote(repository, remote, head, found.tip)):
-        return Reference(base, found.how)
+    if (remote := open_remote()) is not None:
+        # a merge that CI made locally is known to the remote by its parents
+        for commits in ((head.sha,), head.parents) if len(head.parents) > 1 else ((head.sha,),):
+            if base := ask_remote(repository, remote, (found.tip, *commits), Repository.merge_base):
+                return Reference(base, found.how)
     if not is_sha(found.tip):
         return Reference(None, f"the branch {event.base_ref} is neither in this clone nor can it be fetched")
     return Reference(found.tip, f"the base the event names: {found.how} is beyond the clone's history", exact=False)
 
 
-def _merge_base_of_remote(repository: Repository, remote: Remote, head: Commit, tip: str) -> str | None:
-    """The merge base in the remote's history. A merge that CI made locally is known there by its parents."""
-    for commits in ((head.sha,), head.parents) if len(head.parents) > 1 else ((head.sha,),):
-        with fetched_history(repository, remote, tip, *commits) as history:
-            if history is not None and (base := history.scratch.merge_base(*history.commits)):
-                return base
-    return None
+def ask_remote(
+    repository: Repository, remote: Remote, names: Sequence[str], question: Callable[..., Answer]
+) -> Answer | None:
+    """Ask ``question(repository, *commits)`` of the remote's history before commits or refs of these names.
 
-
-@dataclass(frozen=True, slots=True)
-class _History:
-    scratch: Scratch
-    commits: tuple[str, ...]
-
-
-@contextlib.contextmanager
-def fetched_history(repository: Repository, remote: Remote, *names: str) -> Iterator[_History | None]:
-    """The commits before these (commits or refs), without files, in a repository of our own; None if not available."""
-    with contextlib.ExitStack() as stack:
-        try:
-            scratch = stack.enter_context(Scratch.open(remote, repository.environ))
-        except OSError:
-            yield None
-            return
+    The history is fetched without files into a repository of our own. None if that is not possible.
+    """
+    with contextlib.suppress(OSError), Scratch.open(remote, repository.environ) as scratch:
         commits: list[str] = []
         for name in names:
             if (sha := scratch.fetch(name, depth=WALK, commits_only=True).sha) is None:
-                break
+                return None
             commits.append(sha)
-        yield _History(scratch, tuple(commits)) if len(commits) == len(names) else None
+        return question(scratch.repository, *commits)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +219,6 @@ def resolve_base(folder: Path, environ: Mapping[str, str], event: Event) -> Chec
     repository = Repository(folder, environ)
     head = repository.head()
     main = main_tip(repository, event)
-    # most clones know what they were made of: the remote is opened where it is needed
     found = resolve_reference(repository, event, head, main, lambda: remote_of(repository, ORIGIN, environ))
     of_main = event.on_main and not event.is_change
     return CheckoutBase(found, head, of_main, event.on_main or event.is_change or main is not None)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 from agent_eval_action.folders import real_path
 from agent_eval_action.git.repository import Repository
@@ -50,17 +51,15 @@ def remote_of(repository: Repository, name: str, environ: Mapping[str, str]) -> 
     """
     if not _NAME.fullmatch(name):
         return None
-    raw = (repository.config("--get", f"remote.{name}.url") or "").strip()
-    url, embedded = _without_credentials(_absolute(repository, raw))
+    url, embedded = _without_credentials(_absolute(repository, repository.setting("--get", f"remote.{name}.url")))
     if not url:
         return None
     if not url.startswith(("https://", "http://")):
         return Remote(url)
-    header = (repository.config("--get-urlmatch", "http.extraheader", url) or "").strip()
+    header = repository.setting("--get-urlmatch", "http.extraheader", url)
     if not header.lower().startswith("authorization:"):
-        header = _basic(embedded) if embedded else ""
-    if not header and (credentials := _job_credentials(url, environ)):
-        header = _basic(credentials)
+        credentials = embedded or _job_credentials(url, environ)
+        header = f"AUTHORIZATION: basic {base64.b64encode(credentials.encode()).decode()}" if credentials else ""
     return Remote(url, header, _secrets(header, embedded))
 
 
@@ -87,7 +86,7 @@ def _without_credentials(url: str) -> tuple[str, str]:
     who, _, host = parts.netloc.rpartition("@")
     user, _, password = who.partition(":")
     credentials = f"{unquote(user)}:{unquote(password)}" if user or password else ""
-    return urlunsplit(SplitResult(parts.scheme, host, parts.path, parts.query, "")), credentials
+    return parts._replace(netloc=host, fragment="").geturl(), credentials
 
 
 def _origin(url: str) -> str:
@@ -104,15 +103,9 @@ def _job_credentials(url: str, environ: Mapping[str, str]) -> str:
     return ""
 
 
-def _basic(credentials: str) -> str:
-    return "AUTHORIZATION: basic " + base64.b64encode(credentials.encode()).decode()
-
-
 def _secrets(header: str, embedded: str) -> tuple[str, ...]:
     words = [header.rpartition(" ")[2], embedded, embedded.partition(":")[2]]
     if "basic " in header.lower():
-        try:
+        with contextlib.suppress(ValueError):
             words.append(base64.b64decode(words[0], validate=True).decode().partition(":")[2])
-        except ValueError:
-            words.append("")
     return tuple(word for word in words if word)

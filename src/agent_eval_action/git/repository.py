@@ -1,23 +1,118 @@
-"""A repository on disk, read without changing a byte of it: commits, ancestors, trees, files of a commit."""
+"""A repository on disk: one git process a question, its environment and limits, and what it may read.
+
+Whatever a repository's configuration asks for, no program that it names is started.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.git.command import Done, Git
+_LOCAL_S: Final = 10.0
+_NETWORK_S: Final = 90.0
+_LIST_S: Final = 60.0
+
+# The workspace's .git/config is untrusted: it may name programs to run.
+_OFF: Final = (
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.alternateRefsCommand", ""),
+    ("diff.external", ""),
+    ("protocol.ext.allow", "never"),
+    ("commit.gpgSign", "false"),
+    ("push.gpgSign", "false"),
+    ("log.showSignature", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("core.pager", "cat"),
+    # in a container the repository belongs to another uid
+    ("safe.directory", "*"),
+)
+_NO_PROTOCOL: Final = "none"  # a list of protocols with none in it: also no lazy fetch of a partial clone
+_PROTOCOLS: Final = "file:git:http:https:ssh"
+_NETWORK_ENVIRON: Final = (
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SSH_AUTH_SOCK",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_SSL_CAINFO",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_CONFIG_NOSYSTEM",
+    "XDG_CONFIG_HOME",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CURL_CA_BUNDLE",
+    *(name for word in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for name in (word, word.upper())),
+)
+
+
+_OF_OBJECTS: Final = frozenset({"cat-file", "ls-tree"})
+"""What may be asked while agents run: objects by their own names, which were found out before."""
+
+_agents = 0
+
+
+@contextlib.contextmanager
+def agents_running() -> Iterator[None]:
+    """While agents run, questions about the checkout raise AssertionError: an agent could have changed it."""
+    global _agents  # noqa: PLW0603 - the agents of one process
+    _agents += 1
+    try:
+        yield
+    finally:
+        _agents -= 1
+
 
 _SHA: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _MAX_COMMIT_BYTES: Final = 1 << 20
-_WHO: Final = re.compile(r" (-?\d{1,12}) [+-]\d{4}$")
+_COMMITTED_AT: Final = re.compile(r" (-?\d{1,12}) [+-]\d{4}$")
 
 
 def is_sha(text: str | None) -> bool:
     """Whether ``text`` is a whole object name."""
     return bool(text and _SHA.fullmatch(text))
+
+
+@dataclass(frozen=True, slots=True)
+class GitResult:
+    """What a git process left: its exit code, stdout as bytes, stderr as text."""
+
+    code: int
+    out: bytes = b""
+    err: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended with 0."""
+        return self.code == 0
+
+    @property
+    def text(self) -> str:
+        """Stdout as one stripped text."""
+        return self.out.decode("utf-8", "replace").strip()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that stdout lists with a NUL after each."""
+        return tuple(os.fsdecode(name) for name in self.out.split(b"\0") if name)
+
+    @property
+    def complaint(self) -> str:
+        """The lines of git's complaint that say something, as one line."""
+        lines = [line.strip() for line in f"{self.err}\n{'' if self.ok else self.text}".splitlines()]
+        noise = ("To ", "Done", "hint:", "error: failed to push")
+        return " ".join(" ".join(line for line in lines if line and not line.startswith(noise)).split())[:400]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +122,19 @@ class Commit:
     sha: str
     parents: tuple[str, ...] = ()
     at: int | None = None
+
+    @classmethod
+    def parse(cls, sha: str, data: bytes) -> Commit:
+        """Read the headers of a commit object."""
+        parents: list[str] = []
+        at: int | None = None
+        for line in data[:_MAX_COMMIT_BYTES].decode("utf-8", "replace").partition("\n\n")[0].split("\n"):
+            key, _, value = line.partition(" ")
+            if key == "parent" and is_sha(value):
+                parents.append(value)
+            elif key == "committer" and (found := _COMMITTED_AT.search(value)):
+                at = int(found.group(1))
+        return cls(sha, tuple(parents), at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +149,83 @@ class TreeEntry:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """Reads of the repository around ``folder``. Nothing here writes, fetches or raises: what is not there is None."""
+    """The repository around ``folder``. Except for ``run`` nothing here writes, fetches or raises.
+
+    ``network``: may speak with a remote; ``config``: more settings, given by the environment so that no
+    token stands in an argument list, where every user of the machine can read it. ``secrets`` are replaced in errors.
+    """
 
     folder: Path
     environ: Mapping[str, str]
+    network: bool = False
+    config: Sequence[tuple[str, str]] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
-    @property
-    def git(self) -> Git:
-        """The command, without a network."""
-        return Git(self.folder, self.environ)
+    def run(self, *args: str, stdin: bytes = b"", timeout: float | None = None) -> GitResult:
+        """Run ``git ARGS``; what cannot be started or takes too long is a code of its own, never raised."""
+        # a repository with a network is one of ours, and empty of anything an agent could have written
+        if _agents and not self.network and args[0] not in _OF_OBJECTS:
+            raise AssertionError(f"git {args[0]} is asked of the checkout while agents run")
+        program = shutil.which("git", path=self.environ.get("PATH", os.defpath))
+        if program is None:
+            return GitResult(127, err="git is not installed")
+        try:
+            process = subprocess.Popen(  # noqa: S603 - argv is ours, no shell
+                [program, "-C", str(self.folder), *args],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._process_environ(),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            return GitResult(126, err=f"git cannot be started: {error}")
+        with process:
+            try:
+                out, err = process.communicate(stdin, timeout or (_NETWORK_S if self.network else _LOCAL_S))
+            except BaseException as error:
+                # what git started for a remote holds our pipes, and would wait for the remote for ever
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
+                process.communicate()
+                return GitResult(124, err=f"git {args[0]} took too long")
+        text = err[-20_000:].decode("utf-8", "replace")
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return GitResult(process.returncode, out, text.strip())
+
+    def _process_environ(self) -> dict[str, str]:
+        own = {
+            "PATH": self.environ.get("PATH", os.defpath),
+            "LC_ALL": "C",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GCM_INTERACTIVE": "never",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_ALLOW_PROTOCOL": _PROTOCOLS if self.network else _NO_PROTOCOL,
+        }
+        if self.network:
+            own |= {name: self.environ[name] for name in _NETWORK_ENVIRON if name in self.environ}
+            own.setdefault("GIT_SSH_COMMAND", "ssh -o BatchMode=yes -o ConnectTimeout=20")
+        settings = (*_OFF, *self.config)
+        own["GIT_CONFIG_COUNT"] = str(len(settings))
+        for number, (key, value) in enumerate(settings):
+            own |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        return own
 
     def resolve(self, name: str) -> str | None:
         """The commit a name stands for."""
-        out = self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        out = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         sha = out.text.splitlines()[-1] if out.ok and out.out else ""
         return sha if is_sha(sha) else None
 
     def commit(self, sha: str) -> Commit | None:
         """A commit read from its object: at depth 1 this names the parents, which rev-list does not."""
-        done = self.git("cat-file", "commit", sha)
-        return parse_commit(sha, done) if done.ok else None
+        result = self.run("cat-file", "commit", sha)
+        return Commit.parse(sha, result.out) if result.ok else None
 
     def head(self) -> Commit | None:
         """The commit that is checked out."""
@@ -68,116 +233,96 @@ class Repository:
         return self.commit(sha) if sha else None
 
     def first_parents(self, sha: str, bound: int) -> tuple[Commit, ...]:
-        """``sha`` and its ancestors along first parents, nearest first, as far as they are here."""
-        return ancestors(self.git, sha, bound)
+        """``sha`` and its ancestors along first parents, nearest first. The last one of a shallow clone has none."""
+        options = ("--first-parent", f"--max-count={bound}", "--timestamp", "--parents")
+        result = self.run("rev-list", *options, "--end-of-options", sha)
+        lines = [line.split() for line in result.text.splitlines()] if result.ok else []
+        return tuple(Commit(own, tuple(parents), int(at)) for at, own, *parents in lines)
 
     def is_shallow(self) -> bool:
         """Whether the history ends where a clone cut it."""
-        return self.git("rev-parse", "--is-shallow-repository").text == "true"
+        return self.run("rev-parse", "--is-shallow-repository").text == "true"
 
-    def merge_base(self, first: str, second: str) -> str | None:
-        """The best common ancestor, None when none is here."""
-        return merge_base(self.git, first, second)
+    def merge_base(self, first: str, *others: str) -> str | None:
+        """The best common ancestor of ``first`` and a merge of the ``others``, None when none is here."""
+        out = self.run("merge-base", first, *others).text
+        return out if is_sha(out) else None
 
     def root(self) -> Path | None:
         """The folder the repository is checked out in, without links, as git names its files from."""
-        done = self.git("rev-parse", "--show-toplevel")
-        return Path(done.out.decode("utf-8", "surrogateescape").rstrip("\n")) if done.ok and done.out else None
+        result = self.run("rev-parse", "--show-toplevel")
+        return Path(os.fsdecode(result.out).rstrip("\n")) if result.ok and result.out else None
+
+    def prefix(self) -> str:
+        """Where the folder lies in the repository: "" at the top, else like ``examples/dice``."""
+        return self.run("rev-parse", "--show-prefix").text.rstrip("/")
 
     def changed(self, first: str, second: str) -> tuple[str, ...] | None:
         """Names of the files that differ between two commits, removed ones too; None when that is not known here."""
         if not is_sha(first) or not is_sha(second):
             return None
         options = ("-r", "-z", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv")
-        done = self.git("diff-tree", *options, "--end-of-options", first, second)
-        return (
-            tuple(name.decode("utf-8", "surrogateescape") for name in done.out.split(b"\0") if name)
-            if done.ok
-            else None
-        )
+        result = self.run("diff-tree", *options, "--end-of-options", first, second)
+        return result.names if result.ok else None
 
     def tracked(self, *names: str) -> frozenset[str] | None:
         """Files of these names that are in the index, relative to ``folder``; None where git cannot say."""
         patterns = [f":(glob)**/{name}" for name in names]
-        done = self.git("ls-files", "-z", "--cached", "--recurse-submodules", "--", *patterns)
-        found = (name.decode("utf-8", "surrogateescape") for name in done.out.split(b"\0") if name)
-        return frozenset(found) if done.ok else None
+        result = self.run("ls-files", "-z", "--cached", "--recurse-submodules", "--", *patterns)
+        return frozenset(result.names) if result.ok else None
 
     def listed(self) -> frozenset[str] | None:
         """Files below ``folder``, relative to it, that git does not ignore, and ``.env`` files; None without a git."""
-        tracked = self.git("ls-files", "-z", "--cached", "--recurse-submodules", "--", ".")
-        others = self.git("ls-files", "-z", "--others", "--exclude-standard", "--", ".")
-        env = self.git("ls-files", "-z", "--others", "--", ":(glob)**/.env")
-        if not (tracked.ok and others.ok and env.ok):
-            return None
-        names = (tracked.out + others.out + env.out).split(b"\0")
-        return frozenset(name.decode("utf-8", "surrogateescape") for name in names if name)
+        results = (
+            self.run("ls-files", "-z", "--cached", "--recurse-submodules", "--", "."),
+            self.run("ls-files", "-z", "--others", "--exclude-standard", "--", "."),
+            self.run("ls-files", "-z", "--others", "--", ":(glob)**/.env"),
+        )
+        return frozenset(name for result in results for name in result.names) if all(r.ok for r in results) else None
 
     def has_files_in(self, folder: Path) -> bool:
         """Whether files in this folder are in the index, or whether git cannot say so."""
-        done = self.git("ls-files", "-z", "--cached", "--", str(folder))
-        return not done.ok or bool(done.out)
+        result = self.run("ls-files", "-z", "--cached", "--", str(folder))
+        return not result.ok or bool(result.out)
 
-    def config(self, *args: str) -> str | None:
-        """One value of the repository's configuration, its includes read; only ever taken as a text."""
-        done = self.git("config", *args)
-        return done.out.decode("utf-8", "replace").rstrip("\n") if done.ok else None
+    def setting(self, *args: str) -> str:
+        """One value of the repository's configuration, its includes read; "" where there is none. Only ever a text."""
+        result = self.run("config", *args)
+        return result.text if result.ok else ""
 
-    def file(self, commit: str, path: str, limit: int) -> bytes | None:
-        """A regular file of a commit, at most ``limit`` bytes."""
-        found = entries(self.git, commit, path)
-        if len(found) != 1 or found[0].mode not in {"100644", "100755"} or (found[0].size or 0) > limit:
-            return None
-        done = self.git("cat-file", "blob", found[0].oid)
-        return done.out if done.ok else None
+    def entries(self, tree: str, path: str = "") -> tuple[TreeEntry, ...]:
+        """Entries of a tree, or the one at ``path``; () when there is none."""
+        return _entries(self.run("ls-tree", "-z", "-l", "--full-tree", tree, *(("--", path) if path else ())))
 
+    def all_files(self, commit: str) -> tuple[TreeEntry, ...]:
+        """Every file and link of a commit, by its path in the repository. Raises OSError."""
+        result = self.run("ls-tree", "-r", "-z", "-l", "--full-tree", commit, timeout=_LIST_S)
+        if not result.ok:
+            raise OSError(result.err or f"git cannot list the files of {commit[:10]}")
+        return tuple(entry for entry in _entries(result) if entry.size is not None)
 
-def parse_commit(sha: str, done: Done) -> Commit | None:
-    """The headers of a commit object."""
-    parents: list[str] = []
-    at: int | None = None
-    for line in done.out[:_MAX_COMMIT_BYTES].decode("utf-8", "replace").split("\n"):
-        if not line:
-            break
-        word, _, rest = line.partition(" ")
-        if word == "parent" and is_sha(rest):
-            parents.append(rest)
-        elif word == "committer" and (who := _WHO.search(rest)):
-            at = int(who.group(1))
-    return Commit(sha, tuple(parents), at)
-
-
-def ancestors(git: Git, sha: str, bound: int) -> tuple[Commit, ...]:
-    """Along first parents, nearest first; where a shallow clone was cut the last one has no parents."""
-    options = ("--first-parent", f"--max-count={bound}", "--timestamp", "--parents")
-    done = git("rev-list", *options, "--end-of-options", sha)
-    found: list[Commit] = []
-    for line in done.text.splitlines() if done.ok else ():
-        at, own, *parents = line.split()
-        found.append(Commit(own, tuple(parents), int(at)))
-    return tuple(found)
+    def blobs(self, oids: Iterable[str]) -> dict[str, bytes]:
+        """Contents of blobs by object name, in one process; what is missing is left out."""
+        result = self.run(
+            "cat-file", "--batch", "--buffer", stdin="".join(f"{oid}\n" for oid in dict.fromkeys(oids)).encode()
+        )
+        found: dict[str, bytes] = {}
+        data, at = result.out, 0
+        while (end := data.find(b"\n", at)) >= 0:
+            fields = data[at:end].split()
+            at = end + 1
+            if len(fields) != 3 or not fields[2].isdigit():  # noqa: PLR2004 - object, type, size; or "missing"
+                continue
+            size = int(fields[2])
+            if fields[1] == b"blob":
+                found[fields[0].decode()] = data[at : at + size]
+            at += size + 1
+        return found
 
 
-def merge_base(git: Git, one: str, *others: str) -> str | None:
-    """The best common ancestor of ``one`` and a merge of the ``others``, None when none is here."""
-    out = git("merge-base", one, *others).text
-    return out if is_sha(out) else None
-
-
-def entries(git: Git, tree: str, path: str = "") -> tuple[TreeEntry, ...]:
-    """Entries of a tree, or the one at ``path``; () when there is none. Names that are no UTF-8 are left out."""
-    where = ("--", path) if path else ()
-    done = git("ls-tree", "-z", "-l", "--full-tree", tree, *where)
-    found: list[TreeEntry] = []
-    for raw in done.out.split(b"\0") if done.ok else ():
-        head, tab, name = raw.partition(b"\t")
-        fields: Sequence[bytes] = head.split()
-        if not tab or len(fields) != 4:  # noqa: PLR2004 - mode, type, object, size
-            continue
-        try:
-            text = name.decode("utf-8")
-        except UnicodeDecodeError:
-            continue
-        size = int(fields[3]) if fields[3].isdigit() else None
-        found.append(TreeEntry(fields[0].decode(), fields[2].decode(), size, text))
-    return tuple(found)
+def _entries(result: GitResult) -> tuple[TreeEntry, ...]:
+    lines = [line.split("\t", 1) for line in result.names] if result.ok else []
+    fields = [(*about.split(), name) for about, name in lines]
+    return tuple(
+        TreeEntry(mode, oid, int(size) if size.isdigit() else None, name) for mode, _, oid, size, name in fields
+    )

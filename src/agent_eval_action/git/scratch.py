@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from agent_eval_action.git.command import Done, Git
 from agent_eval_action.git.remote import Remote
-from agent_eval_action.git.repository import Commit, TreeEntry, ancestors, entries, is_sha, merge_base
+from agent_eval_action.git.repository import GitResult, Repository, is_sha
 
 _REMOTE: Final = "store"
 _HERE: Final = "refs/agent-eval/fetched"
@@ -45,7 +44,7 @@ class Fetched:
 class Scratch:
     """The repository and its one remote."""
 
-    git: Git
+    repository: Repository
 
     @classmethod
     @contextmanager
@@ -53,91 +52,50 @@ class Scratch:
         """A new one, removed at the end. Raises OSError when there is no room for it."""
         with tempfile.TemporaryDirectory(prefix="agent-eval-git-", ignore_cleanup_errors=True) as folder:
             config = (*_WHO, *remote.config(_REMOTE))
-            git = Git(Path(folder), environ, network=True, config=config, secrets=remote.secrets)
-            made = git("init", "--quiet", "--bare", "--template=", ".")
+            repository = Repository(Path(folder), environ, network=True, config=config, secrets=remote.secrets)
+            made = repository.run("init", "--quiet", "--bare", "--template=", ".")
             if not made.ok:
                 raise OSError(made.err or "git init failed")
-            yield cls(git)
+            yield cls(repository)
 
     def fetch(self, ref: str, *, depth: int, commits_only: bool = False) -> Fetched:
         """Fetch ``ref`` (a full ref name, or a commit) so deep."""
         options = ["--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", f"--depth={depth}"]
         if commits_only:
             options.append("--filter=tree:0")
-        done = self.git("fetch", *options, _REMOTE, f"+{ref}:{_HERE}")
-        if not done.ok:
-            return Fetched(None, "" if _ABSENT.search(done.err) else complaint(done))
-        sha = self.git("rev-parse", "--verify", "--quiet", f"{_HERE}^{{commit}}").text
-        return Fetched(sha if is_sha(sha) else None)
-
-    def first_parents(self, sha: str, bound: int) -> tuple[Commit, ...]:
-        """As ``Repository.first_parents``, of what was fetched."""
-        return ancestors(self.git, sha, bound)
-
-    def merge_base(self, one: str, *others: str) -> str | None:
-        """The best common ancestor of ``one`` and a merge of the ``others`` in what was fetched."""
-        return merge_base(self.git, one, *others)
-
-    def entries(self, tree: str, path: str = "") -> tuple[TreeEntry, ...]:
-        """Entries of a tree."""
-        return entries(self.git, tree, path)
-
-    def blobs(self, oids: Iterable[str]) -> dict[str, bytes]:
-        """Contents by object name."""
-        return blobs(self.git, oids)
+        result = self.repository.run("fetch", *options, _REMOTE, f"+{ref}:{_HERE}")
+        if not result.ok:
+            return Fetched(None, "" if _ABSENT.search(result.err) else result.complaint)
+        return Fetched(self.repository.resolve(_HERE))
 
     def write_blob(self, data: bytes) -> str:
         """Store bytes; returns their object name."""
-        return self._made(self.git("hash-object", "-w", "--stdin", "--no-filters", stdin=data))
+        return _object_name(self.repository.run("hash-object", "-w", "--stdin", "--no-filters", stdin=data))
 
     def write_tree(self, lines: Iterable[tuple[str, str, str, str]]) -> str:
         """Store a tree of (mode, type, object, name)."""
         text = "".join(f"{mode} {kind} {oid}\t{name}\0" for mode, kind, oid, name in lines)
-        return self._made(self.git("mktree", "-z", "--missing", stdin=text.encode()))
+        return _object_name(self.repository.run("mktree", "-z", "--missing", stdin=text.encode()))
 
     def write_commit(self, tree: str, parent: str | None, message: str) -> str:
         """Store a commit; without a parent it is the root of an orphan branch."""
-        above = ("-p", parent) if parent else ()
-        return self._made(self.git("commit-tree", "--no-gpg-sign", tree, *above, stdin=message.encode()))
+        args = ("--no-gpg-sign", tree, *(("-p", parent) if parent else ()))
+        return _object_name(self.repository.run("commit-tree", *args, stdin=message.encode()))
 
     def push(self, sha: str, ref: str, expected: str | None) -> Pushed:
         """Move ``ref`` of the remote to ``sha`` if it still is ``expected`` (None: if it does not exist)."""
         lease = f"--force-with-lease={ref}:{expected or ''}"
-        done = self.git("push", "--porcelain", "--no-verify", "--no-signed", lease, _REMOTE, f"{sha}:{ref}")
-        if done.ok:
+        options = ("--porcelain", "--no-verify", "--no-signed", lease)
+        result = self.repository.run("push", *options, _REMOTE, f"{sha}:{ref}")
+        if result.ok:
             return Pushed("done")
-        words = f"{done.text}\n{done.err}"
-        if _MOVED.search(words):
-            return Pushed("moved", complaint(done))
-        return Pushed("refused" if _REFUSED.search(words) else "unreachable", complaint(done))
-
-    @staticmethod
-    def _made(done: Done) -> str:
-        if not done.ok or not is_sha(done.text):
-            raise OSError(complaint(done) or "git wrote nothing")
-        return done.text
+        output = f"{result.text}\n{result.err}"
+        if _MOVED.search(output):
+            return Pushed("moved", result.complaint)
+        return Pushed("refused" if _REFUSED.search(output) else "unreachable", result.complaint)
 
 
-def blobs(git: Git, oids: Iterable[str]) -> dict[str, bytes]:
-    """Contents of blobs by object name, in one process; what is missing is left out."""
-    wanted = list(dict.fromkeys(oids))
-    done = git("cat-file", "--batch", "--buffer", stdin="".join(f"{oid}\n" for oid in wanted).encode())
-    found: dict[str, bytes] = {}
-    data, at = done.out, 0
-    while (end := data.find(b"\n", at)) >= 0:
-        fields = data[at:end].split()
-        at = end + 1
-        if len(fields) != 3 or not fields[2].isdigit():  # noqa: PLR2004 - object, type, size; or "missing"
-            continue
-        size = int(fields[2])
-        if fields[1] == b"blob":
-            found[fields[0].decode()] = data[at : at + size]
-        at += size + 1
-    return found
-
-
-def complaint(done: Done) -> str:
-    """The lines of git's complaint that say something, as one line."""
-    lines = [line.strip() for line in f"{done.err}\n{done.text if not done.ok else ''}".splitlines()]
-    kept = [line for line in lines if line and not line.startswith(("To ", "Done", "hint:", "error: failed to push"))]
-    return " ".join(" ".join(kept).split())[:400]
+def _object_name(result: GitResult) -> str:
+    if not result.ok or not is_sha(result.text):
+        raise OSError(result.complaint or "git wrote nothing")
+    return result.text

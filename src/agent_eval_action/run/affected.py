@@ -19,7 +19,7 @@ from agent_eval_action.config.loader import CONFIG_NAMES
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.environments.digest import included, table_at
 from agent_eval_action.folders import folders_upwards, real_path
-from agent_eval_action.git import Repository
+from agent_eval_action.git.repository import Repository
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.findings import text_note
 from agent_eval_action.results.run_result import Conditions, RunResult

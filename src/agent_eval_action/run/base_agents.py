@@ -18,8 +18,10 @@ from agent_eval_action.config.loader import resolve
 from agent_eval_action.config.models import AgentDefaults, AgentSettings, Settings
 from agent_eval_action.errors import AgentEvalError
 from agent_eval_action.folders import real_path
-from agent_eval_action.git import Git, Remote, Repository, Scratch, remote_of
-from agent_eval_action.git.export import export_tree, folder_in_repository
+from agent_eval_action.git.export import export_tree
+from agent_eval_action.git.remote import Remote, remote_of
+from agent_eval_action.git.repository import Repository
+from agent_eval_action.git.scratch import Scratch
 from agent_eval_action.results.run_result import AgentConditions, ArmName, AttemptError
 
 StartTask = asyncio.Task[AgentConditions | AttemptError]
@@ -113,7 +115,7 @@ class BaseCommit:
 
     commit: str
     inner: str
-    git: Git
+    repository: Repository
     settings: Settings
     remote: Remote | None = None
     tracked: frozenset[str] | None = frozenset()
@@ -134,8 +136,8 @@ def find_base(settings: Settings, commit: str | None, environ: Mapping[str, str]
         remote = remote_of(repository, "origin", environ)
         if remote is None:
             return BaseUnavailable(_not_in_clone(commit), commit)
-    inner, tracked = folder_in_repository(repository), repository.tracked(_DOTENV, "pyvenv.cfg")
-    return BaseCommit(commit, inner, repository.git, settings, remote, tracked)
+    tracked = repository.tracked(_DOTENV, "pyvenv.cfg")
+    return BaseCommit(commit, repository.prefix(), repository, settings, remote, tracked)
 
 
 def _not_in_clone(commit: str) -> str:
@@ -211,10 +213,11 @@ def write_tree(base: BaseCommit, cancelled: threading.Event | None = None) -> Ba
     tree = _claim_tree(base)
     try:
         with contextlib.ExitStack() as stack:
-            git = base.git
+            repository = base.repository
             if base.remote is not None:  # fetch into a repository of our own: the user's is not written to
-                git = _fetch(stack.enter_context(Scratch.open(base.remote, git.environ)), base.commit)
-            export_tree(git, base.commit, tree.folder, cancelled)
+                scratch = stack.enter_context(Scratch.open(base.remote, repository.environ))
+                repository = _fetch(scratch, base.commit)
+            export_tree(repository, base.commit, tree.folder, cancelled)
         tree.workspace.mkdir(parents=True, exist_ok=True)
     except BaseException:
         tree.release()
@@ -222,10 +225,10 @@ def write_tree(base: BaseCommit, cancelled: threading.Event | None = None) -> Ba
     return tree
 
 
-def _fetch(scratch: Scratch, commit: str) -> Git:
+def _fetch(scratch: Scratch, commit: str) -> Repository:
     if scratch.fetch(commit, depth=1).sha is None:
         raise OSError(f"{_not_in_clone(commit)}, and cannot be fetched")
-    return scratch.git
+    return scratch.repository
 
 
 def _claim_tree(base: BaseCommit) -> BaseTree:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from agent_eval_action import git
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.errors import OutputError, ResultsError
 from agent_eval_action.folders import OutputFolder, real_path
+from agent_eval_action.git.repository import Repository
 from agent_eval_action.llm.credentials import OPENAI_URLS, VERTEX_SWITCHES
 from agent_eval_action.results.run_result import (
     AgentConditions,
@@ -81,7 +81,7 @@ def _code_digest(workspace: Path, environ: Mapping[str, str], excluded: Collecti
     In a git repository, files that git ignores are left out but for ``.env``: they are logs and databases of agents.
     """
     digest = hashlib.sha256()
-    listed = git.Repository(workspace, environ).listed()
+    listed = Repository(workspace, environ).listed()
     for path in (workspace / name for name in sorted(listed)) if listed is not None else _walk(workspace):
         if any(path == place or place in path.parents for place in excluded):
             continue

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.baseline.lookup import RecordQuery
-from agent_eval_action.git import Repository
+from agent_eval_action.git.repository import Repository
 from support.records import record, store_at
 from support.repositories import IDENTITY, environ, fingerprint, repository, run_git
 

@@ -9,7 +9,7 @@ import pytest
 
 from agent_eval_action.baseline.pooling import age_days, age_note, pool, record_of_baseline
 from agent_eval_action.baseline.records import from_result, record_of
-from agent_eval_action.git import Commit
+from agent_eval_action.git.repository import Commit
 from agent_eval_action.results.history import Accepted, Record
 from agent_eval_action.results.run_result import AgentConditions, CaseKey
 from support.records import suite_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agent_eval_action.baseline.lookup import RecordQuery, select
-from agent_eval_action.git import Commit
 from agent_eval_action.git.base_commit import Event, EventKind, expected_reference
+from agent_eval_action.git.repository import Commit
 from support.records import record
 
 A, B, C, D = (letter * 40 for letter in "abcd")

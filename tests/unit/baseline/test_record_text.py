@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from agent_eval_action.baseline.records import commit_in, file_name, is_file_name, parse, record_of, text_record_text
-from agent_eval_action.git import Commit
+from agent_eval_action.git.repository import Commit
 from agent_eval_action.results.history import Accepted
 from agent_eval_action.results.run_result import CaseKey
 from support.results import QUALITY, attempt, calls, case, run, simple

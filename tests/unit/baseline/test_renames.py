@@ -12,7 +12,7 @@ from agent_eval_action.baseline.pooling import Suite, pool, record_of_baseline
 from agent_eval_action.baseline.records import from_result, record_of, update
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.git import Commit
+from agent_eval_action.git.repository import Commit
 from agent_eval_action.results.decision import ChangeKind, Decision, Verdict
 from agent_eval_action.results.history import Accepted, History, Record
 from agent_eval_action.results.run_result import AgentConditions, CaseKey, CaseResult, RunResult

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent_eval_action.git import Commit
 from agent_eval_action.git.base_commit import CheckoutBase, Event, EventKind, Reference, commit_behind, resolve_base
+from agent_eval_action.git.repository import Commit
 from support.repositories import Origin, environ, run_git
 
 A, B, D = (letter * 40 for letter in "abd")

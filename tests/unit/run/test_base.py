@@ -17,8 +17,8 @@ from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.environments.build import LockFile
 from agent_eval_action.environments.resolve import reason_env_not_reusable
 from agent_eval_action.environments.runtime import AgentFolder
-from agent_eval_action.git import Repository
 from agent_eval_action.git.export import export_tree
+from agent_eval_action.git.repository import Repository
 from agent_eval_action.results.run_result import AgentConditions, AttemptError
 from agent_eval_action.run.base_agents import AgentGroup, BaseCommit, BaseUnavailable, find_base, open_base_agents
 
@@ -63,7 +63,7 @@ def test_files_are_written_as_committed_and_no_filter_runs(repo: Repo, tmp_path:
     before = {path: path.stat().st_mtime_ns for path in (repo.folder / ".git").rglob("*")}
     target = tmp_path / "out"
     target.mkdir()
-    export_tree(Repository(repo.folder, os.environ).git, commit, target)
+    export_tree(Repository(repo.folder, os.environ), commit, target)
     found = sorted(path.relative_to(target).as_posix() for path in target.rglob("*") if not path.is_dir())
     assert found == [".gitattributes", "a", "deep/link", "run.sh"]
     assert (target / "a").read_bytes() == b"one\n", "as committed: git made one line end of two"
@@ -82,7 +82,7 @@ def test_only_wanted_files_are_written_and_every_folder_is_made(repo: Repo, tmp_
     target = tmp_path / "out"
     target.mkdir()
     export_tree(
-        Repository(repo.folder, os.environ).git,
+        Repository(repo.folder, os.environ),
         commit,
         target,
         wanted=lambda path, size: path.endswith("n") and size < 9,
@@ -99,7 +99,7 @@ def test_a_tree_no_checkout_would_have_is_refused(repo: Repo, tmp_path: Path) ->
     tree = _tree(repo, f"040000 tree {inner}\t.GIT\n")
     commit = repo.git("commit-tree", tree, "-m", "x")
     with pytest.raises(ValueError, match="no checkout would have"):
-        export_tree(Repository(repo.folder, os.environ).git, commit, tmp_path / "out")
+        export_tree(Repository(repo.folder, os.environ), commit, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -114,7 +114,7 @@ def test_giving_up_ends_the_writing(repo: Repo, tmp_path: Path) -> None:
     given_up = threading.Event()
     given_up.set()
     (tmp_path / "out").mkdir()
-    export_tree(Repository(repo.folder, os.environ).git, commit, tmp_path / "out", given_up)
+    export_tree(Repository(repo.folder, os.environ), commit, tmp_path / "out", given_up)
     assert list((tmp_path / "out").iterdir()) == []
 
 
