@@ -20,8 +20,8 @@ from agent_eval_action.environments.runtime import AgentRuntimeSpec, Launch
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import file_name
 from agent_eval_action.llm.credentials import dotenv_of
-from agent_eval_action.processes.managed import OutputLog, StartedProcess, start_process
 from agent_eval_action.processes.pool import WorkerPool, available_cores
+from agent_eval_action.processes.process import OutputLog, StartedProcess, start_process
 from agent_eval_action.processes.protocol import Frame, to_invocation
 from agent_eval_action.processes.worker import WorkerClient
 from agent_eval_action.results.evalset import Content
@@ -144,9 +144,8 @@ class AdkAgent:
             prepared = await self._prepared()
         except (AgentEnvironmentError, OSError):
             return
-        pool = WorkerPool(prepared.launch, self._log, len(prepared.workers))
-        pool.adopt(prepared.workers)
-        await pool.stop()
+        workers = [WorkerClient(process, prepared.launch, self._log) for process in prepared.workers]
+        await asyncio.gather(*(worker.stop() for worker in workers))
 
     def _prepare(self, done: Future[_Prepared]) -> None:
         try:

@@ -30,7 +30,7 @@ from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
 from agent_eval_action.git.base_commit import CheckoutBase, commit_behind, resolve_base
 from agent_eval_action.git.repository import Repository, agents_running
 from agent_eval_action.llm.router import LlmSettings
-from agent_eval_action.processes.managed import kill_children
+from agent_eval_action.processes.process import kill_children
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.history import History
 from agent_eval_action.results.redaction import Redaction

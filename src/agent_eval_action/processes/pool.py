@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent_eval_action.environments.runtime import Launch
-from agent_eval_action.processes.managed import OutputLog, StartedProcess, start_process
+from agent_eval_action.processes.process import OutputLog, StartedProcess, start_process
 from agent_eval_action.processes.protocol import Frame
 from agent_eval_action.processes.worker import WorkerClient
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
@@ -27,7 +27,7 @@ def available_cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
 
 
 class WorkerPool:
-    """Hands out workers, starts and replaces them, ends them all. ``size``: how many at most, those alone apart."""
+    """Hands out workers, starts and replaces them, ends them all. ``size``: how many at most, besides those alone."""
 
     def __init__(self, launch: Launch, log: OutputLog, size: int) -> None:
         self._launch = launch
@@ -40,11 +40,11 @@ class WorkerPool:
         self._freed = asyncio.Condition()
 
     async def start(self, started: Sequence[StartedProcess]) -> Frame | AttemptError:
-        """Take over workers that are importing already; what the first one that imported the agent says of it.
+        """Take over workers that import already; the first frame of the first one that has imported the agent.
 
         An error only where no worker could import it, one more included when a worker was killed in the middle of it.
         """
-        self.adopt(started)
+        self._workers += [WorkerClient(process, self._launch, self._log) for process in started]
         first = await self._first_ready()
         if isinstance(first, AttemptError) and any(worker.ended_while_importing for worker in self._workers):
             try:
@@ -57,7 +57,7 @@ class WorkerPool:
         return first
 
     async def _first_ready(self) -> Frame | AttemptError:
-        """What the first worker that is ready says, or the last error when none ever is."""
+        """The frame of the first worker that is ready, or the last error when none ever is."""
         waiting = {worker.ready for worker in self._workers if not worker.ready.done()}
         while True:
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -65,10 +65,6 @@ class WorkerPool:
             ready = next((result for result in results if not isinstance(result, AttemptError)), None)
             if ready is not None or not waiting:
                 return ready if ready is not None else results[-1]
-
-    def adopt(self, started: Sequence[StartedProcess]) -> None:
-        """Take over workers started elsewhere."""
-        self._workers += [WorkerClient(process, self._launch, self._log) for process in started]
 
     async def acquire(self, session: str, *, alone: bool) -> WorkerClient | AttemptError:
         """A worker for the session; ``alone`` gets one that holds no other, ever."""
@@ -87,7 +83,7 @@ class WorkerPool:
                 return worker
             error = ready if isinstance(ready, AttemptError) else worker.dead
             if error is not None and worker.ended_while_importing:
-                # Others imported the agent: that this one's process ended is no word on the agent.
+                # Others imported the agent, so it is not the agent's fault that this process ended.
                 error = error.model_copy(update={"kind": ErrorKind.DIED})
             await self._drop(worker, session)
         if alone:

@@ -3,75 +3,105 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
+import subprocess
 from collections.abc import Callable
+from typing import Final
 
 from agent_eval_action.environments.runtime import Launch
-from agent_eval_action.processes.managed import STACK_S, ManagedProcess, OutputLog, StartedProcess, last_lines
-from agent_eval_action.processes.protocol import Frame
+from agent_eval_action.processes.process import OutputLog, OutputReader, StartedProcess, kill_tree, last_lines
+from agent_eval_action.processes.protocol import Frame, FrameError, encode, read_frame
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
-BUSY = 0.8
-SATURATED_REPORTS = 2
-FRAME_SLACK = 1 << 20
-_RUN_ENDED = AttemptError(kind=ErrorKind.STOPPED, message="the run ended")
+BUSY: Final = 0.8
+SATURATED_REPORTS: Final = 2
+FRAME_SLACK: Final = 1 << 20
+_BUFFER: Final = 1 << 20
+_NATURAL_END_S: Final = 0.3
+_LAST_FRAMES_S: Final = 0.1
+_STACK_S: Final = 0.3  # in which a process that was asked for its stacks prints them
+_MAX_MESSAGE: Final = 2_000
+_MAX_TRACE: Final = 16_000
 
 _Verdict = Callable[[str], AttemptError]
-"""What a session, named by its id, is told of the worker's end; "" asks for no session in particular."""
+"""The error of a session, named by its id, when the worker has ended; "" asks for no session in particular."""
 
 
 class WorkerClient:
-    """One worker. ``ready`` resolves to its first frame, or to why there is none."""
+    """One worker. ``ready`` resolves to its first frame, or to why there is none.
+
+    It ends when ``stop`` is called, when its pipe or its process ends, and when it takes too long.
+    ``alone``: it holds one session in its life.
+    """
 
     def __init__(self, started: StartedProcess, launch: Launch, log: OutputLog, *, alone: bool = False) -> None:
         self.alone = alone
         self.sessions: set[str] = set()
         self.retired = False
-        self.busy_reports = 0
         self.dead: AttemptError | None = None
         self.ended_while_importing = False
-        self._launch = launch
+        self._started = started
+        self.launch = launch
+        self._busy_reports = 0
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[Frame | AttemptError] = self._loop.create_future()
         self._waiting: dict[str, asyncio.Future[Frame | AttemptError]] = {}
         self._ending: asyncio.Task[None] | None = None
         self._ignores_frames = self._stopping = False
         self._last_beat = self._loop.time()
-        self._timer = self._loop.call_later(launch.spec.limits.import_s, self._import_took_too_long)
-        self._process = ManagedProcess(
-            started,
-            launch,
-            log,
-            frame_bytes=launch.spec.limits.turn_bytes + FRAME_SLACK,
-            on_frame=self._on_frame,
-            on_end=self._on_end,
-        )
+        self._exit_code: int | None = None
+        self._output = OutputReader(started.output_fd, log)
+        self._output.start()
+        self._writer: asyncio.WriteTransport | None = None
+        self._reading = self._loop.create_task(self._read())
+        self._pid_fd: int | None = None
+        # A child of the process may hold the pipe open: the process's own end must be seen too, where it can be.
+        if hasattr(os, "pidfd_open"):
+            with contextlib.suppress(OSError):
+                self._pid_fd = os.pidfd_open(started.process.pid)
+                self._loop.add_reader(self._pid_fd, self._on_exit)
+        limit = launch.spec.limits.import_s
+        message = f"importing {launch.imports} took longer than {limit:g} s"
+        self._timer = self._loop.call_later(limit, self._give_up, ErrorKind.IMPORT, message)
 
     @property
     def saturated(self) -> bool:
         """Whether its loop has had no time to spare in the last reports."""
-        return self.busy_reports >= SATURATED_REPORTS
+        return self._busy_reports >= SATURATED_REPORTS
 
     @property
     def usable(self) -> bool:
         """Whether it takes new sessions."""
         return self._ending is None and not self.retired and not self.alone
 
-    async def request(self, frame: Frame) -> Frame | AttemptError:
-        """Send a frame of a session and wait for its reply; one at a time per session."""
+    async def request(self, frame: Frame, limit_s: float | None = None, subject: str = "") -> Frame | AttemptError:
+        """Send a frame of a session and wait for its reply; one at a time per session.
+
+        After ``limit_s`` seconds the process is ended; ``subject`` is what took too long.
+        """
         if self.dead is not None:
             return self.dead
         session = frame["s"]
-        future: asyncio.Future[Frame | AttemptError] = self._loop.create_future()
-        self._waiting[session] = future
-        self._process.send(frame)
+        reply: asyncio.Future[Frame | AttemptError] = self._loop.create_future()
+        self._waiting[session] = reply
+        timer = None
+        if limit_s is not None:
+            message = f"{subject} took longer than {limit_s:g} s"
+            timer = self._loop.call_later(limit_s, self._give_up, ErrorKind.TIMEOUT, message)
+        self.notify(frame)
         try:
-            return await future
+            return await reply
         finally:
             self._waiting.pop(session, None)
+            if timer is not None:
+                timer.cancel()
 
     def notify(self, frame: Frame) -> None:
-        """Send a frame whose reply nobody waits for."""
-        self._process.send(frame)
+        """Send a frame whose reply nobody waits for. It is lost when the worker has ended."""
+        if self._writer is not None:
+            self._writer.write(encode(frame))
 
     async def stop(self) -> None:
         """Ask it to clean up and leave; kill it when it does not, and whatever it started."""
@@ -79,11 +109,34 @@ class WorkerClient:
         if self._ending is None:
             self._timer.cancel()
             if self.ready.done():  # before that it imports, reads no frame, and has nothing to clean up
-                self._process.send({"op": "stop"})
-                await self._process.wait(self._launch.spec.limits.stop_s)
-            self._terminate(lambda _: _RUN_ENDED)
+                self.notify({"op": "stop"})
+                await self._wait(self.launch.spec.limits.stop_s)
+            self._terminate(_run_ended)
         if self._ending is not None:
             await self._ending
+
+    async def _wait(self, seconds: float) -> int | None:
+        """Wait until the process ends by itself; its exit code, None when it still runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return await asyncio.to_thread(self._started.process.wait, seconds)
+        return None
+
+    async def _read(self) -> None:
+        limit, reason = self.launch.spec.limits.turn_bytes + FRAME_SLACK, ""
+        reader = asyncio.StreamReader(limit=_BUFFER)
+        with os.fdopen(self._started.read_fd, "rb", 0) as source, os.fdopen(self._started.write_fd, "wb", 0) as target:
+            incoming, _ = await self._loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+            self._writer, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, target)
+            try:
+                while frame := await read_frame(reader, limit):
+                    self._on_frame(frame)
+            except (OSError, FrameError) as error:
+                reason = str(error)
+            finally:
+                incoming.close()
+                self._writer.abort()
+                self._writer = None
+        self._on_end(reason)
 
     def _on_frame(self, frame: Frame) -> None:
         event = frame["ev"]
@@ -92,107 +145,137 @@ class WorkerClient:
         if event == "beat":
             self._on_beat(frame)
         elif event == "ready" and not self.ready.done():
-            self._on_ready(frame)
+            self._timer.cancel()
+            self.ready.set_result(frame)
+            if self.launch.program == "agent":
+                self._last_beat = self._loop.time()
+                self._timer = self._loop.call_later(self._silence_s / 2, self._check_silence)
         elif event == "failed" and not self.ready.done():
-            self.ready.set_result(self._error_of(frame))
+            self.ready.set_result(self._error_of(frame.get("error")))
         else:
-            self.retired = self.retired or bool(frame.get("stuck"))
-            future = self._waiting.get(str(frame.get("s")))
-            if future is not None and not future.done():
-                future.set_result(self._error_of(frame["error"]) if "error" in frame else frame)
-
-    def _on_ready(self, frame: Frame) -> None:
-        self.ready.set_result(frame)
-        self._timer.cancel()
-        self._last_beat = self._loop.time()
-        self._timer = self._loop.call_later(self._silence_s / 2, self._check_silence)
+            self.retired = self.retired or bool(frame.get("retired"))
+            reply = self._waiting.get(str(frame.get("s")))
+            if reply is not None and not reply.done():
+                reply.set_result(self._error_of(frame["error"]) if "error" in frame else frame)
 
     @property
     def _silence_s(self) -> float:
-        return self._launch.spec.timeout_s + min(5.0, self._launch.spec.timeout_s)
+        return self.launch.spec.timeout_s + min(5.0, self.launch.spec.timeout_s)
 
     def _on_beat(self, frame: Frame) -> None:
         self._last_beat = self._loop.time()
-        busy = frame.get("busy")
-        self.busy_reports = self.busy_reports + 1 if isinstance(busy, int | float) and busy > BUSY else 0
-        lag = frame.get("lag")
-        if isinstance(lag, int | float) and lag > self._launch.spec.timeout_s:
-            self._kill_blocked(str(frame.get("s")), str(frame.get("stack", "")))
+        busy, lag = frame.get("busy"), frame.get("lag")
+        self._busy_reports = self._busy_reports + 1 if isinstance(busy, int | float) and busy > BUSY else 0
+        if isinstance(lag, int | float) and lag > self.launch.spec.timeout_s:
+            self._terminate(self._blocked(str(frame.get("s")), str(frame.get("stack", ""))))
 
     def _check_silence(self) -> None:
         if self._loop.time() - self._last_beat > self._silence_s:
-            # The signal may end the blocking call; what the worker reports then comes too late.
-            self._ignores_frames = True
-            self._process.dump_stacks()
-            self._timer = self._loop.call_later(STACK_S, self._kill_blocked, "", "")
-            return
-        self._timer = self._loop.call_later(self._silence_s / 4, self._check_silence)
+            self._dump_stacks(self._blocked("", ""))
+        else:
+            self._timer = self._loop.call_later(self._silence_s / 4, self._check_silence)
 
-    def _kill_blocked(self, culprit: str, stack: str) -> None:
-        limit = self._launch.spec.timeout_s
-        only = len(self.sessions) == 1
+    def _blocked(self, culprit: str, stack: str) -> _Verdict:
+        limit, only = self.launch.spec.timeout_s, len(self.sessions) == 1
 
         def verdict(session: str) -> AttemptError:
-            trace = last_lines(stack) or self._process.tail()
+            trace = last_lines(stack) or self._tail()
             if only or session == culprit:
                 message = f"a synchronous call blocked the event loop longer than timeout_s ({limit:g} s)"
                 return AttemptError(kind=ErrorKind.BLOCKED, message=message, traceback=trace)
             message = "the worker was ended because a synchronous call of another session blocked it"
             return AttemptError(kind=ErrorKind.DIED, message=message, traceback=trace)
 
-        self._terminate(verdict)
+        return verdict
 
-    def _import_took_too_long(self) -> None:
-        message = f"importing the agent took longer than {self._launch.spec.limits.import_s:g} s"
-        self._process.dump_stacks()
+    def _give_up(self, kind: ErrorKind, message: str) -> None:
+        self._dump_stacks(lambda _: AttemptError(kind=kind, message=message, traceback=self._tail()))
 
-        def verdict(_session: str) -> AttemptError:
-            return AttemptError(kind=ErrorKind.IMPORT, message=message, traceback=self._process.tail())
+    def _dump_stacks(self, verdict: _Verdict) -> None:
+        """Have the process print its stacks, then end it. The signal may end a blocking call: a reply is too late."""
+        if self._ending is not None:
+            return
+        self._ignores_frames = True
+        self._timer.cancel()
+        # Only a signal handler written in C works while the GIL is held.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._started.process.pid, signal.SIGUSR2)
+        self._timer = self._loop.call_later(_STACK_S, self._terminate, verdict)
 
-        self._loop.call_later(STACK_S, self._terminate, verdict)
+    def _on_exit(self) -> None:
+        self._forget_pid_fd()
+        # Frames written before the end are in the pipe still: let them be read first.
+        self._loop.call_later(_LAST_FRAMES_S, self._on_end, "")
+
+    def _forget_pid_fd(self) -> None:
+        if self._pid_fd is not None:
+            self._loop.remove_reader(self._pid_fd)
+            os.close(self._pid_fd)
+            self._pid_fd = None
 
     def _on_end(self, reason: str) -> None:
         sessions = len(self.sessions)
 
         def verdict(_session: str) -> AttemptError:
             if reason:
-                message = f"the agent's process wrote to the worker's own pipe ({reason})"
+                message = f"{self.launch.subject} wrote to the worker's own pipe ({reason})"
             else:
-                how = self._process.exit_description() or "closed the worker's own pipe"
-                message = f"the agent's process {how}"
+                message = f"{self.launch.subject} {self._exit_description()}"
             if sessions > 1:
                 message += f" while {sessions} sessions were open in it; whose doing it was shows when each runs alone"
             kind = ErrorKind.PROTOCOL if reason else ErrorKind.DIED
-            return AttemptError(kind=kind, message=message, traceback=self._process.tail())
+            return AttemptError(kind=kind, message=message, traceback=self._tail())
 
         self._terminate(verdict)
+
+    def _exit_description(self) -> str:
+        code = self._exit_code
+        if code is None:
+            return "closed the worker's own pipe"
+        if code >= 0:
+            return f"ended with exit code {code}"
+        # Real-time signals have numbers and no names.
+        return f"was killed by {signal.Signals(-code).name if -code in set(signal.Signals) else f'signal {-code}'}"
+
+    def _tail(self) -> str:
+        """The last lines it printed, with the paths the user knows."""
+        return self.launch.place.shown(last_lines(self._output.tail()))
 
     def _terminate(self, verdict: _Verdict) -> None:
         """End the process and answer everybody who waits. Only the first reason counts."""
         if self._ending is None:
             self._timer.cancel()
-            self._ending = self._loop.create_task(self._end((lambda _: _RUN_ENDED) if self._stopping else verdict))
+            self._ending = self._loop.create_task(self._end(_run_ended if self._stopping else verdict))
 
     async def _end(self, verdict: _Verdict) -> None:
-        await self._process.terminate()
+        # The pipe ends a moment before the process does.
+        self._exit_code = await self._wait(_NATURAL_END_S)
+        await asyncio.to_thread(kill_tree, self._started.process, self._started.marker)
+        await asyncio.to_thread(self._output.finish)
+        self._forget_pid_fd()
+        self._reading.cancel()
         self.dead = verdict("")
-        for session, future in self._waiting.items():
-            if not future.done():
-                future.set_result(verdict(session))
+        for session, reply in self._waiting.items():
+            if not reply.done():
+                reply.set_result(verdict(session))
         if not self.ready.done():
             self.ended_while_importing = self.dead.kind is ErrorKind.DIED
             error = self.dead
             if error.kind in (ErrorKind.DIED, ErrorKind.PROTOCOL):
-                message = f"{error.message} while it imported the agent"
+                message = f"{error.message} while it imported {self.launch.imports}"
                 error = AttemptError(kind=ErrorKind.IMPORT, message=message, traceback=error.traceback)
             self.ready.set_result(error)
 
     def _error_of(self, value: object) -> AttemptError:
         """An error that the worker reports; whatever it sends, the result is one of ours."""
-        fields, shown = value if isinstance(value, dict) else {}, self._launch.place.shown
+        fields, shown = value if isinstance(value, dict) else {}, self.launch.place.shown
         try:
             kind = ErrorKind(str(fields.get("kind")))
         except ValueError:
             kind = ErrorKind.PROTOCOL
-        message, trace = (shown(str(fields.get(name, ""))) for name in ("message", "traceback"))
-        return AttemptError(kind=kind, message=message, traceback=trace)
+        message = shown(str(fields.get("message", ""))[:_MAX_MESSAGE])
+        return AttemptError(kind=kind, message=message, traceback=shown(str(fields.get("traceback", ""))[:_MAX_TRACE]))
+
+
+def _run_ended(_session: str) -> AttemptError:
+    return AttemptError(kind=ErrorKind.STOPPED, message="the run ended")

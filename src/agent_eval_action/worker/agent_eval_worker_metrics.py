@@ -1,6 +1,7 @@
 """Calls the user's metric functions, no agent in the process, by whichever google-adk is installed.
 
-Frames in: ``{"op": "load", "function"}``, ``{"op": "call", "function", "arguments"}``; one answer to each, in turn.
+Frames in: ``{"op": "load", "s"}``, ``{"op": "call", "s", "arguments"}``, where ``s`` is the function's path; one answer
+to each, in turn.
 """
 
 from __future__ import annotations
@@ -49,7 +50,6 @@ class MetricWorker:
         self._adk = adk
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
-        self._functions: dict[str, Any] = {}
         self._todo: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
     def run(self) -> None:
@@ -59,9 +59,8 @@ class MetricWorker:
             frame = self._todo.get()
             known = set(sys.modules)
             answer = self._answer(frame)
-            # What a function broke must not be the next one's trouble: such a process is replaced.
-            answer["broken"] = self._is_broken(known)
-            self._channel.send(answer)
+            # A process that a function has damaged is replaced, so that no other function suffers.
+            self._channel.send({**answer, "s": frame["s"], "retired": self._is_damaged(known)})
 
     def _read(self) -> None:
         while True:
@@ -73,17 +72,16 @@ class MetricWorker:
 
     def _answer(self, frame: dict[str, Any]) -> dict[str, Any]:
         try:
+            function = find_function(frame["s"])
             if frame["op"] == "load":
-                self._functions[frame["function"]] = find_function(frame["function"])
                 return {"ev": "loaded"}
-            function = self._functions[frame["function"]]
             arguments = self._adk.arguments(frame["arguments"])
             result = self._loop.run_until_complete(_call(function, fitting_arguments(function, arguments)))
             return {"ev": "returned", "value": self._adk.scores(result)}
         except BaseException as error:  # noqa: BLE001 - sys.exit in a function too is one failed call
-            return {"ev": "failed", "error": _described(error)}
+            return {"ev": "returned", "error": _described(error)}
 
-    def _is_broken(self, known: set[str]) -> bool:
+    def _is_damaged(self, known: set[str]) -> bool:
         try:
             os.chdir(self._cwd)
         except OSError:

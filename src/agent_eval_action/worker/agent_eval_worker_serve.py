@@ -68,7 +68,7 @@ class Worker:
         try:
             loaded = await self._load()
         except BaseException as error:  # noqa: BLE001 - whatever an import raises is said, not died of
-            self._channel.send({"ev": "failed", **self._import_error(error)})
+            self._channel.send({"ev": "failed", "error": self._import_error(error)})
             return
         gc.freeze()
         gc.enable()
@@ -198,7 +198,7 @@ class Worker:
         turn.answered = True
         text = "it was cancelled and goes on all the same"
         error = {"kind": "timeout", "message": text, "traceback": ""}
-        self._channel.send({"ev": "turn", "s": name, "error": error, "stuck": True})
+        self._channel.send({"ev": "turn", "s": name, "error": error, "retired": True})
 
     def session_on_stack(self, frame: FrameType | None) -> str | None:
         """The session whose code is on a stack, as far as its frames tell. Called from the heartbeat's thread."""

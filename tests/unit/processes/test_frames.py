@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.processes.protocol import HEADER, MAGIC, FrameError, FrameParser, encode
+from agent_eval_action.processes.protocol import HEADER, MAGIC, Frame, FrameError, encode, read_frame
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
 )
 
 
+async def read_all(pieces: list[bytes], limit: int) -> list[Frame]:
+    reader = asyncio.StreamReader()
+
+    async def feed() -> None:
+        for piece in pieces:
+            reader.feed_data(piece)
+            await asyncio.sleep(0)
+        reader.feed_eof()
+
+    feeding = asyncio.create_task(feed())
+    seen = []
+    while frame := await read_frame(reader, limit):
+        seen.append(frame)
+    await feeding
+    return seen
+
+
 @given(st.lists(JSON, max_size=4), st.integers(1, 40))
 def test_any_frames_in_any_pieces(values: list[object], piece: int) -> None:
     frames = [{"ev": "x", "value": value} for value in values]
     data = b"".join(encode(frame) for frame in frames)
-    parser, seen = FrameParser(1 << 20), []
-    for start in range(0, len(data), piece):
-        seen += parser.feed(data[start : start + piece])
-    assert seen == frames
+    pieces = [data[start : start + piece] for start in range(0, len(data), piece)]
+    assert asyncio.run(read_all(pieces, 1 << 20)) == frames
+    assert asyncio.run(read_all([data[:-1]], 1 << 20)) == frames[:-1]
 
 
 @pytest.mark.parametrize(
@@ -37,15 +54,15 @@ def test_any_frames_in_any_pieces(values: list[object], piece: int) -> None:
         (HEADER.pack(MAGIC, 1) + b"\xff", "no JSON"),
     ],
 )
-def test_what_is_no_frame(data: bytes, message: str) -> None:
+async def test_what_is_no_frame(data: bytes, message: str) -> None:
     with pytest.raises(FrameError, match=message):
-        FrameParser(1000).feed(data)
+        await read_all([data], 1000)
 
 
-def test_nesting_without_end_is_no_frame() -> None:
+async def test_nesting_without_end_is_no_frame() -> None:
     body = b'{"ev":' + b"[" * 200_000
     with pytest.raises(FrameError, match="no JSON"):
-        FrameParser(1 << 20).feed(HEADER.pack(MAGIC, len(body)) + body)
+        await read_all([HEADER.pack(MAGIC, len(body)) + body], 1 << 20)
 
 
 def test_ours_are_plain_ascii() -> None:

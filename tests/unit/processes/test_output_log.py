@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.processes.managed import OutputLog, OutputReader
+from agent_eval_action.processes.process import OutputLog, OutputReader
 
 
 def test_two_workers_share_a_limit(tmp_path: Path) -> None:
