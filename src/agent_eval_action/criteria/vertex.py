@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, Field, ValidationError
 
 from agent_eval_action.criteria.base import Criterion, Sample, TurnCriterion
-from agent_eval_action.criteria.judge.base import excerpt
 from agent_eval_action.llm.client import LlmError, LlmRequest
 from agent_eval_action.results.evalset import Content, IntermediateData, Invocation, InvocationEvents
+from agent_eval_action.results.findings import excerpt
 from agent_eval_action.results.run_result import CriterionScore, RubricScore, ScoreStatus, TurnScore
 
 
@@ -30,9 +30,9 @@ class _Result(BaseModel):
     def reason(self) -> str:
         """The service's own explanation, else the rubrics that were not met."""
         if self.explanation:
-            return excerpt(self.explanation)
+            return excerpt(self.explanation, 200)
         unmet = [rubric.reason or rubric.text for rubric in self.rubrics if not rubric.met]
-        return excerpt(f"not met: {'; '.join(unmet[:3])}") if unmet else f"Vertex AI scored {self.score:g}"
+        return excerpt(f"not met: {'; '.join(unmet[:3])}", 200) if unmet else f"Vertex AI scored {self.score:g}"
 
 
 class VertexCriterion(Criterion):

@@ -6,20 +6,20 @@ import bisect
 import json
 import re
 from array import array
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import from_json
 
-from agent_eval_action.diagnostics.suggestions import JsonPath, json_path_text, shorten
+from agent_eval_action.diagnostics.suggestions import JsonPath, clip, json_path_text, shorten
 from agent_eval_action.errors import Problem, Unreadable
 
 MAX_DUPLICATES_SHOWN = 20
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
 _AT = re.compile(r" at line (\d+) column \d+$")
 
 
@@ -46,7 +46,7 @@ def parse_json(path: Path, text: str) -> tuple[Any, list[Problem]]:
         raise unusable or Unreadable(path, "is nested too deeply") from None
     if unusable:
         raise unusable
-    return value, list(_duplicates(path, text)) if twice else []
+    return value, _repeated_keys(path, text) if twice else []
 
 
 def _unusable(path: Path, text: str) -> Unreadable | None:
@@ -68,42 +68,19 @@ def _unusable(path: Path, text: str) -> Unreadable | None:
     return None
 
 
-def _duplicates(path: Path, text: str) -> Iterator[Problem]:
-    """Where keys are written twice. Slow and exact; only asked when there are some."""
-    for json_path, offset in islice(_repeated_keys(text), MAX_DUPLICATES_SHOWN):
-        yield Problem(
+def _repeated_keys(path: Path, text: str) -> list[Problem]:
+    lines = JsonLines(text)
+    return [
+        Problem(
             path=path,
             message="this key is written twice; the last one counts",
-            line=text.count("\n", 0, offset) + 1,
+            line=lines.line_at(offset),
             json_path=json_path_text(json_path),
             value=shorten(json_path[-1]),
             severity="warning",
         )
-
-
-def _repeated_keys(text: str) -> Iterator[tuple[JsonPath, int]]:
-    steps: list[str | int] = []
-    seen: list[set[str] | None] = []  # one per open container; None for a list
-    for match in _TOKEN.finditer(text):
-        sign = match[0]
-        if sign in "{[":
-            seen.append(set() if sign == "{" else None)
-            steps.append("" if sign == "{" else 0)
-            expect_key = sign == "{"
-        elif sign in "}]":
-            seen.pop()
-            steps.pop()
-        elif sign == ",":
-            expect_key = seen[-1] is not None
-            if isinstance(last := steps[-1], int):
-                steps[-1] = last + 1
-        elif sign == ":":
-            expect_key = False
-        elif seen and (keys := seen[-1]) is not None and expect_key:
-            steps[-1] = key = json.loads(sign)
-            if key in keys:
-                yield tuple(steps), match.start()
-            keys.add(key)
+        for json_path, offset in islice(lines.repeated_keys(lines.start), MAX_DUPLICATES_SHOWN)
+    ]
 
 
 class JsonLines:
@@ -112,57 +89,59 @@ class JsonLines:
     def __init__(self, text: str) -> None:
         self._text = text
         self._decode = json.JSONDecoder().raw_decode
-        self._ends: array[int] | None = None
-        self._children: dict[int, dict[str, int] | Sequence[int]] = {}
+        self._items: dict[int, dict[str | int, int] | array[int]] = {}
+        self.start = self._skip(0)
+
+    @cached_property
+    def _line_ends(self) -> array[int]:
+        return array("Q", (match.start() for match in re.finditer("\n", self._text)))
+
+    def line_at(self, offset: int) -> int:
+        """1-based line of an offset in the text."""
+        return bisect.bisect_left(self._line_ends, offset) + 1
 
     def line(self, json_path: JsonPath) -> int | None:
-        if not self._text:
-            return None
-        offset = self._skip(0)
+        """1-based line where the value at this place begins."""
+        offset = self.start
         for step in json_path:
-            below = self._below(offset)
-            if isinstance(below, dict):
-                found = below.get(step) if isinstance(step, str) else None
-            else:
-                found = below[step] if isinstance(step, int) and 0 <= step < len(below) else None
-            if found is None:
+            if offset not in self._items:
+                items = self._scan(offset)
+                is_object = self._text[offset] == "{"
+                self._items[offset] = dict(items) if is_object else array("Q", (inner for _, inner in items))
+            below = self._items[offset]
+            known = below if isinstance(below, dict) else range(len(below))
+            if step not in known:
                 return None
-            offset = found
-        if self._ends is None:
-            self._ends = array("Q", (match.start() for match in re.finditer("\n", self._text)))
-        return bisect.bisect_left(self._ends, offset) + 1
+            offset = below[step]  # type: ignore[index]  # an array has whole numbers in its range alone
+        return self.line_at(offset)
 
-    def _below(self, offset: int) -> dict[str, int] | Sequence[int]:
-        if offset not in self._children:
-            if self._text[offset] == "{":
-                self._children[offset] = self._object(offset + 1)
-            else:
-                self._children[offset] = self._array(offset + 1) if self._text[offset] == "[" else ()
-        return self._children[offset]
+    def repeated_keys(self, offset: int, json_path: JsonPath = ()) -> Iterator[tuple[JsonPath, int]]:
+        """Keys written twice in one object below ``offset``, with where the later value begins. Slow and exact."""
+        seen: set[str | int] = set()
+        for key, inner in self._scan(offset):
+            if key in seen:
+                yield (*json_path, key), inner
+            seen.add(key)
+            if self._text[inner] in "{[":
+                yield from self.repeated_keys(inner, (*json_path, key))
 
-    def _object(self, offset: int) -> dict[str, int]:
-        found: dict[str, int] = {}
-        offset = self._skip(offset)
-        while self._text[offset] != "}":
-            key, offset = self._decode(self._text, self._skip(offset))
-            offset = self._skip(self._skip(offset) + 1)
-            found[key] = offset
-            _, offset = self._decode(self._text, offset)
-            offset = self._skip(offset)
-            if self._text[offset] == ",":
+    def _scan(self, offset: int) -> Iterator[tuple[str | int, int]]:
+        """Each key or index of the container at ``offset``, with where its value begins."""
+        text, opening = self._text, self._text[offset]
+        if opening not in "{[":
+            return
+        offset = self._skip(offset + 1)
+        for index in count():
+            if text[offset] in "}]":
+                return
+            key: str | int = index
+            if opening == "{":
+                key, offset = self._decode(text, offset)
+                offset = self._skip(self._skip(offset) + 1)
+            yield key, offset
+            offset = self._skip(self._decode(text, offset)[1])
+            if text[offset] == ",":
                 offset = self._skip(offset + 1)
-        return found
-
-    def _array(self, offset: int) -> Sequence[int]:
-        found = array("Q")
-        offset = self._skip(offset)
-        while self._text[offset] != "]":
-            found.append(offset)
-            _, offset = self._decode(self._text, offset)
-            offset = self._skip(offset)
-            if self._text[offset] == ",":
-                offset = self._skip(offset + 1)
-        return found
 
     def _skip(self, offset: int) -> int:
         match = _SPACE.match(self._text, offset)
@@ -170,58 +149,40 @@ class JsonLines:
 
 
 _LITERALS = {"True": "true", "False": "false", "None": "null", "undefined": "null"}
-_WORD = re.compile(r"[A-Za-z_]+")
 _FOREIGN = (
     (re.compile(r"//|/\*|#"), "comments are not allowed", "remove the comment"),
     (re.compile(r"\.\.\.|…"), "`...` stands for something left out", "write the value in full"),
     (re.compile(r"<{7}|={7}|>{7}"), "a merge conflict is left in the file", "resolve the conflict"),
     (re.compile(r"'"), "strings are written in double quotes", "replace ' by \""),
+    *(
+        (re.compile(rf"{name}(?![A-Za-z_])"), f"`{name}` is not JSON", f"write `{json_name}`")
+        for name, json_name in _LITERALS.items()
+    ),
+    (re.compile(r"\s*\Z"), "the file ends in the middle of a value", "is it cut off?"),
 )
+_BY_MESSAGE = {
+    "Unterminated string": ("a string is not closed, or the file ends in the middle of it", None),
+    "Invalid control character": ("a line break or control character inside a string", "write \\n, \\t or \\u00XX"),
+    "Extra data": ("a second value begins after the end of the first", "one file holds one JSON value"),
+}
 
 
 def explain(path: Path, error: json.JSONDecodeError) -> Unreadable:
     """The error as a sentence with a line, the text there, and what to do."""
     text, position = error.doc, error.pos
-    before = text[:position].rstrip()
-    rest = text[position:]
+    before, rest = text[:position].rstrip(), text[position:]
     if before.endswith(",") and rest[:1] in {"}", "]"}:
         position = len(before) - 1
     message, hint = _diagnose(before, rest, error.msg)
-    return Unreadable(
-        path,
-        f"is not valid JSON: {message}",
-        text.count("\n", 0, position) + 1,
-        value=_excerpt(text, position),
-        hint=hint,
-    )
+    start, end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
+    line = text[max(start, position - 40) : len(text) if end < 0 else end].strip()
+    number = text.count("\n", 0, position) + 1
+    return Unreadable(path, f"is not valid JSON: {message}", number, value=clip(line, 80), hint=hint)
 
 
 def _diagnose(before: str, rest: str, message: str) -> tuple[str, str | None]:
     if (before.endswith(",") and rest[:1] in {"}", "]"}) or re.match(r",\s*[}\]]", rest):
         return "a comma before a closing bracket (trailing comma)", "remove the comma"
-    for pattern, what, hint in _FOREIGN:
-        if pattern.match(rest):
-            return what, hint
-    word = _WORD.match(rest)
-    if word and word[0] in _LITERALS:
-        return f"`{word[0]}` is not JSON", f"write `{_LITERALS[word[0]]}`"
-    return _by_message(rest, message)
-
-
-def _by_message(rest: str, message: str) -> tuple[str, str | None]:
-    if not rest.strip():
-        return "the file ends in the middle of a value", "is it cut off?"
-    if message.startswith("Unterminated string"):
-        return "a string is not closed, or the file ends in the middle of it", None
-    if message.startswith("Invalid control character"):
-        return "a line break or control character inside a string", "write \\n, \\t or \\u00XX"
-    if message.startswith("Extra data"):
-        return "a second value begins after the end of the first", "one file holds one JSON value"
-    return message[:1].lower() + message[1:], None
-
-
-def _excerpt(text: str, position: int) -> str:
-    start = text.rfind("\n", 0, position) + 1
-    end = text.find("\n", position)
-    line = text[max(start, position - 40) : len(text) if end < 0 else end].strip()
-    return line if len(line) <= 80 else line[:79] + "…"  # noqa: PLR2004 - as wide as other shown values
+    found = next(((what, hint) for pattern, what, hint in _FOREIGN if pattern.match(rest)), None)
+    by_message = next((said for start, said in _BY_MESSAGE.items() if message.startswith(start)), None)
+    return found or by_message or (message[:1].lower() + message[1:], None)

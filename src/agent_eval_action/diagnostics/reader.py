@@ -9,9 +9,10 @@ import codecs
 import errno
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from agent_eval_action.diagnostics.json_positions import JsonLines, parse_json
 from agent_eval_action.diagnostics.suggestions import JsonPath, closest, did_you_mean, json_path_text, plural, shorten
@@ -25,19 +26,19 @@ MAX_JSON_BYTES: Final = 64 * 1024 * 1024  # its values take some twelve times as
 MAX_YAML_BYTES: Final = 1024 * 1024  # PyYAML reads about 1 MB in several seconds; nobody writes more by hand
 
 
-class _Lines(Protocol):
-    def line(self, json_path: JsonPath) -> int | None: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A file's text and value. ``warnings`` are what is legal and still looks wrong (a key written twice)."""
+    """A file's text and value. ``warnings`` are what is legal and still looks wrong (a key written twice).
+
+    ``line`` finds the 1-based line where the value at a JSON path begins, None where there is none. The first question
+    costs a scan of the text; after it the lines of all items of a list are cheap.
+    """
 
     path: Path
     text: str = field(repr=False)
     value: Any = field(repr=False)
+    line: Callable[[JsonPath], int | None] = field(repr=False)
     warnings: tuple[Problem, ...] = ()
-    _lines: _Lines = field(default_factory=lambda: JsonLines(""), repr=False)
 
     @classmethod
     def read(cls, path: Path, *, workspace: Path | None, error: type[AgentEvalError]) -> Source:
@@ -57,24 +58,16 @@ class Source:
         """Parse text that is already here; ``path`` names it in messages and tells JSON from YAML."""
         try:
             if _is_yaml(path):
-                value, yaml_lines = parse_yaml(path, text)
-                return cls(path, text, value, _lines=yaml_lines)
+                return cls(path, text, *parse_yaml(path, text))
             value, warnings = parse_json(path, text)
         except Unreadable as unreadable:
             raise _refused(path, unreadable, error) from None
-        return cls(path, text, value, tuple(warnings), JsonLines(text))
+        return cls(path, text, value, JsonLines(text).line, tuple(warnings))
 
     @property
     def json(self) -> str | None:
         """The text where it is JSON, so that it need not be written again to be validated as JSON."""
         return None if _is_yaml(self.path) else self.text
-
-    def line(self, json_path: JsonPath) -> int | None:
-        """1-based line where that value begins; None when the file has no such value.
-
-        The first question costs a scan of the text; after it the lines of all items of a list are cheap.
-        """
-        return self._lines.line(json_path)
 
     def nearest_line(self, json_path: JsonPath) -> int | None:
         """Line of the value, or of what encloses it where it is missing."""
@@ -94,6 +87,24 @@ class Source:
         )
 
 
+_ERRORS: Final = {
+    errno.ENOENT: "does not exist",
+    errno.ENOTDIR: "does not exist",
+    errno.EACCES: "cannot be read: permission denied",
+    errno.EPERM: "cannot be read: permission denied",
+    errno.ELOOP: "is a symbolic link that leads to itself",
+    errno.ENXIO: "is not a regular file but a socket",
+    errno.ENAMETOOLONG: "has a name that is too long",
+}
+_KINDS: Final = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
 def _is_yaml(path: Path) -> bool:
     return path.suffix.lower() in YAML_SUFFIXES
 
@@ -111,7 +122,8 @@ def read_bytes(path: Path, workspace: Path | None, limit: int) -> bytes:
         # Of the real path nothing may be a link any more; a fifo must not block the open.
         descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise _unreadable(path, error) from None
+        message = _ERRORS.get(error.errno or 0, f"cannot be read: {error.strerror or error}")
+        raise Unreadable(path, message) from None
     except ValueError:
         raise Unreadable(path, "the file name holds a NUL character") from None
     try:
@@ -123,20 +135,16 @@ def read_bytes(path: Path, workspace: Path | None, limit: int) -> bytes:
 def _read_regular(path: Path, descriptor: int, limit: int) -> bytes:
     state = os.fstat(descriptor)
     if not stat.S_ISREG(state.st_mode):
-        raise Unreadable(path, f"is not a regular file but {_describe_kind(state.st_mode)}")
-    if state.st_size <= limit:
-        chunks, size = [], 0
-        while size <= limit and (chunk := os.read(descriptor, 1 << 20)):
-            chunks.append(chunk)
-            size += len(chunk)
-        if size <= limit:
-            return b"".join(chunks)
-    raise Unreadable(
-        path,
-        f"is larger than {limit // (1024 * 1024)} MB",
-        value=f"{state.st_size} bytes",
-        hint="split it into several files",
-    )
+        kind = _KINDS.get(stat.S_IFMT(state.st_mode), "something else")
+        raise Unreadable(path, f"is not a regular file but {kind}")
+    chunks, size = [], 0
+    while state.st_size <= limit and size <= limit and (chunk := os.read(descriptor, 1 << 20)):
+        chunks.append(chunk)
+        size += len(chunk)
+    if max(size, state.st_size) > limit:
+        value, hint = f"{state.st_size} bytes", "split it into several files"
+        raise Unreadable(path, f"is larger than {limit // (1024 * 1024)} MB", value=value, hint=hint)
+    return b"".join(chunks)
 
 
 def _decode(path: Path, data: bytes) -> str:
@@ -172,27 +180,3 @@ def _refuse_outside(path: Path, real: str, workspace: str) -> None:
         )
     if ".git" in Path(os.path.relpath(real, workspace).lower()).parts:
         raise Unreadable(path, "lies in git's own folder, or is a link that leads there", value=real)
-
-
-def _unreadable(path: Path, error: OSError) -> Unreadable:
-    known = {
-        errno.ENOENT: "does not exist",
-        errno.ENOTDIR: "does not exist",
-        errno.EACCES: "cannot be read: permission denied",
-        errno.EPERM: "cannot be read: permission denied",
-        errno.ELOOP: "is a symbolic link that leads to itself",
-        errno.ENXIO: "is not a regular file but a socket",
-        errno.ENAMETOOLONG: "has a name that is too long",
-    }
-    return Unreadable(path, known.get(error.errno or 0, f"cannot be read: {error.strerror or error}"))
-
-
-def _describe_kind(mode: int) -> str:
-    kinds = {
-        stat.S_IFDIR: "a directory",
-        stat.S_IFIFO: "a named pipe",
-        stat.S_IFCHR: "a device",
-        stat.S_IFBLK: "a device",
-        stat.S_IFSOCK: "a socket",
-    }
-    return kinds.get(stat.S_IFMT(mode), "something else")

@@ -39,6 +39,11 @@ def shorten(value: Any, limit: int = 80) -> str:
         value = value[: limit + 1]
     # iterencode is lazy, so a huge value is never written out whole; a few chunks are past the limit.
     text = "".join(islice(json.JSONEncoder(ensure_ascii=False, default=str).iterencode(value), limit))
+    return clip(text, limit)
+
+
+def clip(text: str, limit: int) -> str:
+    """The text, or its beginning and an ellipsis: at most ``limit`` characters."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -73,12 +78,7 @@ def recognise_foreign_criteria(value: Any) -> tuple[str, str] | None:
     """What the value is and what to do, or None where it may be ADK's."""
     if isinstance(value, Mapping) and "criteria" in value:
         return None
-    keys = {str(key) for item in _mappings(value) for key in item}
-    return next(((name, _ADK) for key, name in _FOREIGN if key in keys), None)
-
-
-def _mappings(value: Any) -> list[Mapping[Any, Any]]:
-    """The value and the entries of its list of metrics, as far as they are mappings."""
     entries = value.get("metrics") if isinstance(value, Mapping) else value
-    found = [value, *(entries if isinstance(entries, list) else ())]
-    return [item for item in found if isinstance(item, Mapping)]
+    mappings = [value, *(entries if isinstance(entries, list) else ())]
+    keys = {str(key) for item in mappings if isinstance(item, Mapping) for key in item}
+    return next(((name, _ADK) for key, name in _FOREIGN if key in keys), None)

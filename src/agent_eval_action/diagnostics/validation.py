@@ -53,16 +53,10 @@ def invalid(message: str, hint: str | None = None) -> PydanticCustomError:
 
 def invalid_parts(*issues: Issue) -> ValidationError:
     """What a validator raises that found several things wrong inside its value."""
-    details: list[InitErrorDetails] = [
-        {
-            "type": PydanticCustomError(
-                "invalid", "{message}", {"message": issue.message, "hint": issue.hint, "value": issue.value}
-            ),
-            "loc": issue.at,
-            "input": None,
-        }
-        for issue in issues
-    ]
+    details: list[InitErrorDetails] = []
+    for issue in issues:
+        context = {"message": issue.message, "hint": issue.hint, "value": issue.value}
+        details.append({"type": PydanticCustomError("invalid", "{message}", context), "loc": issue.at, "input": None})
     return ValidationError.from_exception_data("value", details)
 
 
@@ -86,35 +80,28 @@ def issue_of(detail: ErrorDetails, value: Any, expected: Any) -> Issue:
     if kind == "invalid":
         shown = context["value"] if "value" in context else shorten(detail["input"])
         return Issue(str(context["message"]), at, shown, context["hint"])
-    hint = None
+    shown = shorten(detail["input"])
     if kind == "literal_error":
         choices = re.findall(r"'([^']*)'", context["expected"])
-        message = f"must be one of {', '.join(choices)}"
         hint = did_you_mean(detail["input"], choices) if isinstance(detail["input"], str) else None
-    elif kind in _EXPECTED:
-        message = f"must be {_EXPECTED[kind]}"
-    else:
-        message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-        message = message[:1].lower() + message[1:]
-    return Issue(message, at, shorten(detail["input"]), hint)
+        return Issue(f"must be one of {', '.join(choices)}", at, shown, hint)
+    message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    message = f"must be {_EXPECTED[kind]}" if kind in _EXPECTED else message[:1].lower() + message[1:]
+    return Issue(message, at, shown)
 
 
 def locate(value: Any, loc: tuple[int | str, ...]) -> JsonPath:
     """Pydantic's location as a path into ``value``: union tags and the name of a missing key fall away."""
     at: JsonPath = ()
     for step in loc:
-        spelled = _spelling(value, step)
-        if spelled is not None:
-            at = (*at, spelled)
-            value = value[spelled]
+        found: int | str | None = None
+        if isinstance(value, Mapping) and isinstance(step, str):
+            found = next((name for name in (step, to_snake(step), to_camel(step)) if name in value), None)
+        elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
+            found = step
+        if found is not None:
+            at, value = (*at, found), value[found]
     return at
-
-
-def _spelling(value: Any, step: int | str) -> int | str | None:
-    if isinstance(value, Mapping) and isinstance(step, str):
-        return next((name for name in (step, to_snake(step), to_camel(step)) if name in value), None)
-    inside = isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value)
-    return step if inside else None
 
 
 def known_keys(expected: Any, at: JsonPath) -> tuple[str, ...]:

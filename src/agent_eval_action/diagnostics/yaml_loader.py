@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +32,14 @@ class _Loader(yaml.SafeLoader):
     }
 
 
-def parse_yaml(path: Path, text: str) -> tuple[Any, YamlLines]:
-    """The value and where everything in it stands."""
-    loader: _Loader | None = None
+def parse_yaml(path: Path, text: str) -> tuple[Any, Callable[[JsonPath], int | None]]:
+    """The value, and a function that finds the line of everything in it."""
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
             raise Unreadable(path, "is empty")
-        return _Builder(path, loader).build(node, ()), YamlLines(node)
+        return _Builder(path, loader).build(node, ()), partial(_line, node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = f"is not valid YAML: {error.problem or error.context}"
@@ -47,9 +48,6 @@ def parse_yaml(path: Path, text: str) -> tuple[Any, YamlLines]:
         raise Unreadable(path, f"is not valid YAML: {' '.join(str(error).split())[:200]}") from None
     except RecursionError:
         raise Unreadable(path, "is nested too deeply") from None
-    finally:
-        if loader:
-            loader.dispose()
 
 
 class _Builder:
@@ -74,9 +72,6 @@ class _Builder:
         if node.tag not in _SCALARS:
             shown = shorten(str(node.tag))
             raise Unreadable(self._path, "holds a YAML tag", line, value=shown, hint="write plain values")
-        return self._scalar(node, line)
-
-    def _scalar(self, node: yaml.Node, line: int) -> Any:
         try:
             return self._loader.construct_object(node)
         except ValueError:
@@ -105,17 +100,12 @@ class _Builder:
         return built
 
 
-class YamlLines:
-    """Lines from the node graph; merged keys are found where they were merged from."""
-
-    def __init__(self, node: yaml.Node) -> None:
-        self._root = node
-
-    def line(self, json_path: JsonPath) -> int | None:
-        node: yaml.Node | None = self._root
-        for step in json_path:
-            node = _child(node, step)
-        return None if node is None else node.start_mark.line + 1
+def _line(root: yaml.Node, json_path: JsonPath) -> int | None:
+    """The line of a value; merged keys are found where they were merged from."""
+    node: yaml.Node | None = root
+    for step in json_path:
+        node = _child(node, step)
+    return None if node is None else node.start_mark.line + 1
 
 
 def _child(node: yaml.Node | None, step: str | int) -> yaml.Node | None:

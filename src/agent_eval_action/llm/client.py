@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 from agent_eval_action.config.models import TRY_SECONDS
+from agent_eval_action.diagnostics.suggestions import clip
 
 # What a server says may repeat what it was sent: keys of Google, of OpenAI and its like, tokens, headers.
 _SECRET: Final = re.compile(
@@ -51,7 +52,7 @@ def quoted(text: object, secrets: Iterable[str] = (), limit: int = 300) -> str:
             line = line.replace(secret, "***")
     line = "".join(letter if letter.isprintable() else " " for letter in _ESCAPES.sub("", line))
     line = " ".join(_SECRET.sub("***", line).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return clip(line, limit)
 
 
 RESERVED_OPTIONS: Final = {

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, Protocol
 
+from agent_eval_action.diagnostics.suggestions import clip
+
 DifferenceKind = Literal["missing", "extra", "different", "moved"]
 
 _DP_CELLS = 250_000
@@ -212,7 +214,7 @@ def explain(difference: CallDifference, *, ignore_args: bool = False) -> str:
     short = (format_call(expected), format_call(actual))
     if short[0] != short[1] and all(len(text) < _CALL for text in short):
         return f"expected {short[0]}, got {short[1]}"
-    return f"{_cut(str(expected.name), _VALUE)}: {explain_args(expected.args or {}, actual.args or {})}"
+    return f"{clip(str(expected.name), _VALUE)}: {explain_args(expected.args or {}, actual.args or {})}"
 
 
 def explain_args(expected: dict[str, Any], actual: dict[str, Any]) -> str:
@@ -226,7 +228,7 @@ def explain_args(expected: dict[str, Any], actual: dict[str, Any]) -> str:
 def _shown(call: Call | None, ignore_args: bool) -> str:
     if call is None:
         return "nothing"
-    return _cut(str(call.name), _CALL) if ignore_args else format_call(call)
+    return clip(str(call.name), _CALL) if ignore_args else format_call(call)
 
 
 def _arg_differences(expected: Any, actual: Any) -> Iterator[tuple[str, str, str]]:
@@ -237,12 +239,12 @@ def _arg_differences(expected: Any, actual: Any) -> Iterator[tuple[str, str, str
         path, want, got = stack.pop()
         if isinstance(want, dict) and isinstance(got, dict):
             keys = [*want, *(key for key in got if key not in want)]
-            children = [(f".{_cut(str(k), 40)}", want.get(k, _ABSENT), got.get(k, _ABSENT)) for k in keys]
+            children = [(f".{clip(str(k), 40)}", want.get(k, _ABSENT), got.get(k, _ABSENT)) for k in keys]
         elif isinstance(want, list) and isinstance(got, list):
             size = max(len(want), len(got))
             children = [(f"[{k}]", _item(want, k), _item(got, k)) for k in range(size)]
         else:
-            yield _cut(path.removeprefix("."), 100), *_contrast(want, got)
+            yield clip(path.removeprefix("."), 100), *_contrast(want, got)
             continue
         stack.extend((path + step, w, g) for step, w, g in reversed(children) if w is _ABSENT or g is _ABSENT or w != g)
 
@@ -276,9 +278,9 @@ def _common_prefix(one: str, two: str) -> int:
 
 
 def _call_pieces(call: Call, limit: int) -> Iterator[str]:
-    yield f"{_cut(str(call.name), limit)}("
+    yield f"{clip(str(call.name), limit)}("
     for index, (key, value) in enumerate((call.args or {}).items()):
-        yield f"{', ' if index else ''}{_cut(str(key), limit)}="
+        yield f"{', ' if index else ''}{clip(str(key), limit)}="
         yield from _pieces(value, limit)
     yield ")"
 
@@ -287,7 +289,7 @@ def _pieces(value: Any, limit: int) -> Iterator[str]:
     if isinstance(value, dict):
         yield "{"
         for index, (key, inner) in enumerate(value.items()):
-            yield f"{', ' if index else ''}{json.dumps(_cut(str(key), limit), ensure_ascii=False)}: "
+            yield f"{', ' if index else ''}{json.dumps(clip(str(key), limit), ensure_ascii=False)}: "
             yield from _pieces(inner, limit)
         yield "}"
     elif isinstance(value, list | tuple):
@@ -297,13 +299,13 @@ def _pieces(value: Any, limit: int) -> Iterator[str]:
             yield from _pieces(inner, limit)
         yield "]"
     elif isinstance(value, str):
-        yield json.dumps(_cut(value, limit), ensure_ascii=False)
+        yield json.dumps(clip(value, limit), ensure_ascii=False)
     elif isinstance(value, int) and value.bit_length() > 4 * limit:
         yield "a number of more digits than can be shown"  # str() of it raises beyond 4300 digits
     elif value is None or isinstance(value, bool | int | float):
         yield json.dumps(value)
     else:
-        yield _cut(repr(value), limit)
+        yield clip(repr(value), limit)
 
 
 def _bounded(pieces: Iterator[str], limit: int) -> str:
@@ -313,8 +315,4 @@ def _bounded(pieces: Iterator[str], limit: int) -> str:
         room -= len(piece)
         if room < 0:
             break
-    return _cut("".join(out), limit)
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return clip("".join(out), limit)

@@ -16,6 +16,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any, ClassVar
 
 from agent_eval_action.criteria.base import Sample, TurnCriterion
+from agent_eval_action.results.findings import excerpt
 from agent_eval_action.results.run_result import TurnScore
 
 _EACH_A_TOKEN = (range(0x4E00, 0xA000), range(0x3040, 0x3100), range(0xAC00, 0xD7B0))
@@ -234,13 +235,8 @@ def _reason(score: float, reference: str, response: str) -> str:
     if not reference:
         return "the case has no reference answer for this turn"
     if not response:
-        return f"no answer; expected {_excerpt(reference)}"
+        return f"no answer; expected “{excerpt(reference, _EXCERPT)}”"
     if score >= 1:
         return "the words of the reference"
-    return f"{score:.2f} of the words shared: expected {_excerpt(reference)}, got {_excerpt(response)}"
-
-
-def _excerpt(text: str) -> str:
-    flat = " ".join(text[: 2 * _EXCERPT].split())
-    cut = flat if len(flat) <= _EXCERPT and len(text) <= 2 * _EXCERPT else flat[: _EXCERPT - 1] + "…"
-    return f"“{cut}”"
+    expected, actual = excerpt(reference, _EXCERPT), excerpt(response, _EXCERPT)
+    return f"{score:.2f} of the words shared: expected “{expected}”, got “{actual}”"

@@ -19,6 +19,7 @@ from agent_eval_action.criteria.base import Criterion, Relaxed, Sample, TurnCrit
 from agent_eval_action.diagnostics.reader import shorten
 from agent_eval_action.llm.client import RESERVED_OPTIONS, Llm, LlmError, LlmErrorKind, LlmRequest, Message, sendable
 from agent_eval_action.results.base import AdkModel
+from agent_eval_action.results.findings import excerpt
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, TurnScore, Votes
 
 T = TypeVar("T")
@@ -28,7 +29,6 @@ _DIGITS = 24
 _LABEL = re.compile(r"[a-z][a-z0-9_]*")
 _CODE_BLOCK = re.compile(r"\s*```(?:json)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
 _SHOWN_AGAIN = 20_000
-_EXCERPT = 200
 
 
 def fences(texts: Mapping[str, str]) -> dict[str, str]:
@@ -53,12 +53,6 @@ def message(texts: Mapping[str, str]) -> str:
 def as_json(value: Any) -> str:
     """A value as JSON for a judge to read. Raises RecursionError when it is nested beyond what Python can walk."""
     return json.dumps(value, ensure_ascii=False, indent=1, default=str)
-
-
-def excerpt(text: str) -> str:
-    """The beginning of a text, on one line."""
-    flat = " ".join(text[: 2 * _EXCERPT].split())
-    return flat if len(flat) <= _EXCERPT and len(text) <= 2 * _EXCERPT else flat[: _EXCERPT - 1] + "…"
 
 
 _kept: Callable[[Callable[[Any], T]], Callable[[Any], T]] = cache  # a type is hashable, which mypy does not know
@@ -296,12 +290,12 @@ class VoteResult:
         """Why there is no verdict."""
         cast = self.votes.yes + self.votes.no
         so_far = f" after {self.votes.yes} yes and {self.votes.no} no" if cast else ""
-        return f"no verdict{so_far}: {excerpt(self.reason)}"
+        return f"no verdict{so_far}: {excerpt(self.reason, 200)}"
 
     def sentence(self, word: str) -> str:
         """The verdict in ``word``, how many agreed, and why."""
         agreeing = self.votes.yes if self.verdict else self.votes.no
-        why = excerpt(self.rationale) or "no reason given"
+        why = excerpt(self.rationale, 200) or "no reason given"
         return f"{word} {agreeing} of {self.votes.yes + self.votes.no}: {why}"
 
 

@@ -22,13 +22,13 @@ from agent_eval_action.criteria.judge.base import (
     VerdictAnswer,
     VoteResult,
     as_json,
-    excerpt,
     message,
     vote_each,
 )
 from agent_eval_action.criteria.prompts import Prompt
 from agent_eval_action.diagnostics.reader import did_you_mean, plural
 from agent_eval_action.results.evalset import EvalCase, Invocation, Rubric
+from agent_eval_action.results.findings import excerpt
 from agent_eval_action.results.run_result import CriterionScore, RubricScore, ScoreStatus, TurnScore, Votes
 
 _SHOWN = 3
@@ -145,7 +145,8 @@ def _reason(scores: Sequence[RubricScore]) -> str:
     if not failed:
         return "the one rubric is met" if len(scores) == 1 else f"all {len(scores)} rubrics are met"
     shown = "; ".join(
-        f"“{score.rubric_id}” no {score.votes.no} of {score.votes.yes + score.votes.no}: {excerpt(score.rationale)}"
+        f"“{score.rubric_id}” no {score.votes.no} of {score.votes.yes + score.votes.no}: "
+        f"{excerpt(score.rationale, 200)}"
         for score in failed[:_SHOWN]
     )
     more = f"; and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
