@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.reports import results_json
-from agent_eval_action.results.history import Baseline
+from agent_eval_action.results.history import Record
 from tools.action_files import inputs_env, inputs_yaml
 from tools.config_schema import DIALECT, agent_eval_schema, criteria_file_schema
 from tools.docs_tables import input_table, option_table
@@ -45,7 +45,11 @@ def _between(begin: str, end: str, made: Callable[[], str]) -> Part:
 
 def baseline_schema() -> dict[str, Any]:
     """The schema of baseline.json."""
-    return {"$schema": DIALECT, **Baseline.model_json_schema(mode="validation"), "title": "baseline.json of agent-eval"}
+    schema = Record.model_json_schema(mode="validation")
+    for name in ("parents", "committed_at", "whole", "withheld"):  # of the records of a branch alone
+        del schema["properties"][name]
+    del schema["$defs"]["OmittedPair"]
+    return {"$schema": DIALECT, **schema, "title": "baseline.json of agent-eval"}
 
 
 GENERATED: tuple[tuple[str, Part], ...] = (

@@ -19,7 +19,7 @@ from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
 from agent_eval_action.gate_changes.snapshot import Snapshot, sets_of_result
 from agent_eval_action.reports import results_json
 from agent_eval_action.results.findings import text_note
-from agent_eval_action.results.history import Baseline
+from agent_eval_action.results.history import Record
 from agent_eval_action.results.run_result import RunResult
 from agent_eval_action.run.adk_results_import import TOOL, align_names, import_results
 from agent_eval_action.run.run_gate import decide_result
@@ -36,7 +36,7 @@ class ComparisonInput:
     """One of the two results. ``baseline`` is set where a baseline was given."""
 
     result: RunResult
-    baseline: Baseline | None = None
+    baseline: Record | None = None
     notes: tuple[str, ...] = ()
 
     @property

@@ -341,9 +341,10 @@ class Evaluation:
         if affected.nothing:
             return affected.result(self._started_at, self._early_conditions(settings))
         session = await asyncio.to_thread(open_history_session, settings, environ, context.job.event, change.stored)
-        history = session.history().without_cases()  # those of the suite are pooled when its files have been read
+        history = session.history()  # those of the suite are pooled when its files have been read
         context.warn(history.notes)
-        known = commit_behind(settings.workspace, environ, history.commit if history.records else None, checkout.head)
+        newest = history.pooled.commit if history.pooled else None
+        known = commit_behind(settings.workspace, environ, newest, checkout.head)
         scope = _Scope(
             settings=settings,
             context=context,
@@ -353,7 +354,7 @@ class Evaluation:
             skipped=affected.skipped,
             session=session,
             base=find_base(settings, checkout.control(known), environ),
-            has_history=bool(history.records),
+            has_history=history.pooled is not None,
             commit=Repository(settings.workspace, os.environ).resolve("HEAD"),
         )
         refuse_unusable_agents(scope.agents, settings.workspace, environ)

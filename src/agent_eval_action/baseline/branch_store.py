@@ -11,8 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent_eval_action.baseline import records as baseline_records
 from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, StoreConfig, WriteResult, select
+from agent_eval_action.baseline.record_text import (
+    MAX_BYTES,
+    SHA_SHOWN,
+    commit_in,
+    file_name,
+    is_file_name,
+    parse_record,
+    record_bytes,
+)
 from agent_eval_action.git.remote import Remote, remote_of
 from agent_eval_action.git.repository import Repository, TreeEntry
 from agent_eval_action.git.scratch import Pushed, Scratch
@@ -101,10 +109,10 @@ class BranchStore:
         """Add one record; under concurrent writers fetch and try again. What went wrong is said, not raised."""
         if self.remote is None:
             return WriteResult(False, f"the record was not stored: no remote {self.remote_name!r} that can be used")
-        data = baseline_records.text_record_text(record)
-        if len(data) > baseline_records.MAX_BYTES:
+        data = record_bytes(record)
+        if len(data) > MAX_BYTES:
             return WriteResult(False, f"the record was not stored: it has {len(data) >> 20} MB")
-        name = baseline_records.file_name(record, secrets.token_hex(4))
+        name = file_name(record, secrets.token_hex(4))
         try:
             with Scratch.open(self.remote, self.repository.environ) as scratch:
                 return self._add(scratch, name, data)
@@ -160,7 +168,7 @@ def _read(repository: Repository, commit: str, branch: str, lookup: RecordQuery 
     for lot in _lots(_in_order(_files(there), lookup), skipped):
         contents = repository.blobs(entry.oid for entry in lot)
         for entry in lot:
-            parsed = baseline_records.parse(contents.get(entry.oid, b""))
+            parsed = parse_record(contents.get(entry.oid, b""))
             if isinstance(parsed, Record):
                 records.append(parsed)
             else:
@@ -176,10 +184,10 @@ def _in_order(files: Iterable[TreeEntry], lookup: RecordQuery | None) -> list[Tr
     newest = sorted(files, key=lambda entry: entry.name, reverse=True)
     if lookup is None:
         return newest[:_SEEN]
-    rank = {sha[: baseline_records.SHA_SHOWN]: place for place, sha in reversed(list(enumerate(lookup.ancestors)))}
-    near = [entry for entry in newest if baseline_records.commit_in(entry.name) in rank]
-    near.sort(key=lambda entry: rank[baseline_records.commit_in(entry.name)])
-    far = [] if lookup.complete else [entry for entry in newest if baseline_records.commit_in(entry.name) not in rank]
+    rank = {sha[:SHA_SHOWN]: place for place, sha in reversed(list(enumerate(lookup.ancestors)))}
+    near = [entry for entry in newest if commit_in(entry.name) in rank]
+    near.sort(key=lambda entry: rank[commit_in(entry.name)])
+    far = [] if lookup.complete else [entry for entry in newest if commit_in(entry.name) not in rank]
     return [*near, *far][:_SEEN]
 
 
@@ -188,12 +196,12 @@ def _lots(files: Iterable[TreeEntry], skipped: list[str]) -> Iterator[list[TreeE
     lot: list[TreeEntry] = []
     size = 0
     for entry in files:
-        if entry.size is None or entry.size > baseline_records.MAX_BYTES:
-            skipped.append(f"{entry.name} is larger than {baseline_records.MAX_BYTES >> 20} MB")
+        if entry.size is None or entry.size > MAX_BYTES:
+            skipped.append(f"{entry.name} is larger than {MAX_BYTES >> 20} MB")
             continue
         lot.append(entry)
         size += entry.size
-        if size >= baseline_records.MAX_BYTES or len(lot) >= _AT_ONCE:
+        if size >= MAX_BYTES or len(lot) >= _AT_ONCE:
             yield lot
             lot, size = [], 0
     if lot:
@@ -204,11 +212,7 @@ def _files(there: Iterable[TreeEntry]) -> list[TreeEntry]:
     """Entries that are named and kept as records are; links, folders and submodules are none."""
     now = dt.datetime.now(dt.UTC)
     named = ((entry, entry.name.removeprefix(f"{_FOLDER}/")) for entry in there if entry.mode == _BLOB)
-    return [
-        TreeEntry(entry.mode, entry.oid, entry.size, name)
-        for entry, name in named
-        if baseline_records.is_file_name(name, now)
-    ]
+    return [TreeEntry(entry.mode, entry.oid, entry.size, name) for entry, name in named if is_file_name(name, now)]
 
 
 def _strangers(there: Iterable[TreeEntry]) -> list[TreeEntry]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from agent_eval_action.diagnostics.reader import shorten
@@ -26,11 +26,11 @@ def definition(info: CriterionInfo) -> Definition:
     )
 
 
-def definitions(result: RunResult, only: Collection[str] | None = None) -> dict[str, Definition]:
-    """Every criterion of a run by the digest a record keeps; ``only``: those of these digests."""
+def definitions(result: RunResult) -> dict[str, Definition]:
+    """Every criterion of a run by the digest a record keeps."""
     infos = sorted((info for owner in result.sets for info in owner.criteria), key=lambda info: info.digest)
     found = {kept_digest(info.digest): info for info in infos}
-    return {digest: definition(info) for digest, info in found.items() if only is None or digest in only}
+    return {digest: definition(info) for digest, info in found.items()}
 
 
 def _short(value: Any) -> Any:

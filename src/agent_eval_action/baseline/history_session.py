@@ -12,7 +12,7 @@ from agent_eval_action.baseline import STORES, Store
 from agent_eval_action.baseline.accepted import ACCEPT, AcceptedEntry, pending, read
 from agent_eval_action.baseline.file_store import FileStore
 from agent_eval_action.baseline.lookup import BaseBaseline, FoundRecords, StoreConfig, WriteResult, look_up
-from agent_eval_action.baseline.pooling import Suite, age_note, pool, record_of_baseline
+from agent_eval_action.baseline.pooling import Suite, age_note, pool
 from agent_eval_action.baseline.records import record_of
 from agent_eval_action.config.models import Settings
 from agent_eval_action.git.base_commit import Event, EventKind
@@ -161,7 +161,7 @@ def _records_of_base(config: StoreConfig, base: BaseBaseline) -> FoundRecords:
     if base.baseline is None:
         note = f"{store.name}, which this change adds, counts from the merge on: the base commit {short} has none"
         return FoundRecords((), (note,) if own else ())
-    records = (record_of_baseline(base.baseline),) if base.baseline.records else ()
+    records = (base.baseline,) if base.baseline.cases else ()
     note = f"compared with {store.name} of the base commit {short}, not with the one this change brings along"
     return FoundRecords(records, () if own == base.baseline else (note,))
 

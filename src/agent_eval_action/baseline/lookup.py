@@ -10,7 +10,7 @@ from typing import Final
 from agent_eval_action.git.base_commit import WALK, Event, ask_remote, main_tip, resolve_reference
 from agent_eval_action.git.remote import ORIGIN, Remote
 from agent_eval_action.git.repository import Commit, Repository
-from agent_eval_action.results.history import Baseline, Record
+from agent_eval_action.results.history import Record
 
 BRANCH: Final = "agent-eval-data"
 
@@ -32,7 +32,7 @@ class BaseBaseline:
     """What the base commit of a change has stored beside its code; ``baseline`` None: nothing that can be read."""
 
     commit: str
-    baseline: Baseline | None = None
+    baseline: Record | None = None
 
 
 @dataclass(frozen=True, slots=True)

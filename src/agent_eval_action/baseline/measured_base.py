@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from agent_eval_action.baseline.records import from_result
-from agent_eval_action.results.history import Accepted, Baseline, CaseRecord
+from agent_eval_action.results.history import Accepted, Record
 from agent_eval_action.results.run_result import CaseKey, CaseResult, ErrorKind, RunResult, RunStatus
 
 _NOT_OF_CODE: Final = frozenset(
@@ -16,7 +16,7 @@ PASSES: Final = 5
 """How often the base runs every case, as `baseline update` does: one run of a noisy case says little."""
 
 
-def baseline_of(result: RunResult) -> Baseline | None:
+def baseline_of(result: RunResult) -> Record | None:
     """What the base commit's agent scored in this run; None when it did not run."""
     if result.base is None or not result.totals.control:
         return None
@@ -63,23 +63,18 @@ def without_control(result: RunResult) -> RunResult:
     return result.model_copy(update={"sets": sets, "totals": totals, "base": None})
 
 
-def without_accepted(baseline: Baseline | None, accepted: Sequence[Accepted]) -> Baseline | None:
-    """The baseline without the scores of pairs whose change is accepted: they are compared with nothing."""
-    if baseline is None or not accepted:
-        return baseline
-    return baseline.model_copy(update={"records": tuple(_without(record, accepted) for record in baseline.records)})
+def without_accepted(record: Record | None, accepted: Sequence[Accepted]) -> Record | None:
+    """The record without the scores of pairs whose change is accepted: they are compared with nothing."""
+    if record is None or not accepted:
+        return record
+
+    def is_accepted(key: CaseKey, criterion: str) -> bool:
+        return any(entry.covers(key, criterion) for entry in accepted)
+
+    return record.model_copy(update={"cases": tuple(case.without_criteria(is_accepted) for case in record.cases)})
 
 
 def _as_attempts(case: CaseResult) -> CaseResult:
     """The control's attempts as the case's own. One that failed leaves the scores of the others."""
     answered = tuple(attempt for attempt in case.control if attempt.error is None)
     return case.model_copy(update={"attempts": answered or case.control, "control": ()})
-
-
-def _without(record: CaseRecord, accepted: Sequence[Accepted]) -> CaseRecord:
-    kept = {
-        name: scores
-        for name, scores in record.criteria.items()
-        if not any(entry.covers(record.key, name) for entry in accepted)
-    }
-    return record.model_copy(update={"criteria": kept})

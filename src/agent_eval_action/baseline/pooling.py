@@ -7,14 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from sys import intern
 from typing import Final, TypeVar
 
 from agent_eval_action.baseline.definitions import describe_definition_change
 from agent_eval_action.results.case_matching import CaseIdentity, CaseMatches, free_key, match_cases, recorded_identity
 from agent_eval_action.results.history import (
     Accepted,
-    Baseline,
     CaseRecord,
     CriterionRecord,
     Definition,
@@ -57,34 +55,6 @@ class Suite:
         return match_cases(map(recorded_identity, gone), now)
 
 
-def record_of_baseline(baseline: Baseline) -> Record:
-    """A stored baseline as a history of one run: its counts are those of its repeats.
-
-    Equal records of criteria, most of a suite's, are the same object in it.
-    """
-    known: dict[tuple[object, ...], CriterionRecord] = {}
-    cases = []
-    for case in baseline.records:
-        criteria = {
-            intern(name): known.setdefault(
-                (scores.digest, scores.threshold, scores.n, scores.passed, scores.mean, scores.scores), scores
-            )
-            for name, scores in case.criteria.items()
-        }
-        names = {"agent": intern(case.agent), "eval_set": intern(case.eval_set)}
-        cases.append(CaseRecord(**{**dict(case), **names, "criteria": criteria}))
-    return Record(
-        tool_version=baseline.tool_version,
-        created_at=baseline.created_at,
-        commit=baseline.commit,
-        repeats=baseline.repeats,
-        agents=baseline.agents,
-        criteria=baseline.criteria,
-        cases=tuple(cases),
-        accepted=baseline.accepted,
-    )
-
-
 @collector_paused()
 def pool(
     records: Sequence[Record],
@@ -107,20 +77,11 @@ def pool(
     runs = _runs(records, now)
     pooling = _Pooling(runs, now, last, tuple(accepts))
     pairs = {pair: pooling.pair(pair) for pair in sorted(pooling.names())}
-    newest = runs[0].record
+    criteria = {digest: known for record in reversed(records) for digest, known in sorted(record.criteria.items())}
+    update = {"cases": tuple(pooling.cases(pairs)), "criteria": criteria, "withheld": (), "whole": True}
     return History(
         pairs=pairs,
-        cases=dict(pooling.cases(pairs)),
-        records=len(records),
-        commit=newest.commit,
-        created_at=newest.created_at,
-        tool_version=newest.tool_version,
-        repeats=newest.repeats,
-        agents=newest.agents,
-        criteria={
-            digest: definition for record in reversed(records) for digest, definition in sorted(record.criteria.items())
-        },
-        accepted=newest.accepted,
+        pooled=runs[0].record.model_copy(update=update),
         pending=tuple(accepts),
         source=source,
         notes=(*notes, *_rename_note(runs[0], now)),
@@ -130,7 +91,7 @@ def pool(
 def age_days(history: History, now: dt.datetime) -> float | None:
     """Days since the newest record was made; None when it does not say."""
     try:
-        made = dt.datetime.fromisoformat(history.created_at or "")
+        made = dt.datetime.fromisoformat(history.pooled.created_at if history.pooled else "")
     except ValueError:
         return None
     made = made if made.tzinfo else made.replace(tzinfo=dt.UTC)
@@ -140,9 +101,9 @@ def age_days(history: History, now: dt.datetime) -> float | None:
 def age_note(history: History, now: dt.datetime, max_age: float) -> str | None:
     """A warning when the newest record is older than ``max_age`` days."""
     days = age_days(history, now)
-    if days is None or days <= max_age:
+    if days is None or days <= max_age or history.pooled is None:
         return None
-    commit = f" (commit {history.commit[:10]})" if history.commit else ""
+    commit = f" (commit {history.pooled.commit[:10]})" if history.pooled.commit else ""
     return f"the baseline is {days:.0f} days old{commit}, older than {max_age:g}: models drift, run main again"
 
 
@@ -300,13 +261,13 @@ class _Pooling:
         values = (history.scores, history.by_run, history.incomparable, history.anew, history.accepted)
         return self.shared.setdefault((*values, id(history.record)), history)
 
-    def cases(self, pairs: Mapping[PairName, PairHistory]) -> Iterator[tuple[CaseKey, CaseRecord]]:
-        """Each case with its pooled counts, as a stored baseline has it."""
+    def cases(self, pairs: Mapping[PairName, PairHistory]) -> Iterator[CaseRecord]:
+        """Each case with its pooled counts."""
         by_case: dict[CaseKey, dict[str, PairHistory]] = {}
         for (key, name), history in pairs.items():
             if history.record is not None:
                 by_case.setdefault(key, {})[name] = history
-        for key, criteria in by_case.items():
+        for key, criteria in sorted(by_case.items()):
             found = [run.cases[key] for run in self.runs if key in run.cases]
             digest = self.now.cases[key][0] if key in self.now.cases else found[0].digest
             newest = next((case for case in found if case.digest == digest), found[0])
@@ -316,10 +277,7 @@ class _Pooling:
                 digests = self.now.cases[key][1]
                 alike = [name for name, scores in pooled.items() if scores and scores.digest == digests.get(name)]
                 pooled |= {name: None for name in alike if criteria[name].incomparable}
-            yield (
-                key,
-                CaseRecord(**{**dict(newest), "criteria": {name: scores for name, scores in pooled.items() if scores}}),
-            )
+            yield newest.model_copy(update={"criteria": {name: scores for name, scores in pooled.items() if scores}})
 
     def _pooled(self, history: PairHistory) -> CriterionRecord | None:
         record = history.record

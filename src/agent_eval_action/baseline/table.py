@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from agent_eval_action.results.history import Baseline, CaseRecord, CriterionRecord, Record
+from agent_eval_action.results.history import CaseRecord, CriterionRecord, Record
 from agent_eval_action.results.trajectory import format_call
 
 _CALLS_SHOWN = 4
@@ -23,9 +23,9 @@ class Row(NamedTuple):
     tool_calls: str
 
 
-def show(baseline: Baseline) -> tuple[Row, ...]:
+def show(record: Record) -> tuple[Row, ...]:
     """Every pair, in the order of the file."""
-    return tuple(row for record in baseline.records for row in _rows(record))
+    return tuple(row for case in record.cases for row in _rows(case))
 
 
 def records_table(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:

@@ -56,14 +56,14 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
         print_line(f"nothing was measured, so {where} is not written: see the errors above")
         return ExitCode.INCONCLUSIVE
     if after.differs or before is None:
-        store.write(after.baseline)
+        store.write(after.record)
     for line in _lines(after, result, relative(settings.baseline.path, settings.workspace)):
         print_line(line)
     return ExitCode.INCONCLUSIVE if after.kept or after.missing else ExitCode.PASS
 
 
 def _lines(after: Update, result: RunResult, path: str) -> list[str]:
-    size = fmt.plural(len(after.baseline.records), "case")
+    size = fmt.plural(len(after.record.cases), "case")
     lines = [f"baseline {path}: {size}, {fmt.plural(result.conditions.repeats, 'repeat')}"]
     groups = [("added", after.added), ("changed", after.changed), ("removed", after.pruned), ("not run", after.left)]
     for word, keys in groups:
@@ -94,7 +94,7 @@ def show_command(path: Path | None, config: str | None) -> ExitCode:
         found, shown, begin = FileStore(path).read(), str(path), "name a file that `agent-eval baseline update` wrote"
     else:
         history = open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event).history()
-        found, shown, begin = history.as_baseline(), history.source, str(BEGIN[history.store])
+        found, shown, begin = history.pooled, history.source, str(BEGIN[history.store])
         _print_notes(history.notes)
     if found is None:
         raise ResultsError(f"there is no baseline at {shown}", hint=begin)

@@ -25,8 +25,8 @@ from agent_eval_action.results.findings import (
     text_note,
 )
 from agent_eval_action.results.history import (
-    Baseline,
     History,
+    Record,
     kept_digest,
     kept_key,
 )
@@ -148,7 +148,7 @@ def decision_notes(
         yield note(FindingCode.REPORT_ONLY)
     yield from _policy_notes(comparison, judged)
     yield from map(text_note, comparison.history.notes if comparison.history else ())
-    if comparison.stored is not None and comparison.stored.records:
+    if comparison.stored is not None and comparison.stored.cases:
         yield from _condition_notes(comparison.stored, result)
         yield from _restarted(comparison.history)
     yield from _removed(comparison.removed)
@@ -171,7 +171,7 @@ def _policy_notes(comparison: Comparison, judged: Sequence[CriterionJudgement]) 
             yield note(code, criteria=names[:NAMED], total=len(names))
 
 
-def _condition_notes(baseline: Baseline, result: RunResult) -> Iterator[Finding]:
+def _condition_notes(baseline: Record, result: RunResult) -> Iterator[Finding]:
     """What differs between the conditions of both sides: shown, never a reason not to compare."""
     then = {agent.agent: agent for agent in baseline.agents}
     for now in result.conditions.agents:
@@ -188,7 +188,7 @@ def _condition_notes(baseline: Baseline, result: RunResult) -> Iterator[Finding]
             yield note(FindingCode.PACKAGES_CHANGED, subject)
     ran = {kept_key(CaseKey(one.agent, one.eval_set, case.case)) for one in result.sets for case in one.cases}
     covers = result.conditions.covers
-    left = sum(record.key not in ran and not covers(record.agent) for record in baseline.records)
+    left = sum(record.key not in ran and not covers(record.agent) for record in baseline.cases)
     if left:
         chosen = ", ".join((*result.conditions.only_agents, *result.conditions.selection))
         yield note(FindingCode.CASES_NOT_RUN, cases=left, selection=excerpt(chosen, 120))

@@ -17,10 +17,10 @@ from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.case_matching import measured_identities, with_current_names
 from agent_eval_action.results.decision import BaselineInfo, ChangeKind, Stat, Unit
 from agent_eval_action.results.history import (
-    Baseline,
     CaseRecord,
     CriterionRecord,
     History,
+    Record,
     ScoreCount,
     TrajectoryRecord,
     kept_digest,
@@ -128,7 +128,7 @@ class Comparison:
     own_thresholds: frozenset[str] = frozenset()
     trajectories: Mapping[CaseKey, TrajectoryRecord] = field(default_factory=dict)
     unmeasured: Mapping[CaseKey, str] = field(default_factory=dict)
-    stored: Baseline | None = None
+    stored: Record | None = None
     history: History | None = None
 
     @property
@@ -139,7 +139,7 @@ class Comparison:
 
 @collector_paused()
 def compare(
-    baseline: Baseline | None,
+    baseline: Record | None,
     result: RunResult,
     *,
     path: str = "",
@@ -156,9 +156,9 @@ def compare(
     """
     if baseline and history is None:  # a history has its cases under their current names already
         baseline = with_current_names(baseline, measured_identities(result))
-    known = {record.key: record for record in baseline.records} if baseline else {}
+    known = {record.key: record for record in baseline.cases} if baseline else {}
     # where the history of every pair starts anew there are records without a score that counts
-    any_baseline = bool(known or (history and history.records))
+    any_baseline = bool(known or (history and history.pooled))
     pairs = sorted(
         (_compare_pair(pair, known.get(kept_key(pair.key)), any_baseline, history) for pair in measured_pairs(result)),
         key=lambda pair: (pair.key, pair.criterion),
@@ -260,9 +260,9 @@ def why_incomparable(case_digest: str, info: CriterionInfo, record: CaseRecord |
     return None if old.digest == kept_digest(info.digest) else CHANGED_CRITERION
 
 
-def stored_history(baseline: Baseline | None) -> Callable[[PairScores], tuple[ScoreCount, ...]]:
+def stored_history(baseline: Record | None) -> Callable[[PairScores], tuple[ScoreCount, ...]]:
     """The comparable scores that a stored baseline has of a pair; () where there are none."""
-    known = {record.key: record for record in baseline.records} if baseline else {}
+    known = {record.key: record for record in baseline.cases} if baseline else {}
 
     def scores(pair: PairScores) -> tuple[ScoreCount, ...]:
         record = known.get(kept_key(pair.key))
@@ -374,7 +374,7 @@ def _gone(key: CaseKey, criterion: str, old: CriterionRecord, why: Incomparable)
     )
 
 
-def _info(baseline: Baseline, path: str) -> BaselineInfo:
+def _info(baseline: Record, path: str) -> BaselineInfo:
     return BaselineInfo(path=path, commit=baseline.commit, created_at=baseline.created_at, repeats=baseline.repeats)
 
 

@@ -28,7 +28,7 @@ from agent_eval_action.results.findings import (
     named_cases,
     with_severity,
 )
-from agent_eval_action.results.history import Baseline, CriterionRecord, PairName, kept_digest, kept_key, kept_name
+from agent_eval_action.results.history import CriterionRecord, PairName, Record, kept_digest, kept_key, kept_name
 from agent_eval_action.results.run_result import CriterionInfo, Goal
 
 _SINGLY: Final = 5
@@ -287,7 +287,7 @@ def _weaker_baseline(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
     if base.baseline is None or base.baseline == head.baseline:
         return
     if head.baseline is None:
-        pairs = sum(len(record.criteria) for record in base.baseline.records)
+        pairs = sum(len(record.criteria) for record in base.baseline.cases)
         yield _finding(FindingCode.BASELINE_REMOVED, scores=pairs)
         return
     current = [
@@ -333,11 +333,9 @@ def _comparable_pairs(head: Snapshot, before: _Records) -> dict[PairName, Goal]:
     return found
 
 
-def _records(baseline: Baseline) -> dict[PairName, tuple[str, CriterionRecord]]:
+def _records(baseline: Record) -> dict[PairName, tuple[str, CriterionRecord]]:
     return {
-        (record.key, name): (record.digest, scores)
-        for record in baseline.records
-        for name, scores in record.criteria.items()
+        (case.key, name): (case.digest, scores) for case in baseline.cases for name, scores in case.criteria.items()
     }
 
 

@@ -13,7 +13,7 @@ from agent_eval_action.config.models import FailOn, Policy
 from agent_eval_action.results.case_matching import CaseIdentity
 from agent_eval_action.results.decision import CallBrief
 from agent_eval_action.results.evalset import EvalCase, Invocation, Rubric
-from agent_eval_action.results.history import Accepted, Baseline
+from agent_eval_action.results.history import Accepted, Record
 from agent_eval_action.results.run_result import CaseKey, CriterionInfo, RunResult
 from agent_eval_action.run.collector import excerpt_call
 from agent_eval_action.run.plan import Plan, PlannedSet
@@ -64,7 +64,7 @@ class Snapshot:
     fail_on: FailOn = "inconclusive"
     repeats: int = 1
     accepted: tuple[Accepted, ...] = field(default=())
-    baseline: Baseline | None = None
+    baseline: Record | None = None
 
 
 def case_identities(sets: Iterable[SetSnapshot]) -> Iterator[CaseIdentity]:

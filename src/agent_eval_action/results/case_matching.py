@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, M
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from agent_eval_action.results.history import Baseline, CaseRecord, kept_digest, kept_key
+from agent_eval_action.results.history import CaseRecord, Record, kept_digest, kept_key
 from agent_eval_action.results.run_result import CaseKey, RunResult
 
 
@@ -88,29 +88,24 @@ _SHARED: Final[tuple[_Value, ...]] = (
 
 
 def with_current_names(
-    baseline: Baseline, current: Iterable[CaseIdentity], covered: Callable[[str], bool] | None = None
-) -> Baseline:
-    """The baseline with the names that its cases have now; a removed case gives way to one that has its name.
+    record: Record, current: Iterable[CaseIdentity], covered: Callable[[str], bool] | None = None
+) -> Record:
+    """The record with the names that its cases have now; a removed case gives way to one that has its name.
 
     ``covered``: the agents whose cases are all in ``current``. Cases of others are still there, not renamed.
     """
     now = list(current)
     known = {case.key for case in now}
-    earlier = [
-        recorded_identity(record)
-        for record in baseline.records
-        if covered is None or record.key in known or covered(record.agent)
-    ]
-    matches = match_cases(earlier, now)
-    if all(old == new for old, new in matches.current_key.items()):
-        return baseline
-    records = {matches.follow(record.key): record for record in baseline.records if record.key in matches.current_key}
-    for record in baseline.records:
-        if record.key not in matches.current_key:
-            records.setdefault(free_key(record.key, records), record)
-    return baseline.model_copy(
-        update={"records": tuple(records[key].model_copy(update=key._asdict()) for key in sorted(records))}
-    )
+    earlier = [case for case in record.cases if covered is None or case.key in known or covered(case.agent)]
+    names = match_cases(map(recorded_identity, earlier), now).current_key
+    if all(old == new for old, new in names.items()):
+        return record
+    cases = {names[case.key]: case for case in record.cases if case.key in names}
+    for case in record.cases:
+        if case.key not in names:
+            cases.setdefault(free_key(case.key, cases), case)
+    renamed = (cases[key].model_copy(update=key._asdict()) for key in sorted(cases))
+    return record.model_copy(update={"cases": tuple(renamed)})
 
 
 def free_key(removed: CaseKey, taken: Container[CaseKey]) -> CaseKey:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from agent_eval_action.results.base import Frozen, StoreKind
 from agent_eval_action.results.decision import CallBrief
 from agent_eval_action.results.run_result import CaseKey, Goal
 
-BASELINE_VERSION: Final = 1
+RECORD_VERSION: Final = 1
 DIGEST_LENGTH: Final = 16
 DECIMALS: Final = 10
 NAME_LIMIT: Final = 240
@@ -106,6 +106,11 @@ class CaseRecord(Frozen):
     def key(self) -> CaseKey:
         return CaseKey(self.agent, self.eval_set, self.case)
 
+    def without_criteria(self, left_out: Callable[[CaseKey, str], bool]) -> CaseRecord:
+        """The case without the scores of the pairs that ``left_out`` names."""
+        kept = {name: scores for name, scores in self.criteria.items() if not left_out(self.key, name)}
+        return self.model_copy(update={"criteria": kept})
+
 
 class BaselineAgent(Frozen):
     """An agent as it was: shown beside a comparison, never a reason not to compare."""
@@ -148,33 +153,6 @@ class Accepted(Frozen):
             and (self.agent is None or kept_name(self.agent) == key.agent)
             and (self.eval_set is None or kept_name(self.eval_set) == key.eval_set)
         )
-
-
-class Baseline(Frozen):
-    """baseline.json. ``created_at`` and ``commit`` are those of the newest run in it.
-
-    ``criteria`` are definitions by the digest that ``records`` name. ``accepted``: entries of accept.yaml
-    whose pairs were measured anew since, so that they are spent.
-    """
-
-    schema_version: int = BASELINE_VERSION
-    tool_version: str
-    created_at: str
-    commit: str | None = None
-    repeats: Annotated[int, Field(ge=1)] = 1
-    agents: tuple[BaselineAgent, ...] = ()
-    criteria: dict[str, Definition] = Field(default_factory=dict)
-    accepted: tuple[Accepted, ...] = ()
-    records: tuple[CaseRecord, ...] = ()
-
-    @model_validator(mode="after")
-    def _cases_once(self) -> Baseline:
-        seen: set[CaseKey] = set()
-        for record in self.records:
-            if record.key in seen:
-                raise ValueError(f"the case {record.key} is in it twice")
-            seen.add(record.key)
-        return self
 
 
 def kept_name(name: str) -> str:
@@ -221,19 +199,6 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_LENGTH]
 
 
-__all__ = [
-    "RECORD_VERSION",
-    "Accepted",
-    "Definition",
-    "History",
-    "OmittedPair",
-    "PairHistory",
-    "PairName",
-    "Record",
-]
-
-RECORD_VERSION: Final = 1
-
 PairName = tuple[CaseKey, str]
 """A case and a criterion, by the names a record keeps."""
 
@@ -253,10 +218,13 @@ class OmittedPair(Frozen):
 
 
 class Record(Frozen):
-    """One run of main. ``committed_at``: of the commit, seconds since 1970; ``whole``: nothing narrowed the run.
+    """What one run of main leaves: a file of the branch store, or baseline.json, which calls the cases ``records``.
 
-    ``criteria`` are definitions by the digest that ``cases`` name.
+    ``committed_at``: of the commit, seconds since 1970; ``whole``: nothing narrowed the run. ``criteria`` are
+    definitions by the digest that ``cases`` name. ``accepted``: the entries of accept.yaml that were in force.
     """
+
+    model_config = ConfigDict(validate_by_name=True)
 
     schema_version: Literal[1] = RECORD_VERSION
     tool_version: str
@@ -268,9 +236,18 @@ class Record(Frozen):
     whole: bool = True
     agents: tuple[BaselineAgent, ...] = ()
     criteria: dict[str, Definition] = Field(default_factory=dict)
-    cases: tuple[CaseRecord, ...] = ()
+    cases: tuple[CaseRecord, ...] = Field(default=(), validation_alias="records")
     withheld: tuple[OmittedPair, ...] = ()
     accepted: tuple[Accepted, ...] = ()
+
+    @model_validator(mode="after")
+    def _cases_once(self) -> Record:
+        seen: set[CaseKey] = set()
+        for case in self.cases:
+            if case.key in seen:
+                raise ValueError(f"the case {case.key} is in it twice")
+            seen.add(case.key)
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,23 +280,15 @@ class PairHistory:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a run is compared with. ``commit`` and ``created_at`` are those of the newest record used.
+    """What a run is compared with.
 
-    ``pairs`` holds every pair of the current suite that main knows, those that only main has, and those
-    whose history does not count, each with its reason. ``pending``: accepted changes that no record carries yet.
-    ``notes`` are for people.
+    ``pairs`` holds every pair of the current suite that main knows, those that only main has, and those whose history
+    does not count, each with its reason. ``pooled``: the newest record with the pooled scores of every case; None
+    when there is no record. ``pending``: accepted changes that no record carries yet. ``notes`` are for people.
     """
 
     pairs: Mapping[PairName, PairHistory] = field(default_factory=dict)
-    cases: Mapping[CaseKey, CaseRecord] = field(default_factory=dict)
-    records: int = 0
-    commit: str | None = None
-    created_at: str | None = None
-    tool_version: str = ""
-    repeats: int = 1
-    agents: tuple[BaselineAgent, ...] = ()
-    criteria: Mapping[str, Definition] = field(default_factory=dict)
-    accepted: tuple[Accepted, ...] = ()
+    pooled: Record | None = None
     pending: tuple[Accepted, ...] = ()
     source: str = ""
     store: StoreKind = "file"
@@ -337,22 +306,3 @@ class History:
         """The history of a pair of a run; empty when main does not know it."""
         found = self.pairs.get((kept_key(key), kept_name(criterion)))
         return found or PairHistory(incomparable="main has no scores of it")
-
-    def without_cases(self) -> History:
-        """What it says of main's newest run, without any score."""
-        return replace(self, pairs={}, cases={})
-
-    def as_baseline(self) -> Baseline | None:
-        """The pooled counts in the form of a stored baseline; None when there is no record."""
-        if not self.records or self.created_at is None:
-            return None
-        return Baseline(
-            tool_version=self.tool_version,
-            created_at=self.created_at,
-            commit=self.commit,
-            repeats=self.repeats,
-            agents=self.agents,
-            criteria=dict(self.criteria),
-            accepted=self.accepted,
-            records=tuple(self.cases[key] for key in sorted(self.cases)),
-        )

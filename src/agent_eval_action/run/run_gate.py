@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 from agent_eval_action.baseline.measured_base import baseline_of, unmeasured_on_base, without_accepted, without_control
-from agent_eval_action.baseline.records import Baseline
 from agent_eval_action.config.models import Settings
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.broken_code import BrokenCode, broken_code, next_check
@@ -17,7 +15,7 @@ from agent_eval_action.gate.evidence import RunControl, Step, Stop
 from agent_eval_action.gate.next_step import describe_step, next_step
 from agent_eval_action.gate.pairs import rules_of, state_of, stored_history
 from agent_eval_action.results.decision import Decision
-from agent_eval_action.results.history import History
+from agent_eval_action.results.history import History, Record
 from agent_eval_action.results.run_result import CaseKey, RunResult
 from agent_eval_action.run.loader import relative
 from agent_eval_action.run.missing_credentials import MissingCredentials, cases_to_ask_on_base, mark_unanswered
@@ -81,21 +79,17 @@ class RunGate:
             unmeasured=unmeasured_on_base(result) if rerun else None,
         )
 
-    @cached_property
-    def _stored(self) -> Baseline | None:
-        return self.history.as_baseline() if self.history is not None else None
-
-    def _operands(self, result: RunResult) -> tuple[RunResult, Baseline | None]:
+    def _operands(self, result: RunResult) -> tuple[RunResult, Record | None]:
         """Return the run and what it is compared with: what is stored, or what the base commit's agent scored now."""
         if self.settings.baseline.store != "rerun":
-            return result, self._stored
+            return result, self.history.pooled if self.history is not None else None
         accepted = self.history.pending if self.history is not None else ()
         return without_control(result), without_accepted(baseline_of(result), accepted)
 
 
 def decide_result(
     result: RunResult,
-    baseline: Baseline | None,
+    baseline: Record | None,
     settings: Settings,
     source: Path,
     *,

@@ -13,7 +13,8 @@ import pytest
 
 from agent_eval_action.baseline import STORES, RecordQuery, StoreConfig
 from agent_eval_action.baseline.file_store import read, write
-from agent_eval_action.baseline.records import from_result, text
+from agent_eval_action.baseline.record_text import baseline_text
+from agent_eval_action.baseline.records import from_result
 from agent_eval_action.errors import ConfigError, OutputError, ResultsError
 from support.results import QUALITY, attempt, calls, case, run, simple
 
@@ -56,7 +57,7 @@ def test_what_is_written_is_read_back(path, workspace):
     assert store.records(RecordQuery()).records == ()
     store.write(BASELINE)
     assert store.read() == BASELINE
-    assert path.read_text() == text(BASELINE)
+    assert path.read_text() == baseline_text(BASELINE)
 
 
 def test_a_first_baseline_keeps_the_rest_of_its_folder_out_of_git(path, workspace):
@@ -100,7 +101,9 @@ def test_the_file_is_replaced_whole_and_keeps_its_mode(path, workspace):
     path.chmod(0o664)
     before = path.open()
     write(path, from_result(run()), workspace=workspace)
-    assert before.read() == text(BASELINE), "a reader that had it open sees the old file, not half of the new one"
+    assert before.read() == baseline_text(BASELINE), (
+        "a reader that had it open sees the old file, not half of the new one"
+    )
     before.close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o664
     assert names(path.parent) == [".gitignore", "baseline.json"]
@@ -131,7 +134,7 @@ def test_nothing_half_written_stays_when_the_disk_refuses(path, workspace, monke
 def test_no_link_leads_out_of_the_workspace(workspace, tmp_path, link):
     outside = tmp_path / "outside"
     outside.mkdir()
-    (outside / "baseline.json").write_text(text(BASELINE))
+    (outside / "baseline.json").write_text(baseline_text(BASELINE))
     if link == "folder":
         (workspace / "evals").symlink_to(outside)
     else:
@@ -139,7 +142,7 @@ def test_no_link_leads_out_of_the_workspace(workspace, tmp_path, link):
         (workspace / "evals" / "baseline.json").symlink_to(outside / "baseline.json")
     with pytest.raises(ConfigError, match="is a symbolic link"):
         write(workspace / "evals" / "baseline.json", from_result(run()), workspace=workspace)
-    assert (outside / "baseline.json").read_text() == text(BASELINE)
+    assert (outside / "baseline.json").read_text() == baseline_text(BASELINE)
     assert names(outside) == ["baseline.json"]
     with pytest.raises(ResultsError, match="outside the workspace"):
         read(workspace / "evals" / "baseline.json", workspace=workspace)
@@ -206,7 +209,9 @@ def test_a_broken_or_foreign_file_is_refused(path, content, said):
 
 
 def test_a_newer_schema_names_the_version_that_wrote_it(path):
-    found = refused(path, text(BASELINE).replace('"schema_version": 1', '"schema_version": 2').replace("0.1.0", "9.4"))
+    found = refused(
+        path, baseline_text(BASELINE).replace('"schema_version": 1', '"schema_version": 2').replace("0.1.0", "9.4")
+    )
     assert line_of(found) == 2
     assert "reads 1" in found
     assert "9.4" in found
@@ -225,7 +230,7 @@ def test_a_newer_schema_names_the_version_that_wrote_it(path):
     ],
 )
 def test_a_wrong_value_is_shown_with_its_line(path, old, new, said):
-    whole = text(BASELINE)
+    whole = baseline_text(BASELINE)
     place = whole.rindex(old)
     found = refused(path, whole[:place] + new + whole[place + len(old) :])
     assert said in found
@@ -234,7 +239,7 @@ def test_a_wrong_value_is_shown_with_its_line(path, old, new, said):
 
 
 def test_the_marks_of_a_merge_conflict_are_named(path):
-    lines = text(BASELINE).splitlines()
+    lines = baseline_text(BASELINE).splitlines()
     found = refused(path, "\n".join([*lines[:9], "<<<<<<< HEAD", lines[9], "=======", lines[9], ">>>>>>> topic"]))
     assert ":10 is a mark of a merge conflict" in found
 
@@ -242,16 +247,16 @@ def test_the_marks_of_a_merge_conflict_are_named(path):
 def test_a_huge_count_costs_no_memory(path):
     path.parent.mkdir()
     count = 10**15
-    first, second = text(BASELINE).replace('"n": 1', f'"n": {count}').split('"case": "b"')
+    first, second = baseline_text(BASELINE).replace('"n": 1', f'"n": {count}').split('"case": "b"')
     first = first.replace("[[1.0, 1]]", f"[[1.0, {count}]]")
     second = second.replace("[[0.5, 1]]", f"[[0.5, {count - 1}], [1.0, 1]]")
     path.write_text(f'{first}"case": "b"{second}')
-    record = read(path).records[1].criteria[QUALITY]
+    record = read(path).cases[1].criteria[QUALITY]
     assert (record.n, record.average) == (count, pytest.approx(0.5))
 
 
 def test_many_problems_are_shown_as_ten(path):
-    document = json.loads(text(from_result(run(*(simple(f"c{n:02}", 1.0) for n in range(30))))))
+    document = json.loads(baseline_text(from_result(run(*(simple(f"c{n:02}", 1.0) for n in range(30))))))
     for record in document["records"]:
         record["criteria"][QUALITY]["n"] = 0
     assert refused(path, json.dumps(document)).count("baseline.json:") == 10

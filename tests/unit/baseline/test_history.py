@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from agent_eval_action.baseline.pooling import age_days, age_note, pool, record_of_baseline
+from agent_eval_action.baseline.pooling import age_days, age_note, pool
 from agent_eval_action.baseline.records import from_result, record_of
 from agent_eval_action.git.repository import Commit
 from agent_eval_action.results.history import Accepted, Record
@@ -50,11 +50,11 @@ def test_only_the_last_comparable_runs_count():
 
 def test_the_newest_commit_and_its_age_are_those_shown():
     history = pool(newest_first(made(1, simple("a", 1.0)), made(2, simple("a", 1.0))))
-    assert history.commit == f"{2:040x}"
-    now = dt.datetime.fromisoformat(history.created_at) + dt.timedelta(days=40)
+    assert history.pooled.commit == f"{2:040x}"
+    now = dt.datetime.fromisoformat(history.pooled.created_at) + dt.timedelta(days=40)
     assert age_days(history, now) == pytest.approx(40)
     assert "40 days old" in age_note(history, now, 30)
-    assert history.commit[:10] in age_note(history, now, 30)
+    assert history.pooled.commit[:10] in age_note(history, now, 30)
     assert age_note(history, now, 40) is None
 
 
@@ -101,7 +101,7 @@ def test_a_moved_threshold_and_another_agent_model_are_no_reason():
 
     history = pool(newest_first(of("gemini-2.5-flash", 0.5, 1), of("gemini-3-flash", 0.9, 2)))
     assert history.pair(A, QUALITY).runs == 2
-    kept = history.as_baseline().records[0].criteria[QUALITY]
+    kept = history.pooled.cases[0].criteria[QUALITY]
     assert (kept.n, kept.passed, kept.threshold) == (2, 0, 0.9), "both runs are held to the newest threshold"
 
 
@@ -125,17 +125,17 @@ def test_a_pair_without_a_clean_score_is_named_and_not_taken_for_removed():
     assert [(one.case, one.why) for one in record.withheld] == [("a", "unmeasured")]
     history = pool(newest_first(made(1, simple("a", 1.0), simple("b", 1.0)), record))
     assert scores(history) == ((1.0, 1),)
-    assert A in {one.key for one in history.as_baseline().records}
+    assert A in {one.key for one in history.pooled.cases}
 
 
 def test_what_main_removed_before_is_not_removed_again():
     records = newest_first(made(1, simple("a", 1.0), simple("b", 1.0)), made(2, simple("a", 1.0)))
-    assert {one.case for one in pool(records).as_baseline().records} == {"a"}
+    assert {one.case for one in pool(records).pooled.cases} == {"a"}
 
 
 def test_what_a_narrowed_run_left_out_is_still_there():
     records = newest_first(made(1, simple("a", 1.0), simple("b", 1.0)), made(2, simple("a", 1.0), selection=("a",)))
-    assert {one.case for one in pool(records).as_baseline().records} == {"a", "b"}
+    assert {one.case for one in pool(records).pooled.cases} == {"a", "b"}
     assert scores(pool(records)) == ((1.0, 2),)
 
 
@@ -178,19 +178,19 @@ def test_an_acceptance_no_run_shows_yet_leaves_no_history():
     assert (pair.runs, pair.anew) == (0, "the tool was renamed")
     assert "was accepted" in pair.incomparable
     assert scores(history, B) == ((1.0, 1),)
-    assert {one.case for one in history.as_baseline().records} == {"b"}
+    assert {one.case for one in history.pooled.cases} == {"b"}
 
 
 def test_a_file_baseline_is_a_history_of_one_run_and_comes_back_as_it_was():
     baseline = from_result(run(simple("a", 1.0, 0.5), simple("b", 0.25), repeats=2))
-    history = pool((record_of_baseline(baseline),))
-    assert history.as_baseline() == baseline
+    history = pool((baseline,))
+    assert history.pooled == baseline
     assert scores(history) == ((0.5, 1), (1.0, 1))
 
 
 def test_nothing_is_no_history():
     history = pool(())
-    assert history.as_baseline() is None
+    assert history.pooled is None
     assert history.pair(A, QUALITY).runs == 0
     assert age_days(history, dt.datetime.now(dt.UTC)) is None
 
@@ -208,4 +208,4 @@ def test_pooling_is_the_same_in_any_order_of_cases():
             found.append(made(number, *(simple(name, (number + len(name)) % 3 / 2) for name in order)))
         return newest_first(*found)
 
-    assert pool(records(True)).as_baseline() == pool(records(False)).as_baseline()
+    assert pool(records(True)).pooled == pool(records(False)).pooled

@@ -10,21 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.baseline.records import CASE_BYTES, from_result, record_text, shrink_to_limit, size, text
+from agent_eval_action.baseline.record_text import CASE_BYTES, baseline_text, case_text, shrink_to_limit, size
+from agent_eval_action.baseline.records import from_result
 from agent_eval_action.gate.findings import difference_from_baseline
 from agent_eval_action.gate.pairs import compare
 from agent_eval_action.results.decision import ChangeKind
-from agent_eval_action.results.history import Baseline, CaseRecord, CriterionRecord, kept_name, rounded
+from agent_eval_action.results.history import CaseRecord, CriterionRecord, Record, kept_name, rounded
 from support.results import QUALITY, attempt, calls, case, info, run, simple
 
 
 def only_record(result):
-    (record,) = from_result(result).records
+    (record,) = from_result(result).cases
     return record
 
 
 def read_back(baseline):
-    return Baseline.model_validate(json.loads(text(baseline)))
+    return Record.model_validate(json.loads(baseline_text(baseline)))
 
 
 def test_what_is_written_is_read_back():
@@ -34,7 +35,7 @@ def test_what_is_written_is_read_back():
         run(case("würfeln 骰子", attempt({QUALITY: 1.0, "tokens": 12.5}, *turns)), criteria=criteria)
     )
     assert read_back(baseline) == baseline
-    assert "würfeln 骰子" in text(baseline)
+    assert "würfeln 骰子" in baseline_text(baseline)
 
 
 def test_an_empty_baseline_is_read_back():
@@ -51,22 +52,22 @@ def test_one_changed_score_is_one_changed_line():
             case(f"c{n}", attempt({"quality": score if n == 3 else 1.0, "words": 0.5}, calls(("roll", {"n": n}))))
             for n in range(8)
         ]
-        return text(from_result(run(*cases, criteria=criteria))).splitlines()
+        return baseline_text(from_result(run(*cases, criteria=criteria))).splitlines()
 
     changed = [line for line in difflib.unified_diff(lines(1.0), lines(0.0), n=0, lineterm="") if line[0] in "+-"]
     assert len([line for line in changed if not line.startswith(("+++", "---"))]) == 2
 
 
 def test_a_new_case_touches_no_line_of_the_others():
-    few = text(from_result(run(simple("a", 1.0), simple("c", 1.0)))).splitlines()
-    more = text(from_result(run(simple("a", 1.0), simple("b", 1.0), simple("c", 1.0)))).splitlines()
+    few = baseline_text(from_result(run(simple("a", 1.0), simple("c", 1.0)))).splitlines()
+    more = baseline_text(from_result(run(simple("a", 1.0), simple("b", 1.0), simple("c", 1.0)))).splitlines()
     assert [line for line in difflib.ndiff(few, more) if line.startswith("-")] == []
 
 
 @pytest.mark.parametrize("hidden", ["\u202e", "\u2066", "\u200b", "\u2028", "\ufeff", "\x7f", "\x85", "\n", "\x1b"])
 def test_characters_a_diff_would_not_show_are_written_as_escapes(hidden):
     baseline = from_result(run(simple(f"pay{hidden}roll", 1.0)))
-    assert hidden not in text(baseline).replace("\n", "" if hidden == "\n" else "\n")
+    assert hidden not in baseline_text(baseline).replace("\n", "" if hidden == "\n" else "\n")
     assert read_back(baseline) == baseline
 
 
@@ -108,7 +109,7 @@ def test_a_trajectory_takes_no_more_than_is_left_of_two_kilobytes_and_scores_are
         assert counted.scores == tuple(sorted(scores.items()))
     names = {name for attempt in one.attempts for name in {kept_name(score.criterion) for score in attempt.scores}}
     assert record.criteria.keys() == names
-    assert read_back(from_result(run(one, criteria=criteria))).records == (record,)
+    assert read_back(from_result(run(one, criteria=criteria))).cases == (record,)
 
 
 def scores_of(one, criterion):
@@ -154,7 +155,7 @@ def test_a_change_at_the_end_of_a_huge_argument_is_still_seen():
 
 def test_the_order_of_arguments_does_not_show():
     def written(args):
-        return text(from_result(run(case("a", attempt({QUALITY: 1.0}, calls(("roll", args)))))))
+        return baseline_text(from_result(run(case("a", attempt({QUALITY: 1.0}, calls(("roll", args)))))))
 
     assert written({"b": {"d": 1, "c": 2}, "a": 0}) == written({"a": 0, "b": {"c": 2, "d": 1}})
 
@@ -174,7 +175,7 @@ ARGS = st.dictionaries(
 def test_any_record_fits_and_is_read_back(name, turns, scores):
     one = case(name, attempt(scores, *(calls(*turn) for turn in turns)))
     baseline = from_result(run(one, criteria=[info(criterion) for criterion in scores]))
-    for record in baseline.records:
+    for record in baseline.cases:
         assert size(record) <= CASE_BYTES or record.trajectory is None or not record.trajectory.turns
         assert shrink_to_limit(record) == record
     assert read_back(baseline) == baseline
@@ -184,6 +185,6 @@ def test_the_size_that_is_bounded_is_the_size_in_the_file():
     one = CriterionRecord(digest="x", n=1, scores=((1.0, 1),))
     records = [CaseRecord(agent="a", eval_set="s", case=f"c{n}", digest="d", criteria={"q": one}) for n in range(50)]
     empty = from_result(run())
-    full = empty.model_copy(update={"records": tuple(records)})
-    assert len(text(full)) - len(text(empty)) <= sum(size(record) for record in records) + 8
-    assert json.loads("{" + record_text(records[0]).strip()[1:])["case"] == "c0"
+    full = empty.model_copy(update={"cases": tuple(records)})
+    assert len(baseline_text(full)) - len(baseline_text(empty)) <= sum(size(record) for record in records) + 8
+    assert json.loads("{" + case_text(records[0]).strip()[1:])["case"] == "c0"

@@ -6,7 +6,8 @@ import datetime as dt
 
 import pytest
 
-from agent_eval_action.baseline.records import commit_in, file_name, is_file_name, parse, record_of, text_record_text
+from agent_eval_action.baseline.record_text import commit_in, file_name, is_file_name, parse_record, record_bytes
+from agent_eval_action.baseline.records import record_of
 from agent_eval_action.git.repository import Commit
 from agent_eval_action.results.history import Accepted
 from agent_eval_action.results.run_result import CaseKey
@@ -24,18 +25,18 @@ def made(*cases):
 
 def test_it_is_read_back_whole():
     record = made(simple("a", 1.0, 0.5), simple("b", 0.0), simple("ü\n\u202e", 1.0))
-    assert parse(text_record_text(record)) == record
-    assert text_record_text(record).count(b"\n") == 2 + len(record.cases)
+    assert parse_record(record_bytes(record)) == record
+    assert record_bytes(record).count(b"\n") == 2 + len(record.cases)
 
 
 def test_half_a_character_an_agent_said_does_not_cost_the_record():
     said = case("a", attempt({QUALITY: 1.0}, calls(("say", {"text": "\ud83d"}))))
-    kept = parse(text_record_text(record_of(run(said), Commit(SHA))))
+    kept = parse_record(record_bytes(record_of(run(said), Commit(SHA))))
     assert kept.cases[0].trajectory.turns[0][0].args == {"text": "?"}
 
 
 def test_a_suite_of_fifty_cases_is_small():
-    assert len(text_record_text(made(*(simple(f"case {n}", 1.0) for n in range(50))))) < 16_000
+    assert len(record_bytes(made(*(simple(f"case {n}", 1.0) for n in range(50))))) < 16_000
 
 
 def test_its_name_says_when_and_of_what():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.baseline.records import from_result, text, update
+from agent_eval_action.baseline.record_text import baseline_text
+from agent_eval_action.baseline.records import from_result, update
 from agent_eval_action.results.run_result import AgentConditions, CaseKey, RunStatus
 from support.results import QUALITY, attempt, broken, calls, case, eval_set, info, run, run_of, simple
 
@@ -14,7 +15,7 @@ ROLL_16 = calls(("roll_die", {"sides": 16}))
 
 
 def record(baseline, name="a"):
-    return next(one for one in baseline.records if one.case == name)
+    return next(one for one in baseline.cases if one.case == name)
 
 
 def test_a_record_counts_distinct_scores_and_attempts_that_met_the_threshold():
@@ -44,11 +45,13 @@ def test_a_tie_between_trajectories_does_not_depend_on_the_order_of_attempts():
 
 def test_the_order_in_which_cases_finished_does_not_show():
     cases = [simple(f"case {n}", *([n % 3 / 2] * 3), 0.125 * (n % 5)) for n in range(40)]
-    before = text(from_result(run(*cases)))
+    before = baseline_text(from_result(run(*cases)))
     for one in cases:
         assert one.case in before
     cases = cases[::-3] + cases[::-1][1::3] + cases[::-1][2::3]
-    assert text(from_result(run(*(c.model_copy(update={"attempts": c.attempts[::-1]}) for c in cases)))) == before
+    assert (
+        baseline_text(from_result(run(*(c.model_copy(update={"attempts": c.attempts[::-1]}) for c in cases)))) == before
+    )
 
 
 def test_noise_beyond_ten_decimals_is_not_written():
@@ -58,24 +61,24 @@ def test_noise_beyond_ten_decimals_is_not_written():
 @pytest.mark.parametrize("scores", [("judge is down",), (1.0, "judge is down"), (None,)])
 def test_a_pair_without_clean_scores_is_not_written(scores):
     good = simple("b", 1.0)
-    assert [one.case for one in from_result(run(simple("a", *scores), good)).records] == ["b"]
+    assert [one.case for one in from_result(run(simple("a", *scores), good)).cases] == ["b"]
 
 
 def test_an_attempt_without_an_answer_leaves_the_older_record_of_the_case():
     old = from_result(run(simple("a", 0.75), simple("b", 0.75)))
     after = update(old, run(case("a", attempt({QUALITY: 1.0}), broken()), simple("b", 1.0)))
-    assert record(after.baseline, "a") == record(old, "a")
-    assert record(after.baseline, "b").criteria[QUALITY].average == 1.0
+    assert record(after.record, "a") == record(old, "a")
+    assert record(after.record, "b").criteria[QUALITY].average == 1.0
     assert after.kept == ("a › quality",)
     assert after.missing == ()
-    assert (after.changed, after.unchanged) == ((B,), (A,))
+    assert (after.added, after.changed) == ((), (B,))
 
 
 def test_one_criterion_without_a_score_keeps_its_older_record_beside_the_new_ones():
     criteria = [info("judge"), info("words")]
     old = from_result(run(case("a", attempt({"judge": 0.5, "words": 0.5})), criteria=criteria))
     after = update(old, run(case("a", attempt({"judge": "down", "words": 1.0})), criteria=criteria))
-    kept = record(after.baseline).criteria
+    kept = record(after.record).criteria
     assert (kept["judge"].average, kept["words"].average) == (0.5, 1.0)
     assert after.kept == ("a › judge",)
 
@@ -85,21 +88,21 @@ def test_of_an_edited_case_nothing_old_is_mixed_with_the_new():
     old = from_result(run(case("a", attempt({"judge": 0.5, "words": 0.5})), criteria=criteria))
     edited = case("a", attempt({"judge": "down", "words": 1.0}), digest="edited")
     after = update(old, run(edited, criteria=criteria))
-    assert set(record(after.baseline).criteria) == {"words"}
+    assert set(record(after.record).criteria) == {"words"}
     assert after.missing == ("a › judge",)
 
 
 def test_an_errored_case_never_seen_before_is_said_to_be_missing():
     after = update(None, run(case("a", broken())))
-    assert after.baseline.records == ()
+    assert after.record.cases == ()
     assert after.missing == ("a › quality",)
 
 
 def test_a_run_of_the_whole_suite_prunes_what_is_gone():
     old = from_result(run(simple("a", 1.0), simple("b", 1.0)))
     after = update(old, run(simple("a", 1.0), simple("c", 1.0)))
-    assert [one.case for one in after.baseline.records] == ["a", "c"]
-    assert (after.added, after.pruned, after.unchanged) == ((C,), (B,), (A,))
+    assert [one.case for one in after.record.cases] == ["a", "c"]
+    assert (after.added, after.pruned, after.changed) == ((C,), (B,), ())
 
 
 @pytest.mark.parametrize(
@@ -108,7 +111,7 @@ def test_a_run_of_the_whole_suite_prunes_what_is_gone():
 def test_a_run_of_some_cases_leaves_the_others(partial):
     old = from_result(run(simple("a", 1.0), simple("b", 0.5)))
     after = update(old, run_of(eval_set(simple("a", 0.75)), **partial))
-    assert [(one.case, one.criteria[QUALITY].average) for one in after.baseline.records] == [("a", 0.75), ("b", 0.5)]
+    assert [(one.case, one.criteria[QUALITY].average) for one in after.record.cases] == [("a", 0.75), ("b", 0.5)]
     assert (after.changed, after.left, after.pruned) == ((A,), (B,), ())
 
 
@@ -116,7 +119,7 @@ def test_the_same_measurement_again_changes_no_record():
     made = run(simple("a", 1.0, 0.5), simple("b", 1.0))
     after = update(from_result(made), made)
     assert not after.differs
-    assert after.unchanged == (A, B)
+    assert [case.key for case in after.record.cases] == [A, B]
 
 
 def test_agents_of_other_runs_stay_while_they_have_cases():
@@ -125,17 +128,17 @@ def test_agents_of_other_runs_stay_while_they_have_cases():
         return run_of(eval_set(simple("a", 1.0), agent=agent), agents=(conditions,), selection=(agent,))
 
     first = from_result(of("one", "gemini-2.5-flash"))
-    both = update(first, of("two", "gemini-3-flash")).baseline
+    both = update(first, of("two", "gemini-3-flash")).record
     assert [(agent.agent, agent.models) for agent in both.agents] == [
         ("one", ("gemini-2.5-flash",)),
         ("two", ("gemini-3-flash",)),
     ]
     whole = of("two", "gemini-3-flash")
     whole = whole.model_copy(update={"conditions": whole.conditions.model_copy(update={"selection": ()})})
-    assert [agent.agent for agent in update(both, whole).baseline.agents] == ["two"]
+    assert [agent.agent for agent in update(both, whole).record.agents] == ["two"]
 
 
 def test_where_it_came_from_is_written_once():
     baseline = from_result(run(simple("a", 1.0), repeats=5))
     assert (baseline.commit, baseline.created_at, baseline.repeats) == ("c0ffee", "2026-11-20T12:00:00+00:00", 5)
-    assert text(baseline).count("2026") == 1
+    assert baseline_text(baseline).count("2026") == 1

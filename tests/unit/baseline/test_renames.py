@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.baseline.pooling import Suite, pool, record_of_baseline
+from agent_eval_action.baseline.pooling import Suite, pool
 from agent_eval_action.baseline.records import from_result, record_of, update
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
@@ -71,7 +71,7 @@ def history_of(records: list[Record], now: RunResult) -> History:
 
 
 def verdict(history: History, now: RunResult) -> Decision:
-    compared = compare(history.as_baseline(), now, history=history)
+    compared = compare(history.pooled, now, history=history)
     return decide(compared, now, Policy(threshold_on="case"))
 
 
@@ -141,7 +141,7 @@ def test_renames_on_main_are_followed_through_several_records() -> None:
     now = run(case("three", attempt({QUALITY: 1.0}), digest="d2"))
     history = history_of(records, now)
     assert history.pair(third, QUALITY).scores == ((0.3, 1),)
-    assert set(history.cases) == {third}
+    assert {case.key for case in history.pooled.cases} == {third}
     back = run(case("three", attempt({QUALITY: 1.0}), digest="d1"))
     assert history_of(records, back).pair(third, QUALITY).scores == ((0.1, 1), (0.2, 1))
 
@@ -196,7 +196,7 @@ def test_two_renamed_agents_of_one_suite_are_not_guessed_and_hold_to_their_thres
     assert history.pair(new[0], QUALITY).incomparable == (
         "main has scores of this case from `good` and `poor`, and nothing says which of these agents it was"
     )
-    decision = decide(compare(history.as_baseline(), now, history=history), now, Policy())
+    decision = decide(compare(history.pooled, now, history=history), now, Policy())
     assert decision.outcome is Verdict.FAIL
     assert [(pair.agent, pair.blocking) for pair in decision.pairs if pair.kind is not ChangeKind.REMOVED] == [
         ("x", True),
@@ -222,11 +222,11 @@ def test_a_stored_baseline_takes_the_new_names_and_keeps_the_scores(what: str) -
     made = update(stored, result_of(scores, new))
     assert (made.added, made.pruned) == ((), ())
     assert made.differs
-    assert {one.key for one in made.baseline.records} == set(new.values())
-    assert pool((record_of_baseline(stored),), suite_of(result_of(scores, new))).pair(new[0], QUALITY).n == 2
+    assert {one.key for one in made.record.cases} == set(new.values())
+    assert pool((stored,), suite_of(result_of(scores, new))).pair(new[0], QUALITY).n == 2
 
 
 def test_a_narrowed_update_takes_no_record_of_what_it_did_not_run() -> None:
     stored = from_result(run_of(eval_set(simple("a", 1.0), agent="one")))
     narrowed = run_of(eval_set(simple("a", 0.5), agent="two"), selection=("two",))
-    assert {one.agent for one in update(stored, narrowed).baseline.records} == {"one", "two"}
+    assert {one.agent for one in update(stored, narrowed).record.cases} == {"one", "two"}

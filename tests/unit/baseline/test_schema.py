@@ -9,8 +9,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from agent_eval_action.baseline.records import from_result, text
-from agent_eval_action.results.history import Baseline
+from agent_eval_action.baseline.record_text import baseline_text
+from agent_eval_action.baseline.records import from_result
+from agent_eval_action.results.history import Record
 from agent_eval_action.results.run_result import AgentConditions
 from support.results import attempt, calls, case, info, run
 from tools.generate import baseline_schema as schema
@@ -23,7 +24,7 @@ def written():
     many = [info(f"criterion_{n:03}") for n in range(90)]
     long = case("long", attempt({one.name: 0.5 for one in many}, *([calls(("roll", {"sides": 6}))] * 200)))
     short = case("short", attempt({many[0].name: 1.0}, calls(("roll", {}))))
-    return json.loads(text(from_result(run(long, short, criteria=many, agents=agents))))
+    return json.loads(baseline_text(from_result(run(long, short, criteria=many, agents=agents))))
 
 
 def test_what_is_written_is_valid():
@@ -52,4 +53,4 @@ def test_the_example_of_the_page_is_what_the_code_writes():
     (example,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     document = json.loads(example)
     jsonschema.validate(document, schema())
-    assert text(Baseline.model_validate(document)) == example
+    assert baseline_text(Record.model_validate(document)) == example

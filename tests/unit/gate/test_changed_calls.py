@@ -15,7 +15,7 @@ A, B, C = ("a", {}), ("b", {"x": 1}), ("c", {})
 
 
 def kept(*turns):
-    (record,) = from_result(run(case("a", attempt({QUALITY: 1.0}, *turns)))).records
+    (record,) = from_result(run(case("a", attempt({QUALITY: 1.0}, *turns)))).cases
     return record.trajectory
 
 

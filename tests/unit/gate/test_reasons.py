@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent_eval_action.baseline.pooling import pool, record_of_baseline
+from agent_eval_action.baseline.pooling import pool
 from agent_eval_action.baseline.records import from_result, record_of
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
@@ -24,9 +24,9 @@ def judged(judge="gemini-2.5-flash", digest="one", score=1.0, **more):
 
 
 def decided(main, now, *, by_file=False, **given):
-    record = record_of_baseline(from_result(main)) if by_file else record_of(main)
+    record = from_result(main) if by_file else record_of(main)
     history = pool((record,), suite_of(now), **given)
-    return decide(compare(history.as_baseline(), now, history=history), now, Policy())
+    return decide(compare(history.pooled, now, history=history), now, Policy())
 
 
 @pytest.mark.parametrize("by_file", [False, True])
@@ -61,15 +61,15 @@ def test_a_history_of_older_definitions_counts_again_when_they_come_back():
     records = (record_of(judged("other", "two")), record_of(judged()))
     now = judged()
     history = pool(records, suite_of(now))
-    decision = decide(compare(history.as_baseline(), now, history=history), now, Policy())
+    decision = decide(compare(history.pooled, now, history=history), now, Policy())
     assert [(pair.kind, pair.baseline.n) for pair in decision.pairs if pair.baseline] == [(ChangeKind.SAME, 5)]
 
 
 def test_a_record_of_before_the_fields_is_read_and_says_that_something_changed():
-    record = record_of_baseline(from_result(judged())).model_copy(update={"criteria": {}})
+    record = from_result(judged()).model_copy(update={"criteria": {}})
     now = judged("gemini-3-flash", "two")
     history = pool((record,), suite_of(now))
-    decision = decide(compare(history.as_baseline(), now, history=history), now, Policy())
+    decision = decide(compare(history.pooled, now, history=history), now, Policy())
     why = "the criterion's options changed since the baseline: `hallucinations_v1`"
     assert any(why in note for note in notes(decision))
 
@@ -81,7 +81,7 @@ def test_an_accepted_change_says_its_reason_before_and_after_its_merge():
     assert any("its change was accepted (it is shorter now)" in note for note in notes(decision))
     records = (record_of(now, accepted=(accepted,)), record_of(judged()))
     history = pool(records, suite_of(now))
-    decision = decide(compare(history.as_baseline(), now, history=history), now, Policy())
+    decision = decide(compare(history.pooled, now, history=history), now, Policy())
     assert [pair.kind for pair in decision.pairs] == [ChangeKind.SAME]
     assert any(
         "since its change was accepted (it is shorter now): `a › hallucinations_v1`" in n for n in notes(decision)

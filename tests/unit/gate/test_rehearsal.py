@@ -15,7 +15,7 @@ def history(*pairs: tuple[ScoreCount, ...], criterion: str = "quality") -> Histo
         (CaseKey("bot", "s", f"c{n:02}"), criterion): PairHistory(scores=scores, by_run=(scores,))
         for n, scores in enumerate(pairs)
     }
-    return History(pairs=known, records=1, source="main")
+    return History(pairs=known, source="main")
 
 
 def rates(found: Backtest) -> dict[str, float]:

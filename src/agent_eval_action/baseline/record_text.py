@@ -1,0 +1,171 @@
+"""Records as text: baseline.json, and the files of the branch store with their names."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from agent_eval_action.results.decision import CallBrief
+from agent_eval_action.results.history import (
+    RECORD_VERSION,
+    CaseRecord,
+    Definition,
+    Record,
+    short_call,
+)
+
+CASE_BYTES: Final = 2048
+"""Above this size a case keeps its tool calls shortened, then only those of its first turns. Scores are kept whole."""
+MAX_BYTES: Final = 32 * 1024 * 1024
+"""The largest file of the branch store."""
+SHA_SHOWN: Final = 12
+# Written as escapes: lone surrogates are no UTF-8, and characters that are invisible, reorder a line
+# or break one for some tools would let a diff look different from what it says.
+_UNSHOWN: Final = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)-[0-9a-f]{4,64}-[0-9a-z]{4,32}\.json")
+_SHA: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+def baseline_text(record: Record) -> str:
+    """baseline.json: a line per criterion and per turn, sorted, so that a git diff shows what changed.
+
+    The same record is always the same bytes.
+    """
+
+    def definition_order(item: tuple[str, Definition]) -> tuple[str, str]:
+        return item[1].name, item[0]
+
+    names = ("schema_version", "tool_version", "created_at", "commit", "repeats")
+    agents = (_json(agent.model_dump(mode="json")) for agent in record.agents)
+    definitions = (
+        f"{_json(digest)}: {_json(definition.model_dump(mode='json', exclude_defaults=True), sort_keys=True)}"
+        for digest, definition in sorted(record.criteria.items(), key=definition_order)
+    )
+    accepted = (_json(entry.model_dump(mode="json", exclude_none=True)) for entry in record.accepted)
+    parts = [f"  {_json(name)}: {_json(getattr(record, name))}" for name in names]
+    parts.append(_block('"agents": [', (f"    {agent}" for agent in agents), "]"))
+    if record.criteria:
+        parts.append(_block('"criteria": {', (f"    {line}" for line in definitions), "}"))
+    if record.accepted:
+        parts.append(_block('"accepted": [', (f"    {entry}" for entry in accepted), "]"))
+    parts.append(_block('"records": [', map(case_text, record.cases), "]"))
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _block(opening: str, items: Iterable[str], closing: str) -> str:
+    lines = ",\n".join(items)
+    return f"  {opening}\n{lines}\n  {closing}" if lines else f"  {opening}{closing}"
+
+
+def case_text(case: CaseRecord) -> str:
+    """The lines of one case in baseline.json."""
+    names = {"agent": case.agent, "eval_set": case.eval_set, "case": case.case, "digest": case.digest}
+    criteria = [
+        f"\n      {_json(name)}: {_json(scores.model_dump(mode='json', exclude_none=True))}"
+        for name, scores in sorted(case.criteria.items())
+    ]
+    parts = [f"    {_json(names)[:-1]}"]
+    if case.omitted:
+        parts.append(f'     "omitted": {case.omitted}')
+    parts.append(f'     "criteria": {{{",".join(criteria)}}}')
+    if case.trajectory is not None:
+        counts = _json(case.trajectory.model_dump(mode="json", exclude={"turns"}, exclude_defaults=True))
+        turns = ",".join(f"\n      {_turn_text(calls)}" for calls in case.trajectory.turns)
+        parts.append(f'     "trajectory": {counts[:-1]}, "turns": [{turns}]}}')
+    return ",\n".join(parts) + "}"
+
+
+def _turn_text(calls: Iterable[CallBrief]) -> str:
+    """One turn's calls on one line, arguments sorted: their order varies from answer to answer."""
+    shown = (f'{{"name": {_json(call.name)}, "args": {_json(call.args, sort_keys=True)}}}' for call in calls)
+    return f"[{', '.join(shown)}]"
+
+
+def _json(value: Any, *, sort_keys: bool = False) -> str:
+    plain = json.dumps(value, ensure_ascii=False, default=str, sort_keys=sort_keys)
+    return _UNSHOWN.sub(lambda found: f"\\u{ord(found.group()):04x}", plain)
+
+
+def shrink_to_limit(case: CaseRecord) -> CaseRecord:
+    """The case itself, or with as much of its trajectory as fits into ``CASE_BYTES``."""
+    trajectory = case.trajectory
+    if trajectory is None or size(case) <= CASE_BYTES:
+        return case
+    short = [tuple(map(short_call, calls)) for calls in trajectory.turns]
+
+    def with_turns(count: int) -> CaseRecord:
+        cut = trajectory.cut + len(short) - count
+        update = {"turns": tuple(short[:count]), "cut": cut}
+        return case.model_copy(update={"trajectory": trajectory.model_copy(update=update)})
+
+    fitting = bisect_right(range(len(short) + 1), CASE_BYTES, key=lambda count: size(with_turns(count)))
+    return with_turns(max(fitting - 1, 0))
+
+
+def size(case: CaseRecord) -> int:
+    """Bytes of the case in baseline.json, with the comma and newline behind it."""
+    return len(case_text(case).encode()) + 2
+
+
+def record_bytes(record: Record) -> bytes:
+    """A file of the branch store: one case a line, so that git stores what two runs have in common once."""
+
+    def dumped(value: object) -> str:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    head = record.model_dump(mode="json", exclude={"cases"}, exclude_defaults=True)
+    head = {"schema_version": record.schema_version, **head}
+    body = ",\n".join(dumped(case.model_dump(mode="json", exclude_defaults=True)) for case in record.cases)
+    # half a surrogate pair, which an agent may well say, is no UTF-8 and no JSON that pydantic reads
+    return f'{dumped(head)[:-1]},"cases":[\n{body}\n]}}\n'.encode("utf-8", "replace")
+
+
+def parse_record(data: bytes) -> Record | str:
+    """The record in a file of the branch store, or in words why these bytes are none."""
+    if len(data) > MAX_BYTES:
+        return f"is larger than {MAX_BYTES >> 20} MB"
+    try:
+        value = from_json(data, allow_inf_nan=False)  # it stops at 200 levels, Python's own at a crash
+    except ValueError as error:
+        return f"is no JSON: {str(error)[:80]}"
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if type(version) is not int or version != RECORD_VERSION:
+        return f"has schema version {str(version)[:20]}; this agent-eval reads {RECORD_VERSION}"
+    try:
+        record = Record.model_validate(value)
+    except ValidationError as error:
+        place = ".".join(str(step) for step in error.errors(include_url=False)[0]["loc"][:4])
+        return f"is no record: {place[:80]}"
+    return record if record.commit is None or _SHA.fullmatch(record.commit) else "is no record: commit"
+
+
+def file_name(record: Record, unique: str) -> str:
+    """The name of a file of the branch store: sorted by name the files are sorted by when their runs began."""
+    try:
+        made = dt.datetime.fromisoformat(record.created_at)
+    except ValueError:
+        made = dt.datetime.now(dt.UTC)
+    made = made if made.tzinfo else made.replace(tzinfo=dt.UTC)
+    return f"{_stamp(made)}-{(record.commit or '0' * SHA_SHOWN)[:SHA_SHOWN]}-{unique}.json"
+
+
+def commit_in(name: str) -> str:
+    """The beginning of the commit a file is named after."""
+    return name.split("-")[1] if name.count("-") > 1 else ""
+
+
+def is_file_name(name: str, now: dt.datetime) -> bool:
+    """Whether a file is named as a record is. One from the future would never be pruned, and push out all others."""
+    found = _NAME.fullmatch(name)
+    return found is not None and found.group(1) <= _stamp(now + dt.timedelta(days=1))
+
+
+def _stamp(moment: dt.datetime) -> str:
+    return moment.astimezone(dt.UTC).strftime("%Y%m%dT%H%M%SZ")
