@@ -29,7 +29,7 @@ from agent_eval_action.formats import load_eval_file, parse_selector
 from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
 from agent_eval_action.git.base_commit import CheckoutBase, commit_behind, resolve_base
 from agent_eval_action.git.repository import Repository, agents_running
-from agent_eval_action.llm.router import LlmSettings
+from agent_eval_action.llm.budget import Meter
 from agent_eval_action.processes.process import kill_children
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.history import History
@@ -428,7 +428,7 @@ class Evaluation:
         functions = await asyncio.to_thread(scope.change.open_functions, plans.in_force, scope.agents)
         if functions is not None:
             closing.append(partial(asyncio.to_thread, functions.tree.release))
-        budget, stall = AttemptBudget(LlmSettings.from_settings(settings).meter()), StallDetector()
+        budget, stall = AttemptBudget(Meter.for_run(settings)), StallDetector()
         options = ResourceOptions(
             settings,
             context.environ,

@@ -8,18 +8,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
+from agent_eval_action.config.models import Settings
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage
-from agent_eval_action.llm.pricing import Prices, price_hint
+from agent_eval_action.llm.pricing import Price, Prices, price_hint
 from agent_eval_action.llm.providers import provider_of
-from agent_eval_action.results.evalset import Invocation, InvocationEvents
+from agent_eval_action.results.evalset import Invocation, InvocationEvent, InvocationEvents
 from agent_eval_action.results.run_result import ModelUse
 
-_BYTES = (
-    4  # UTF-8 of a token of English text, says Google (ai.google.dev/gemini-api/docs/tokens); others take more of both
-)
+AGENT = "agent"
+"""The purpose that agents' calls are counted under."""
+
+SIMULATED_USER = "user_simulator"
+"""The purpose of calls that play a user, each inside an attempt that has reserved its own."""
+
+# UTF-8 of a token of English text, says Google (ai.google.dev/gemini-api/docs/tokens); others take more of both.
+_BYTES = 4
 _ANSWER = 400  # tokens of a judge's answer with its rationale
 _THINKING = 800  # what a model that thinks adds to it, and bills as output
+
+# The server may have worked for these, and nobody says how much.
+_MAY_COST = frozenset({LlmErrorKind.EMPTY, LlmErrorKind.TIMEOUT, LlmErrorKind.BLOCKED})
 
 
 def _tokens(size: int) -> int:
@@ -51,17 +62,14 @@ class AgentCall:
 
 
 def agent_calls(turns: Sequence[Invocation]) -> Iterator[AgentCall]:
-    """The calls in these turns: events with usage or a model version.
-
-    Thoughts are billed as output, the prompts of built-in tools as input.
-    """
+    """The calls in these turns."""
     sent = 0
     for turn in turns:
         sent += _size(turn.user_content)
         data = turn.intermediate_data
         for event in data.invocation_events if isinstance(data, InvocationEvents) else ():
             size = _size(event.content)
-            if event.usage_metadata is not None or event.model_version is not None:
+            if is_model_call(event):
                 usage = reported_usage(event.usage_metadata or {})
                 # the answer is not among the events: it is the turn's final response
                 size = size or _size(turn.final_response)
@@ -69,38 +77,32 @@ def agent_calls(turns: Sequence[Invocation]) -> Iterator[AgentCall]:
             sent += size
 
 
+def is_model_call(event: InvocationEvent) -> bool:
+    """Whether a model made this event: it has usage or a model version."""
+    return event.usage_metadata is not None or event.model_version is not None
+
+
 def reported_usage(report: Mapping[str, Any]) -> LlmUsage:
-    """Gemini's usage metadata, in either case; what is absent or no number is not reported."""
-    sent = _sum(_count(report, "prompt_token_count"), _count(report, "tool_use_prompt_token_count"))
-    out = _sum(_count(report, "candidates_token_count"), _count(report, "thoughts_token_count"))
-    total = _count(report, "total_token_count")
-    if out is None and sent is not None and total is not None:
-        out = max(0, total - sent)
-    return LlmUsage(sent, out, _count(report, "cached_content_token_count"))
+    """Gemini's usage metadata, in either case; what is absent or no number is not reported.
+
+    Thoughts are billed as output, the prompts of built-in tools as input.
+    """
+
+    def total(*names: str) -> int | None:
+        values = (report.get(name, report.get(to_camel(name))) for name in names)
+        counts = [n for n in values if isinstance(n, int) and not isinstance(n, bool) and n >= 0]
+        return sum(counts) if counts else None
+
+    sent = total("prompt_token_count", "tool_use_prompt_token_count")
+    out = total("candidates_token_count", "thoughts_token_count")
+    both = total("total_token_count")
+    if out is None and sent is not None and both is not None:
+        out = max(0, both - sent)
+    return LlmUsage(sent, out, total("cached_content_token_count"))
 
 
 def _size(content: Any) -> int:
     return 0 if content is None else len(content.model_dump_json(exclude_none=True).encode())
-
-
-def _sum(first: int | None, second: int | None) -> int | None:
-    return first if second is None else second if first is None else first + second
-
-
-def _count(report: Mapping[str, Any], name: str) -> int | None:
-    head, *rest = name.split("_")
-    value = report.get(name, report.get(head + "".join(word.capitalize() for word in rest)))
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-AGENT = "agent"
-"""The purpose that agents' calls are counted under."""
-
-SIMULATED_USER = "user_simulator"
-"""The purpose of calls that play a user, each inside an attempt that has reserved its own."""
-
-# The server may have worked for these, and nobody says how much.
-_MAY_COST = frozenset({LlmErrorKind.EMPTY, LlmErrorKind.TIMEOUT, LlmErrorKind.BLOCKED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +140,15 @@ class Meter:
     prices: Prices = field(default_factory=Prices)
     spent: Spend = Spend()
     reserved: Spend = Spend()
-    _uses: dict[tuple[str, str, str], ModelUse] = field(default_factory=dict)
+    _counts: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
     _unpriced: str = ""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @classmethod
+    def for_run(cls, settings: Settings) -> Meter:
+        """The run's one meter, for agents and judges."""
+        limits = SpendingLimits(settings.max_calls, settings.max_tokens, settings.max_cost)
+        return cls(limits, Prices({model: Price(**price.model_dump()) for model, price in settings.llm.prices.items()}))
 
     def exhausted_reason(self) -> str:
         """The limit that is reached, in words; "" while there is none."""
@@ -194,43 +202,46 @@ class Meter:
     def count(self, request: LlmRequest, answer: LlmReply | LlmError) -> Spend:
         """Count an answered or failed call. Returns what it came to."""
         if isinstance(answer, LlmReply):
-            self._add(request.purpose, request.model, answer.usage)
+            self._count_call(request.purpose, request.model, answer.usage)
             length = LlmUsage(output_tokens=max(1, _tokens(len(answer.text.encode("utf-8", "replace")))))
             return self._spend(request.model, answer.usage.or_else(length).or_else(estimated_usage(request)))
         if answer.usage is not None and answer.usage.total:
-            self._add(request.purpose, request.model, answer.usage, failed=1)
+            self._count_call(request.purpose, request.model, answer.usage, failed=1)
             return self._spend(request.model, answer.usage)
         if answer.kind in _MAY_COST:
-            self._add(request.purpose, request.model, LlmUsage(), failed=1)
+            self._count_call(request.purpose, request.model, LlmUsage(), failed=1)
             return self.expected(request)
-        self._add(request.purpose, request.model, LlmUsage(0, 0), failed=1, usd=None, unpriced=0)
+        self._add(request.purpose, request.model, calls=1, failed=1)
         return Spend(calls=1)
 
     def count_abandoned(self, request: LlmRequest) -> None:
-        """Count a call whose answer nobody waits for any more: the server works on, and nobody says how much."""
-        self._add(request.purpose, request.model, LlmUsage(), failed=1)
+        """Count a call that was cancelled on the wire: the server works on, and nobody says how much."""
+        self._count_call(request.purpose, request.model, LlmUsage(), failed=1)
         self.spent += self.expected(request)
 
     def count_cached(self, request: LlmRequest) -> None:
         """An answer came out of the cache: no call."""
-        self._merge(request.purpose, request.model, {"cached": 1})
+        self._add(request.purpose, request.model, cached=1)
 
     def count_agent(self, calls: Iterable[AgentCall], fallback: str = "") -> Spend:
         """Count an agent's calls. ``fallback``: the model of calls that do not say theirs. Returns their sum."""
         total = Spend()
         for call in calls:
             model = call.model or fallback
-            self._add(AGENT, model, call.usage)
+            self._count_call(AGENT, model, call.usage)
             total += self._spend(model or "a model that does not say its name", call.estimate)
         return total
 
     def uses(self) -> tuple[ModelUse, ...]:
         """Everything counted so far, by purpose and model."""
-        return tuple(self._uses[key] for key in sorted(self._uses))
+        return tuple(
+            ModelUse(purpose=purpose, provider=provider, model=model, **counts)
+            for (purpose, provider, model), counts in sorted(self._counts.items(), key=lambda item: item[0])
+        )
 
     def usd(self) -> float | None:
         """Dollars of the calls that have a price and reported their tokens; None without any."""
-        known = [use.usd for use in self._uses.values() if use.usd is not None]
+        known = [counts["usd"] for counts in self._counts.values() if "usd" in counts]
         return round(sum(known), 6) if known else None
 
     def _spend(self, model: str, usage: LlmUsage) -> Spend:
@@ -240,33 +251,20 @@ class Meter:
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
         return Spend(1, tokens, price.usd(usage) if price is not None else 0.0)
 
-    def _add(self, purpose: str, model: str, usage: LlmUsage, **fields: Any) -> None:
-        """Count one call by what was reported of it; ``fields`` say what is different."""
+    def _count_call(self, purpose: str, model: str, usage: LlmUsage, *, failed: int = 0) -> None:
+        """Count one call by what was reported of it."""
         price = self.prices.find(model)
         reported = usage.total is not None
-        usd = price.usd(usage) if price is not None and reported else None
-        counted = {
-            "calls": 1,
-            "input_tokens": usage.input_tokens or 0,
-            "output_tokens": usage.output_tokens or 0,
-            "calls_without_usage": int(not reported),
-            "usd": usd,
-            "unpriced": int(usd is None),
-        }
-        self._merge(purpose, model, {**counted, **fields})
+        cost = {"usd": price.usd(usage)} if price is not None and reported else {"unpriced": 1}
+        tokens = {"input_tokens": usage.input_tokens or 0, "output_tokens": usage.output_tokens or 0}
+        self._add(purpose, model, calls=1, failed=failed, calls_without_usage=int(not reported), **tokens, **cost)
 
-    def _merge(self, purpose: str, model: str, counted: Mapping[str, Any]) -> None:
+    def _add(self, purpose: str, model: str, **counted: float) -> None:
+        """Add to the fields of a ``ModelUse``."""
         provider = AGENT if purpose == AGENT else provider_of(model)[0]
-        use = ModelUse(purpose=purpose, provider=provider, model=model, **counted)
-        key = (use.purpose, use.provider, use.model)
-        old = self._uses.get(key)
-        if old is None:
-            self._uses[key] = use
-            return
-        names = ("calls", "cached", "failed", "input_tokens", "output_tokens", "calls_without_usage", "unpriced")
-        sums: dict[str, float | None] = {name: getattr(old, name) + getattr(use, name) for name in names}
-        known = [usd for usd in (old.usd, use.usd) if usd is not None]
-        self._uses[key] = old.model_copy(update={**sums, "usd": sum(known) if known else None})
+        counts = self._counts.setdefault((purpose, provider, model), {})
+        for name, number in counted.items():
+            counts[name] = counts.get(name, 0) + number
 
 
 @dataclass(frozen=True)
@@ -288,19 +286,3 @@ class Budgeted:
         finally:
             self.meter.settle(estimate, spent)
         return answer
-
-
-@dataclass(frozen=True)
-class Metered:
-    """An ``Llm`` right at the wire: what is given up there was asked and may be billed, what waits its turn was not."""
-
-    inner: Llm
-    meter: Meter
-
-    async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """One try."""
-        try:
-            return await self.inner.generate(request)
-        except asyncio.CancelledError:
-            self.meter.count_abandoned(request)
-            raise

@@ -24,12 +24,13 @@ _LARGEST_ENTRY = 4 * 1024 * 1024
 _COUNTS = ("input_tokens", "output_tokens", "cached_input_tokens")
 
 
-def request_key(request: LlmRequest, provider: str, server: str = "") -> dict[str, Any]:
-    """Everything an answer depends on. ``server``: the base URL or project asked; another server is another model.
+def request_key(request: LlmRequest, provider: str, server: str = "") -> str:
+    """Everything an answer depends on, as JSON. ``server``: the base URL or project; another server, another model.
 
-    ``purpose`` is not of it: two criteria that ask the same word for word have the same answer.
+    ``purpose`` is not of it: two criteria that ask the same word for word have the same answer. Raises TypeError or
+    ValueError for options that are no JSON.
     """
-    return {
+    key = {
         "format": FORMAT,
         "provider": provider,
         "server": server and _digest(server),  # a base URL may carry a name and a password
@@ -42,6 +43,7 @@ def request_key(request: LlmRequest, provider: str, server: str = "") -> dict[st
         "sample": request.sample,
         "repeat": request.repeat,
     }
+    return _text(key)
 
 
 def _text(value: Any) -> str:
@@ -60,31 +62,30 @@ class AnswerStore:
         self._say = say
         self._broken = False
 
-    def read(self, key: dict[str, Any]) -> LlmReply | None:
+    def read(self, key: str) -> LlmReply | None:
         """The answer to exactly this question; None: there is none that can be trusted."""
         if self._broken:
             return None
-        text = _text(key)
         try:
-            with self.folder.read(_file_of(text)) as file:
+            with self.folder.read(_file_of(key)) as file:
                 data = file.read(_LARGEST_ENTRY + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
             self._give_up(error)
             return None
-        return _reply(data, text)
+        return _reply(data, key)
 
-    def write(self, key: dict[str, Any], reply: LlmReply) -> None:
+    def write(self, key: str, reply: LlmReply) -> None:
         """Keep an answer: whole or not at all."""
         if self._broken:
             return
-        text, fields = _text(key), _fields(reply)
-        data = json.dumps({"key": text, "reply": fields, "digest": _digest(_text(fields))}).encode()
+        fields = {"text": reply.text, "usage": asdict(reply.usage), "model_version": reply.model_version}
+        data = json.dumps({"key": key, "reply": fields, "digest": _digest(_text(fields))}).encode()
         if len(data) > _LARGEST_ENTRY:
             return
         try:
-            self.folder.replace(_file_of(text), [data], sync=False)
+            self.folder.replace(_file_of(key), [data], sync=False)
         except OSError as error:
             self._give_up(error)
 
@@ -116,18 +117,13 @@ class AnswerStore:
         return 0
 
     def _give_up(self, error: OSError) -> None:
-        if not self._broken:
-            self._broken = True
-            self._say(f"judges' answers are not cached: {error.strerror or error} ({self.folder.path})")
+        self._broken = True
+        self._say(f"judges' answers are not cached: {error.strerror or error} ({self.folder.path})")
 
 
 def _file_of(key: str) -> str:
     digest = _digest(key)
     return f"{digest[:2]}/{digest}.json"
-
-
-def _fields(reply: LlmReply) -> dict[str, Any]:
-    return {"text": reply.text, "usage": asdict(reply.usage), "model_version": reply.model_version}
 
 
 def _reply(data: bytes, key: str) -> LlmReply | None:
@@ -163,7 +159,6 @@ class Cached:
         """One reply; only good ones are kept."""
         try:
             key = request_key(request, *self.identity(request.model))
-            _text(key)
         except (TypeError, ValueError):  # options that are no JSON name no file
             return await self.inner.generate(request)
         if self.read and (kept := self.store.read(key)) is not None:

@@ -51,7 +51,9 @@ def judge_environ(environ: Mapping[str, str], dotenv: Mapping[str, str]) -> dict
     must not redirect the address that our key is sent to. Where it counts, the environment still wins by variable.
     """
     ours = {name: value for name in JUDGE_VARIABLES if (value := environ.get(name, "").strip())}
-    if _has_credential(ours):
+    # Any provider's: the variables are one set. Vertex switched on means the machine's own identity.
+    keys = (*GOOGLE_KEYS, OPENAI_KEY, CREDENTIALS_FILE)
+    if any(name in ours for name in keys) or uses_vertex(ProviderConfig(ours)):
         return ours
     theirs = {name: value for name in _FROM_DOTENV if (value := dotenv.get(name, "").strip())}
     return {**theirs, **ours}
@@ -86,52 +88,33 @@ def uses_vertex(setup: ProviderConfig, model: str = "") -> bool:
 def missing(model: str, environ: Mapping[str, str], *, openai_base_url: str = "") -> str:
     """One sentence that says what to set before ``model`` can be asked; "" where nothing is known to be missing.
 
-    Pure: no network. That a key is valid, or that this machine has an identity of its own, shows the first call.
+    Pure: no network. Only the first call shows whether a key is valid, or whether this machine has an identity.
     """
-    setup = ProviderConfig(environ)
+    setup, problem = ProviderConfig(environ), ""
+    no_credentials = f"no credentials for the model `{model}`: "
     if model.startswith("openai/"):
-        return _missing_for_openai(setup, model, openai_base_url)
-    if model.startswith("vertex_eval/"):
-        return _missing_for_evaluation(setup, model)
-    if uses_vertex(setup, model):
-        return _missing_for_vertex(setup, model)
-    if setup.value(*GOOGLE_KEYS):
-        return ""
-    return (
-        f"no credentials for the model `{model}`: set GOOGLE_API_KEY (or GEMINI_API_KEY), "
-        "or GOOGLE_GENAI_USE_VERTEXAI=true with GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION"
-    )
-
-
-def _has_credential(environ: Mapping[str, str]) -> bool:
-    """Any provider's: the variables are one set. Vertex switched on means the machine's own identity."""
-    keys = (*GOOGLE_KEYS, OPENAI_KEY, CREDENTIALS_FILE)
-    return any(name in environ for name in keys) or uses_vertex(ProviderConfig(environ))
-
-
-def _missing_for_openai(setup: ProviderConfig, model: str, base_url: str) -> str:
-    if find_spec("openai") is None:
-        return EXTRA_MISSING
-    if setup.value(OPENAI_KEY) or base_url or setup.value(*OPENAI_URLS):
-        return ""  # a server of one's own often wants no key
-    return f"no credentials for the model `{model}`: set {OPENAI_KEY} (or OPENAI_BASE_URL for a server of your own)"
-
-
-def _missing_for_vertex(setup: ProviderConfig, model: str) -> str:
-    file = setup.value(CREDENTIALS_FILE)
-    if file and not Path(file).is_file():
-        return f"no credentials for the model `{model}`: {CREDENTIALS_FILE} names `{file}`, which is no file"
-    if file or model.startswith("projects/") or setup.value("GOOGLE_CLOUD_PROJECT", *GOOGLE_KEYS):
-        return ""  # a credentials file knows its project; with a key alone Vertex needs none (express mode)
-    return f"no project for the model `{model}` on Vertex AI: set GOOGLE_CLOUD_PROJECT (and GOOGLE_CLOUD_LOCATION)"
-
-
-def _missing_for_evaluation(setup: ProviderConfig, model: str) -> str:
-    # As google-adk's facade to the evaluation service: the key wins, else both of the others. Not for coherence,
-    # whose prompt lies in a bucket that wants an identity.
-    key_will_do = model != "vertex_eval/coherence"
-    lacks = [name for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION") if not setup.value(name)]
-    if not lacks or (key_will_do and setup.value("GOOGLE_API_KEY")):
-        return ""
-    instead = " (or GOOGLE_API_KEY)" if key_will_do else ""
-    return f"no credentials for Vertex AI's evaluation service: set {' and '.join(lacks)}{instead}"
+        if find_spec("openai") is None:
+            problem = EXTRA_MISSING
+        # a server of one's own often wants no key
+        elif not (setup.value(OPENAI_KEY) or openai_base_url or setup.value(*OPENAI_URLS)):
+            problem = f"{no_credentials}set {OPENAI_KEY} (or OPENAI_BASE_URL for a server of your own)"
+    elif model.startswith("vertex_eval/"):
+        # As google-adk's facade to the evaluation service: the key wins, else both of the others. Not for coherence,
+        # whose prompt lies in a bucket that wants an identity.
+        key_suffices = model != "vertex_eval/coherence"
+        lacks = [name for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION") if not setup.value(name)]
+        if lacks and not (key_suffices and setup.value("GOOGLE_API_KEY")):
+            instead = " (or GOOGLE_API_KEY)" if key_suffices else ""
+            problem = f"no credentials for Vertex AI's evaluation service: set {' and '.join(lacks)}{instead}"
+    elif uses_vertex(setup, model):
+        file = setup.value(CREDENTIALS_FILE)
+        if file and not Path(file).is_file():
+            problem = f"{no_credentials}{CREDENTIALS_FILE} names `{file}`, which is no file"
+        # a credentials file knows its project; with a key alone Vertex needs none (express mode)
+        elif not (file or model.startswith("projects/") or setup.value("GOOGLE_CLOUD_PROJECT", *GOOGLE_KEYS)):
+            wanted = "GOOGLE_CLOUD_PROJECT (and GOOGLE_CLOUD_LOCATION)"
+            problem = f"no project for the model `{model}` on Vertex AI: set {wanted}"
+    elif not setup.value(*GOOGLE_KEYS):
+        vertex = "GOOGLE_GENAI_USE_VERTEXAI=true with GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION"
+        problem = f"{no_credentials}set GOOGLE_API_KEY (or GEMINI_API_KEY), or {vertex}"
+    return problem

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.client import LlmUsage
@@ -41,28 +41,24 @@ class Price:
 
 
 @cache
-def _table() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(files(__package__).joinpath("prices.json").read_text("utf-8"))
-    return table
+def _listed() -> tuple[str, dict[str, Price]]:
+    """The day of the table, and its prices."""
+    table = json.loads(files(__package__).joinpath("prices.json").read_text("utf-8"))
+    prices = {}
+    for model, entry in table["models"].items():
+        long = entry.pop("long", None)
+        prices[model] = Price(**entry, long=Price(**long) if long else None)
+    return table["listed_on"], prices
 
 
 def listed_on() -> str:
     """The day of the table: a change of it changes what cost_usd_v1 says of the same calls."""
-    return str(_table()["listed_on"])
-
-
-@cache
-def _listed() -> dict[str, Price]:
-    return {model: _price(**entry) for model, entry in _table()["models"].items()}
-
-
-def _price(long: Mapping[str, Any] | None = None, **fields: Any) -> Price:
-    return Price(**fields, long=Price(**long) if long else None)
+    return _listed()[0]
 
 
 # gemini-2.5-flash-preview-09-2025 is gemini-2.5-flash; gpt-5-pro is not gpt-5.
 _SAME_MODEL: Final = re.compile(r"(?:[-@:](?:\d{2,8}|preview|exp|experimental|latest|stable|default))*")
-_BOUNDARY: Final = re.compile(r"[-@:/]")
+_BOUNDARIES: Final = ("", *"-@:/")  # what may follow the model's name in a name of the configuration's
 
 
 @dataclass(frozen=True)
@@ -75,10 +71,11 @@ class Prices:
         """The price of a model as configured or as it called itself; None: unknown."""
         short = model.rpartition("/")[2]  # openai/gpt-5, models/gemini-2.5-flash, projects/p/…/models/gemini-2.5-pro
         for name in (model, short):
-            if fits := [key for key in self.own if _begins(name, key)]:
+            if fits := [key for key in self.own if name.startswith(key) and name[len(key) :][:1] in _BOUNDARIES]:
                 return self.own[max(fits, key=len)]
-        fits = [key for key in _listed() if short.startswith(key) and _SAME_MODEL.fullmatch(short[len(key) :])]
-        return _listed()[max(fits, key=len)] if fits else None
+        listed = _listed()[1]
+        fits = [key for key in listed if short.startswith(key) and _SAME_MODEL.fullmatch(short[len(key) :])]
+        return listed[max(fits, key=len)] if fits else None
 
     def require(self, models: Iterable[str], max_cost: float | None) -> None:
         """Raise ConfigError when a limit in USD is set and a model has no price: it could not be held."""
@@ -94,10 +91,6 @@ class Prices:
 def price_hint(model: str) -> str:
     """How to price a model, as agent-eval.yaml has it."""
     return f'llm: {{prices: {{"{model}": {{input: 0.30, output: 2.50}}}}}}'
-
-
-def _begins(name: str, key: str) -> bool:
-    return name == key or (name.startswith(key) and bool(_BOUNDARY.match(name[len(key) :])))
 
 
 # Tokens of one judge call where no earlier run says: a prompt with a short conversation, an answer with its reason.
@@ -121,13 +114,8 @@ class PlannedCalls:
     input_tokens: float | None = None
     output_tokens: float | None = None
 
-    @property
-    def likely_samples(self) -> int:
-        """Votes that agree decide as soon as the rest could not outvote them: 3 of 5."""
-        return self.samples // 2 + 1
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Estimate:
     """Calls, tokens and USD, likely and at most. USD None: some model has no price."""
 
@@ -143,36 +131,33 @@ class Estimate:
         """For the log; "" when no judge is asked."""
         if not self.most_calls:
             return ""
+        if self.usd is None or self.most_usd is None:
+            cost = "at unknown cost (llm.prices)"
+        elif self.most_usd < _CENT:
+            cost = "less than $0.01"
+        else:
+            cost = (f"about ${self.usd:,.2f}, " if self.usd >= _CENT else "") + f"at most ${self.most_usd:,.2f}"
         return (
             f"judges: about {self.calls:,} calls and {self.tokens:,} tokens, at most {self.most_calls:,} and "
-            f"{self.most_tokens:,}; {self._cost}"
+            f"{self.most_tokens:,}; {cost}"
         )
-
-    @property
-    def _cost(self) -> str:
-        if self.usd is None or self.most_usd is None:
-            return "at unknown cost (llm.prices)"
-        if self.most_usd < _CENT:
-            return "less than $0.01"
-        about = f"about ${self.usd:,.2f}, " if self.usd >= _CENT else ""
-        return f"{about}at most ${self.most_usd:,.2f}"
 
 
 def estimate(planned: Iterable[PlannedCalls], prices: Prices) -> Estimate:
-    """What these come to."""
+    """What these come to. Votes that agree decide as soon as the rest could not outvote them: 3 of 5."""
     total = Estimate()
-    for calls in planned:
-        sent = _INPUT if calls.input_tokens is None else calls.input_tokens
-        answered = _OUTPUT if calls.output_tokens is None else calls.output_tokens
-        price = prices.find(calls.model)
-        usd = None if price is None else price.usd(LlmUsage(round(sent), round(answered)))
-        likely, most = calls.questions * calls.likely_samples, calls.questions * calls.samples
-        total = Estimate(
-            total.calls + likely,
-            total.most_calls + most,
-            total.tokens + round(likely * (sent + answered)),
-            total.most_tokens + round(most * (sent + answered)),
-            None if total.usd is None or usd is None else total.usd + usd * likely,
-            None if total.most_usd is None or usd is None else total.most_usd + usd * most,
-        )
+    for asked in planned:
+        sent = _INPUT if asked.input_tokens is None else asked.input_tokens
+        answered = _OUTPUT if asked.output_tokens is None else asked.output_tokens
+        likely, most = asked.questions * (asked.samples // 2 + 1), asked.questions * asked.samples
+        total.calls += likely
+        total.most_calls += most
+        total.tokens += round(likely * (sent + answered))
+        total.most_tokens += round(most * (sent + answered))
+        price = prices.find(asked.model)
+        if price is None or total.usd is None or total.most_usd is None:
+            total.usd = total.most_usd = None
+        else:
+            usd = price.usd(LlmUsage(round(sent), round(answered)))
+            total.usd, total.most_usd = total.usd + usd * likely, total.most_usd + usd * most
     return total

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from agent_eval_action.config.models import JUDGE_CALLS
+from agent_eval_action.config.models import JUDGE_CALLS, LlmOptions
 from agent_eval_action.llm.budget import estimated_usage
 from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest
 from agent_eval_action.worker.agent_eval_worker_rate import RateEstimator
@@ -84,10 +84,14 @@ class AdaptiveSemaphore:
                 turn.set_result(None)
 
 
-@dataclass
-class _MinuteCall:
+@dataclass(eq=False)
+class RatedCall:
+    """A call under way, of about so many ``tokens``. Who makes it sets ``refused`` on a 429, and the tokens it took."""
+
     start: float
     tokens: int
+    refused: bool = False
+    retry_after: float | None = None
 
 
 @dataclass
@@ -96,7 +100,7 @@ class MinuteLimits:
 
     requests: int | None = None
     tokens: int | None = None
-    _calls: deque[_MinuteCall] = field(default_factory=deque)
+    _calls: deque[RatedCall] = field(default_factory=deque)
 
     def wait(self, now: float, tokens: int) -> float:
         """Seconds until a call of about so many tokens may start; 0: now."""
@@ -113,41 +117,15 @@ class MinuteLimits:
                 wait, total = max(wait, call.start + _MINUTE_S - now), total - call.tokens
         return wait
 
-    def start(self, now: float, tokens: int) -> _MinuteCall:
-        """A call starts now; its tokens are set to what it came to."""
-        self._calls.append(call := _MinuteCall(now, tokens))
+    def start(self, now: float, tokens: int) -> RatedCall:
+        """A call starts now."""
+        self._calls.append(call := RatedCall(now, tokens))
         return call
 
-    def refused(self, call: _MinuteCall) -> None:
+    def refused(self, call: RatedCall) -> None:
         """The call was not let through: it counts nowhere."""
         if call in self._calls:
             self._calls.remove(call)
-
-
-@dataclass(frozen=True, slots=True)
-class RateLimits:
-    """What the user allows, of every model or of one: a model's own entry wins. None: no bound.
-
-    ``concurrency`` is calls at once of one model.
-    """
-
-    concurrency: int = JUDGE_CALLS
-    requests_per_minute: Mapping[str, int] = field(default_factory=dict)
-    tokens_per_minute: Mapping[str, int] = field(default_factory=dict)
-
-    def minute(self, model: str) -> MinuteLimits:
-        """The bounds of a model as configured; the key ``*`` holds for those without their own."""
-        requests, tokens = self.requests_per_minute, self.tokens_per_minute
-        return MinuteLimits(requests.get(model, requests.get("*")), tokens.get(model, tokens.get("*")))
-
-
-@dataclass
-class RatedCall:
-    """A call under way. Who makes it sets ``refused`` on a 429, and ``tokens`` once they are known."""
-
-    refused: bool = False
-    retry_after: float | None = None
-    tokens: int | None = None
 
 
 class Limiter:
@@ -172,40 +150,34 @@ class Limiter:
         """Wait for a permit and for the rate; the call is made inside. ``tokens``: about how many it will take."""
         async with self.permits.permit() as permit:
             async with self._in_order:  # one that waits keeps those behind it from slipping past
-                await self._wait(tokens)
-                started, counted = self.rate.start(self._clock()), self.minute.start(self._clock(), tokens)
-            call = RatedCall()
+                while wait := max(self.rate.wait(self._clock()), self.minute.wait(self._clock(), tokens)):  # noqa: ASYNC110 - nothing sets an event: the wait is known
+                    await asyncio.sleep(wait)
+                started, call = self.rate.start(self._clock()), self.minute.start(self._clock(), tokens)
             try:
                 yield call
             finally:
                 if call.refused:
                     self.refusals += 1
-                    self.minute.refused(counted)
+                    self.minute.refused(call)
                     if not self.rate.refused(started, self._clock(), call.retry_after):
                         self.permits.refused(permit)  # no rate explains it: the server minds how many are under way
                 else:
                     self.permits.succeeded()
-                    counted.tokens = counted.tokens if call.tokens is None else call.tokens
-
-    async def _wait(self, tokens: int) -> None:
-        while True:  # what is learnt meanwhile may move the start
-            wait = max(self.rate.wait(self._clock()), self.minute.wait(self._clock(), tokens))
-            if wait <= 0:
-                return
-            await asyncio.sleep(wait)
 
 
 @dataclass
 class Limiters:
     """One limiter per model as configured, whose name says the provider too; made when first asked for."""
 
-    limits: RateLimits = field(default_factory=RateLimits)
+    options: LlmOptions = field(default_factory=LlmOptions)
     _made: dict[str, Limiter] = field(default_factory=dict)
 
     def find(self, model: str) -> Limiter:
-        """The limiter of a model."""
+        """The limiter of a model; the key ``*`` of a bound holds for models without their own."""
         if model not in self._made:
-            self._made[model] = Limiter(self.limits.concurrency, self.limits.minute(model))
+            requests, tokens = self.options.requests_per_minute, self.options.tokens_per_minute
+            minute = MinuteLimits(requests.get(model, requests.get("*")), tokens.get(model, tokens.get("*")))
+            self._made[model] = Limiter(self.options.concurrency, minute)
         return self._made[model]
 
     def refusals(self) -> int:
@@ -225,7 +197,7 @@ class RateLimited:
         async with self.limiters.find(request.model).call(estimated_usage(request).total or 0) as call:
             answer = await self.inner.generate(request)
             if isinstance(answer, LlmReply):
-                call.tokens = answer.usage.total
+                call.tokens = call.tokens if answer.usage.total is None else answer.usage.total
             elif answer.kind is LlmErrorKind.RATE_LIMITED:
                 call.refused, call.retry_after = True, answer.retry_after
             return answer

@@ -1,8 +1,7 @@
-"""The client judges and simulated users get: every policy around every provider, put together once per run.
+"""The client that judges and simulated users get: every policy around every provider, put together once per run.
 
 From the outside in: the cache (an answer from it costs nothing and waits for nobody, also when the budget
-is spent), the budget, retries (a wait between two tries holds no place), the rate, the count of what is given
-up on the wire, the provider.
+is spent), the budget, retries (a wait between two tries holds no permit), the rate, the provider.
 """
 
 from __future__ import annotations
@@ -12,67 +11,39 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_eval_action.config.models import RETRY_SECONDS, TRY_SECONDS, Settings
+from agent_eval_action.config.models import LlmOptions
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.llm.budget import Budgeted, Meter, Metered, SpendingLimits
+from agent_eval_action.llm.budget import Budgeted, Meter
 from agent_eval_action.llm.cache import AnswerStore, Cached
 from agent_eval_action.llm.client import Llm, LlmError, LlmReply, LlmRequest, ProviderConfig
 from agent_eval_action.llm.credentials import OPENAI_URLS, uses_vertex
-from agent_eval_action.llm.pricing import Price, Prices
 from agent_eval_action.llm.providers import PROVIDERS, provider_of
 from agent_eval_action.llm.providers.base import ModelProvider
-from agent_eval_action.llm.rate_limit import Limiters, RateLimited, RateLimits
+from agent_eval_action.llm.rate_limit import Limiters, RateLimited
 from agent_eval_action.llm.retry import Retrying
 
 CACHE_FOLDER = "llm"
 
 
-@dataclass(frozen=True, slots=True)
-class LlmSettings:
-    """How models are asked. Seconds; ``cache`` False: neither read nor written."""
-
-    rates: RateLimits = field(default_factory=RateLimits)
-    timeout: float = TRY_SECONDS
-    retry_deadline: float = RETRY_SECONDS
-    cache: bool = True
-    openai_base_url: str = ""
-    limits: SpendingLimits = field(default_factory=SpendingLimits)
-    prices: Prices = field(default_factory=Prices)
-
-    @classmethod
-    def from_settings(cls, settings: Settings) -> LlmSettings:
-        """As configured."""
-        rates = RateLimits(settings.llm.concurrency, settings.llm.requests_per_minute, settings.llm.tokens_per_minute)
-        own = {
-            model: Price(price.input, price.output, price.cached_input) for model, price in settings.llm.prices.items()
-        }
-        return cls(
-            rates=rates,
-            timeout=settings.llm.timeout_s,
-            retry_deadline=settings.llm.retry_deadline,
-            # an answer is kept with its question, which holds what is not to be stored
-            cache=settings.llm.cache and not settings.redact,
-            openai_base_url=settings.llm.openai_base_url or "",
-            limits=SpendingLimits(settings.max_calls, settings.max_tokens, settings.max_cost),
-            prices=Prices(own),
-        )
-
-    def meter(self) -> Meter:
-        """The run's one meter, for agents and judges."""
-        return Meter(self.limits, self.prices)
-
-
 @dataclass
 class ProviderRouter:
-    """The providers, each made when a model of it is first asked: their libraries are heavy."""
+    """The providers, each made when a model of it is first asked: their libraries are heavy.
+
+    ``meter`` counts calls that were cancelled; ``observe`` is called with the outcome of every other.
+    """
 
     setup: ProviderConfig
-    observe: Callable[[LlmReply | LlmError], None]
+    meter: Meter
+    observe: Callable[[LlmReply | LlmError], None] = lambda _: None
     made: dict[str, ModelProvider[Any, Any]] = field(default_factory=dict)
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """Ask whoever has the model."""
-        reply = await self.find(request.model).generate(request)
+        """One call of whoever has the model."""
+        try:
+            reply = await self.find(request.model).generate(request)
+        except asyncio.CancelledError:
+            self.meter.count_abandoned(request)
+            raise
         self.observe(reply)
         return reply
 
@@ -97,7 +68,7 @@ class ProviderRouter:
 
 @dataclass(frozen=True)
 class LlmStack:
-    """An ``Llm`` with all policies around it. ``limiters`` and ``meter`` are there to be looked at."""
+    """An ``Llm`` with all policies around it."""
 
     llm: Llm
     limiters: Limiters
@@ -116,7 +87,7 @@ class LlmStack:
         return {model: problem for model, problem in zip(asked, problems, strict=True) if problem}
 
     async def close(self) -> None:
-        """Give back connections, and make room in the cache; never raises."""
+        """Close connections, and make room in the cache; never raises."""
         if self._store is not None:
             await asyncio.to_thread(self._store.prune)
         for provider in self._router.made.values():
@@ -124,10 +95,10 @@ class LlmStack:
 
 
 def open_llm(
-    settings: LlmSettings,
+    options: LlmOptions,
     environ: Mapping[str, str],
     *,
-    cache: OutputFolder,
+    cache: OutputFolder | None,
     read_cache: bool,
     meter: Meter,
     say: Callable[[str], None] = lambda _: None,
@@ -135,16 +106,14 @@ def open_llm(
 ) -> LlmStack:
     """The client of a run. ``environ``: what judges may use (``credentials.judge_environ``).
 
-    ``read_cache`` False (a run that writes history): votes are made anew, or history would understate the
-    judges' noise. ``say`` is told once when the cache cannot be used; ``observe`` what every try on the wire came to.
+    ``cache`` None: nothing is kept. ``read_cache`` False (a run that writes history): votes are made anew, or history
+    would understate the judges' noise. ``say`` is called once when the cache cannot be used.
     """
-    router = ProviderRouter(ProviderConfig(environ, settings.timeout, settings.openai_base_url), observe)
-    limiters = Limiters(settings.rates)
-
-    asked = Retrying(RateLimited(Metered(router, meter), limiters), settings.retry_deadline)
-    llm: Llm = Budgeted(asked, meter)
+    setup = ProviderConfig(environ, options.timeout_s, options.openai_base_url or "")
+    router, limiters = ProviderRouter(setup, meter, observe), Limiters(options)
+    llm: Llm = Budgeted(Retrying(RateLimited(router, limiters), options.retry_deadline), meter)
     store = None
-    if settings.cache:
+    if cache is not None and options.cache:
         store = AnswerStore(cache / CACHE_FOLDER, say)
         llm = Cached(llm, store, router.identity, read_cache, meter.count_cached)
     return LlmStack(llm, limiters, meter, router, store)

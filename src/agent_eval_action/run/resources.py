@@ -27,7 +27,7 @@ from agent_eval_action.llm.budget import SIMULATED_USER, Meter
 from agent_eval_action.llm.client import LlmError, LlmReply
 from agent_eval_action.llm.credentials import EXTRA, dotenv_of, judge_environ, missing
 from agent_eval_action.llm.providers import check_options, unknown_model
-from agent_eval_action.llm.router import LlmSettings, LlmStack, open_llm
+from agent_eval_action.llm.router import LlmStack, open_llm
 from agent_eval_action.processes.metric_functions import MetricFunctions
 from agent_eval_action.results.evalset import FunctionReply
 from agent_eval_action.results.findings import Finding
@@ -302,24 +302,25 @@ async def _open_models(plan: Plan, options: ResourceOptions) -> tuple[LlmStack |
     settings, say = options.settings, options.say
     folders = [agent.path.resolve() for agent in options.agents]
     dotenv = dotenv_of(folders, settings.workspace.resolve(), options.brought_along)
-    environ, llm_settings = judge_environ(options.environ, dotenv), LlmSettings.from_settings(settings)
+    environ, base_url = judge_environ(options.environ, dotenv), settings.llm.openai_base_url or ""
     lacking: dict[str, str] = {}
     if options.may_lack:
         validate_models(required)
-        lacking = missing_credentials(required, environ, openai_base_url=llm_settings.openai_base_url)
+        lacking = missing_credentials(required, environ, openai_base_url=base_url)
         plan = mark_unmeasured(plan, lacking, options.recorded)
         required = tuple(model for model in required if model.model not in lacking)
     else:
-        require_usable_models(required, environ, openai_base_url=llm_settings.openai_base_url)
+        require_usable_models(required, environ, openai_base_url=base_url)
     if not required:
         return None, lacking
-    llm_settings.prices.require((model.model for model in required), settings.max_cost)
-    if estimate := estimate_plan(plan, llm_settings.prices, recorded=options.recorded).sentence:
+    options.meter.prices.require((model.model for model in required), settings.max_cost)
+    if estimate := estimate_plan(plan, options.meter.prices, recorded=options.recorded).sentence:
         say(estimate)
     llm = open_llm(
-        llm_settings,
+        settings.llm,
         environ,
-        cache=settings.output_folder(settings.cache_dir),
+        # an answer is kept with its question, which holds what is not to be stored
+        cache=None if settings.redact else settings.output_folder(settings.cache_dir),
         read_cache=options.read_cache,
         meter=options.meter,
         say=say,

@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from agent_eval_action.config.models import LlmOptions
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.llm.budget import Meter, SpendingLimits
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply
-from agent_eval_action.llm.rate_limit import RateLimits
-from agent_eval_action.llm.router import LlmSettings, LlmStack, open_llm
+from agent_eval_action.llm.router import LlmStack, open_llm
 from support.gemini_server.faults import Fault
 from support.gemini_server.server import GeminiServer
 from support.model_server.faults import RateLimit
@@ -18,11 +18,16 @@ from support.model_server.faults import RateLimit
 from .conftest import ANSWER, KEY, ask
 
 
-def opened(gemini: GeminiServer, folder: Path, *, read: bool = True, **settings: Any) -> LlmStack:
+def opened(
+    gemini: GeminiServer, folder: Path, *, read: bool = True, calls: int | None = None, **options: Any
+) -> LlmStack:
     environ = {"GOOGLE_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": gemini.url}
-    made = LlmSettings(**settings)
     return open_llm(
-        made, environ, cache=OutputFolder.at(folder), read_cache=read, meter=Meter(made.limits, made.prices)
+        LlmOptions(**options),
+        environ,
+        cache=OutputFolder.at(folder),
+        read_cache=read,
+        meter=Meter(SpendingLimits(calls)),
     )
 
 
@@ -48,7 +53,7 @@ async def test_another_server_is_another_model(gemini: GeminiServer, tmp_path: P
     first = opened(gemini, tmp_path)
     await first.generate(ask())
     moved = open_llm(
-        LlmSettings(),
+        LlmOptions(),
         {"GOOGLE_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": gemini.url + "/"},
         cache=OutputFolder.at(tmp_path),
         read_cache=True,
@@ -61,7 +66,7 @@ async def test_another_server_is_another_model(gemini: GeminiServer, tmp_path: P
 
 
 async def test_what_is_kept_is_answered_when_the_budget_is_spent(gemini: GeminiServer, tmp_path: Path) -> None:
-    llm = opened(gemini, tmp_path, limits=SpendingLimits(calls=1))
+    llm = opened(gemini, tmp_path, calls=1)
     assert isinstance(await llm.generate(ask(sample=0)), LlmReply)
     again, refused = await llm.generate(ask(sample=0)), await llm.generate(ask(sample=1))
     await llm.close()
@@ -85,7 +90,7 @@ async def test_a_storm_of_429_loses_no_question(gemini: GeminiServer, tmp_path: 
 
 async def test_who_waits_to_ask_again_holds_no_place(gemini: GeminiServer, tmp_path: Path) -> None:
     gemini.faults = [Fault(code=503, times=1, user="first", retry_after=0.5)]
-    llm = opened(gemini, tmp_path, rates=RateLimits(concurrency=1))
+    llm = opened(gemini, tmp_path, concurrency=1)
     done: list[str] = []
 
     async def one(text: str) -> None:
@@ -105,7 +110,7 @@ async def test_what_is_given_up_on_the_wire_is_counted(gemini: GeminiServer, tmp
         await asyncio.sleep(600)
 
     gemini.hold = hold
-    llm = opened(gemini, tmp_path, rates=RateLimits(concurrency=1))
+    llm = opened(gemini, tmp_path, concurrency=1)
     asking = [asyncio.create_task(llm.generate(ask(sample=n, purpose="match"))) for n in range(2)]
     await arrived.wait()
     for task in asking:

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from agent_eval_action.config.models import LlmOptions
 from agent_eval_action.criteria.base import Sample, ScoringContext
 from agent_eval_action.folders import OutputFolder
+from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, ProviderConfig
 from agent_eval_action.llm.providers.vertex import VertexEval
-from agent_eval_action.llm.router import LlmSettings, open_llm
+from agent_eval_action.llm.router import open_llm
 from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.results.run_result import ScoreStatus
 from support.turns import criterion, turn
@@ -206,12 +208,12 @@ async def test_a_score_outside_the_metrics_range_is_no_score(server):
 
 async def test_its_answers_pass_through_the_policies_of_every_model(server, tmp_path):
     server.faults = [Fault(code=503, times=1), Fault("no_score", times=1)]
-    settings = LlmSettings()
-    meter = settings.meter()
+    options = LlmOptions()
+    meter = Meter()
     said = []
     for _ in range(2):
         stack = open_llm(
-            settings, by_key(server), cache=OutputFolder.at(tmp_path / "cache"), read_cache=True, meter=meter
+            options, by_key(server), cache=OutputFolder.at(tmp_path / "cache"), read_cache=True, meter=meter
         )
         for response in ("hello", "good bye"):
             request = LlmRequest("vertex_eval/safety_v1", (), options={**ONE_TURN, "response": response})

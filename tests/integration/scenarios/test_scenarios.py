@@ -14,11 +14,12 @@ import pytest
 from agent_eval_action.agents.adk import AdkAgent
 from agent_eval_action.config.criteria import CriterionSpec, UserSimulatorConfig
 from agent_eval_action.config.discovery import DiscoveredSet, Discovery
-from agent_eval_action.config.models import AgentSettings
+from agent_eval_action.config.models import AgentSettings, LlmOptions
 from agent_eval_action.criteria.base import ScoringContext
 from agent_eval_action.environments.runtime import AgentRuntimeSpec
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.llm.router import LlmSettings, open_llm
+from agent_eval_action.llm.budget import Meter
+from agent_eval_action.llm.router import open_llm
 from agent_eval_action.results.run_result import Attempt, ErrorKind
 from agent_eval_action.results.transcripts import ATTEMPTS, parse_attempt, read_lines
 from agent_eval_action.run.base_agents import AgentGroup
@@ -93,13 +94,12 @@ class Bench:
         agent = AgentSettings(path=FOLDER, name="clerk", criteria=CRITERIA, user_simulator=config)
         placed = DiscoveredSet(agent=agent, path=file, key="s")
         plan = Loader(self.folder).plan(Discovery((placed,)), self.repeats)
-        settings = LlmSettings(retry_deadline=1.5)
         llm = open_llm(
-            settings,
+            LlmOptions(retry_deadline=1.5),
             self.environ,
             cache=OutputFolder.at(self.folder / "cache"),
             read_cache=True,
-            meter=settings.meter(),
+            meter=Meter(),
         )
         spec = AgentRuntimeSpec(
             name="clerk",

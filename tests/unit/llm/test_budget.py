@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from agent_eval_action.config.models import LlmOptions
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.budget import (
     AGENT,
     SIMULATED_USER,
     Budgeted,
     Meter,
-    Metered,
     Spend,
     SpendingLimits,
     agent_calls,
     reported_usage,
 )
-from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message, ProviderConfig
 from agent_eval_action.llm.pricing import PlannedCalls, Price, Prices, estimate
-from agent_eval_action.llm.rate_limit import Limiters, RateLimited, RateLimits
+from agent_eval_action.llm.rate_limit import Limiters, RateLimited
+from agent_eval_action.llm.router import ProviderRouter
 from agent_eval_action.results.evalset import Content, Invocation, InvocationEvent, InvocationEvents, Part
 from support.scripted_llm import ScriptedLlm
 
@@ -113,8 +115,9 @@ async def test_a_call_given_up_on_the_wire_is_counted_and_one_in_the_queue_is_no
     """The server works on: what it bills is not zero because nobody waits for it."""
     meter = Meter()
 
-    wired = Metered(ScriptedLlm(lambda _: "yes", latency=600.0), meter)
-    llm = Budgeted(RateLimited(wired, Limiters(RateLimits(concurrency=1))), meter)
+    server: Any = ScriptedLlm(lambda _: "yes", latency=600.0)
+    wired = ProviderRouter(ProviderConfig({}), meter, made={"google": server})
+    llm = Budgeted(RateLimited(wired, Limiters(LlmOptions(concurrency=1))), meter)
     asking = [asyncio.create_task(llm.generate(request("x" * 4000))) for _ in range(3)]
     await asyncio.sleep(0.01)
     for task in asking:

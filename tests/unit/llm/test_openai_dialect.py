@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.llm.providers.openai import Dialect, answer_text, check_options, refused_part
+from agent_eval_action.llm.providers.openai import Dialect, OpenAiProvider, answer_text, refused_part
 
 OPTIONS = [
     ({"temperature": 0, "topP": 1, "max_output_tokens": 5, "seed": None}, ""),
@@ -22,7 +22,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize(("options", "said"), OPTIONS)
 def test_options(options, said):
-    found = check_options(options)
+    found = OpenAiProvider.check_options(options)
     assert said in found
     assert bool(said) == bool(found)
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from agent_eval_action.config.models import LlmOptions
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
-from agent_eval_action.llm.rate_limit import AdaptiveSemaphore, Limiter, Limiters, MinuteLimits, RateLimited, RateLimits
+from agent_eval_action.llm.rate_limit import AdaptiveSemaphore, Limiter, Limiters, MinuteLimits, RateLimited
 from agent_eval_action.worker.agent_eval_worker_rate import MARGIN, RateEstimator
 from support import virtual_time
 
@@ -187,8 +188,8 @@ def request(model: str = "m") -> LlmRequest:
 
 
 async def test_each_model_has_a_limiter_and_its_own_bounds() -> None:
-    limits = RateLimits(concurrency=3, requests_per_minute={"*": 60, "b": 5}, tokens_per_minute={"b": 9})
-    limiters = Limiters(limits)
+    options = LlmOptions(concurrency=3, requests_per_minute={"*": 60, "b": 5}, tokens_per_minute={"b": 9})
+    limiters = Limiters(options)
     a, b = limiters.find("a"), limiters.find("b")
     assert limiters.find("a") is a
     assert (a.minute.requests, a.minute.tokens) == (60, None)
@@ -209,7 +210,7 @@ async def test_only_a_429_is_a_refusal_and_reported_tokens_replace_the_estimate(
         async def generate(self, _: LlmRequest) -> LlmReply | LlmError:
             return next(answers)
 
-    rated = RateLimited(Provider(), Limiters(RateLimits(tokens_per_minute={"*": 10_000})))
+    rated = RateLimited(Provider(), Limiters(LlmOptions(tokens_per_minute={"*": 10_000})))
     for refusals in (0, 0, 1):
         await rated.generate(request())
         assert rated.limiters.refusals() == refusals

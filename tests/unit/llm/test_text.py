@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_eval_action.llm.client import quoted, sendable, sendable_json
-from agent_eval_action.llm.errors import duration, kind_of, retry_after
+from agent_eval_action.llm.providers.base import kind_of, retry_after
+from agent_eval_action.llm.providers.google import duration
 
 ANYTHING = st.text(st.characters())  # lone surrogates too
 

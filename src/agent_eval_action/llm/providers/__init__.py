@@ -31,7 +31,7 @@ _OPENAI_NAME: Final = re.compile(r"(?:gpt|chatgpt|o[1-9])\b[\w.-]*")
 def provider_of(model: str) -> tuple[str, str]:
     """``openai/x`` is x at openai, ``vertex_eval/x`` at Vertex's evaluation, everything Google knows is at google.
 
-    Raises ConfigError for a name no provider of ours knows; ``refusal`` gives the same as a sentence.
+    Raises ConfigError for a name no provider of ours knows; ``unknown_model`` gives the same as a sentence.
     """
     if problem := unknown_model(model):
         sentence, _, hint = problem.partition(" — ")
@@ -43,43 +43,33 @@ def provider_of(model: str) -> tuple[str, str]:
 def unknown_model(model: str) -> str:
     """Why no provider knows this model, and what to write instead, in one sentence; "" for one that is known."""
     prefix, slash, name = model.partition("/")
+    problem = ""
     if not model.strip() or re.search(r"\s", model):
-        return f"`{model}` is no name of a model — write for example `gemini-2.5-flash` or `openai/gpt-4.1-mini`"
-    if not slash:
-        return _refused_bare(model)
-    if prefix in _PREFIXES:
-        return "" if name else f"`{model}` names no model — write the model's name behind `{prefix}/`"
-    if prefix in _RESOURCES:
-        return _refused_resource(model)
-    if prefix in ("gemini", "vertex_ai", "google") and name.startswith("gemini-"):
-        return f"unknown provider `{prefix}` in the model `{model}` — write `{name}`"
-    return (
-        f"unknown provider `{prefix}` in the model `{model}` — judges are asked at Google (`gemini-2.5-flash`) or "
-        f"at whatever speaks OpenAI's wire (`openai/{name}` with OPENAI_BASE_URL)"
-    )
+        problem = f"`{model}` is no name of a model — write for example `gemini-2.5-flash` or `openai/gpt-4.1-mini`"
+    elif not slash and _OPENAI_NAME.match(model):
+        problem = f"`{model}` is no model of Google — write `openai/{model}`"
+    elif not slash and model.startswith("claude"):
+        problem = (
+            f"`{model}` is no model of Google — judges can be asked at whatever speaks OpenAI's wire: "
+            f"`openai/{model}` with OPENAI_BASE_URL"
+        )
+    elif prefix in _PREFIXES:
+        if not name:
+            problem = f"`{model}` names no model — write the model's name behind `{prefix}/`"
+    elif prefix in _RESOURCES:
+        if not _MODEL_IN_RESOURCE.fullmatch(model):
+            form = "projects/PROJECT/locations/LOCATION/publishers/google/models/MODEL"
+            problem = f"`{model}` is no resource name of a model — write `{form}`, or the bare name of the model"
+    elif prefix in ("gemini", "vertex_ai", "google") and name.startswith("gemini-"):
+        problem = f"unknown provider `{prefix}` in the model `{model}` — write `{name}`"
+    elif slash:
+        problem = (
+            f"unknown provider `{prefix}` in the model `{model}` — judges are asked at Google (`gemini-2.5-flash`) or "
+            f"at whatever speaks OpenAI's wire (`openai/{name}` with OPENAI_BASE_URL)"
+        )
+    return problem
 
 
 def check_options(model: str, options: Mapping[str, Any]) -> str:
     """What is wrong with ``judge_model_config`` for this model, in one sentence; "" if nothing. No network."""
-    provider, _ = provider_of(model)
-    if not options or provider not in PROVIDERS:
-        return ""
-    return PROVIDERS[provider].check_options(options)
-
-
-def _refused_resource(model: str) -> str:
-    if _MODEL_IN_RESOURCE.fullmatch(model):
-        return ""
-    form = "projects/PROJECT/locations/LOCATION/publishers/google/models/MODEL"
-    return f"`{model}` is no resource name of a model — write `{form}`, or the bare name of the model"
-
-
-def _refused_bare(model: str) -> str:
-    if _OPENAI_NAME.match(model):
-        return f"`{model}` is no model of Google — write `openai/{model}`"
-    if model.startswith("claude"):
-        return (
-            f"`{model}` is no model of Google — judges can be asked at whatever speaks OpenAI's wire: "
-            f"`openai/{model}` with OPENAI_BASE_URL"
-        )
-    return ""
+    return PROVIDERS[provider_of(model)[0]].check_options(options) if options else ""

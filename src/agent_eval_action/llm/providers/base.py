@@ -1,23 +1,39 @@
-"""What every provider does alike: one client for each address, one try for each call, and errors as values."""
+"""What all providers share: one client per address, one try per call, and errors as values that say what to do."""
 
 from __future__ import annotations
 
 import abc
 import asyncio
 import contextlib
+import email.utils
+import json
+import math
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from http import HTTPStatus
+from typing import Any, Final, Generic, TypeVar
 
-from agent_eval_action.llm.client import LlmError, LlmReply, LlmRequest, ProviderConfig
+from agent_eval_action.llm.client import (
+    LlmError,
+    LlmErrorKind,
+    LlmReply,
+    LlmRequest,
+    LlmUsage,
+    ProviderConfig,
+    quoted,
+)
 
 K = TypeVar("K", bound=Hashable)
 C = TypeVar("C")
 
+# 409 and 425 are "not now" wherever a model's server uses them, 499 is Google's word for a call it cancelled.
+_NOT_NOW: Final = frozenset({409, 425, 499})
+_TIMEOUTS: Final = frozenset({408, 504})
+
 
 class ModelProvider(abc.ABC, Generic[K, C]):
-    """An ``Llm`` that speaks to a server, without a retry of its own. Lives in one event loop."""
+    """An ``Llm`` that asks a server, without retries. Lives in one event loop."""
 
     def __init__(self, setup: ProviderConfig) -> None:
         self.setup = setup
@@ -43,14 +59,14 @@ class ModelProvider(abc.ABC, Generic[K, C]):
 
     @abc.abstractmethod
     def describe(self, error: Exception, model: str) -> LlmError:
-        """What opening or asking raised."""
+        """What opening or asking raised, as an error."""
 
     @abc.abstractmethod
     async def close_client(self, client: C) -> None:
-        """Give a client's connections back. May raise."""
+        """Close a client's connections. May raise."""
 
     async def client(self, model: str) -> C:
-        """The client of a model: hundreds of first calls wait for one making, and one that failed is made anew."""
+        """The client of a model: hundreds of first calls share one, and one that failed to open is opened again."""
         address = self.address(model)
         task = self._clients.get(address)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
@@ -58,7 +74,7 @@ class ModelProvider(abc.ABC, Generic[K, C]):
         return await asyncio.shield(task)
 
     async def warm_up(self, model: str) -> str:
-        """Load what the first call needs while something else is waited for; what fails, in one sentence, or ""."""
+        """Load what the first call needs ahead of it; what fails, in one sentence, or ""."""
         try:
             await self.client(model)
         except Exception as error:  # noqa: BLE001 - whatever the client raises becomes a sentence
@@ -78,9 +94,90 @@ class ModelProvider(abc.ABC, Generic[K, C]):
         return replace(answer, seconds=time.monotonic() - started) if isinstance(answer, LlmError) else answer
 
     async def close(self) -> None:
-        """Give all connections back; never raises."""
+        """Close all connections; never raises."""
         for task in self._clients.values():
             task.cancel()
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await self.close_client(await task)
         self._clients.clear()
+
+
+def status_error(
+    server: str, status: int, text: str, advice: Mapping[int, str], *, wait: float | None = None
+) -> LlmError:
+    """A response that is no answer. ``text`` is what may be shown of its body; ``advice`` says what to do by status."""
+    try:
+        phrase = HTTPStatus(status).phrase.lower()
+    except ValueError:
+        phrase = "an unknown status"
+    message = f"{server} answered {status} ({phrase})" + (f": {text}" if text else "")
+    if 300 <= status < 400:  # noqa: PLR2004 - redirects
+        where = advice.get(HTTPStatus.MULTIPLE_CHOICES, "check the base URL")
+        message += f" — it sends us to another address, which a key does not follow: {where}"
+    elif status in advice:
+        message += f" — {advice[status]}"
+    return LlmError(kind_of(status), message, retry_after=wait, status=status)
+
+
+def kind_of(status: int) -> LlmErrorKind:
+    """The kind of error a status is."""
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return LlmErrorKind.RATE_LIMITED
+    if status in _TIMEOUTS:
+        return LlmErrorKind.TIMEOUT
+    if status in _NOT_NOW or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return LlmErrorKind.UNAVAILABLE
+    return LlmErrorKind.REFUSED
+
+
+def exception_error(server: str, error: Exception, secrets: Iterable[str], *malformed: type[Exception]) -> LlmError:
+    """What a client raised over time, over an answer (``malformed``: types of its own) or over what it was to ask.
+
+    Messages of parse errors are left out: they hold whole answers.
+    """
+    if isinstance(error, TimeoutError):
+        return LlmError(LlmErrorKind.TIMEOUT, f"{server} did not answer in time")
+    if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError, *malformed)):
+        return LlmError(LlmErrorKind.EMPTY, f"{server} answered what is no answer of a model, or a part of one")
+    if isinstance(error, LookupError | ValueError):
+        text = quoted(str(error), secrets) or type(error).__name__
+        return LlmError(LlmErrorKind.REFUSED, f"{server} cannot be asked so: {text}")
+    return LlmError(LlmErrorKind.EMPTY, f"the answer of {server} could not be read: {type(error).__name__}")
+
+
+def unusable_answer(finish: str, usage: LlmUsage, *, blocked: bool, longest: str) -> LlmError:
+    """An answer without text, or one that is not whole. ``finish`` is the reason it gives, in the provider's words.
+
+    ``blocked``: a filter ended it; ``longest``: what to do where it ended at its largest length, else "".
+    """
+    if blocked:
+        return LlmError(LlmErrorKind.BLOCKED, f"the answer was blocked ({finish})", usage=usage)
+    if longest:
+        return LlmError(LlmErrorKind.EMPTY, f"the answer was cut at its largest length: {longest}", usage=usage)
+    reason = f" ({quoted(finish, limit=60)})" if finish not in ("", "STOP", "stop") else ""
+    return LlmError(LlmErrorKind.EMPTY, f"the model answered without a text{reason}", usage=usage)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds a server asks to wait: ``retry-after-ms`` (OpenAI), or Retry-After as seconds or as a date."""
+    named = {name.lower(): value.strip() for name, value in headers.items()}
+    milliseconds = seconds_of(named.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = named.get("retry-after", "")
+    seconds = seconds_of(value)
+    if seconds is not None or not value:
+        return seconds
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def seconds_of(text: str) -> float | None:
+    """A number of seconds; None for what is no finite number, or a negative one."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from agent_eval_action.llm import errors
 from agent_eval_action.llm.client import (
     LlmError,
     LlmErrorKind,
@@ -24,13 +23,21 @@ from agent_eval_action.llm.client import (
     sendable_json,
 )
 from agent_eval_action.llm.credentials import EXTRA_MISSING, OPENAI_KEY, OPENAI_URLS
-from agent_eval_action.llm.providers.base import ModelProvider
+from agent_eval_action.llm.providers.base import (
+    ModelProvider,
+    exception_error,
+    retry_after,
+    status_error,
+    unusable_answer,
+)
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
     from openai.types.chat import ChatCompletion
 
-
+_URL: Final = "https://api.openai.com/v1"
+_DIALECTS: Final = 4  # how many a server can be asked in: three forms of the answer, two names of its length
+_CONNECTIONS: Final = 1000
 _KEY: Final = "check OPENAI_API_KEY, and OPENAI_BASE_URL: the key has to be of the server it names"
 _ADVICE: Final = {
     300: "check OPENAI_BASE_URL",
@@ -39,79 +46,16 @@ _ADVICE: Final = {
     403: _KEY,
     404: "check the model's name, and OPENAI_BASE_URL: it mostly ends with /v1",
 }
-
-
-def from_exception(error: Exception, *, url: str, secrets: Iterable[str]) -> LlmError:
-    """What the SDK raised."""
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "openai":
-        return LlmError(LlmErrorKind.REFUSED, EXTRA_MISSING)
-    import openai  # noqa: PLC0415 - loaded by now
-
-    name, causes = server_name(url, secrets), list(_causes(error))
-    if isinstance(error, openai.APIStatusError):
-        return from_response(error, name, secrets)
-    # httpx-aiohttp calls a reset connection a timeout too; what aiohttp raised itself is among the causes
-    if any(isinstance(cause, TimeoutError) for cause in causes):
-        return errors.from_timeout(name)
-    if isinstance(error, openai.APIConnectionError):
-        text = quoted(str(causes[-1]), secrets) or type(causes[-1]).__name__
-        if isinstance(causes[-1], ValueError):  # a URL with credentials in it, for one: asking again gives the same
-            return LlmError(LlmErrorKind.REFUSED, f"{name} cannot be asked so: {text} — check OPENAI_BASE_URL")
-        return errors.from_connection(name, text)
-    if isinstance(error, openai.OpenAIError) and not isinstance(error, ValueError):
-        error = ValueError(str(error) or type(error).__name__)
-    return errors.from_unreadable(name, error, secrets)
-
-
-def server_name(url: str, secrets: Iterable[str] = ()) -> str:
-    """A base URL as a sentence may show it: it may carry a name and a password."""
-    return urlsplit(url).netloc.rpartition("@")[2] or quoted(url, secrets, 100)
-
-
-def from_response(error: Any, name: str, secrets: Iterable[str]) -> LlmError:
-    """A response that is an error; ``error`` is the SDK's APIStatusError."""
-    body = error.body if isinstance(error.body, dict) else {}
-    message = body.get("message") or (body.get("error") if isinstance(body.get("error"), str) else None)
-    plain = error.body if isinstance(error.body, str) and error.body.lstrip()[:1] != "<" else ""
-    text = quoted(message or plain, secrets)
-    code = str(body.get("code") or body.get("type") or "")
-    if code == "content_filter":  # Azure's way to say that the prompt was blocked
-        return LlmError(LlmErrorKind.BLOCKED, "the prompt was blocked (content_filter)", status=error.status_code)
-    if error.status_code == errors.TOO_MANY and code == "insufficient_quota":
-        sentence = f"the account at {name} has no quota left: {text} — add credit, or use another key"
-        return LlmError(LlmErrorKind.REFUSED, sentence, status=errors.TOO_MANY)
-    wait = errors.retry_after(error.response.headers)
-    return errors.from_status(name, error.status_code, text, _ADVICE, retry_after=wait)
-
-
-def no_answer(finish: str, refusal: object, usage: LlmUsage) -> LlmError:
-    """A completion without a usable answer, by the reasons it gives."""
-    if refusal:
-        return LlmError(LlmErrorKind.BLOCKED, f"the model declined to answer: {quoted(refusal)}", usage=usage)
-    if finish == "content_filter":
-        return LlmError(LlmErrorKind.BLOCKED, "the answer was blocked (content_filter)", usage=usage)
-    if finish == "length":
-        return errors.cut_short(usage, "raise max_output_tokens")
-    return errors.without_text(finish, usage)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    found: BaseException | None = error
-    while found is not None:
-        yield found
-        found = found.__cause__
-
-
 # Google's name of an option, OpenAI's, and what it must be.
-_OPTIONS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
-    "temperature": ("temperature", (int, float)),
-    "top_p": ("top_p", (int, float)),
-    "max_output_tokens": ("", (int,)),  # its name is the dialect's
-    "seed": ("seed", (int,)),
-    "stop_sequences": ("stop", (list, tuple)),
-    "presence_penalty": ("presence_penalty", (int, float)),
-    "frequency_penalty": ("frequency_penalty", (int, float)),
-    "thinking_config": ("reasoning_effort", (dict,)),
+_OPTIONS: Final[dict[str, tuple[str, tuple[type, ...], str]]] = {
+    "temperature": ("temperature", (int, float), "a number"),
+    "top_p": ("top_p", (int, float), "a number"),
+    "max_output_tokens": ("", (int,), "a whole number"),  # its name is the dialect's
+    "seed": ("seed", (int,), "a whole number"),
+    "stop_sequences": ("stop", (list, tuple), "a list"),
+    "presence_penalty": ("presence_penalty", (int, float), "a number"),
+    "frequency_penalty": ("frequency_penalty", (int, float), "a number"),
+    "thinking_config": ("reasoning_effort", (dict,), "a mapping"),
 }
 _EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh")
 _FORM_NAMES: Final = re.compile(r"response[_ ]format|json[_ ]schema|json[_ ]object|structured[_ ]output", re.IGNORECASE)
@@ -120,22 +64,15 @@ _BAD_REQUESTS: Final = frozenset({400, 404, 415, 422, 501})
 _THOUGHT: Final = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 _FENCED: Final = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL | re.IGNORECASE)
 
-Part = Literal["form", "length", ""]
-
-
-class Form(Enum):
-    """How a server is asked for JSON, from the strictest."""
-
-    SCHEMA = "json_schema"
-    OBJECT = "json_object"
-    PROMPT = "prompt"
+# How a server is asked for JSON, from the strictest; "prompt": in words alone.
+_WEAKER_FORM: Final = {"json_schema": "json_object", "json_object": "prompt"}
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What one server understands; ``length`` is its name for the answer's largest length."""
+    """What one server understands: a form of the answer, and its name for the answer's largest length."""
 
-    form: Form = Form.SCHEMA
+    form: str = "json_schema"
     length: str = "max_tokens"
 
     @classmethod
@@ -145,55 +82,16 @@ class Dialect:
         newer = host.endswith(("openai.com", "openai.azure.com"))
         return cls(length="max_completion_tokens" if newer else "max_tokens")
 
-    def without(self, part: Part, request: LlmRequest) -> Dialect | None:
+    def without(self, part: Literal["form", "length", ""], request: LlmRequest) -> Dialect | None:
         """The next to try where ``part`` was refused; None where there is none, or it was not asked for."""
-        if part == "form" and request.schema is not None:
-            weaker = {Form.SCHEMA: Form.OBJECT, Form.OBJECT: Form.PROMPT}.get(self.form)
-            return replace(self, form=weaker) if weaker else None
+        if part == "form" and request.schema is not None and self.form in _WEAKER_FORM:
+            return replace(self, form=_WEAKER_FORM[self.form])
         if part == "length" and "max_output_tokens" in _named(request.options):
-            other = "max_completion_tokens" if self.length == "max_tokens" else "max_tokens"
-            return replace(self, length=other)
+            return replace(self, length="max_completion_tokens" if self.length == "max_tokens" else "max_tokens")
         return None
 
 
-def check_options(options: Mapping[str, Any]) -> str:
-    """What is wrong with options in Google's names, in one sentence; "" if nothing."""
-    for name, value in _named(options).items():
-        if name not in _OPTIONS:
-            return f"the option `{name}` does not exist on OpenAI's wire: known are {', '.join(_OPTIONS)}"
-        kinds = _OPTIONS[name][1]
-        if not isinstance(value, kinds) or isinstance(value, bool):
-            return f"the option `{name}` must be {_kind(kinds)}"
-    effort = _named(options).get("thinking_config")
-    if effort is not None and _effort(effort) not in _EFFORTS:
-        return "of `thinking_config` OpenAI's wire knows only thinking_level: " + ", ".join(_EFFORTS)
-    return ""
-
-
-def body(name: str, request: LlmRequest, dialect: Dialect) -> dict[str, Any]:
-    """The arguments of chat.completions.create."""
-    system = sendable(request.system)
-    asked: dict[str, Any] = {"model": name}
-    if request.schema is not None:
-        schema = sendable_json(request.schema)
-        if dialect.form is Form.SCHEMA:
-            answer = {"name": "answer", "strict": True, "schema": schema}
-            asked["response_format"] = {"type": "json_schema", "json_schema": answer}
-        else:
-            system = f"{system}\n\n{_in_words(schema)}".strip()
-        if dialect.form is Form.OBJECT:
-            asked["response_format"] = {"type": "json_object"}
-    turns = [{"role": _role(m.role), "content": sendable(m.text)} for m in request.messages]
-    asked["messages"] = [{"role": "system", "content": system}, *turns] if system else turns
-    for option, value in _named(request.options).items():
-        if option == "thinking_config":
-            asked["reasoning_effort"] = _effort(value)
-        else:
-            asked[_OPTIONS[option][0] or dialect.length] = sendable_json(value)
-    return asked
-
-
-def refused_part(status: int, body: object) -> Part:
+def refused_part(status: int, body: object) -> Literal["form", "length", ""]:
     """Which part of a request a server's error names as one it does not know."""
     if status not in _BAD_REQUESTS:
         return ""
@@ -203,43 +101,43 @@ def refused_part(status: int, body: object) -> Part:
     return "length" if _LENGTH_NAMES.search(words) else ""
 
 
-def answer_text(content: str) -> str:
-    """The answer without what some servers leave in it: thoughts before it, a Markdown fence around it."""
-    content = _THOUGHT.sub("", content, count=1) if content.lstrip().startswith("<think>") else content
-    fenced = _FENCED.fullmatch(content)
-    return (fenced[1] if fenced else content).strip()
-
-
-def _in_words(schema: Any) -> str:
-    return (
-        "Answer with one JSON object and nothing else: no text around it, no Markdown. "
-        f"It must fit this JSON Schema:\n{json.dumps(schema, ensure_ascii=False)}"
-    )
+def _arguments(name: str, request: LlmRequest, dialect: Dialect) -> dict[str, Any]:
+    """The arguments of chat.completions.create."""
+    system = sendable(request.system)
+    asked: dict[str, Any] = {"model": name}
+    if request.schema is not None:
+        schema = sendable_json(request.schema)
+        if dialect.form == "json_schema":
+            answer = {"name": "answer", "strict": True, "schema": schema}
+            asked["response_format"] = {"type": "json_schema", "json_schema": answer}
+        else:
+            words = (
+                "Answer with one JSON object and nothing else: no text around it, no Markdown. "
+                f"It must fit this JSON Schema:\n{json.dumps(schema, ensure_ascii=False)}"
+            )
+            system = f"{system}\n\n{words}".strip()
+        if dialect.form == "json_object":
+            asked["response_format"] = {"type": "json_object"}
+    roles = {"user": "user", "model": "assistant"}
+    turns = [{"role": roles[m.role], "content": sendable(m.text)} for m in request.messages]
+    asked["messages"] = [{"role": "system", "content": system}, *turns] if system else turns
+    for option, value in _named(request.options).items():
+        if option == "thinking_config":
+            asked["reasoning_effort"] = _effort(value)
+        else:
+            asked[_OPTIONS[option][0] or dialect.length] = sendable_json(value)
+    return asked
 
 
 def _named(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in snake_case, those said to be nothing left out."""
+    """Options with snake_case keys; None values dropped."""
     named = {re.sub(r"(?<=[a-z])[A-Z]", lambda m: f"_{m[0].lower()}", key): value for key, value in options.items()}
     return {key: value for key, value in named.items() if value is not None}
 
 
-def _effort(thinking: Mapping[str, Any]) -> str:
+def _effort(thinking: Any) -> str:
     options = _named(thinking)
     return str(options.get("thinking_level", "")).lower() if set(options) == {"thinking_level"} else ""
-
-
-def _role(role: str) -> str:
-    return "assistant" if role == "model" else role
-
-
-def _kind(kinds: tuple[type, ...]) -> str:
-    words = {float: "a number", int: "a whole number", list: "a list", dict: "a mapping"}
-    return next(words[kind] for kind in (float, int, list, dict) if kind in kinds)
-
-
-_URL: Final = "https://api.openai.com/v1"
-_DIALECTS: Final = 4  # how many a server can be asked in: three forms of the answer, two names of its length
-_CONNECTIONS: Final = 1000
 
 
 class OpenAiProvider(ModelProvider[str, "AsyncOpenAI"]):
@@ -248,20 +146,24 @@ class OpenAiProvider(ModelProvider[str, "AsyncOpenAI"]):
     def __init__(self, setup: ProviderConfig) -> None:
         super().__init__(setup)
         self._dialects: dict[str, Dialect] = {}
+        self._base_url = setup.openai_base_url or setup.value(*OPENAI_URLS) or _URL
 
     @staticmethod
     def check_options(options: Mapping[str, Any]) -> str:
-        """What is wrong with these options, in Google's names, for this wire; "" if nothing."""
-        return check_options(options)
-
-    @property
-    def base_url(self) -> str:
-        """Where models are asked: the configuration's word, then the environment's."""
-        return self.setup.openai_base_url or self.setup.value(*OPENAI_URLS) or _URL
+        """What is wrong with options in Google's names, in one sentence; "" if nothing."""
+        for name, value in _named(options).items():
+            if name not in _OPTIONS:
+                return f"the option `{name}` does not exist on OpenAI's wire: known are {', '.join(_OPTIONS)}"
+            _, kinds, kind = _OPTIONS[name]
+            if not isinstance(value, kinds) or isinstance(value, bool):
+                return f"the option `{name}` must be {kind}"
+            if name == "thinking_config" and _effort(value) not in _EFFORTS:
+                return "of `thinking_config` OpenAI's wire knows only thinking_level: " + ", ".join(_EFFORTS)
+        return ""
 
     def address(self, model: str) -> str:
         del model  # one client for every model, unlike Google's
-        return self.base_url
+        return self._base_url
 
     async def open(self, address: str) -> AsyncOpenAI:
         return await asyncio.to_thread(_new_client, self.setup, address)
@@ -269,20 +171,15 @@ class OpenAiProvider(ModelProvider[str, "AsyncOpenAI"]):
     async def close_client(self, client: AsyncOpenAI) -> None:
         await client.close()
 
-    def describe(self, error: Exception, model: str) -> LlmError:
-        del model
-        key = self.setup.value(OPENAI_KEY)
-        return from_exception(error, url=self.base_url, secrets=[key] if key else [])
-
     async def ask(self, client: AsyncOpenAI, request: LlmRequest) -> LlmReply | LlmError:
         """Ask; where the server does not know the form of what is asked, ask in the next and remember it."""
         from openai import APIStatusError  # noqa: PLC0415 - loaded by now
 
         name = request.model.removeprefix("openai/")
         for _ in range(_DIALECTS):
-            dialect = self._dialects.get(name) or Dialect.for_server(self.base_url)
+            dialect = self._dialects.get(name) or Dialect.for_server(self._base_url)
             try:
-                completion = await client.chat.completions.create(**body(name, request, dialect))
+                completion = await client.chat.completions.create(**_arguments(name, request, dialect))
             except APIStatusError as error:
                 simpler = dialect.without(refused_part(error.status_code, error.body), request)
                 if simpler is None:
@@ -290,7 +187,52 @@ class OpenAiProvider(ModelProvider[str, "AsyncOpenAI"]):
                 self._dialects[name] = simpler
             else:
                 return _read(completion)
-        return LlmError(LlmErrorKind.REFUSED, f"{server_name(self.base_url)} takes no form of the request that we know")
+        server = self._server(())
+        return LlmError(LlmErrorKind.REFUSED, f"{server} takes no form of the request that we know")
+
+    def describe(self, error: Exception, model: str) -> LlmError:
+        del model
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "openai":
+            return LlmError(LlmErrorKind.REFUSED, EXTRA_MISSING)
+        import openai  # noqa: PLC0415 - loaded by now
+
+        secrets = (self.setup.value(OPENAI_KEY),)
+        name = self._server(secrets)
+        if isinstance(error, openai.APIStatusError):
+            return _response_error(error, name, secrets)
+        causes: list[BaseException] = [error]
+        while causes[-1].__cause__ is not None:
+            causes.append(causes[-1].__cause__)
+        # httpx-aiohttp calls a reset connection a timeout too; what aiohttp raised itself is among the causes
+        if timeouts := [cause for cause in causes if isinstance(cause, TimeoutError)]:
+            return exception_error(name, timeouts[0], secrets)
+        if isinstance(error, openai.APIConnectionError):
+            text = quoted(str(causes[-1]), secrets) or type(causes[-1]).__name__
+            if isinstance(causes[-1], ValueError):  # a URL with credentials in it, for one: asking again gives the same
+                return LlmError(LlmErrorKind.REFUSED, f"{name} cannot be asked so: {text} — check OPENAI_BASE_URL")
+            return LlmError(LlmErrorKind.UNAVAILABLE, f"the connection to {name} failed: {text}")
+        if isinstance(error, openai.OpenAIError) and not isinstance(error, ValueError):
+            error = ValueError(str(error) or type(error).__name__)
+        return exception_error(name, error, secrets)
+
+    def _server(self, secrets: tuple[str, ...]) -> str:
+        """The base URL as a sentence may show it: it may carry a name and a password."""
+        return urlsplit(self._base_url).netloc.rpartition("@")[2] or quoted(self._base_url, secrets, 100)
+
+
+def _response_error(error: Any, name: str, secrets: tuple[str, ...]) -> LlmError:
+    """A response that is an error; ``error`` is the SDK's APIStatusError."""
+    body = error.body if isinstance(error.body, dict) else {}
+    message = body.get("message") or (body.get("error") if isinstance(body.get("error"), str) else None)
+    plain = error.body if isinstance(error.body, str) and error.body.lstrip()[:1] != "<" else ""
+    text = quoted(message or plain, secrets)
+    code = str(body.get("code") or body.get("type") or "")
+    if code == "content_filter":  # Azure's way to say that the prompt was blocked
+        return LlmError(LlmErrorKind.BLOCKED, "the prompt was blocked (content_filter)", status=error.status_code)
+    if error.status_code == HTTPStatus.TOO_MANY_REQUESTS and code == "insufficient_quota":
+        sentence = f"the account at {name} has no quota left: {text} — add credit, or use another key"
+        return LlmError(LlmErrorKind.REFUSED, sentence, status=error.status_code)
+    return status_error(name, error.status_code, text, _ADVICE, wait=retry_after(error.response.headers))
 
 
 def _new_client(setup: ProviderConfig, base_url: str) -> AsyncOpenAI:
@@ -305,7 +247,7 @@ def _new_client(setup: ProviderConfig, base_url: str) -> AsyncOpenAI:
         base_url=base_url,
         timeout=setup.timeout,
         max_retries=0,  # the SDK would wait inside the limiter's slot
-        # aiohttp and not httpx alone: see google.new_session.
+        # aiohttp and not httpx alone: see GoogleService.open.
         http_client=openai.DefaultAioHttpClient(
             limits=Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
             follow_redirects=False,
@@ -340,3 +282,18 @@ def _read(completion: ChatCompletion) -> LlmReply | LlmError:
 
 def _count(value: object) -> int | None:
     return value if isinstance(value, int) and value >= 0 else None
+
+
+def answer_text(content: str) -> str:
+    """The answer without what some servers leave in it: thoughts before it, a Markdown fence around it."""
+    content = _THOUGHT.sub("", content, count=1) if content.lstrip().startswith("<think>") else content
+    fenced = _FENCED.fullmatch(content)
+    return (fenced[1] if fenced else content).strip()
+
+
+def no_answer(finish: str, refusal: object, usage: LlmUsage) -> LlmError:
+    """A completion without a usable answer, by the reasons it gives."""
+    if refusal:
+        return LlmError(LlmErrorKind.BLOCKED, f"the model declined to answer: {quoted(refusal)}", usage=usage)
+    longest = "raise max_output_tokens" if finish == "length" else ""
+    return unusable_answer(finish, usage, blocked=finish == "content_filter", longest=longest)
