@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 
 from agent_eval_action.ci.base import ChangeRequest
-from agent_eval_action.ci.comment import BUDGETS, Marker, RunComment, publish
+from agent_eval_action.ci.comment import BUDGETS, Marker, publish
 from agent_eval_action.ci.github.client import GitHubClient
 from agent_eval_action.reports import REPORTS, ReportInput
 from agent_eval_action.reports.detail import scores_only
@@ -28,11 +29,11 @@ def main(words: list[str]) -> int:
     with running() as server:
         for leg in range(LEGS):
             report = scores_only(whole) if leg == LEGS - 1 else whole
-            github = GitHubClient.connect(server.environ, server.token)
+            github = GitHubClient(server.environ, server.token)
             marker = Marker(key=f"leg {leg}", run=1, run_id=10, outcome="fail")
-            comment = RunComment(marker, lambda room, r=report: REPORTS["markdown"](r, room))
+            render = partial(REPORTS["markdown"], report)
             began, clock = time.process_time(), time.perf_counter()
-            published = publish(github, ChangeRequest(server.repo, 7), comment)
+            published = publish(github, ChangeRequest(server.repo, 7), marker, render)
             took, waited = time.process_time() - began, time.perf_counter() - clock
             github.close()
             size = len(server.comments(7)[-1]["body"].encode())

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from agent_eval_action.ci.github import SUMMARY_LIMIT
 from agent_eval_action.ci.github.log import WorkflowCommands
-from agent_eval_action.ci.github.outputs import LIMIT
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
 from agent_eval_action.reports.annotations import remarks, shown_in_step
 from agent_eval_action.reports.html import BUDGET
@@ -52,7 +52,7 @@ def main(words: list[str]) -> int:
     report = ReportInput(failing(cases))
     parts: dict[str, tuple[Callable[[], str], int]] = {
         "comment": (lambda: REPORTS["markdown"](report, None), _COMMENT),
-        "summary": (lambda: REPORTS["summary"](report, None), LIMIT),
+        "summary": (lambda: REPORTS["summary"](report, None), SUMMARY_LIMIT),
         "page": (lambda: REPORTS["html"](report, None), BUDGET + _SPARE),
         "annotations": (
             lambda: "\n".join(map(WorkflowCommands().annotation, shown_in_step(list(remarks(report))))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from agent_eval_action.ci.api_client import Clock
+from agent_eval_action.ci.host import Clock
 
 
 @dataclass

@@ -373,7 +373,7 @@ class Evaluation:
         sandbox = await open_sandbox(settings, environ, scope.agents, context.emit, scope.hidden)
         if sandbox is not None:
             stack.push_async_callback(asyncio.to_thread, sandbox.close)
-        exposed = sandbox is None and context.job.may_skip
+        exposed = sandbox is None and context.job.event.is_change
         plans = await self._read_plans(scope) if exposed else None
         context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in scope.agents)))
         loop = asyncio.get_running_loop()
@@ -559,7 +559,8 @@ def _select_affected(
     settings: Settings, found: Discovery, context: RunContext, checkout: CheckoutBase
 ) -> AffectedAgents:
     """Leave out agents that the change does not affect, where they declare what they are made of."""
-    if context.repeats is not None or not context.job.may_skip or not declares_paths(found):  # a baseline is whole
+    # a baseline is whole, and of main every commit is run: later comparisons would miss a record
+    if context.repeats is not None or not context.job.event.is_change or not declares_paths(found):
         return AffectedAgents(found, settings)
     repository = Repository(settings.workspace, context.environ)
     changed = changed_files(repository, checkout.exact_sha, checkout.head.sha if checkout.head else None)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from agent_eval_action.errors import UsageError
 from agent_eval_action.git.base_commit import Event, EventKind
+from agent_eval_action.git.repository import is_sha
 
 if TYPE_CHECKING:
-    from agent_eval_action.ci.comment import CommentHost
-    from agent_eval_action.results.evalset import Annotation
+    from agent_eval_action.ci.github.log import WorkflowCommands
+    from agent_eval_action.ci.host import CommentHost
 
-_COMMENTED = frozenset({EventKind.CHANGE, EventKind.PRIVILEGED_CHANGE})
+_NAME_LIMIT: Final = 200
+_DIGITS: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeRequest:
-    """A pull or merge request, which takes comments. ``repository``: like "owner/name"; ``sign``: of its number."""
+    """A pull or merge request. ``repository``: like "owner/name"; ``sign``: of its number."""
 
     repository: str
     number: int
@@ -32,18 +33,17 @@ class ChangeRequest:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What CI says about this run, and what follows from it.
+    """What CI says about a run.
 
     ``change_request``: None where there is nothing to comment on. ``commit``: what the results are of, the head of a
     pull request and not the merge commit that CI made of it. ``withheld``: why CI gives this run neither secrets nor
     a token that writes; "" where it gives both. ``refusal``: why nothing may be run, unless asked for by name, with
     ``hint`` what to do instead and ``warning`` what to print where it was asked for. ``workflow``, ``name`` and
-    ``leg`` (of a matrix) tell the comments of one repository apart. ``definition``: the file that defines the job,
-    its path in the repository. ``url``: the page of this run. Numbers are 0 where CI does not say them.
+    ``leg`` (of a matrix) distinguish the comments of one repository. ``definition``: the file that defines the job,
+    its path in the repository. ``url``: the page of this run. Numbers are 0 where CI does not give them.
     """
 
     event: Event = field(default_factory=Event)
-    repository: str = ""
     change_request: ChangeRequest | None = None
     commit: str | None = None
     withheld: str = ""
@@ -64,23 +64,10 @@ class Job:
         """Whether missing credentials may be intended: it is CI that gives those of a pull request."""
         return self.event.kind is EventKind.CHANGE
 
-    @property
-    def may_skip(self) -> bool:
-        """Whether a change that touches nothing relevant ends the run at once.
-
-        Of main every commit is run: a record that is missing there would be missed by later comparisons.
-        """
-        return self.event.is_change
-
-    @property
-    def may_comment(self) -> bool:
-        """Whether the job's token may be able to comment; the first call shows whether it is."""
-        return self.change_request is not None and not self.withheld
-
     def refuse(self, *, allowed: bool) -> str:
-        """The warning to print before anything is run, or "". Raises UsageError where nothing may be run.
+        """Return the warning to print before anything is run, or "". Raises UsageError where nothing may be run.
 
-        ``allowed``: somebody asked by name for running it all the same.
+        ``allowed``: the user asked by name for running it all the same.
         """
         if self.refusal and not allowed:
             raise UsageError(self.refusal, hint=self.hint)
@@ -90,53 +77,19 @@ class Job:
     def key(self) -> str:
         """The key of this run's comment: workflow, job and leg of the matrix."""
         leg = f" ({self.leg})" if self.leg else ""
-        return f"{self.workflow} / {self.name}{leg}".strip(" /") or "agent-eval"
+        return " / ".join(filter(None, (self.workflow, self.name + leg))) or "agent-eval"
 
 
-def takes_comments(event: Event) -> bool:
-    """Whether the event is of one pull or merge request."""
-    return event.kind in _COMMENTED
+@dataclass(frozen=True, slots=True)
+class PostedRun:
+    """The earlier run whose results ``agent-eval post`` publishes.
 
+    ``find_targets`` takes what ``Ci.connect`` returned and returns the open change requests the run is of, or why
+    there is none.
+    """
 
-class LogCommands(Protocol):
-    """Lines that command the log of a job; each carries any text."""
-
-    def mask(self, secret: str) -> str:
-        """Replace a text in everything that follows."""
-        ...
-
-    def group(self, title: str) -> str:
-        """Begin lines that can be folded."""
-        ...
-
-    def end_group(self) -> str:
-        """End them."""
-        ...
-
-    def annotation(self, remark: Annotation) -> str:
-        """Show a remark at its place."""
-        ...
-
-
-class PostedRun(Protocol):
-    """The earlier run whose results ``agent-eval post`` publishes. ``fork``: a stranger could change it."""
-
-    @property
-    def head_sha(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def fork(self) -> bool: ...
-    @property
-    def run_id(self) -> int: ...
-    @property
-    def run_number(self) -> int: ...
-    @property
-    def run_attempt(self) -> int: ...
-
-    def targets(self, host: Any) -> tuple[list[ChangeRequest], str]:
-        """The open change requests the run is of, or why there is none. ``host``: as ``connect`` returned it."""
-        ...
+    job: Job
+    find_targets: Callable[[Any], tuple[list[ChangeRequest], str]]
 
 
 class Ci:
@@ -146,7 +99,7 @@ class Ci:
     the token to comment with; ``token_hint``: how a job gets it.
     """
 
-    log_commands: LogCommands | None = None
+    log_commands: WorkflowCommands | None = None
     token_variable = ""
     token_hint = ""
 
@@ -155,7 +108,7 @@ class Ci:
         return False
 
     def job(self, environ: Mapping[str, str]) -> Job:  # noqa: ARG002 - as above
-        """The job of this process. Raises nothing: what cannot be read says nothing."""
+        """The job of this process. Raises nothing: what cannot be read is left at its default."""
         return Job()
 
     def write_outputs(self, values: Mapping[str, str], environ: Mapping[str, str]) -> str:  # noqa: ARG002 - as above
@@ -179,53 +132,26 @@ class Ci:
         raise UsageError("comments are written on GitHub and GitLab only")
 
 
-@dataclass(frozen=True, slots=True)
-class StepReports:
-    """What a finished run publishes, each made when it is its turn.
-
-    ``summary`` takes a budget in bytes of UTF-8. ``show`` prints the verdict, in CI or not. ``publish`` posts the
-    comment and returns what went wrong in one sentence, or ""; None: no comment is wanted.
-    """
-
-    outputs: Callable[[], Mapping[str, str]]
-    summary: Callable[[int], str]
-    show: Callable[[], str | None]
-    annotations: Callable[[], Sequence[Annotation]]
-    publish: Callable[[], str] | None = None
+# Readers of variables and event files, which may hold anything.
 
 
-def publish_step(
-    reports: StepReports,
-    ci: Ci,
-    environ: Mapping[str, str],
-    warn: Callable[[str], None],
-    command: Callable[[str], None],
-) -> None:
-    """Outputs, summary, the verdict on the log, annotations, comment. Never raises, and changes no verdict.
+def text_of(value: Any) -> str:
+    """The text; "" for everything else."""
+    return value if isinstance(value, str) else ""
 
-    ``warn`` takes a sentence, ``command`` a line for the log. The log comes before the comment, which may have to
-    wait for its host.
-    """
-    commands = ci.log_commands
 
-    def annotate() -> None:
-        if commands is not None:
-            for remark in reports.annotations():
-                command(commands.annotation(remark))
+def line_of(value: Any) -> str:
+    """A name on one line, of bounded length."""
+    return " ".join(text_of(value).split())[:_NAME_LIMIT]
 
-    shown = ("the verdict could not be shown", reports.show)
-    steps: list[tuple[str, Callable[[], str | None]]] = [
-        ("the step's outputs could not be written", lambda: ci.write_outputs(reports.outputs(), environ)),
-        ("the step's summary could not be written", lambda: ci.append_summary(reports.summary, environ)),
-        shown,
-        ("the annotations could not be made", annotate),
-        ("the comment could not be posted", reports.publish or (lambda: "")),
-    ]
-    for failed, step in steps if commands else [shown]:
-        try:
-            problem = step()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the verdict stands and the next step is tried
-            problem = f"{failed}: {error or type(error).__name__}"
-        if problem:
-            with contextlib.suppress(OSError):  # nobody reads the log any more
-                warn(problem)
+
+def number_of(value: Any) -> int:
+    """A number from 1, or its digits; 0 for everything else."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _DIGITS:
+        value = int(value)
+    return value if type(value) is int and 0 < value < 10**_DIGITS else 0
+
+
+def sha_of(value: Any) -> str | None:
+    """A whole object name, or None: a text that is put into a command line must be nothing else."""
+    return value if isinstance(value, str) and is_sha(value) else None

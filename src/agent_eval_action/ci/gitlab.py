@@ -1,20 +1,17 @@
-"""GitLab: what a pipeline is of, and its merge request's notes."""
+"""GitLab: what a pipeline is of, and whose merge request its results are posted on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from agent_eval_action.ci.base import ChangeRequest, Ci, Job
-from agent_eval_action.ci.plain import line_in, number_in, sha_in
+from agent_eval_action.ci.base import ChangeRequest, Ci, Job, PostedRun, number_of, sha_of
 from agent_eval_action.errors import UsageError
 from agent_eval_action.git.base_commit import Event, EventKind
 
 if TYPE_CHECKING:
-    from agent_eval_action.ci.base import PostedRun
-    from agent_eval_action.ci.comment import CommentHost
+    from agent_eval_action.ci.gitlab_notes import GitLabNotes
 
 _KINDS: Final = {
     "push": EventKind.PUSH,
@@ -32,80 +29,63 @@ class GitLab(Ci):
     token_hint = "GITLAB_TOKEN: a masked variable with a project access token of scope api (docs/ci.md)"  # noqa: S105 - no token
 
     def is_running(self, environ: Mapping[str, str]) -> bool:
-        """Whether the runner says so."""
         return environ.get("GITLAB_CI") == "true"
 
     def job(self, environ: Mapping[str, str]) -> Job:
         """The job: docs.gitlab.com, "Predefined CI/CD variables".
 
-        CI_MERGE_REQUEST_DIFF_BASE_SHA is not believed: it stays as it was when the target branch of a merge request
-        is changed (gitlab-org/gitlab#442031), so that a change could choose the commit it is compared with.
+        CI_MERGE_REQUEST_DIFF_BASE_SHA is not used: it stays as it was when the target branch of a merge request is
+        changed (gitlab-org/gitlab#442031), so that a change could choose the commit it is compared with.
         """
-        iid = number_in(environ, "CI_MERGE_REQUEST_IID")
+        iid = number_of(environ.get("CI_MERGE_REQUEST_IID"))
         target = environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "")
-        source, sha = environ.get("CI_PIPELINE_SOURCE", ""), sha_in(environ, "CI_COMMIT_SHA")
+        source, sha = environ.get("CI_PIPELINE_SOURCE", ""), sha_of(environ.get("CI_COMMIT_SHA"))
         is_change = bool(iid or target) or source == "merge_request_event"
         default_branch, branch = environ.get("CI_DEFAULT_BRANCH", ""), environ.get("CI_COMMIT_BRANCH", "")
         project = environ.get("CI_MERGE_REQUEST_PROJECT_PATH") or environ.get("CI_PROJECT_PATH", "")
         other = _KINDS.get(source, EventKind.OTHER) if default_branch else EventKind.OTHER
+        head = sha_of(environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA")) or sha
         event = Event(
             kind=EventKind.CHANGE if is_change else other,
             name=source,
             ref=f"refs/heads/{branch}" if branch else environ.get("CI_MERGE_REQUEST_REF_PATH", ""),
             default_branch=default_branch,
             base_ref=target,
-            head_sha=(sha_in(environ, "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or sha) if is_change else None,
+            head_sha=head if is_change else None,
             sha=sha,
             fork=environ.get("CI_MERGE_REQUEST_SOURCE_PROJECT_ID") != environ.get("CI_MERGE_REQUEST_PROJECT_ID"),
         )
         return Job(
             event=event,
-            repository=project,
             change_request=ChangeRequest(project, iid, "!") if project and iid else None,
             commit=event.head_sha or sha,
-            workflow=line_in(environ, "CI_PIPELINE_NAME"),
-            name=line_in(environ, "CI_JOB_NAME"),
             definition=environ.get("CI_CONFIG_PATH", "").partition("@")[0],
-            url=environ.get("CI_JOB_URL", ""),
-            run_id=number_in(environ, "CI_PIPELINE_ID"),
-            run_number=number_in(environ, "CI_PIPELINE_IID"),
+            run_id=number_of(environ.get("CI_PIPELINE_ID")),
+            run_number=number_of(environ.get("CI_PIPELINE_IID")),
             run_attempt=1,
         )
 
     def posted_run(self, environ: Mapping[str, str]) -> PostedRun:
         """The pipeline this job is in: an earlier job of it made the results."""
         job = self.job(environ)
-        if job.change_request is None or not job.commit:
+        target, head_sha = job.change_request, job.commit
+        if target is None or not head_sha:
             raise UsageError(
                 "agent-eval post writes on a merge request, and this pipeline is of none",
                 hint="rules: - if: $CI_PIPELINE_SOURCE == 'merge_request_event' (docs/ci.md)",
             )
-        return Pipeline(job.change_request, job.commit, job.event.fork, job.run_id, job.run_number)
 
-    def connect(self, environ: Mapping[str, str], token: str, ca_bundle: Path | None) -> CommentHost:
-        """The GitLab this job runs on."""
+        def find_targets(host: GitLabNotes) -> tuple[list[ChangeRequest], str]:
+            if host.is_open_at(target, head_sha):
+                return [target], ""
+            return [], f"{target} is not open with {head_sha[:10]} as its head any more"
+
+        return PostedRun(job, find_targets)
+
+    def connect(self, environ: Mapping[str, str], token: str, ca_bundle: Path | None) -> GitLabNotes:
         from agent_eval_action.ci.gitlab_notes import GitLabNotes
 
         url = environ.get("CI_API_V4_URL", "").rstrip("/")
         if not url:
             raise UsageError("CI_API_V4_URL does not say where GitLab's API is")
-        return GitLabNotes.connect(url, token, ca_bundle)
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """A pipeline of a merge request, whose results are posted by one of its own jobs."""
-
-    merge_request: ChangeRequest
-    head_sha: str
-    fork: bool
-    run_id: int
-    run_number: int
-    run_attempt: int = 1
-    name: str = ""
-
-    def targets(self, host: Any) -> tuple[list[ChangeRequest], str]:
-        """The merge request, unless it is closed or its branch has moved on."""
-        if host.is_open_at(self.merge_request, self.head_sha):
-            return [self.merge_request], ""
-        return [], f"{self.merge_request} is not open with {self.head_sha[:10]} as its head any more"
+        return GitLabNotes(url, token, ca_bundle)

@@ -15,23 +15,19 @@ import threading
 from collections.abc import Callable
 from typing import Final, TextIO
 
+_LONGEST: Final = 1 << 20
+"""Characters of a line that is held back until its end comes; what is longer is ended."""
 _COMMAND: Final = re.compile(r"(?m)^\s*:(?=:)|#(?=#(?:[A-Za-z]+)?\[)")
 _BREAK: Final = re.compile(r"\r\n?")
-# Shows nothing, and the runner does not trim it; what is found with it in between is no name of a command.
-_APART: Final = "\N{ZERO WIDTH SPACE}"
 
 
 def neutralize(text: str) -> str:
     """``text`` with every command in it broken by a character that shows nothing; a CR becomes a new line.
 
-    Nothing else of it changes: control characters are the part of ``reports.escaping``.
+    Nothing else of it changes: ``reports.escaping`` removes control characters.
     """
-    broken = _BREAK.sub("\n", text)
-    return _COMMAND.sub(lambda found: f"{found.group()}{_APART}", broken)
-
-
-_LONGEST: Final = 1 << 20
-"""Characters of a line that is held back until its end comes; what is longer is ended."""
+    # the zero-width space shows nothing, and the runner does not trim it
+    return _COMMAND.sub("\\g<0>\N{ZERO WIDTH SPACE}", _BREAK.sub("\n", text))
 
 
 class GuardedStream(io.TextIOBase):
@@ -46,24 +42,19 @@ class GuardedStream(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override] # typeshed has it writable
-        """That of the stream below."""
         return self._under.encoding
 
     @property
     def errors(self) -> str | None:  # type: ignore[override] # typeshed has it writable
-        """That of the stream below."""
         return self._under.errors
 
     def writable(self) -> bool:
-        """Always."""
         return True
 
     def isatty(self) -> bool:
-        """What the stream below says."""
         return self._under.isatty()
 
     def fileno(self) -> int:
-        """That of the stream below."""
         return self._under.fileno()
 
     def write(self, text: str, /) -> int:

@@ -6,13 +6,15 @@ import atexit
 import os
 import sys
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agent_eval_action.ci import detect
-from agent_eval_action.ci.base import LogCommands
 from agent_eval_action.ci.log import GuardedStream, is_log, neutralize
-from agent_eval_action.results.evalset import Annotation, AnnotationLevel
 from agent_eval_action.results.redaction import Redaction, secrets_around
+
+if TYPE_CHECKING:
+    from agent_eval_action.ci.github.log import WorkflowCommands
+    from agent_eval_action.results.evalset import Annotation, AnnotationLevel
 
 TITLE: Final = "agent-eval"
 _MESSAGE_LIMIT: Final = 4_000
@@ -49,7 +51,7 @@ def hide(secrets: Iterable[str]) -> None:
             write_command(commands.mask(piece))
 
 
-def log_commands() -> LogCommands | None:
+def log_commands() -> WorkflowCommands | None:
     """The commands that fold lines and show annotations in this log; None where nothing reads any."""
     return detect(os.environ).log_commands if isinstance(sys.stderr, GuardedStream) else None
 
@@ -70,20 +72,28 @@ def write_data(text: str) -> None:
 
 def error(message: str, title: str = TITLE) -> None:
     """Annotate why the step is red: a container's exit code alone shows nothing on the page of the run."""
-    _annotate("error", title, message, lines=True)
+    _annotate("error", title, _clean(message, lines=True))
 
 
 def warning(message: str) -> None:
-    """What went wrong beside the verdict: an annotation in a step, else a line."""
-    if not _annotate("warning", TITLE, message, lines=False):
-        print(f"warning: {_clean(message, lines=False)}", file=sys.stderr)
+    """Report what went wrong beside the verdict: by an annotation in a step, else by a line."""
+    text = _clean(message, lines=False)
+    if not _annotate("warning", TITLE, text):
+        print(f"warning: {text}", file=sys.stderr)
 
 
-def _annotate(level: AnnotationLevel, title: str, message: str, *, lines: bool) -> bool:
+def annotate(remark: Annotation) -> bool:
+    """Show a remark at its place; False where the log takes no commands."""
     commands = log_commands()
     if commands is not None:
-        write_command(commands.annotation(Annotation(level=level, title=title, message=_clean(message, lines=lines))))
+        write_command(commands.annotation(remark))
     return commands is not None
+
+
+def _annotate(level: AnnotationLevel, title: str, message: str) -> bool:
+    from agent_eval_action.results.evalset import Annotation  # its models would slow --help
+
+    return annotate(Annotation(level=level, title=title, message=message))
 
 
 def _clean(message: str, *, lines: bool) -> str:
@@ -101,16 +111,13 @@ def terminal(text: str, limit: int = 2_000, *, lines: bool = False) -> str:
 
 
 def no_verdict(message: str) -> None:
-    """Annotate the error of a run that ended before its verdict, and say it on the page of the run too."""
+    """Annotate the error of a run that ended before its verdict, and show it on the page of the run too."""
     error(message, f"{TITLE}: nothing was decided")
-    ci = detect(os.environ)
-    if ci.log_commands is None:
-        return
     from agent_eval_action.reports.escaping import fence
 
     lines = fence(redaction.text(message).splitlines()[:_LINES], "text")
     text = f"> [!CAUTION]\n> **Nothing was decided:** agent-eval ended before it had a verdict.\n\n{lines}\n"
-    if failed := ci.append_summary(lambda room: text if len(text.encode()) <= room else "", os.environ):
+    if failed := detect(os.environ).append_summary(lambda room: text if len(text.encode()) <= room else "", os.environ):
         warning(failed)
 
 

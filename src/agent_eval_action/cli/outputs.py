@@ -12,7 +12,6 @@ from typing import Final
 
 from agent_eval_action.baseline.file_store import FOLDER, keep_out_of_git
 from agent_eval_action.ci import detect
-from agent_eval_action.ci.base import StepReports, publish_step
 from agent_eval_action.cli import log, summary
 from agent_eval_action.cli.folder_checks import refuse_unsafe_folders
 from agent_eval_action.cli.log import terminal
@@ -143,27 +142,17 @@ def report_input(result: RunResult) -> ReportInput:
     return ReportInput(result=result, reproduce=command)
 
 
-Publish = Callable[[], str]
-"""Posts the comment. Returns what went wrong in one sentence, "" when nothing did."""
-
-
-def finish(result: RunResult, settings: Settings, publish: Publish | None = None) -> ExitCode:
+def finish(result: RunResult, settings: Settings, publish: Callable[[], str] | None = None) -> ExitCode:
     """Results and reports, outputs, summary, annotations, comment: in this order, and nothing changes the verdict.
 
-    A run that was interrupted posts no comment: whoever cancels is not waited for, and a newer run will say more.
+    ``publish`` posts the comment and returns what went wrong, or "". A run that was interrupted posts none: whoever
+    cancels is not waited for, and a newer run will say more.
     """
     report = report_input(result)
     written = write_files(report, settings)
     code = exit_code(result, result.conditions.fail_on or settings.fail_on)
-    reports = StepReports(
-        outputs=lambda: outputs(report, written),
-        summary=lambda room: REPORTS["summary"](report, room),
-        show=lambda: summary.show(console(), result, written.paths, rest=resume_command(result, settings)),
-        # a red step keeps one place for the verdict itself
-        annotations=lambda: shown_in_step(list(remarks(report)), kept=int(code is not ExitCode.PASS)),
-        publish=None if result.status is RunStatus.INTERRUPTED else publish,
-    )
-    publish_step(reports, detect(os.environ), os.environ, log.warning, log.write_command)
+    interrupted = result.status is RunStatus.INTERRUPTED
+    _publish(report, written, settings, None if interrupted else publish, red=code is not ExitCode.PASS)
     for problem in written.problems:
         log.warning(problem)
     if written.results_error is not None and code is ExitCode.PASS:  # a pass that is written down nowhere is none
@@ -175,6 +164,46 @@ def finish(result: RunResult, settings: Settings, publish: Publish | None = None
     if code is not ExitCode.PASS and result.decision is not None:
         log.error(_headline(result.decision), f"agent-eval: {fmt.OUTCOME_LABELS[result.decision.outcome].lower()}")
     return code
+
+
+def _publish(
+    report: ReportInput, written: WrittenFiles, settings: Settings, comment: Callable[[], str] | None, *, red: bool
+) -> None:
+    """Outputs, summary, the verdict on the log, annotations, comment. Never raises.
+
+    The log comes before the comment, which may have to wait for its host.
+    """
+    ci, result = detect(os.environ), report.result
+    commands = ci.log_commands
+
+    def show() -> None:
+        summary.show(console(), result, written.paths, rest=resume_command(result, settings))
+
+    def annotate() -> None:
+        # a red step keeps one place for the verdict itself
+        for remark in shown_in_step(list(remarks(report)), kept=int(red)) if commands else ():
+            log.annotate(remark)
+
+    steps: list[tuple[str, Callable[[], str | None]]] = [("the verdict could not be shown", show)]
+    if commands is not None:
+        steps = [
+            ("the step's outputs could not be written", lambda: ci.write_outputs(outputs(report, written), os.environ)),
+            (
+                "the step's summary could not be written",
+                lambda: ci.append_summary(lambda room: REPORTS["summary"](report, room), os.environ),
+            ),
+            *steps,
+            ("the annotations could not be made", annotate),
+            ("the comment could not be posted", comment or (lambda: "")),
+        ]
+    for failed, step in steps:
+        try:
+            problem = step()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the verdict stands and the next step is tried
+            problem = f"{failed}: {error or type(error).__name__}"
+        if problem:
+            with contextlib.suppress(OSError):  # nobody reads the log any more
+                log.warning(problem)
 
 
 def _headline(decision: Decision) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from agent_eval_action.ci.api_client import ApiError, ApiErrorKind
 from agent_eval_action.ci.base import ChangeRequest
-from agent_eval_action.ci.gitlab_notes import GitLabNotes, without_quick_actions
+from agent_eval_action.ci.gitlab_notes import GitLabNotes
+from agent_eval_action.ci.host import ApiError, ApiErrorKind
 from support.command import agent_eval
 from support.gitlab_server import BOT, IID, PROJECT, READER, STRANGER, TOKEN, Fault, GitLabServer, running_gitlab
 from support.standing_clock import StandingClock
@@ -84,7 +84,7 @@ def test_a_forks_results_are_called_unverified_and_do_nothing(server: GitLabServ
 
 @pytest.mark.parametrize("line", ["/merge", "  /close", "\t/approve", "text\n/label ~x", "```\n/merge\n```"])
 def test_no_line_of_a_note_is_a_quick_action(line: str) -> None:
-    made = without_quick_actions(line)
+    made = GitLabNotes("", TOKEN).escape(line)
     assert not [part for part in made.splitlines() if part.lstrip(" \t").startswith("/")]
     assert made.replace("\N{ZERO WIDTH SPACE}", "") == line
 
@@ -144,7 +144,7 @@ def test_a_limit_is_waited_for_and_a_failure_tried_again(
 ) -> None:
     server.faults.append(fault)
     time = StandingClock()
-    notes = GitLabNotes.connect(server.url, TOKEN, clock=time.clock())
+    notes = GitLabNotes(server.url, TOKEN, clock=time.clock())
     assert notes.comments(TARGET) == []
     notes.close()
     assert time.slept == slept if slept else time.slept
@@ -152,7 +152,7 @@ def test_a_limit_is_waited_for_and_a_failure_tried_again(
 
 def test_a_write_is_never_tried_again_by_the_client(server: GitLabServer) -> None:
     server.faults.append(Fault(502, "POST"))
-    notes = GitLabNotes.connect(server.url, TOKEN, clock=StandingClock().clock())
+    notes = GitLabNotes(server.url, TOKEN, clock=StandingClock().clock())
     with pytest.raises(ApiError) as raised:
         notes.create_comment(TARGET, "x")
     assert raised.value.kind is ApiErrorKind.UNAVAILABLE

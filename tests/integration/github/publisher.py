@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any
 
 from agent_eval_action.ci.base import ChangeRequest
-from agent_eval_action.ci.comment import Marker, RunComment, publish
+from agent_eval_action.ci.comment import Marker, publish
 from agent_eval_action.ci.github.client import GitHubClient
 
 
 def one(told: dict[str, Any], number: int) -> dict[str, Any]:
-    github = GitHubClient.connect(os.environ, told["token"])
+    github = GitHubClient(os.environ, told["token"])
     time.sleep(told.get("delay", 0.0))
     said = told["text"]
 
@@ -27,8 +27,7 @@ def one(told: dict[str, Any], number: int) -> dict[str, Any]:
         return said[:budget]
 
     try:
-        comment = RunComment(Marker(**told["stamp"]), render)
-        made = publish(github, ChangeRequest(told["repo"], number), comment, told["mode"])
+        made = publish(github, ChangeRequest(told["repo"], number), Marker(**told["stamp"]), render, told["mode"])
     finally:
         github.close()
     return {"number": number, "note": made.note, "ok": made.ok, "written": made.written}

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from agent_eval_action.ci.base import ChangeRequest
-from agent_eval_action.ci.comment import BUDGETS, Marker, Published, RunComment, add_marker, publish, read_marker
+from agent_eval_action.ci.comment import BUDGETS, Marker, Published, add_marker, publish, read_marker
 from agent_eval_action.ci.github.client import GitHubClient
 from support.standing_clock import StandingClock
 
@@ -24,11 +24,11 @@ class Job:
 
     def __init__(self, server, token: str = "") -> None:
         self.time = StandingClock()
-        self.github = GitHubClient.connect(server.environ, token or server.token, clock=self.time.clock())
+        self.github = GitHubClient(server.environ, token or server.token, clock=self.time.clock())
 
     def __call__(self, text: str | Callable[[int], str] = "text", mode="update", **marker) -> Published:
         render = text if callable(text) else lambda _: text
-        return publish(self.github, PULL, RunComment(replace(MARKER, **marker), render), mode)
+        return publish(self.github, PULL, replace(MARKER, **marker), render, mode)
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ class TestTrouble:
         assert "locked" in job().note
 
     def test_a_pull_request_that_is_not_there_is_said(self, job):
-        said = publish(job.github, ChangeRequest("org/none", 1), RunComment(MARKER, lambda _: "x"), "update")
+        said = publish(job.github, ChangeRequest("org/none", 1), MARKER, lambda _: "x")
         assert not said.ok
         assert "no such pull request" in said.note
 
@@ -268,7 +268,7 @@ class TestTrouble:
             for comment in remover.github.comments(PULL):
                 remover.github.delete_comment(PULL, comment.id)
 
-        job.github.api.clock = replace(job.github.clock, sleep=remove)
+        job.github.clock = replace(job.github.clock, sleep=remove)
         said = job()
         remover.github.close()
         assert not said.ok

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent_eval_action.ci.api_client import ApiError, ApiErrorKind, Clock
 from agent_eval_action.ci.base import ChangeRequest
-from agent_eval_action.ci.comment import Account, is_author
 from agent_eval_action.ci.github.client import GitHubClient
+from agent_eval_action.ci.host import Account, ApiError, ApiErrorKind, Clock
 from support.github_server import client
 from support.standing_clock import StandingClock
 
@@ -29,7 +28,7 @@ def closed() -> Iterator[None]:
 
 
 def opened(environ, token, *more, **named) -> GitHubClient:
-    OPEN.append(GitHubClient.connect(environ, token, *more, **named))
+    OPEN.append(GitHubClient(environ, token, *more, **named))
     return OPEN[-1]
 
 
@@ -48,10 +47,10 @@ def test_every_page_is_read(server):
 def test_whose_token_it_is_is_known_without_asking_for_a_user(server):
     viewer = connected(server).viewer()
     assert viewer.login == "github-actions"  # GraphQL's spelling here
-    assert is_author(viewer, Account(login="github-actions[bot]", id=41898282))
-    assert is_author(Account(login="my-app[bot]"), Account(login="my-app"))
-    assert not is_author(viewer, Account(login="github-actions[bot]", id=7))
-    assert not is_author(viewer, None)
+    assert viewer.is_same(Account(login="github-actions[bot]", id=41898282))
+    assert Account(login="my-app[bot]").is_same(Account(login="my-app"))
+    assert not viewer.is_same(Account(login="github-actions[bot]", id=7))
+    assert not viewer.is_same(None)
 
 
 def test_a_comment_is_written_edited_and_removed(server):
@@ -87,7 +86,7 @@ def test_trying_again_ends(server):
     time = StandingClock()
     server.configure(faults=[{"on": f"GET {COMMENTS}", "times": 4}])
     github = connected(server, time.clock())
-    github.api.deadline = 10.0
+    github.deadline = 10.0
     with pytest.raises(ApiError, match=r"502 Server Error \(4 tries\)") as error:
         github.comments(PULL)
     assert error.value.kind is ApiErrorKind.UNAVAILABLE
@@ -197,7 +196,7 @@ def test_a_repository_that_is_none_is_asked_for_nowhere(server):
 
 def test_an_enterprise_server_has_its_own_addresses(server):
     environ = server.enterprise_environ
-    assert opened(environ, server.token).api.unpaced == f"{server.url}/api/graphql"
+    assert opened(environ, server.token).graphql == f"{server.url}/api/graphql"
     server.put(comments=[{"issue": 7, "body": "x"}] * 150)
     github = opened(environ, server.token)
     assert len(github.comments(PULL)) == 150

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from agent_eval_action.baseline.history_session import regressed, why_not_recorded
-from agent_eval_action.ci.github.event import read_event, read_payload
+from agent_eval_action.ci import detect
 from agent_eval_action.git.base_commit import Event, EventKind
 from agent_eval_action.results.decision import ChangeKind, Decision, PairChange, Verdict
 from agent_eval_action.results.run_result import CaseKey, RunStatus
@@ -80,7 +80,7 @@ def test_only_pairs_confirmed_worse_are_withheld_whatever_blocks():
 
 
 def event_of(environ):
-    return read_event(environ, read_payload(environ))
+    return detect(environ).job(environ).event
 
 
 def github(tmp_path, name, payload, **more):

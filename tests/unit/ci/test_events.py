@@ -84,11 +84,11 @@ def test_a_row_of_the_table(row):
     found = job(name, file)
     assert found.event.kind is kind
     assert ("refused" in compared) == bool(found.refusal)
-    assert (comments == "yes") == found.may_comment
+    assert (comments == "yes") == (found.change_request is not None and not found.withheld)
     assert (found.change_request is not None) == (comments != "no")
     assert credentials.startswith("not measured") == found.may_lack_credentials
     assert credentials.endswith("not red") == bool(found.withheld)
-    assert (skipped == "yes") == found.may_skip
+    assert (skipped == "yes") == found.event.is_change
 
 
 CHANGES = {
@@ -103,7 +103,7 @@ CHANGES = {
 @pytest.mark.parametrize("name", [*sorted(CHANGES), "push", "schedule", "workflow_dispatch", "workflow_run", "release"])
 def test_every_event_of_a_change_is_one_for_the_gate_the_skipping_and_the_history_alike(name):
     found = read_job(environ(name), None)
-    assert found.event.is_change == found.may_skip == (name in CHANGES)
+    assert found.event.is_change == (name in CHANGES)
 
 
 def test_a_pull_request_has_all_a_comment_needs():
@@ -196,7 +196,7 @@ def test_a_payload_that_makes_no_sense_names_no_pull_request_and_raises_nothing(
 @pytest.mark.parametrize("name", ["../../x", "octo-org", "a/b/c", "", "octo org/x", "octo-org/Hello\nWorld"])
 def test_a_repository_that_is_none_is_nowhere_to_comment(name):
     found = job("pull_request", GITHUB_REPOSITORY=name)
-    assert (found.repository, found.change_request, found.definition) == ("", None, "")
+    assert (found.change_request, found.definition) == (None, "")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_a_change_has_its_number_and_the_branch_it_is_for(name):
     assert job.event.base_sha is None, "the base is asked of git alone"
     assert job.change_request is not None
     assert job.change_request.number == 7
-    assert job.may_skip
+    assert job.event.is_change
     assert not job.withheld
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from agent_eval_action.cli import log
+from agent_eval_action.cli import outputs as cli_outputs
 from agent_eval_action.cli.outputs import WrittenFiles, finish, outputs
 from agent_eval_action.cli.session import exit_code
 from agent_eval_action.config.models import BaselineSettings, Settings
@@ -85,6 +88,90 @@ def test_in_a_workflow_the_comment_comes_after_the_files(tmp_path: Path, monkeyp
     cut = result("regressed").model_copy(update={"status": RunStatus.INTERRUPTED})
     assert finish(cut, settings(tmp_path, tmp_path / "out"), publish) is ExitCode.INTERRUPTED
     assert seen == [True]
+
+
+STEPS = ["outputs", "summary", "show", "annotations", "publish"]
+
+
+class Step:
+    """A step whose parts are watched: which was made when, and what was warned of."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[str] = []
+        self.warned: list[str] = []
+        self.broken: dict[str, Exception] = {}
+        self.root = root
+        self.output, self.summary = root / "output", root / "summary"
+        monkeypatch.setenv("GITHUB_ACTIONS", "true")
+        monkeypatch.setenv("GITHUB_OUTPUT", str(self.output))
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(self.summary))
+        monkeypatch.setattr(cli_outputs, "outputs", self.part("outputs", outputs))
+        reports = {name: cli_outputs.REPORTS[name] for name in cli_outputs.REPORTS}
+        reports["summary"] = self.part("summary", reports["summary"])
+        monkeypatch.setattr(cli_outputs, "REPORTS", reports)
+        monkeypatch.setattr(cli_outputs.summary, "show", self.part("show", lambda *_, **__: None))
+        monkeypatch.setattr(cli_outputs, "remarks", self.part("annotations", cli_outputs.remarks))
+        monkeypatch.setattr(log, "warning", self.warned.append)
+
+    def part(self, name: str, make: Callable[..., object]) -> Callable[..., object]:
+        def watched(*given: object, **named: object) -> object:
+            self.made.append(name)
+            if name in self.broken:
+                raise self.broken[name]
+            return make(*given, **named)
+
+        return watched
+
+    def finish(self) -> ExitCode:
+        return finish(result("regressed"), settings(self.root, self.root / "out"), self.part("publish", lambda: ""))
+
+
+@pytest.fixture
+def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
+    return Step(tmp_path, monkeypatch)
+
+
+def test_everything_is_left_in_the_order_of_what_matters(step: Step) -> None:
+    assert step.finish() is ExitCode.FAIL
+    assert (step.made, step.warned) == (STEPS, [])
+    assert "\nfail\n" in step.output.read_text()
+    assert "got worse" in step.summary.read_text()
+
+
+@pytest.mark.parametrize("broken", STEPS)
+def test_what_fails_is_a_warning_and_the_rest_is_left_all_the_same(step: Step, broken: str) -> None:
+    step.broken[broken] = RuntimeError("no luck")
+    assert step.finish() is ExitCode.FAIL
+    assert step.made == STEPS
+    (warning,) = step.warned
+    assert "no luck" in warning
+
+
+@pytest.mark.parametrize("name", ["GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"])
+def test_a_full_disk_is_a_warning(step: Step, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "/dev/full")
+    step.finish()
+    assert step.made == STEPS
+    (warning,) = step.warned
+    assert "No space left on device" in warning
+
+
+def test_elsewhere_the_verdict_is_shown_and_nothing_else_happens(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GITHUB_ACTIONS")
+    step.finish()
+    assert step.made == ["show"]
+    assert not step.output.exists()
+    assert not step.summary.exists()
+
+
+def test_nobody_reads_the_log(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: str) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(log, "warning", fail)
+    step.broken["show"] = BrokenPipeError()
+    assert step.finish() is ExitCode.FAIL
+    assert step.made == STEPS
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,26 @@
-"""GitHub Actions."""
+"""GitHub Actions: a step's job, its log, the runner's files for its outputs and its summary."""
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from agent_eval_action.ci.base import Ci, Job
-from agent_eval_action.ci.github import event, outputs
+from agent_eval_action.ci.base import Ci, Job, PostedRun
+from agent_eval_action.ci.github import event
 from agent_eval_action.ci.github.log import WorkflowCommands
 
 if TYPE_CHECKING:
-    from agent_eval_action.ci.base import PostedRun
-    from agent_eval_action.ci.comment import CommentHost
+    from agent_eval_action.ci.github.client import GitHubClient
+
+_VALUE_LIMIT: Final = 50_000  # all outputs of a job share about 500,000 characters
+SUMMARY_LIMIT: Final = 1_048_576
+"""Bytes of a step's file; what is larger by one is dropped whole by the runner."""
+_SPARE: Final = 32_768
+"""Left for what else of the same step writes to the file after us."""
+_LEAST: Final = 2_000
 
 
 class GitHubActions(Ci):
@@ -23,29 +31,64 @@ class GitHubActions(Ci):
     token_hint = "env: GITHUB_TOKEN: ${{ github.token }}"  # noqa: S105 - no token
 
     def is_running(self, environ: Mapping[str, str]) -> bool:
-        """Whether the runner says so."""
         return event.is_running(environ)
 
     def job(self, environ: Mapping[str, str]) -> Job:
-        """The job, with the event's file read."""
         return event.read_job(environ, event.read_payload(environ))
 
     def write_outputs(self, values: Mapping[str, str], environ: Mapping[str, str]) -> str:
-        """Append to the file GITHUB_OUTPUT names."""
-        return outputs.write_outputs(values, environ)
+        """Append to the file GITHUB_OUTPUT names, between random delimiters, so that no value can forge another."""
+        target = environ.get("GITHUB_OUTPUT")
+        if not target:
+            return ""
+        lines: list[str] = []
+        for name, value in values.items():
+            delimiter = f"agent-eval-{secrets.token_hex(16)}"
+            text = value.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")[:_VALUE_LIMIT]
+            lines.append(f"{name}<<{delimiter}\n{text}\n{delimiter}\n")
+        try:
+            append(Path(target), "".join(lines))
+        except OSError as error:
+            return f"the step's outputs could not be written: {error.strerror or error}"
+        return ""
 
     def append_summary(self, render: Callable[[int], str], environ: Mapping[str, str]) -> str:
-        """Append to the file GITHUB_STEP_SUMMARY names."""
-        return outputs.append_summary(render, environ)
+        """Append to the file GITHUB_STEP_SUMMARY names what ``render`` makes of the bytes that are left."""
+        target = environ.get("GITHUB_STEP_SUMMARY")
+        if not target:
+            return ""
+        path = Path(target)
+        try:
+            size = path.stat().st_size if path.exists() else 0
+            room = SUMMARY_LIMIT - _SPARE - size
+            if room < _LEAST:
+                return f"the step's summary has no room left: {size:,} of {SUMMARY_LIMIT:,} bytes were there already"
+            append(path, f"\n{render(room - 2)}\n" if size else render(room))
+        except OSError as error:
+            return f"the step's summary could not be written: {error.strerror or error}"
+        return ""
 
     def posted_run(self, environ: Mapping[str, str]) -> PostedRun:
-        """The run that a workflow_run is of."""
-        from agent_eval_action.ci.github.post import TriggeringRun
+        from agent_eval_action.ci.github.client import read_posted_run
 
-        return TriggeringRun.read(environ, event.read_payload(environ))
+        return read_posted_run(environ, event.read_payload(environ))
 
-    def connect(self, environ: Mapping[str, str], token: str, ca_bundle: Path | None) -> CommentHost:
-        """GitHub's API."""
+    def connect(self, environ: Mapping[str, str], token: str, ca_bundle: Path | None) -> GitHubClient:
         from agent_eval_action.ci.github.client import GitHubClient
 
-        return GitHubClient.connect(environ, token, ca_bundle)
+        return GitHubClient(environ, token, ca_bundle)
+
+
+def append(path: Path, text: str) -> None:
+    """Append to one of the runner's files: whole, or as it was. Half an entry would fail the step. Raises OSError."""
+    data = text.encode("utf-8", "backslashreplace")
+    with path.open("ab", buffering=0) as file:
+        before = file.tell()
+        written = 0
+        try:
+            while written < len(data):
+                written += file.write(data[written:]) or 0
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(before)
+            raise

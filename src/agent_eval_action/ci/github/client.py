@@ -1,18 +1,19 @@
-"""The calls to GitHub's API that a comment needs."""
+"""GitHub's API as far as a comment needs it, and the earlier run of a workflow_run, whose event is trusted."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, ClassVar, Final
 
-from agent_eval_action.ci.api_client import ApiClient, ApiError, ApiErrorKind, ApiModel, Clock
-from agent_eval_action.ci.base import ChangeRequest
-from agent_eval_action.ci.comment import Account, Comment
+from agent_eval_action.ci.base import ChangeRequest, Job, PostedRun, number_of, sha_of, text_of
+from agent_eval_action.ci.github.event import value_at
+from agent_eval_action.ci.host import Account, ApiError, ApiErrorKind, ApiModel, Clock, CommentHost
+from agent_eval_action.errors import UsageError
+from agent_eval_action.git.base_commit import Event
 
-PUBLIC: Final = "https://api.github.com"
+_PUBLIC: Final = "https://api.github.com"
 _REPOSITORY: Final = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
 
 
@@ -20,14 +21,12 @@ class RepositoryId(ApiModel):
     """A repository."""
 
     id: int
-    full_name: str = ""
 
 
 class Side(ApiModel):
     """One side of a pull request; ``repo`` is None when a fork was deleted."""
 
     sha: str
-    ref: str = ""
     repo: RepositoryId | None = None
 
 
@@ -40,105 +39,103 @@ class Pull(ApiModel):
     base: Side
 
 
-@dataclass(frozen=True)
-class GitHubClient:
-    """GitHub's API with one token. Every method raises ApiError and nothing else."""
+class GitHubClient(CommentHost):
+    """The GitHub this job runs on (GITHUB_API_URL, GITHUB_GRAPHQL_URL)."""
 
-    api: ApiClient
+    name = "GitHub"
+    edit_verb = "PATCH"
+    advice: ClassVar = {
+        ApiErrorKind.PERMISSION: (
+            "The job needs `permissions: pull-requests: write`; "
+            "a pull request from a fork or of Dependabot has a token that may only read"
+        ),
+        ApiErrorKind.TOKEN: "The input github-token is not a token of this GitHub, or it has expired",
+        ApiErrorKind.MISSING: "There is no such pull request, or the token may not see the repository",
+    }
 
-    @classmethod
-    def connect(
-        cls, environ: Mapping[str, str], token: str, ca_bundle: Path | None = None, clock: Clock | None = None
-    ) -> GitHubClient:
-        """The GitHub this job runs on (GITHUB_API_URL, GITHUB_GRAPHQL_URL)."""
-        url = environ.get("GITHUB_API_URL", "").rstrip("/") or PUBLIC
+    def __init__(
+        self, environ: Mapping[str, str], token: str, ca_bundle: Path | None = None, clock: Clock | None = None
+    ) -> None:
+        url = environ.get("GITHUB_API_URL", "").rstrip("/") or _PUBLIC
         # an Enterprise Server has its REST at /api/v3 and GraphQL beside it
-        graphql = environ.get("GITHUB_GRAPHQL_URL", "").rstrip("/") or f"{url.removesuffix('/v3')}/graphql"
+        self.graphql = environ.get("GITHUB_GRAPHQL_URL", "").rstrip("/") or f"{url.removesuffix('/v3')}/graphql"
         headers = {
             "Authorization": f"Bearer {token}",
             "Accept": "application/vnd.github+json",
             "X-GitHub-Api-Version": "2022-11-28",
         }
-        return cls(ApiClient("GitHub", url, headers, ca_bundle, clock or Clock(), unpaced=graphql))
-
-    def close(self) -> None:
-        """Close the connections."""
-        self.api.close()
-
-    @property
-    def clock(self) -> Clock:
-        """The time it runs by."""
-        return self.api.clock
+        super().__init__(url, headers, ca_bundle, clock)
 
     def viewer(self) -> Account:
         """Whose token this is: REST's ``/user`` is closed to the tokens of jobs and apps, GraphQL's viewer is not.
 
         Where GraphQL does not say, it is taken for a job's own.
         """
-        what = "say whose token this is"
         query = {"query": "query { viewer { login databaseId } }"}
         try:
-            body = self.api.json(self.api.request("POST", self.api.unpaced, what, json=query), what)
-            viewer = (body.get("data") or {}).get("viewer") if isinstance(body, dict) else None
-            if not isinstance(viewer, dict):
-                errors = body.get("errors") if isinstance(body, dict) else None
-                raise self.api.unexpected(what, str(errors)[:200])
-            return self.api.parse(Account, {"login": viewer.get("login"), "id": viewer.get("databaseId")}, what)
+            return self.read(Account, "POST", self.graphql, "say whose token this is", json=query)
         except ApiError as error:
             if error.kind not in {ApiErrorKind.ANSWER, ApiErrorKind.PERMISSION, ApiErrorKind.MISSING}:
                 raise
             return Account(login="github-actions")
 
-    def comments(self, target: ChangeRequest) -> list[Comment]:
-        """All of them, over all pages, oldest first."""
-        return list(self.api.pages(Comment, self._comments_url(target), f"list the comments of {target}"))
-
-    def comment(self, target: ChangeRequest, number: int) -> Comment:
-        """One, as it is now."""
-        return self.api.read(Comment, "GET", self._comment_url(target, number), f"read comment {number}")
-
-    def create_comment(self, target: ChangeRequest, body: str) -> Comment:
-        """Write a comment: `pull-requests: write`. Never tried again: it may have been written, so look first."""
-        url, what = self._comments_url(target), f"comment on {target}"
-        return self.api.read(Comment, "POST", url, what, once=True, json={"body": body})
-
-    def update_comment(self, target: ChangeRequest, number: int, body: str) -> Comment:
-        """Replace a comment's text. Never tried again: another job may have written meanwhile, so read first."""
-        url, what = self._comment_url(target, number), f"edit comment {number} on {target}"
-        return self.api.read(Comment, "PATCH", url, what, once=True, json={"body": body})
-
-    def delete_comment(self, target: ChangeRequest, number: int) -> None:
-        """Remove a comment; one that is not there any more is no error."""
-        self.api.delete(self._comment_url(target, number), f"delete comment {number} on {target}")
-
     def pulls_of_head(self, repository: str, owner: str, branch: str) -> list[Pull]:
         """Open pull requests from ``owner``'s branch, forks included."""
         params = {"state": "open", "head": f"{owner}:{branch}"}
         url = f"{self._repository_url(repository)}/pulls"
-        return list(self.api.pages(Pull, url, f"list the pull requests of {repository}", params))
+        return list(self.pages(Pull, url, f"list the pull requests of {repository}", params))
 
-    def advice(self, error: ApiError) -> str:
-        """What to do about a comment that was refused."""
-        match error.kind:
-            case ApiErrorKind.PERMISSION:
-                return (
-                    "The job needs `permissions: pull-requests: write`; "
-                    "a pull request from a fork or of Dependabot has a token that may only read"
-                )
-            case ApiErrorKind.TOKEN:
-                return "The input github-token is not a token of this GitHub, or it has expired"
-            case ApiErrorKind.MISSING:
-                return "There is no such pull request, or the token may not see the repository"
-            case _:
-                return ""
-
-    def _comments_url(self, target: ChangeRequest) -> str:
+    def comments_url(self, target: ChangeRequest) -> str:
         return f"{self._repository_url(target.repository)}/issues/{target.number}/comments"
 
-    def _comment_url(self, target: ChangeRequest, number: int) -> str:
+    def comment_url(self, target: ChangeRequest, number: int) -> str:
         return f"{self._repository_url(target.repository)}/issues/comments/{number}"
+
+    def _writes(self, verb: str, url: str) -> bool:
+        return verb != "GET" and url != self.graphql
 
     def _repository_url(self, repository: str) -> str:
         if not _REPOSITORY.fullmatch(repository):
             raise ApiError(ApiErrorKind.INVALID, f"{repository!r} is no repository: it is written owner/name")
-        return f"{self.api.url}/repos/{repository}"
+        return f"{self.url}/repos/{repository}"
+
+
+def read_posted_run(environ: Mapping[str, str], payload: Any) -> PostedRun:
+    """The run that this job's event is of. Raises UsageError where it is no workflow_run, or does not name its run."""
+    event_name = environ.get("GITHUB_EVENT_NAME", "")
+    if event_name != "workflow_run":
+        where = f"not on {event_name}" if event_name else "not on a terminal"
+        text = f"agent-eval post posts the results of an earlier run: it belongs on workflow_run, {where}"
+        raise UsageError(text, hint="docs/forks.md has both workflows")
+    run = value_at(payload, "workflow_run")
+    repository = text_of(value_at(payload, "repository", "full_name"))
+    repository_id = number_of(value_at(payload, "repository", "id"))
+    head_sha = sha_of(value_at(run, "head_sha"))
+    head_id = number_of(value_at(run, "head_repository", "id"))
+    if not repository or not repository_id or not head_sha:
+        raise UsageError("the event does not say which run it is of", hint="GITHUB_EVENT_PATH names its payload")
+
+    def find_targets(host: GitHubClient) -> tuple[list[ChangeRequest], str]:
+        # By commit GitHub finds none for forks; by owner and branch it does, and more than is meant: the same branch
+        # may have moved on, or a repository of the same owner may have one of that name.
+        event, branch = text_of(value_at(run, "event")), text_of(value_at(run, "head_branch"))
+        owner = text_of(value_at(run, "head_repository", "owner", "login"))
+        if event != "pull_request":
+            return [], f"the run before was made on {event or 'an unknown event'}, not on a pull request"
+        if not head_id or not owner or not branch:
+            return [], "the repository the run's commits were in is gone"
+        wanted = ("open", head_sha, RepositoryId(id=head_id), RepositoryId(id=repository_id))
+        pulls = host.pulls_of_head(repository, owner, branch)
+        found = [p.number for p in pulls if (p.state, p.head.sha, p.head.repo, p.base.repo) == wanted]
+        why = "" if found else f"no open pull request has {head_sha[:10]} as its head any more"
+        return [ChangeRequest(repository, number) for number in found], why
+
+    job = Job(
+        event=Event(fork=head_id != repository_id),
+        commit=head_sha,
+        workflow=text_of(value_at(run, "name")),
+        run_id=number_of(value_at(run, "id")),
+        run_number=number_of(value_at(run, "run_number")),
+        run_attempt=number_of(value_at(run, "run_attempt")) or 1,
+    )
+    return PostedRun(job, find_targets)

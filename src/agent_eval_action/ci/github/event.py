@@ -12,14 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from agent_eval_action.ci.base import ChangeRequest, Job, takes_comments
+from agent_eval_action.ci.base import ChangeRequest, Job, line_of, number_of, sha_of, text_of
 from agent_eval_action.errors import ResultsError
 from agent_eval_action.git.base_commit import Event, EventKind
-from agent_eval_action.git.repository import is_sha
 
 DEPENDABOT: Final = "dependabot[bot]"
 _REPOSITORY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}/[A-Za-z0-9._-]{1,100}", re.ASCII)
-_SHOWN: Final = 200
+_MATRIX_LIMIT: Final = 10_000
+_COMMENTED: Final = frozenset({EventKind.CHANGE, EventKind.PRIVILEGED_CHANGE})
 
 _KINDS: Final = {
     "pull_request": EventKind.CHANGE,
@@ -80,20 +80,8 @@ def value_at(value: Any, *keys: str) -> Any:
     return value
 
 
-def sha_of(value: Any) -> str | None:
-    """A whole object name, or None: a text that is put into a command line must be nothing else."""
-    return value if isinstance(value, str) and is_sha(value) else None
-
-
-def text_of(value: Any) -> str:
-    """The text, "" for everything else."""
-    return value if isinstance(value, str) else ""
-
-
 def read_event(environ: Mapping[str, str], payload: Any) -> Event:
     """The part of the event that git needs. ``payload`` may be anything."""
-    if not is_running(environ):
-        return Event()
     pull, group = value_at(payload, "pull_request"), value_at(payload, "merge_group")
     name = environ.get("GITHUB_EVENT_NAME", "")
     kind = _KINDS.get(name, EventKind.OTHER)
@@ -120,25 +108,26 @@ def read_job(environ: Mapping[str, str], payload: Any) -> Job:
     if not is_running(environ):
         return Job()
     event = read_event(environ, payload)
-    repository = _repository(environ.get("GITHUB_REPOSITORY"))
-    number = _number(value_at(payload, "pull_request", "number"))
-    run_id = _number(environ.get("GITHUB_RUN_ID"))
+    name = environ.get("GITHUB_REPOSITORY", "")
+    repository = name if _REPOSITORY.fullmatch(name) else ""
+    number = number_of(value_at(payload, "pull_request", "number"))
+    commented = event.kind in _COMMENTED and repository and number
+    run_id = number_of(environ.get("GITHUB_RUN_ID"))
     server = environ.get("GITHUB_SERVER_URL", "").rstrip("/")
     job = Job(
         event=event,
-        repository=repository,
         # the base of a pull request is always in the repository that the event is of
-        change_request=ChangeRequest(repository, number) if takes_comments(event) and repository and number else None,
+        change_request=ChangeRequest(repository, number) if commented else None,
         commit=event.head_sha or event.sha,
         withheld=_why_secrets_are_withheld(event, environ, payload),
-        workflow=_line(environ.get("GITHUB_WORKFLOW")),
-        name=_line(environ.get("GITHUB_JOB")),
+        workflow=line_of(environ.get("GITHUB_WORKFLOW")),
+        name=line_of(environ.get("GITHUB_JOB")),
         leg=_matrix(environ.get("INPUT_MATRIX")),
         definition=_workflow_file(environ.get("GITHUB_WORKFLOW_REF", ""), repository),
         url=f"{server}/{repository}/actions/runs/{run_id}" if server and run_id else "",
         run_id=run_id,
-        run_number=_number(environ.get("GITHUB_RUN_NUMBER")),
-        run_attempt=_number(environ.get("GITHUB_RUN_ATTEMPT")),
+        run_number=number_of(environ.get("GITHUB_RUN_NUMBER")),
+        run_attempt=number_of(environ.get("GITHUB_RUN_ATTEMPT")),
     )
     if event.kind is EventKind.PRIVILEGED_CHANGE:
         return replace(job, refusal=_TARGET_REFUSED, hint=_TARGET_HINT, warning=_TARGET_WARNING)
@@ -167,33 +156,16 @@ def _of_fork(payload: Any) -> bool:
 def _matrix(text: str | None) -> str:
     """``toJSON(matrix)`` in words: its values by their names' order; "" for no matrix and for what is none."""
     try:
-        value = json.loads(text) if text and len(text) <= _SHOWN * 50 else None
+        value = json.loads(text) if text and len(text) <= _MATRIX_LIMIT else None
     except (ValueError, RecursionError):
         return ""
     if not isinstance(value, dict):
         return ""
     words = [item if isinstance(item, str) else json.dumps(item, sort_keys=True) for _, item in sorted(value.items())]
-    return _line(", ".join(words))
+    return line_of(", ".join(words))
 
 
 def _workflow_file(text: str, repository: str) -> str:
     """``.github/workflows/x.yml`` of ``owner/name/.github/workflows/x.yml@refs/…``; "" of another repository's."""
     path = text.partition("@")[0].removeprefix(f"{repository}/")
     return path if repository and path.startswith(".github/") and ".." not in path else ""
-
-
-def _repository(text: str | None) -> str:
-    return text if text and _REPOSITORY.fullmatch(text) else ""
-
-
-def _number(value: Any) -> int:
-    """A number GitHub counts with: from 1; 0 for everything else."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= len("9" * 18):
-        value = int(value)
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and 0 < value < 10**18 else 0
-
-
-def _line(value: Any) -> str:
-    """A name on one line, of bounded length."""
-    return " ".join(text_of(value).split())[:_SHOWN]

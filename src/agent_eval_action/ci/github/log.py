@@ -26,7 +26,7 @@ def command(name: str, message: str = "", **properties: str | int | None) -> str
 
 
 class WorkflowCommands:
-    """Commands of ours, as lines for a step's log."""
+    """Lines that command the log of a step; each carries any text."""
 
     def mask(self, secret: str) -> str:
         """Replace a text in everything that follows."""
@@ -37,7 +37,6 @@ class WorkflowCommands:
         return command("group", title)
 
     def end_group(self) -> str:
-        """End them."""
         return command("endgroup")
 
     def annotation(self, remark: Annotation) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.ci.github.post import TriggeringRun
-from agent_eval_action.ci.posting import find_inconsistency
+from agent_eval_action.ci.github.client import read_posted_run
+from agent_eval_action.cli.post import find_inconsistency
 from agent_eval_action.errors import UsageError
 from agent_eval_action.reports import results_json
 from agent_eval_action.results.decision import Verdict
@@ -68,4 +68,4 @@ def test_a_score_that_was_not_measured_is_found():
 @pytest.mark.parametrize("said", [None, {}, {"workflow_run": 3}, {"workflow_run": {"head_sha": "x"}}, []])
 def test_an_event_that_does_not_say_which_run_is_refused(said):
     with pytest.raises(UsageError, match="does not say"):
-        TriggeringRun.read(WORKFLOW_RUN, said)
+        read_posted_run(WORKFLOW_RUN, said)

@@ -1,0 +1,327 @@
+"""The host of a comment: the REST API of GitHub or GitLab, with its retries, rate limits and pages."""
+
+from __future__ import annotations
+
+import enum
+import random
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from agent_eval_action import __version__
+from agent_eval_action.ci.base import ChangeRequest
+
+if TYPE_CHECKING:
+    import httpx
+
+WRITE_GAP: Final = 1.0
+"""Seconds between two writes: GitHub asks for no less, or its secondary limits strike."""
+DEADLINE: Final = 90.0
+_SECONDARY: Final = 60.0  # what GitHub asks to wait when it does not say
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 16.0
+_TIMEOUT: Final = 20.0
+_PAGE: Final = 100
+_MOST_PAGES: Final = 300
+"""30,000 comments: no host shows a conversation that long, and a server that links in circles ends somewhere."""
+_MESSAGE_LIMIT: Final = 300
+_BOT: Final = "[bot]"
+
+T = TypeVar("T")
+
+
+class ApiErrorKind(enum.StrEnum):
+    """Why a call failed."""
+
+    TOKEN = "token"  # noqa: S105 - a kind: 401, the token is none
+    PERMISSION = "permission"  # 403 that no waiting changes
+    LOCKED = "locked"  # 403: the conversation takes no comments
+    LIMITED = "limited"  # 403 or 429 for too many requests, for longer than we may wait
+    MISSING = "missing"  # 404, 410: not there, or hidden from this token
+    TOO_LONG = "too_long"  # 422: the body is over the limit
+    INVALID = "invalid"  # any other answer of 4xx
+    UNAVAILABLE = "unavailable"  # 5xx, or no connection
+    ANSWER = "answer"  # an answer that is not what was asked for
+
+
+_KINDS: Final[Mapping[int, ApiErrorKind]] = {
+    HTTPStatus.UNAUTHORIZED: ApiErrorKind.TOKEN,
+    HTTPStatus.FORBIDDEN: ApiErrorKind.PERMISSION,
+    HTTPStatus.NOT_FOUND: ApiErrorKind.MISSING,
+    HTTPStatus.GONE: ApiErrorKind.MISSING,
+    HTTPStatus.TOO_MANY_REQUESTS: ApiErrorKind.LIMITED,
+}
+_TEMPORARY: Final = frozenset({ApiErrorKind.UNAVAILABLE, ApiErrorKind.LIMITED})
+
+
+@dataclass
+class ApiError(Exception):
+    """A call that failed. ``message`` is one sentence; ``wait``: seconds that the host asks to wait, where it does."""
+
+    kind: ApiErrorKind
+    message: str
+    wait: float | None = None
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ApiModel(BaseModel):
+    """A host's JSON object, as far as we read it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Account(ApiModel):
+    """Who wrote a comment, or whose token it is."""
+
+    login: str = Field(validation_alias=AliasChoices("login", "username", AliasPath("data", "viewer", "login")))
+    id: int | None = Field(None, validation_alias=AliasChoices("id", AliasPath("data", "viewer", "databaseId")))
+
+    def is_same(self, other: Account | None) -> bool:
+        """Compare by id where both have one, else by login. GraphQL may leave out an app's ``[bot]``, REST never."""
+        if other is None:
+            return False
+        if self.id is not None and other.id is not None:
+            return self.id == other.id
+        return self.login.lower().removesuffix(_BOT) == other.login.lower().removesuffix(_BOT)
+
+
+class Comment(ApiModel):
+    """A comment on a change request; ``author`` is None when the account is gone."""
+
+    id: int
+    body: str | None = None
+    url: str = Field("", validation_alias="html_url")
+    author: Account | None = Field(None, validation_alias=AliasChoices("author", "user"))
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time as the caller has it: ``now`` only ever grows, ``wall`` is the date in seconds."""
+
+    now: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+
+
+class CommentHost:
+    """The API of one host with one token. Every method raises ApiError and nothing else.
+
+    ``deadline``: the longest all tries of one call may take together, in seconds. Proxies are httpx's business:
+    HTTPS_PROXY, NO_PROXY.
+    """
+
+    name: ClassVar[str]
+    edit_verb: ClassVar[str]
+    order: ClassVar[Mapping[str, str]] = {}
+    """Parameters that list comments with the oldest first."""
+    advice: ClassVar[Mapping[ApiErrorKind, str]]
+    """What to do about a comment that was refused, by the kind of the error."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], ca_bundle: Path | None, clock: Clock | None) -> None:
+        self.url = url
+        self.clock = clock or Clock()
+        self.deadline = DEADLINE
+        self._headers = {**headers, "User-Agent": f"agent-eval-action/{__version__}"}
+        self._ca_bundle = ca_bundle
+        self._client: httpx.Client | None = None
+        self._written: float | None = None
+
+    def viewer(self) -> Account:
+        """Whose token this is."""
+        raise NotImplementedError
+
+    def comments_url(self, target: ChangeRequest) -> str:
+        """The address of all comments on a change request."""
+        raise NotImplementedError
+
+    def comment_url(self, target: ChangeRequest, number: int) -> str:
+        """The address of one comment."""
+        return f"{self.comments_url(target)}/{number}"
+
+    def escape(self, text: str) -> str:
+        """The text of a comment without what the host would execute."""
+        return text
+
+    def comments(self, target: ChangeRequest) -> list[Comment]:
+        """All comments over all pages, oldest first."""
+        return list(self.pages(Comment, self.comments_url(target), f"list the comments of {target}", self.order))
+
+    def comment(self, target: ChangeRequest, number: int) -> Comment:
+        """One comment, as it is now."""
+        return self.read(Comment, "GET", self.comment_url(target, number), f"read comment {number} of {target}")
+
+    def create_comment(self, target: ChangeRequest, body: str) -> Comment:
+        """Write a comment. It is never tried again: it may have been written, so look first."""
+        url, what = self.comments_url(target), f"comment on {target}"
+        return self.read(Comment, "POST", url, what, once=True, json={"body": self.escape(body)})
+
+    def update_comment(self, target: ChangeRequest, number: int, body: str) -> Comment:
+        """Replace a comment's text. It is never tried again: another job may have written meanwhile."""
+        url, what = self.comment_url(target, number), f"edit comment {number} on {target}"
+        return self.read(Comment, self.edit_verb, url, what, once=True, json={"body": self.escape(body)})
+
+    def delete_comment(self, target: ChangeRequest, number: int) -> None:
+        """Remove a comment; one that is gone already is no error."""
+        try:
+            self.request("DELETE", self.comment_url(target, number), f"delete comment {number} on {target}")
+        except ApiError as error:
+            if error.kind is not ApiErrorKind.MISSING:
+                raise
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def read(self, kind: type[T], verb: str, url: str, what: str, **content: Any) -> T:
+        """Send, and return the object that is answered; the arguments are those of ``request``."""
+        return self._validate(kind, self.request(verb, url, what, **content), what)
+
+    def pages(self, kind: type[T], url: str, what: str, params: Mapping[str, str] | None = None) -> Iterator[T]:
+        """Yield every item of every page."""
+        query = {**(params or {}), "per_page": str(_PAGE)}
+        for _ in range(_MOST_PAGES):
+            response = self.request("GET", url, what, params=query or None)
+            yield from self._validate(list[kind], response, what)  # type: ignore[valid-type] # a class known at run time
+            following = response.links.get("next", {}).get("url", "")
+            if not following:
+                return
+            if not following.startswith(f"{self.url}/"):  # the token goes nowhere else
+                raise self._unexpected(what, "the next page is on another server")
+            url, query = following, {}
+        raise self._unexpected(what, f"there are more than {_MOST_PAGES} pages")
+
+    def request(self, verb: str, url: str, what: str, *, once: bool = False, **content: Any) -> httpx.Response:
+        """Send, and return the response of status 2xx.
+
+        ``what`` is the call in words: "list the comments of org/repo#7". 5xx, lost connections and rate limits are
+        tried again as long as the waits end before the deadline; with ``once`` nothing is, for a call that must be
+        reconsidered before it is made again. Raises ApiError.
+        """
+        began, tries = self.clock.now(), 0
+        while True:
+            tries += 1
+            if self._writes(verb, url):
+                if self._written is not None and (left := self._written + WRITE_GAP - self.clock.now()) > 0:
+                    self.clock.sleep(left)
+                self._written = self.clock.now()
+            try:
+                return self._send(verb, url, what, content)
+            except ApiError as error:
+                if once or error.kind not in _TEMPORARY:
+                    raise
+                pause = pause_before(tries) if error.wait is None else error.wait
+                if self.clock.now() - began + pause > self.deadline:
+                    raise self._given_up(error, what, pause, tries) from error
+            self.clock.sleep(pause)
+
+    def _writes(self, verb: str, url: str) -> bool:  # noqa: ARG002 - for a host that reads by POST
+        return verb != "GET"
+
+    def _send(self, verb: str, url: str, what: str, content: dict[str, Any]) -> httpx.Response:
+        import httpx
+
+        try:
+            response = self._open().request(verb, url, **content)
+        except httpx.TransportError as error:
+            reason = str(error) or type(error).__name__
+            message = f"{self.name} could not be asked to {what}: {reason}"
+            raise ApiError(ApiErrorKind.UNAVAILABLE, message) from error
+        if not response.is_success:
+            raise self._refused(response, what)
+        return response
+
+    def _open(self) -> httpx.Client:
+        import httpx
+
+        if self._client is None:
+            trust = httpx.create_ssl_context()
+            if self._ca_bundle is not None:
+                try:
+                    trust.load_verify_locations(cafile=self._ca_bundle)
+                except (OSError, ssl.SSLError) as error:
+                    message = f"the CA bundle {self._ca_bundle} cannot be used: {error}"
+                    raise ApiError(ApiErrorKind.INVALID, message) from error
+            self._client = httpx.Client(verify=trust, timeout=_TIMEOUT, headers=self._headers)
+        return self._client
+
+    def _validate(self, kind: type[T], response: httpx.Response, what: str) -> T:
+        try:
+            return TypeAdapter(kind).validate_python(response.json())
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise self._unexpected(what, f"{'.'.join(map(str, first['loc']))} {first['msg']}") from error
+        except ValueError as error:
+            raise self._unexpected(what, "the answer is no JSON") from error
+
+    def _unexpected(self, what: str, why: str) -> ApiError:
+        return ApiError(ApiErrorKind.ANSWER, f"{self.name} did not {what}: {why}")
+
+    def _refused(self, response: httpx.Response, what: str) -> ApiError:
+        status, message = response.status_code, _error_message(response)
+        other = ApiErrorKind.UNAVAILABLE if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ApiErrorKind.INVALID
+        kind = _KINDS.get(status, other)
+        if kind is ApiErrorKind.PERMISSION and "lock" in message.lower():
+            kind = ApiErrorKind.LOCKED
+        if status in {HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.BAD_REQUEST} and "too long" in message.lower():
+            kind = ApiErrorKind.TOO_LONG
+        wanted = response.headers.get("x-accepted-github-permissions", "") if kind is ApiErrorKind.PERMISSION else ""
+        needs = f" (it needs {wanted[:_MESSAGE_LIMIT]})" if wanted else ""
+        text = f"{self.name} refused to {what}: {status}{f' {message}' if message else ''}{needs}"
+        wait = _wait_asked_for(response, message, self.clock.wall())
+        return ApiError(kind if wait is None else ApiErrorKind.LIMITED, text, wait)
+
+    def _given_up(self, failed: ApiError, what: str, pause: float, tries: int) -> ApiError:
+        message = f"{failed.message} ({tries} tries)"
+        if failed.kind is ApiErrorKind.LIMITED:
+            message = f"{self.name} limits requests and asks to wait {pause:.0f} s before it is asked again to {what}"
+        return ApiError(failed.kind, message)
+
+
+def pause_before(tries: int) -> float:
+    """Seconds before the next try, after so many that failed."""
+    return float(min(_FIRST_PAUSE * 2 ** (tries - 1), _LONGEST_PAUSE) * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
+
+
+def _error_message(response: httpx.Response) -> str:
+    """The message of a refusal and those of its errors, on one line."""
+    try:
+        body = response.json()
+    except ValueError:
+        return ""
+    if not isinstance(body, dict):
+        return ""
+    errors = body.get("errors")
+    parts = [body.get("message"), body.get("error"), body.get("error_description")]
+    listed = errors if isinstance(errors, list) else []
+    parts += [error.get("message") if isinstance(error, dict) else error for error in listed]
+    texts = [str(part) for part in parts if part and isinstance(part, str | dict)]
+    return " ".join(" ".join(texts).split())[:_MESSAGE_LIMIT]
+
+
+def _wait_asked_for(response: httpx.Response, message: str, wall: float) -> float | None:
+    """Seconds the host asks to wait; None when it refused for another reason.
+
+    Source: docs.github.com, "Best practices for using the REST API", handling rate limit errors; GitLab answers 429
+    with Retry-After (docs.gitlab.com, "Rate limits").
+    """
+    if response.status_code not in {HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}:
+        return None
+    headers = response.headers
+    after = headers.get("retry-after", "")
+    if after.isascii() and after.isdigit():
+        return float(after)
+    reset = headers.get("x-ratelimit-reset", "")
+    if headers.get("x-ratelimit-remaining") == "0" and reset.isascii() and reset.isdigit():
+        return max(float(reset) - wall, 0.0) + 1.0
+    limited = response.status_code == HTTPStatus.TOO_MANY_REQUESTS
+    return _SECONDARY if limited or "rate limit" in message.lower() or "abuse" in message.lower() else None
