@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.config.discovery import TooManyEntries, files_below
 from agent_eval_action.config.types import is_job_variable
+from agent_eval_action.config.walk import TooManyEntries, files_below
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 from agent_eval_action.sandbox.environment_allowlist import agent_environ
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action.config.models import AgentDefaults, AgentSettings
+from agent_eval_action.config.models import AgentSettings
 from agent_eval_action.config.options import AGENT_OPTIONS
-from agent_eval_action.config.types import EvalPattern, Origin, SourcedValue
+from agent_eval_action.config.types import Origin, SourcedValue
 from agent_eval_action.diagnostics.reader import did_you_mean, shorten
 from agent_eval_action.errors import Problem
 from agent_eval_action.folders import real_path
@@ -26,112 +27,88 @@ class AgentEntry:
     given: Mapping[str, SourcedValue] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedAgents:
-    """The agents to run, and the defaults of every agent that discovery finds."""
-
-    agents: tuple[AgentSettings, ...]
-    defaults: AgentDefaults
-    problems: tuple[Problem, ...] = ()
-
-
 def resolve_agents(
-    file_agents: Sequence[AgentEntry],
+    entries: Sequence[AgentEntry],
     chosen: Sequence[AgentEntry],
     file: Mapping[str, SourcedValue],
     over: Mapping[str, SourcedValue],
     workspace: Path,
     *,
     may_lack: bool = False,
-) -> ResolvedAgents:
-    """The agents to run: those ``chosen`` by flag or input, else those of the file, else none (discovery).
+) -> tuple[tuple[AgentSettings, ...], list[Problem]]:
+    """The agents to run: those ``chosen`` by flag or input, else the ``entries`` of the file, else none (discovery).
 
     Values of flags and inputs (``over``) win over the agent's entry, and that over the top of the file.
     ``may_lack``: agents whose folder is not there are left out.
     """
-    drafts = [_draft(entry, _values({**file, **entry.given, **over}), "evals" in over) for entry in file_agents]
-    common = _values({**file, **over})
+    drafts = [(entry, _draft(entry, {**file, **entry.given, **over}, "evals" not in over)) for entry in entries]
     if chosen:
-        drafts = [_match(entry, drafts) or _draft(entry, common, True) for entry in chosen]
+        common = {**file, **over}
+        drafts = [_match(entry, drafts) or (entry, _draft(entry, common, own_evals=False)) for entry in chosen]
     if may_lack:
-        drafts = [draft for draft in drafts if draft.path.is_dir()]
-    problems = [problem for draft in drafts for problem in _folder_problems(draft, workspace)]
-    names = _names(drafts, workspace, problems)
-    agents = tuple(
-        AgentSettings(path=draft.path, name=name, evals=draft.evals, **draft.values)
-        for draft, name in zip(drafts, names, strict=True)
-    )
-    return ResolvedAgents(agents, AgentDefaults(**common), tuple(problems))
+        drafts = [(entry, agent) for entry, agent in drafts if agent.path.is_dir()]
+    problems = [problem for entry, agent in drafts for problem in _folder_problems(entry, agent, workspace)]
+    unnamed = iter(unique_names([agent.path for _, agent in drafts if not agent.name], workspace))
+    agents: list[AgentSettings] = []
+    for entry, agent in drafts:
+        name = agent.name or next(unnamed)
+        if name in [other.name for other in agents]:
+            hint = "give one of them another name"
+            problems.append(entry.origin.problem("two agents have this name", value=shorten(name), hint=hint))
+        if not name.isprintable():
+            problems.append(entry.origin.problem("a name must be printable text", value=shorten(name)))
+        agents.append(agent.model_copy(update={"name": name}))
+    return tuple(agents), problems
 
 
-def _values(given: Mapping[str, SourcedValue]) -> dict[str, Any]:
+def agent_values(given: Mapping[str, SourcedValue]) -> dict[str, Any]:
     """The fields of AgentDefaults that somebody gave."""
-    names = [option.name for option in AGENT_OPTIONS if option.name in given and option.name != "evals"]
-    values = {name: given[name].value for name in names}
+    values = {option.name: given[option.name].value for option in AGENT_OPTIONS if option.name in given}
+    values.pop("evals", None)
     return {"driver": "recorded", **values} if values.get("recording") else values
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """An agent before it has its final name."""
-
-    entry: AgentEntry
-    path: Path
-    values: Mapping[str, Any]
-    evals: tuple[EvalPattern, ...]
-
-    def problem(self, message: str, value: str | None = None, hint: str | None = None) -> Problem:
-        return self.entry.origin.problem(message, value=value, hint=hint)
-
-
-def _draft(entry: AgentEntry, values: Mapping[str, Any], evals_overridden: bool) -> _Draft:
-    own, base = entry.given.get("evals"), entry.origin.base
+def _draft(entry: AgentEntry, given: Mapping[str, SourcedValue], own_evals: bool) -> AgentSettings:
+    """The agent of an entry; its name is empty unless it is written there."""
+    values, base = agent_values(given), entry.origin.base
     folder = base / entry.path if entry.path else values.get("recording", base)
-    return _Draft(entry, Path(os.path.normpath(folder)), values, own.value if own and not evals_overridden else ())
+    evals = entry.given["evals"].value if own_evals and "evals" in entry.given else ()
+    return AgentSettings(path=Path(os.path.normpath(folder)), name=entry.name or "", evals=evals, **values)
 
 
-def _match(entry: AgentEntry, drafts: Sequence[_Draft]) -> _Draft | None:
+def _match(
+    entry: AgentEntry, drafts: Sequence[tuple[AgentEntry, AgentSettings]]
+) -> tuple[AgentEntry, AgentSettings] | None:
     """The configured agent that a flag or input means, by its folder or by its name."""
     folder = real_path(entry.origin.base / (entry.path or ""))
-    by_folder = [draft for draft in drafts if real_path(draft.path) == folder]
-    by_name = [draft for draft in drafts if entry.path in (draft.entry.name, draft.path.name)]
+    by_folder = [draft for draft in drafts if real_path(draft[1].path) == folder]
+    by_name = [draft for draft in drafts if entry.path in (draft[0].name, draft[1].path.name)]
     return next(iter(by_folder or by_name), None)
 
 
-def _folder_problems(draft: _Draft, workspace: Path) -> Iterator[Problem]:
-    written = shorten(draft.entry.path) if draft.entry.path else None
-    driver, recording = draft.values.get("driver"), draft.values.get("recording")
-    if not real_path(draft.path).is_relative_to(workspace):
+def _folder_problems(entry: AgentEntry, agent: AgentSettings, workspace: Path) -> Iterator[Problem]:
+    problem = partial(entry.origin.problem, value=shorten(entry.path) if entry.path else None)
+    path = agent.path
+    if not real_path(path).is_relative_to(workspace):
         hint = f"start from a folder that holds the agent; the workspace is {workspace}"
-        yield draft.problem("the agent's folder is outside the workspace", written, hint)
-    elif draft.path.is_file():
-        yield draft.problem("an agent is a folder, this is a file", written, f"path: {draft.path.parent.name}")
-    elif not draft.path.is_dir():
-        siblings = [p.name for p in draft.path.parent.iterdir() if p.is_dir()] if draft.path.parent.is_dir() else []
-        yield draft.problem("there is no such agent folder", written, did_you_mean(draft.path.name, siblings))
-    elif driver in (None, "adk") and not may_hold_agent(draft.path):
+        yield problem("the agent's folder is outside the workspace", hint=hint)
+    elif path.is_file():
+        yield problem("an agent is a folder, this is a file", hint=f"path: {path.parent.name}")
+    elif not path.is_dir():
+        siblings = [other.name for other in path.parent.iterdir() if other.is_dir()] if path.parent.is_dir() else []
+        yield problem("there is no such agent folder", hint=did_you_mean(path.name, siblings))
+    elif agent.driver == "adk" and not may_hold_agent(path):
         hint = "name the folder that holds agent.py or root_agent.yaml"
-        yield draft.problem("no agent in this folder: neither agent.py nor root_agent.yaml", written, hint)
-    if driver == "recorded" and not recording:
-        yield draft.problem("the driver recorded needs a recording", hint="recording: FOLDER of a finished run")
-    if driver == "adk" and recording:
-        yield draft.problem("a recording is given, and driver: adk", hint="keep one of them")
+        yield problem("no agent in this folder: neither agent.py nor root_agent.yaml", hint=hint)
+    if agent.driver == "recorded" and not agent.recording:
+        yield entry.origin.problem("the driver recorded needs a recording", hint="recording: FOLDER of a finished run")
+    if agent.driver == "adk" and agent.recording:
+        yield entry.origin.problem("a recording is given, and driver: adk", hint="keep one of them")
 
 
 def may_hold_agent(folder: Path) -> bool:
     """Whether ADK could find an agent in the folder; what is in the files is not looked at."""
     return any((folder / name).exists() for name in ("agent.py", "agent", "__init__.py", "root_agent.yaml"))
-
-
-def _names(drafts: Sequence[_Draft], workspace: Path, problems: list[Problem]) -> list[str]:
-    unnamed = iter(unique_names([draft.path for draft in drafts if not draft.entry.name], workspace))
-    names = [draft.entry.name or next(unnamed) for draft in drafts]
-    for index, (draft, name) in enumerate(zip(drafts, names, strict=True)):
-        if name in names[:index]:
-            problems.append(draft.problem("two agents have this name", shorten(name), "give one of them another name"))
-        if not name.isprintable():
-            problems.append(draft.problem("a name must be printable text", shorten(name)))
-    return names
 
 
 def unique_names(folders: Sequence[Path], workspace: Path) -> list[str]:

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from agent_eval_action.config.agents import AgentEntry, resolve_agents
-from agent_eval_action.config.models import AgentIdentity, Policy, Settings
+from agent_eval_action.config.agents import AgentEntry, agent_values, resolve_agents
+from agent_eval_action.config.models import AgentDefaults, AgentIdentity, Policy, Settings
 from agent_eval_action.config.options import AGENT_OPTIONS, BY_NAME, NO_OPTIONS, OPTIONS, SECTION_FIELDS, Option
 from agent_eval_action.config.types import Origin, SourcedValue
 from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean, shorten
@@ -78,8 +78,8 @@ def resolve(
     config = find_config(named, here, workspace) if files or named else None
     file = _file_layer(config, workspace, environ) if config else _ConfigSource()
     chosen = typed.agents if "agent" in typed.given else inputs.agents
-    agents = resolve_agents(file.agents, chosen, file.given, over, workspace, may_lack=may_lack)
-    problems = [*file.problems, *inputs.problems, *typed.problems, *agents.problems, *_outside(file, workspace)]
+    agents, wrong = resolve_agents(file.agents, chosen, file.given, over, workspace, may_lack=may_lack)
+    problems = [*file.problems, *inputs.problems, *typed.problems, *wrong, *_outside(file, workspace)]
     if problems:
         raise ConfigError(_UNUSABLE, problems=tuple(problems))
     given = {**file.given, **over}
@@ -90,9 +90,9 @@ def resolve(
         workspace=workspace,
         start=config_base(config, workspace) if config else here,
         config=config,
-        agents=agents.agents,
-        only_agents=tuple(agent.name for agent in agents.agents) if "agent" in over else (),
-        agent_defaults=agents.defaults,
+        agents=agents,
+        only_agents=tuple(agent.name for agent in agents) if "agent" in over else (),
+        agent_defaults=AgentDefaults(**agent_values(given)),
     )
     settings = _with_values(settings, given)
     settings = settings.model_copy(update={"policy": _with_rules(settings.policy, (file, inputs, typed))})

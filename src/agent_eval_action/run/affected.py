@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from agent_eval_action.config.discovery import CRITERIA_FILE, DiscoveredSet, Discovery, glob_regex, is_eval_file
+from agent_eval_action.config.discovery import CRITERIA_FILE, DiscoveredSet, Discovery
 from agent_eval_action.config.loader import CONFIG_NAMES
 from agent_eval_action.config.models import AgentSettings, Settings
+from agent_eval_action.config.walk import glob_regex, is_eval_file
 from agent_eval_action.environments.digest import included, table_at
 from agent_eval_action.folders import folders_upwards, real_path
 from agent_eval_action.git.repository import Repository

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_eval_action.config import discovery
-from agent_eval_action.config.discovery import expand, files_below, glob_regex
+from agent_eval_action.config import walk
 from agent_eval_action.config.types import EvalPattern, Origin
+from agent_eval_action.config.walk import expand, files_below, glob_regex
 from agent_eval_action.errors import EvalFileError
 
 
@@ -77,7 +77,7 @@ def test_naming_nothing_is_refused(tree, pattern, message, hint):
 
 
 def test_a_search_without_end_is_refused(tree, monkeypatch):
-    monkeypatch.setattr(discovery, "files_below", lambda folder: files_below(folder, max_entries=1))
+    monkeypatch.setattr(walk, "files_below", lambda folder: files_below(folder, max_entries=1))
     with pytest.raises(EvalFileError, match="files to look through"):
         expand(named(tree.root, "**/*.json"))
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from agent_eval_action.config.discovery import TooManyEntries, files_below, holds_agent, walk
+from agent_eval_action.config.walk import TooManyEntries, files_below, holds_agent, walk
 
 
 def relative(root, paths):
