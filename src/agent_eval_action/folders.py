@@ -32,6 +32,11 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def relative(path: Path, workspace: Path) -> str:
+    """Return a path as outputs show it: from the workspace where it lies in there, with forward slashes."""
+    return path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else path.as_posix()
+
+
 def file_name(name: str) -> str:
     """The name of a file for a name that may hold anything. Different names have different files."""
     safe = _UNSAFE.sub("_", name).lstrip(".")[:_NAME_LENGTH]

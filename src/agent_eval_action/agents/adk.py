@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import threading
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -18,7 +18,7 @@ from agent_eval_action.environments.install import is_index_unreachable, selecte
 from agent_eval_action.environments.resolve import choose_interpreter
 from agent_eval_action.environments.runtime import AgentRuntimeSpec, Launch
 from agent_eval_action.errors import AgentEnvironmentError
-from agent_eval_action.folders import file_name
+from agent_eval_action.folders import file_name, relative
 from agent_eval_action.llm.credentials import dotenv_of
 from agent_eval_action.processes.pool import WorkerPool, available_cores
 from agent_eval_action.processes.process import OutputLog, StartedProcess, start_process
@@ -34,10 +34,8 @@ _FIRST_WORKERS = 2
 """Importing google-adk twice side by side costs no time on two cores, and the first answers come twice as fast."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    launch: Launch
-    workers: tuple[StartedProcess, ...]
+_Prepared = tuple[Launch, tuple[StartedProcess, ...]]
+"""The interpreter with what it runs, and workers that import the agent already."""
 
 
 class AdkAgent:
@@ -66,7 +64,7 @@ class AdkAgent:
     def python(self) -> Path | None:
         """The interpreter chosen; None before it is."""
         done = self._preparing
-        return done.result().launch.environment.python if done and done.done() and not done.exception() else None
+        return done.result()[0].environment.python if done and done.done() and not done.exception() else None
 
     async def wait_for_interpreter(self) -> None:
         """Wait until the interpreter is chosen, or it is known that there is none."""
@@ -78,23 +76,24 @@ class AdkAgent:
         """Wait until the agent is imported."""
         self.prepare()
         try:
-            prepared = await self._prepared()
+            launch, workers = await self._prepared()
         except AgentEnvironmentError as error:
             unreachable = is_index_unreachable(error.hint or "")
             kind = ErrorKind.UNAVAILABLE if unreachable else ErrorKind.ENVIRONMENT
             return AttemptError(kind=kind, message=error.message, traceback=error.hint or "")
         except OSError as error:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=f"the agent's worker cannot be started: {error}")
-        self._pool = WorkerPool(prepared.launch, self._log, self._workers or available_cores())
-        ready = await self._pool.start(prepared.workers)
-        how = prepared.launch.environment.how
+        self._pool = WorkerPool(launch, self._log, self._workers or available_cores())
+        ready = await self._pool.start(workers)
+        how = launch.environment.how
         if isinstance(ready, AttemptError):
             message = f"{ready.message} (environment: {how})"
             return with_advice(ready.model_copy(update={"message": message}), self._withheld)
+        path, workspace = self.spec.path.resolve(), self.spec.workspace.resolve()
         packages = "\n".join(str(name) for name in ready.get("packages", ()))
         return AgentConditions(
             agent=self.spec.name,
-            path=_relative(self.spec.path, self.spec.workspace),
+            path=relative(path, workspace),
             python=str(ready.get("python", "")),
             adk_version=str(ready.get("adk", "")),
             environment=how,
@@ -110,16 +109,8 @@ class AdkAgent:
         worker = await self._pool.acquire(name, alone=request.alone)
         if isinstance(worker, AttemptError):
             return worker
-        opened = await worker.request(
-            {
-                "op": "open",
-                "s": name,
-                "app": request.app_name,
-                "user": request.user_id,
-                "session": request.session_id,
-                "state": request.state,
-            }
-        )
+        names = {"app": request.app_name, "user": request.user_id, "session": request.session_id}
+        opened = await worker.request({"op": "open", "s": name, **names, "state": request.state})
         if isinstance(opened, AttemptError):
             await self._pool.release(worker, name)
             return opened
@@ -130,22 +121,16 @@ class AdkAgent:
         if self._pool is not None:
             await self._pool.stop()
         elif self._preparing is not None:
-            await self._discard()
+            self._given_up.set()
+            with contextlib.suppress(AgentEnvironmentError, OSError):
+                launch, workers = await self._prepared()
+                await asyncio.gather(*(WorkerClient(process, launch, self._log).stop() for process in workers))
         self._log.close()
 
     async def _prepared(self) -> _Prepared:
         assert self._preparing is not None  # noqa: S101 - prepare() was called
         # Shielded: a caller that gives up must not lose the workers that are being started.
         return await asyncio.shield(asyncio.wrap_future(self._preparing))
-
-    async def _discard(self) -> None:
-        self._given_up.set()
-        try:
-            prepared = await self._prepared()
-        except (AgentEnvironmentError, OSError):
-            return
-        workers = [WorkerClient(process, prepared.launch, self._log) for process in prepared.workers]
-        await asyncio.gather(*(worker.stop() for worker in workers))
 
     def _prepare(self, done: Future[_Prepared]) -> None:
         try:
@@ -155,49 +140,44 @@ class AdkAgent:
 
     def _start_workers(self) -> _Prepared:
         place = self.spec.locate()
-        self._warn_of_withheld_variables()
-        environment = choose_interpreter(self.spec, place, self._given_up)
-        if self._given_up.is_set():
-            raise AgentEnvironmentError("the run ended before the agent was started")
-        launch = Launch(self.spec, place, environment)
-        count = self._workers or min(_FIRST_WORKERS, available_cores())
-        return _Prepared(launch, tuple(start_process(launch) for _ in range(count)))
-
-    def _warn_of_withheld_variables(self) -> None:
         try:
             from_dotenv = frozenset(dotenv_of([self.spec.path.resolve()], self.spec.workspace.resolve()))
         except (OSError, ValueError):  # unreadable, or no text: then it gives the agent nothing
             from_dotenv = frozenset()
         if names := names_in_code(self.spec.path) & self._withheld - from_dotenv:
             self.spec.log(advice_for(names), "warning")
+        environment = choose_interpreter(self.spec, place, self._given_up)
+        if self._given_up.is_set():
+            raise AgentEnvironmentError("the run ended before the agent was started")
+        launch = Launch(self.spec, place, environment)
+        count = self._workers or min(_FIRST_WORKERS, available_cores())
+        return launch, tuple(start_process(launch) for _ in range(count))
 
 
+@dataclass
 class AdkSession:
     """An ``AgentSession``: a session in a worker."""
 
-    def __init__(
-        self, name: str, worker: WorkerClient, pool: WorkerPool, timeout_s: float, withheld: frozenset[str]
-    ) -> None:
-        self._name = name
-        self._worker = worker
-        self._pool = pool
-        self._timeout_s = timeout_s
-        self._withheld = withheld
-        self._turns = 0
-        self._abandoned = False
-        self._end: SessionEnd | AttemptError | None = None
+    name: str
+    worker: WorkerClient
+    pool: WorkerPool
+    timeout_s: float
+    withheld: frozenset[str]
+    _turns: int = field(default=0, init=False)
+    _abandoned: bool = field(default=False, init=False)
+    _end: SessionEnd | AttemptError | None = field(default=None, init=False)
 
     async def turn(self, content: Content) -> TurnDone | AttemptError:
-        """One turn, at most ``timeout_s`` long."""
+        """Make one turn, at most ``timeout_s`` long."""
         number, self._turns = self._turns, self._turns + 1
         wire = content.model_dump(mode="json", exclude_none=True)
         try:
-            frame = await self._worker.request({"op": "turn", "s": self._name, "content": wire})
+            frame = await self.worker.request({"op": "turn", "s": self.name, "content": wire})
         except asyncio.CancelledError:
             self._abandoned = True
             raise
         if not isinstance(frame, AttemptError):
-            turn = to_invocation(frame, content, f"{self._name}-{number}")
+            turn = to_invocation(frame, content, f"{self.name}-{number}")
             if isinstance(turn, AttemptError):
                 return turn.model_copy(update={"turn": number})
             throttled = frame.get("throttled")
@@ -205,43 +185,36 @@ class AdkSession:
         message = frame.message
         if frame.kind is ErrorKind.TIMEOUT:
             detail = f"; {message}" if message else ""
-            message = f"the turn took longer than timeout_s ({self._timeout_s:g} s){detail}"
-        return with_advice(frame.model_copy(update={"turn": number, "message": message}), self._withheld)
+            message = f"the turn took longer than timeout_s ({self.timeout_s:g} s){detail}"
+        return with_advice(frame.model_copy(update={"turn": number, "message": message}), self.withheld)
 
     async def close(self) -> SessionEnd | AttemptError:
-        """The final state; the worker is free for other sessions."""
+        """Return the final state and free the worker for other sessions."""
         if self._end is None:
             frame: Frame | AttemptError
             if self._abandoned:
                 # The run is over: the worker may be busy with that turn for a long time yet.
                 frame = AttemptError(kind=ErrorKind.STOPPED, message="the turn was given up")
-                self._worker.notify({"op": "close", "s": self._name})
+                self.worker.notify({"op": "close", "s": self.name})
             else:
-                frame = await self._worker.request({"op": "close", "s": self._name})
-            await self._pool.release(self._worker, self._name)
-            self._end = frame if isinstance(frame, AttemptError) else _session_end(frame)
+                frame = await self.worker.request({"op": "close", "s": self.name})
+            await self.pool.release(self.worker, self.name)
+            if not isinstance(frame, AttemptError):
+                state = frame.get("state")
+                lost = AttemptError(kind=ErrorKind.PROTOCOL, message="the worker reported no session state")
+                self._end = SessionEnd(state) if isinstance(state, dict) else lost
+            else:
+                self._end = frame
         return self._end
 
 
-def _session_end(frame: Frame) -> SessionEnd | AttemptError:
-    state = frame.get("state")
-    if not isinstance(state, dict):
-        return AttemptError(kind=ErrorKind.PROTOCOL, message="the worker reported no session state")
-    return SessionEnd(final_state=state)
-
-
-def _relative(path: Path, workspace: Path) -> str:
-    path, workspace = path.resolve(), workspace.resolve()
-    return path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else path.as_posix()
-
-
 def make_adk_agent(context: DriverContext) -> AdkAgent:
-    """The driver of a configured agent."""
+    """Return the driver of a configured agent."""
     return AdkAgent(runtime_spec(context), context.agent.workers)
 
 
 def runtime_spec(context: DriverContext) -> AgentRuntimeSpec:
-    """How the code of a configured agent runs."""
+    """Return how the code of a configured agent runs."""
     agent, settings = context.agent, context.settings
     return AgentRuntimeSpec(
         name=agent.name,

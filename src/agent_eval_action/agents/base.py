@@ -1,11 +1,10 @@
-"""The port every agent driver implements: sessions in which turns are made. Errors are values.
+"""The port of agent drivers: sessions in which turns are made. Errors are values.
 
-Sessions may share a process, and a process that ends takes all its sessions with it. Whose doing that
-was cannot be known then: each of them gets ``DIED`` (what it did so far is lost), and the caller runs
-each again with ``alone=True``, in a process of its own. A session that dies alone is the culprit; the
-others get their answers. ``BLOCKED`` is said of the one session whose synchronous call stopped a whole
-process for longer than the limit, as far as its stack tells; its neighbours get ``DIED``. Every other
-kind is about the session it is said of, and no other session suffers.
+Sessions may share a process, and a process that ends takes all its sessions with it. Which of them ended it
+cannot be known then: each of them gets ``DIED`` (what it did so far is lost), and the caller runs each again with
+``alone=True``, in a process of its own. A session that dies alone is the culprit; the others get their answers.
+``BLOCKED`` is the error of the one session whose synchronous call stopped a whole process for longer than the limit,
+as far as its stack shows; its neighbours get ``DIED``. Every other kind concerns its own session alone.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol
 
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.environments.runtime import Log
-from agent_eval_action.results.evalset import Content, ConversationScenario, Invocation
+from agent_eval_action.results.evalset import Content, Invocation
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, AttemptKey
 from agent_eval_action.sandbox.sandboxes import Role, Sandboxes
 
@@ -26,9 +25,8 @@ from agent_eval_action.sandbox.sandboxes import Role, Sandboxes
 class SessionRequest:
     """What a session begins with.
 
-    ``alone``: the worker that held this session before was killed; run it where no other session
-    can suffer from it, and where it cannot suffer from others. ``key`` names the attempt, for
-    drivers that replay one.
+    ``alone``: the worker that held this session before was killed; run it where no other session can suffer from it,
+    and where it cannot suffer from others. ``key`` names the attempt, for drivers that replay one.
     """
 
     app_name: str
@@ -36,7 +34,6 @@ class SessionRequest:
     session_id: str | None = None
     state: dict[str, Any] = field(default_factory=dict)
     alone: bool = False
-    label: str = ""
     key: AttemptKey | None = None
 
 
@@ -44,7 +41,7 @@ class SessionRequest:
 class TurnDone:
     """One turn the agent made. ``invocation.intermediate_data`` are its events.
 
-    ``throttled``: how many calls of models were refused for asking too much before they were answered.
+    ``throttled``: how many calls of models were refused for their rate before they were answered.
     """
 
     invocation: Invocation
@@ -110,31 +107,22 @@ DriverFactory = Callable[[DriverContext], AgentDriver]
 
 @dataclass(frozen=True, slots=True)
 class ConversationEnd:
-    """The user has no more to say: all is said, they ended it, or the limit of turns is met."""
+    """The user's side is over: all messages were sent, the user ended it, or the limit of turns is met."""
 
     reason: Literal["said_all", "stop_signal", "turn_limit"]
 
 
 class ConversationUser(Protocol):
-    """One side of one conversation."""
+    """The user's side of one conversation."""
 
     async def next(self, turns: Sequence[Invocation]) -> Content | ConversationEnd | AttemptError:
-        """The next message after these turns. An error is never the agent's fault."""
-        ...
-
-
-@runtime_checkable
-class RecordedConversation(Protocol):
-    """A session that is a recording: whoever spoke in it speaks again as then, and no model is asked."""
-
-    def speaker(self, scenario: ConversationScenario) -> ConversationUser:
-        """The user as recorded."""
+        """Return the next message after these turns. An error is never the agent's fault."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FixedUser:
-    """Says what the case says, whatever the agent answers."""
+    """A ``ConversationUser`` that sends the case's messages, whatever the agent answers."""
 
     messages: tuple[Content, ...]
 

@@ -1,22 +1,23 @@
-"""What a simulated user is told: our own prompt, or the user's ``custom_instructions`` as ADK renders them."""
+"""The simulated user: our own prompt, or the user's ``custom_instructions`` as ADK renders them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 from agent_eval_action.agents.base import ConversationEnd
-from agent_eval_action.agents.prompts import load
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.llm.budget import SIMULATED_USER
-from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, Message
+from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmRequest, Message
+from agent_eval_action.llm.prompts import read_prompt
 from agent_eval_action.results.evalset import (
     Content,
     ConversationScenario,
-    IntermediateData,
     Invocation,
     InvocationEvents,
     Part,
@@ -26,52 +27,46 @@ from agent_eval_action.results.evalset import (
 from agent_eval_action.results.personas import default_behaviors, fill_placeholders, find_persona
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
-STOP_SIGNAL = "</finished>"
-_PROMPT = "user_simulator"
+STOP_SIGNAL: Final = "</finished>"
+_PROMPT: Final = "user_simulator"
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedPrompt:
-    """The two halves of a request: what stays the same over a conversation, and what grows."""
-
-    system: str
-    message: str
-
-
-def prompt_version() -> str:
-    """Of our own prompt and of how history is written into any."""
-    return load(_PROMPT).version
+@cache
+def _own_prompt() -> tuple[str, str, str]:
+    """Return the version of our own prompt, its system part and its message; ``=== name`` begins a part."""
+    version, text = read_prompt(__package__, _PROMPT)
+    _, system, message = re.split(r"^=== *\w+ *\n", text, flags=re.MULTILINE)
+    return f"{_PROMPT}-{version}", system.strip("\n"), message.strip("\n")
 
 
-def render_own_prompt(scenario: ConversationScenario, history: str) -> RenderedPrompt:
-    """Our own prompt for this scenario."""
-    parts = load(_PROMPT).parts
-    stop = {"stop_signal": STOP_SIGNAL}
-    fixed = {**stop, "manner": _manner(scenario), "conversation_plan": scenario.conversation_plan}
-    return RenderedPrompt(
-        fill_placeholders(parts["system"], fixed),
-        fill_placeholders(parts["message"], {**stop, "conversation_history": history}),
+def _render(
+    scenario: ConversationScenario, config: UserSimulatorConfig, turns: Sequence[Invocation]
+) -> tuple[str, str]:
+    """Return the system part, which stays the same over a conversation, and the message, which grows."""
+    history = history_of(turns, function_calls=config.include_function_calls)
+    if config.custom_instructions is not None:
+        return "", _render_custom(config.custom_instructions, scenario, history)
+    _, system, message = _own_prompt()
+    persona = None if scenario.user_persona is None else find_persona(scenario.user_persona)
+    values = {"stop_signal": STOP_SIGNAL, "conversation_plan": scenario.conversation_plan}
+    manner = _describe(persona.description if persona else "", persona.behaviors if persona else default_behaviors())
+    return (
+        fill_placeholders(system, {**values, "manner": fill_placeholders(manner, values)}),
+        fill_placeholders(message, {"stop_signal": STOP_SIGNAL, "conversation_history": history}),
     )
 
 
-def behaviors_of(scenario: ConversationScenario) -> tuple[PersonaBehavior, ...]:
-    """How the user of a scenario behaves: as its persona, else as what users without one are judged by."""
-    return default_behaviors() if scenario.user_persona is None else find_persona(scenario.user_persona).behaviors
-
-
-def _manner(scenario: ConversationScenario) -> str:
-    persona = None if scenario.user_persona is None else find_persona(scenario.user_persona)
-    values = {"stop_signal": STOP_SIGNAL, "conversation_plan": scenario.conversation_plan}
-    return fill_placeholders(_described(persona.description if persona else "", behaviors_of(scenario)), values)
-
-
-def _described(who: str, behaviors: Sequence[PersonaBehavior | _BehaviorView]) -> str:
-    pieces = [f"## {item.name}\n{item.description}\n{_listed(item.behavior_instructions)}" for item in behaviors]
+def _describe(who: str, behaviors: Sequence[PersonaBehavior | _BehaviorView]) -> str:
+    pieces = [f"## {item.name}\n{item.description}\n{_bullets(item.behavior_instructions)}" for item in behaviors]
     return "\n\n".join([*([who] if who else []), *pieces])
 
 
-def render_custom_prompt(instructions: str, scenario: ConversationScenario, history: str) -> RenderedPrompt:
-    """``custom_instructions`` rendered with jinja2 as in ADK: its placeholders, filters, conditionals, loops.
+def _bullets(items: Sequence[str]) -> str:
+    return "\n".join(f"  * {item}" for item in items)
+
+
+def _render_custom(instructions: str, scenario: ConversationScenario, history: str) -> str:
+    """Render ``custom_instructions`` with jinja2 as ADK does: its placeholders, filters, conditionals, loops.
 
     Sandboxed, because who changes the file must not reach what this process knows. History is a value and never a
     template. Raises ValueError in one sentence.
@@ -86,25 +81,17 @@ def render_custom_prompt(instructions: str, scenario: ConversationScenario, hist
         "conversation_history": _ConversationText(history),
     }
     if scenario.user_persona is not None:
-        values["persona"] = _PersonaView(find_persona(scenario.user_persona))
+        values["persona"] = _PersonaView.of(find_persona(scenario.user_persona))
 
     def render_string(text: str) -> str:
-        """The filter of ADK's own prompts, for a persona's texts that hold placeholders; never for what was said."""
+        """The filter of ADK's own prompts, for a persona's texts that hold placeholders; never for the conversation."""
         return text if isinstance(text, _ConversationText) else environment.from_string(text or "").render(values)
 
     environment.filters["render_string_filter"] = render_string
     try:
-        return RenderedPrompt("", environment.from_string(instructions).render(values))
-    except (
-        TemplateError,
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
-        raise ValueError(f"the custom instructions cannot be rendered: {error}") from error
+        return environment.from_string(instructions).render(values)
+    except (TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as why:
+        raise ValueError(f"the custom instructions cannot be rendered: {why}") from why
 
 
 class _ConversationText(str):
@@ -115,7 +102,7 @@ class _ConversationText(str):
 
 @dataclass(frozen=True, slots=True)
 class _BehaviorView:
-    """A behaviour as templates written for ADK see it."""
+    """A behaviour as templates written for ADK see it. A template must not reach the methods of a pydantic model."""
 
     name: str
     description: str
@@ -123,43 +110,46 @@ class _BehaviorView:
     violation_rubrics: tuple[str, ...]
 
     def get_behavior_instructions_str(self) -> str:
-        return _listed(self.behavior_instructions)
+        return _bullets(self.behavior_instructions)
 
     def get_violation_rubrics_str(self) -> str:
-        return _listed(self.violation_rubrics)
+        return _bullets(self.violation_rubrics)
 
 
+@dataclass(frozen=True, slots=True)
 class _PersonaView:
     """A persona as templates see it; ``{{ persona }}`` alone is its description and behaviours, placeholders filled."""
 
-    def __init__(self, persona: Persona) -> None:
-        self.id = persona.id
-        self.description = persona.description
-        self.behaviors = tuple(
+    id: str
+    description: str
+    behaviors: tuple[_BehaviorView, ...]
+
+    @classmethod
+    def of(cls, persona: Persona) -> _PersonaView:
+        behaviors = tuple(
             _BehaviorView(item.name, item.description, item.behavior_instructions, item.violation_rubrics)
             for item in persona.behaviors
         )
+        return cls(persona.id, persona.description, behaviors)
 
     def __str__(self) -> str:
-        return fill_placeholders(_described(self.description, self.behaviors), {"stop_signal": STOP_SIGNAL})
-
-
-def _listed(items: Sequence[str]) -> str:
-    return "\n".join(f"  * {item}" for item in items)
+        return fill_placeholders(_describe(self.description, self.behaviors), {"stop_signal": STOP_SIGNAL})
 
 
 def history_of(turns: Sequence[Invocation], *, function_calls: bool) -> str:
-    """The conversation as JSON, one entry a line: no text in it can pass for an entry of its own.
+    """Return the conversation as JSON, one entry a line: no text in it can pass for an entry of its own.
 
     Texts without thoughts; calls and their results when they are asked for.
     """
-    entries = [entry for turn in turns for entry in _entries(turn, function_calls=function_calls)]
+    entries = (entry for turn in turns for entry in _entries(turn, function_calls=function_calls))
     return "\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries)
 
 
 def _entries(turn: Invocation, *, function_calls: bool) -> Iterator[dict[str, Any]]:
+    data = turn.intermediate_data
+    events = data.invocation_events if isinstance(data, InvocationEvents) else ()
     yield from _texts("user", turn.user_content)
-    for part in _parts_between(turn.intermediate_data):
+    for part in (part for event in events if event.content for part in event.content.parts or ()):
         if part.text and not part.thought:
             yield {"from": "agent", "text": part.text}
         elif function_calls and part.function_call:
@@ -171,20 +161,12 @@ def _entries(turn: Invocation, *, function_calls: bool) -> Iterator[dict[str, An
 
 
 def _texts(who: str, content: Content) -> Iterator[dict[str, Any]]:
-    for part in content.parts or ():
-        if part.text and not part.thought:
-            yield {"from": who, "text": part.text}
-
-
-def _parts_between(data: IntermediateData | InvocationEvents | None) -> Iterator[Part]:
-    for event in data.invocation_events if isinstance(data, InvocationEvents) else ():
-        if event.content:
-            yield from event.content.parts or ()
+    return ({"from": who, "text": part.text} for part in content.parts or () if part.text and not part.thought)
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedUser:
-    """A ``User``: the starting prompt first, then what the model writes after each answer of the agent.
+    """A ``ConversationUser``: the starting prompt first, then what the model writes after each answer of the agent.
 
     It keeps nothing: the same turns lead to the same request. ``repeat`` tells the repeats of a case apart, so that
     no cache makes them one conversation; ``sample`` of a request is the number of the turn.
@@ -196,45 +178,48 @@ class SimulatedUser:
     repeat: int = 0
 
     async def next(self, turns: Sequence[Invocation]) -> Content | ConversationEnd | AttemptError:
-        """The next message. Unsent: one that holds the stop signal, in any case, or has no text (an error)."""
+        """Return the next message. One with the stop signal (in any case) ends the conversation, an empty one fails."""
         limit = self.config.max_allowed_invocations
         if 0 <= limit <= len(turns):
             return ConversationEnd("turn_limit")
-        if not turns:
-            return _message(self.scenario.starting_prompt)
-        reply = await self._asked(turns)
-        if isinstance(reply, LlmError):
-            return _error(reply)
-        if STOP_SIGNAL.lower() in reply.text.lower():
+        text = await self._ask(turns) if turns else self.scenario.starting_prompt
+        if isinstance(text, AttemptError):
+            return text
+        if turns and STOP_SIGNAL.lower() in text.lower():
             return ConversationEnd("stop_signal")
-        empty = LlmError(LlmErrorKind.EMPTY, "the model's message was empty")
-        return _message(reply.text) if reply.text.strip() else _error(empty)
+        if turns and not text.strip():
+            return _error("the model's message was empty")
+        return Content(role="user", parts=(Part(text=text),))
 
-    async def _asked(self, turns: Sequence[Invocation]) -> LlmReply | LlmError:
+    async def _ask(self, turns: Sequence[Invocation]) -> str | AttemptError:
         if self.llm is None:
-            return LlmError(LlmErrorKind.REFUSED, "this run has no model to play the user")
+            return _error("this run has no model to play the user")
         try:
-            request = self._request(turns)
+            system, message = _render(self.scenario, self.config, turns)
         except ValueError as error:  # the user's own instructions, on this conversation
-            return LlmError(LlmErrorKind.REFUSED, str(error))
-        return await self.llm.generate(request)
-
-    def _request(self, turns: Sequence[Invocation]) -> LlmRequest:
-        prompt = _render(self.scenario, self.config, turns)
-        return LlmRequest(
+            return _error(str(error))
+        request = LlmRequest(
             model=self.config.model,
-            messages=(Message("user", prompt.message),),
-            system=prompt.system,
+            messages=(Message("user", message),),
+            system=system,
             options=self.config.model_configuration or {},
             purpose=SIMULATED_USER,
-            prompt_version=prompt_version(),
+            prompt_version=_own_prompt()[0],
             sample=len(turns),
             repeat=self.repeat,
         )
+        reply = await self.llm.generate(request)
+        if isinstance(reply, LlmError):  # the end of the budget is the run's; nothing else is the agent's either
+            return _error(reply.message, ErrorKind.STOPPED if reply.kind is LlmErrorKind.BUDGET else ErrorKind.USER)
+        return reply.text
+
+
+def _error(message: str, kind: ErrorKind = ErrorKind.USER) -> AttemptError:
+    return AttemptError(kind=kind, message=f"the simulated user could not go on: {message}")
 
 
 def reason_not_playable(scenario: ConversationScenario, config: UserSimulatorConfig) -> str:
-    """Why no user of this scenario can be played; "" when one can. The instructions are rendered to find out."""
+    """Return why no user of this scenario can be played, "" when one can. The instructions are rendered to find out."""
     if config.max_allowed_invocations == 0:
         return "max_allowed_invocations is 0, so the user never says anything"
     if config.custom_instructions is None:
@@ -249,7 +234,7 @@ def reason_not_playable(scenario: ConversationScenario, config: UserSimulatorCon
 
 
 def simulator_digest(scenario: ConversationScenario, config: UserSimulatorConfig) -> str:
-    """16 hex digits: who the user is. Conversations with different users are not comparable.
+    """Return 16 hex digits of who the user is. Conversations with different users are not comparable.
 
     The words of behaviours are part of it: a persona may be but an id in the file, and its words are ours.
     """
@@ -257,25 +242,8 @@ def simulator_digest(scenario: ConversationScenario, config: UserSimulatorConfig
     fields = {
         "config": config.model_dump(mode="json"),
         "persona": persona and persona.model_dump(mode="json"),
-        "behaviors": [item.model_dump(mode="json") for item in behaviors_of(scenario)],
-        "prompt": prompt_version(),
+        "behaviors": [item.model_dump(mode="json") for item in (persona.behaviors if persona else default_behaviors())],
+        "prompt": _own_prompt()[0],
     }
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _render(scenario: ConversationScenario, config: UserSimulatorConfig, turns: Sequence[Invocation]) -> RenderedPrompt:
-    history = history_of(turns, function_calls=config.include_function_calls)
-    if config.custom_instructions is None:
-        return render_own_prompt(scenario, history)
-    return render_custom_prompt(config.custom_instructions, scenario, history)
-
-
-def _message(text: str) -> Content:
-    return Content(role="user", parts=(Part(text=text),))
-
-
-def _error(error: LlmError) -> AttemptError:
-    """The budget's end is the run's; everything else is said of the user, and never of the agent."""
-    kind = ErrorKind.STOPPED if error.kind is LlmErrorKind.BUDGET else ErrorKind.USER
-    return AttemptError(kind=kind, message=f"the simulated user could not go on: {error.message}")

@@ -34,19 +34,23 @@ _CREDENTIALS: Final = (
 
 
 def names_in_code(folder: Path) -> frozenset[str]:
-    """The variables that Python files below a folder ask for by name; nothing is imported."""
+    """Return the variables that Python files below a folder ask for by name; nothing is imported."""
     found: set[str] = set()
     try:
-        for file in files_below(folder, max_entries=_FILES):
-            if file.suffix == ".py":
-                found |= {name.decode() for name in _READ_VARIABLE.findall(_beginning(file))}
+        for path in files_below(folder, max_entries=_FILES):
+            if path.suffix == ".py":
+                try:
+                    with path.open("rb") as file:
+                        found |= {name.decode() for name in _READ_VARIABLE.findall(file.read(_BYTES))}
+                except OSError:
+                    continue
     except TooManyEntries:
-        pass  # what was found until here is still true
+        pass  # the names found so far are still true
     return frozenset(found)
 
 
 def withheld_names(environ: Mapping[str, str], passed: Iterable[str]) -> frozenset[str]:
-    """Variables that are set where we run and that an agent does not see. The CI job's own can never be passed."""
+    """Return variables that are set here and that an agent does not see. The CI job's own can never be passed."""
     seen = agent_environ(environ, passed)
     return frozenset(
         name for name, value in environ.items() if value and name not in seen and not is_job_variable(name)
@@ -54,7 +58,7 @@ def withheld_names(environ: Mapping[str, str], passed: Iterable[str]) -> frozens
 
 
 def advice_for(names: Collection[str]) -> str:
-    """What to do about variables that are asked for and withheld; "" where there are none."""
+    """Return what to do about variables that are asked for and withheld; "" where there are none."""
     if not names:
         return ""
     ordered = sorted(names)
@@ -64,24 +68,12 @@ def advice_for(names: Collection[str]) -> str:
 
 
 def with_advice(error: AttemptError, withheld: Collection[str]) -> AttemptError:
-    """The error with what to set, or what to pass on, where that is its cause."""
-    advice = advice_for(_names_in_message(error.message, withheld))
+    """Return the error with what to set, or what to pass on, where that is its cause."""
+    words = set(_WORD.findall(error.message)) & set(withheld)
+    # a short or plain word of an error is no variable: PWD, DEBUG, user
+    advice = advice_for({word for word in words if "_" in word.strip("_") or f"KeyError: '{word}'" in error.message})
     if not advice and error.kind is ErrorKind.CREDENTIALS:
         advice = next((what for sign, what in _CREDENTIALS if sign.search(error.message)), "")
     if not advice or advice in error.message:
         return error
     return error.model_copy(update={"message": f"{error.message} — {advice}"})
-
-
-def _names_in_message(message: str, withheld: Collection[str]) -> set[str]:
-    """Withheld names in a message. A short or plain word of an error is no variable: PWD, DEBUG, user."""
-    words = set(_WORD.findall(message)) & set(withheld)
-    return {word for word in words if "_" in word.strip("_") or f"KeyError: '{word}'" in message}
-
-
-def _beginning(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(_BYTES)
-    except OSError:
-        return b""

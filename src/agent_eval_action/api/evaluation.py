@@ -56,7 +56,7 @@ from agent_eval_action.run.base_agents import (
 from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.events import Event, Notice, PhaseStarted
 from agent_eval_action.run.loader import Loader
-from agent_eval_action.run.missing_credentials import credential_warnings, mark_unmeasured
+from agent_eval_action.run.models import credential_warnings, mark_unmeasured
 from agent_eval_action.run.orchestrator import Orchestrator, RunLimits, StopRequest
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resources import (
@@ -542,12 +542,10 @@ async def _call_all(functions: Iterable[Callable[[], Awaitable[None]]]) -> None:
     await asyncio.gather(*(function() for function in functions))
 
 
-async def _open_base(
-    scope: _Scope, head: AgentGroup, plan: Plan, names: frozenset[str]
-) -> AgentGroup | BaseUnavailable:
+async def _open_base(scope: _Scope, head: AgentGroup, plan: Plan, names: frozenset[str]) -> AgentGroup:
     """Start the base commit's agents of these names."""
     if isinstance(scope.base, BaseUnavailable):
-        return scope.base
+        return AgentGroup("base", commit=scope.base.commit or "", missing=dict.fromkeys(names, scope.base.reason))
     agents = [agent for agent in scope.agents if agent.name in names]
     make = partial(make_base_driver, head, scope.base, scope.context.environ)
     earlier = await asyncio.to_thread(scope.change.agents_on_base, plan, agents)
@@ -581,7 +579,7 @@ def discover_eval_files(settings: Settings, selectors: Sequence[str] = (), *, ma
 def names_of(plan: Plan) -> KnownNames:
     """Return the names that an entry of accept.yaml can use."""
     return KnownNames(
-        case={case.eval_id for planned in plan.sets for case in planned.cases},
+        case={item.case.eval_id for planned in plan.sets for item in planned.cases},
         criterion={info.name for planned in plan.sets for info in planned.infos},
         agent={planned.agent for planned in plan.sets},
         eval_set={planned.key for planned in plan.sets},

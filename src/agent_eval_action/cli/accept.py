@@ -15,13 +15,14 @@ from agent_eval_action.cli.session import print_line, settings_for
 from agent_eval_action.config.models import Settings
 from agent_eval_action.diagnostics.reader import did_you_mean, plural
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
+from agent_eval_action.folders import relative
 from agent_eval_action.gate.verdict import worse_pairs
 from agent_eval_action.reports import results_json
 from agent_eval_action.reports.next_steps import next_steps
 from agent_eval_action.reports.prose import listed
 from agent_eval_action.results.decision import PairChange
 from agent_eval_action.results.run_result import RunResult
-from agent_eval_action.run.loader import Loader, relative
+from agent_eval_action.run.loader import Loader
 
 _NAMES_SHOWN = 8
 

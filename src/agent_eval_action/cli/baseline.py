@@ -18,12 +18,12 @@ from agent_eval_action.cli.log import terminal
 from agent_eval_action.cli.outputs import output_folder, results_file, write_requested_files
 from agent_eval_action.cli.session import Session, print_line, settings_for
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
+from agent_eval_action.folders import relative
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports import results_json
 from agent_eval_action.reports.messages import BEGIN
 from agent_eval_action.results.pair_scores import measured_pairs
 from agent_eval_action.results.run_result import RunResult, RunStatus
-from agent_eval_action.run.loader import relative
 
 _REPEATS = 5  # one run of a noisy case says little about it; five cost little and are made rarely
 _NAMES_SHOWN = 8

@@ -15,11 +15,11 @@ from agent_eval_action.ci.comment import Marker, Published, publish
 from agent_eval_action.cli.log import terminal
 from agent_eval_action.cli.outputs import in_detail, report_input
 from agent_eval_action.config.models import Settings
+from agent_eval_action.folders import relative
 from agent_eval_action.reports import REPORTS, Link, ReportInput
 from agent_eval_action.reports.detail import state_of
 from agent_eval_action.reports.escaping import text as escaped
 from agent_eval_action.results.run_result import RunResult
-from agent_eval_action.run.loader import relative
 
 _KEY_LIMIT: Final = 200  # characters
 

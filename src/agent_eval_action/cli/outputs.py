@@ -18,6 +18,7 @@ from agent_eval_action.cli.log import terminal
 from agent_eval_action.cli.session import EXIT, console, exit_code
 from agent_eval_action.config.models import Settings
 from agent_eval_action.errors import ExitCode, OutputError
+from agent_eval_action.folders import relative
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.annotations import remarks, shown_in_step
@@ -28,7 +29,6 @@ from agent_eval_action.reports.view import Group, passes, with_threshold
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.run_result import RunResult, RunStatus, ScoreStatus
 from agent_eval_action.results.transcripts import ATTEMPTS
-from agent_eval_action.run.loader import relative
 
 REPORT_FILES: Final = {"junit": "junit.xml", "markdown": "comment.md", "html": "report.html"}
 _IMAGE: Final = "ghcr.io/org/agent-eval-action:v0"

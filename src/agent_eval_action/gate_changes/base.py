@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Protocol
@@ -19,12 +18,11 @@ from agent_eval_action.config.models import AgentSettings, FailOn, Settings
 from agent_eval_action.config.options import BY_NAME
 from agent_eval_action.config.types import EvalPattern
 from agent_eval_action.errors import AgentEvalError, ConfigError, ResultsError
+from agent_eval_action.folders import relative
 from agent_eval_action.gate_changes.snapshot import SetSnapshot, Snapshot, set_snapshot
 from agent_eval_action.git.export import export_tree
-from agent_eval_action.git.repository import Repository
-from agent_eval_action.git.scratch import Scratch
 from agent_eval_action.run.base_agents import BaseCommit, BaseUnavailable, find_base
-from agent_eval_action.run.loader import Loader, relative
+from agent_eval_action.run.loader import Loader
 from agent_eval_action.run.plan import Plan, PlannedSet
 
 _TEXTS: Final = frozenset({".json", ".yaml", ".yml"})
@@ -120,7 +118,7 @@ def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | Bas
         return found
     short = found.commit[:10]
     try:
-        with tempfile.TemporaryDirectory(prefix="agent-eval-base-") as name, _repository(found) as repository:
+        with tempfile.TemporaryDirectory(prefix="agent-eval-base-") as name, found.open_repository() as repository:
             root = Path(name).resolve()
             export_tree(repository, found.commit, root, wanted=_is_read)
             folder = root / found.inner if found.inner else root
@@ -128,18 +126,6 @@ def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | Bas
             return _read(found, folder, context)
     except (OSError, ValueError) as error:
         return BaseUnavailable(f"the files of the base commit {short} cannot be had: {error}", found.commit)
-
-
-@contextlib.contextmanager
-def _repository(base: BaseCommit) -> Iterator[Repository]:
-    """Where the commit is: in the clone, else fetched into a repository of our own."""
-    if base.remote is None:
-        yield base.repository
-        return
-    with Scratch.open(base.remote, base.repository.environ) as scratch:
-        if scratch.fetch(base.commit, depth=1).sha is None:
-            raise OSError("it is not in this clone (actions/checkout: fetch-depth: 2), and cannot be fetched")
-        yield scratch.repository
 
 
 def _is_read(path: str, size: int) -> bool:

@@ -80,7 +80,7 @@ def identities_of_plan(plan: Plan) -> Iterator[CaseIdentity]:
     for planned in plan.sets:
         criteria = frozenset(info.digest for info in planned.infos)
         for item in planned.cases:
-            yield CaseIdentity(CaseKey(planned.agent, planned.key, item.eval_id), item.digest, criteria)
+            yield CaseIdentity(planned.case_key(item), item.digest, criteria)
 
 
 def set_snapshot(planned: PlannedSet) -> SetSnapshot:
@@ -90,9 +90,7 @@ def set_snapshot(planned: PlannedSet) -> SetSnapshot:
         eval_set=planned.key,
         path=planned.path,
         criteria=planned.infos,
-        cases=tuple(
-            _case(CaseKey(planned.agent, planned.key, item.eval_id), item.case, item.digest) for item in planned.cases
-        ),
+        cases=tuple(_case(planned.case_key(item), item.case, item.digest) for item in planned.cases),
     )
 
 

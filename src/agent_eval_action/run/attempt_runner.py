@@ -16,9 +16,9 @@ from agent_eval_action.agents.base import (
     ConversationEnd,
     ConversationUser,
     FixedUser,
-    RecordedConversation,
     SessionRequest,
 )
+from agent_eval_action.agents.recorded import RecordedSession, RecordedUser
 from agent_eval_action.agents.simulator import SimulatedUser
 from agent_eval_action.criteria.base import ScoringContext
 from agent_eval_action.llm.budget import Meter, Spend, agent_calls
@@ -380,8 +380,8 @@ def _user(planned: PlannedAttempt, session: AgentSession, llm: Llm | None) -> Co
     scenario = planned.case.conversation_scenario
     if scenario is None:
         return FixedUser(tuple(turn.user_content for turn in planned.case.turns))
-    if isinstance(session, RecordedConversation):
-        return session.speaker(scenario)
+    if isinstance(session, RecordedSession):
+        return RecordedUser(session.attempt, scenario.starting_prompt)
     return SimulatedUser(llm, scenario, planned.planned_set.simulator, planned.key.repeat)
 
 
@@ -393,7 +393,6 @@ def _session_request(planned: PlannedAttempt, *, alone: bool) -> SessionRequest:
         session_id=given.session_id if given else None,
         state=dict(given.state) if given else {},
         alone=alone,
-        label=f"{planned.key.case_key} #{planned.key.repeat + 1}",
         key=planned.key,
     )
 
@@ -413,7 +412,7 @@ def _attempt(
         case=key.case,
         repeat=key.repeat,
         arm=key.arm,
-        case_digest=planned.digest,
+        case_digest=planned.planned_case.digest,
         turns=turns,
         final_session_state=talk.final_state,
         ended=talk.ended,

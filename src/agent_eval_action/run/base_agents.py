@@ -8,9 +8,10 @@ import fcntl
 import os
 import shutil
 import threading
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from agent_eval_action.agents.base import AgentDriver
 from agent_eval_action.config.agents import may_hold_agent
@@ -41,28 +42,19 @@ class AgentGroup:
     """
 
     name: ArmName
-    drivers: Mapping[str, AgentDriver]
-    starts: Mapping[str, StartTask]
+    drivers: Mapping[str, AgentDriver] = field(default_factory=dict)
+    starts: Mapping[str, StartTask] = field(default_factory=dict)
     commit: str = ""
     replay_only: frozenset[str] = frozenset()
-    release: Callable[[], None] = field(default=lambda: None)
+    release: Callable[[], None] = lambda: None
     missing: Mapping[str, str] = field(default_factory=dict)
     absent: frozenset[str] = frozenset()
 
     @classmethod
-    def start(
-        cls,
-        name: ArmName,
-        drivers: Mapping[str, AgentDriver],
-        *,
-        commit: str = "",
-        replay_only: frozenset[str] = frozenset(),
-        release: Callable[[], None] = lambda: None,
-        missing: Mapping[str, str] | None = None,
-    ) -> AgentGroup:
-        """Start every agent without waiting for any."""
+    def start(cls, name: ArmName, drivers: Mapping[str, AgentDriver], **fields: Any) -> AgentGroup:
+        """Start every agent without waiting for any. ``fields``: the others of the group."""
         starts = {agent: asyncio.create_task(driver.start()) for agent, driver in drivers.items()}
-        return cls(name, drivers, starts, commit, replay_only, release, missing or {})
+        return cls(name, drivers, starts, **fields)
 
     @property
     def starting(self) -> bool:
@@ -82,8 +74,7 @@ class AgentGroup:
     async def stop(self) -> None:
         """End every worker, then free their files. Never raises for what an agent did."""
         for task in self.starts.values():
-            if not task.done():
-                task.cancel()
+            task.cancel()
         try:
             await asyncio.gather(*self.starts.values(), return_exceptions=True)
             await asyncio.gather(*(driver.stop() for driver in self.drivers.values()), return_exceptions=True)
@@ -91,17 +82,72 @@ class AgentGroup:
             self.release()
 
 
+@dataclass
+class LazyBaseAgents:
+    """The base commit's agents. Each is opened at most once; agents asked for together share their files.
+
+    ``open_agents`` starts those of these names. ``commit`` is the base commit where it is known, "" where there is
+    none.
+    """
+
+    open_agents: Callable[[frozenset[str]], Awaitable[AgentGroup]]
+    commit: str = ""
+    _opening: dict[str, asyncio.Task[AgentGroup]] = field(default_factory=dict)
+
+    def open(self, agents: frozenset[str]) -> bool:
+        """Begin to open these without waiting. Returns whether any of them is new."""
+        new = agents - self._opening.keys()
+        if new:
+            self._opening.update(dict.fromkeys(sorted(new), asyncio.ensure_future(self.open_agents(new))))
+        return bool(new)
+
+    def ready(self, agents: Iterable[str]) -> bool:
+        """Whether each of these has started, or is known not to."""
+        tasks = {self._opening[name] for name in agents}
+        return all(task.done() and task.exception() is None and not task.result().starting for task in tasks)
+
+    @property
+    def starting(self) -> bool:
+        """Whether any agent is being opened or started."""
+        return not self.ready(self._opening)
+
+    async def group(self, agents: frozenset[str]) -> AgentGroup:
+        """Wait until these are open and return them; the group is not to be stopped by the caller."""
+        return _join({name: await asyncio.shield(self._opening[name]) for name in sorted(agents)})
+
+    def opened(self) -> AgentGroup:
+        """Return every agent that is open by now."""
+        done = {name: task for name, task in self._opening.items() if task.done() and not task.cancelled()}
+        return _join({name: task.result() for name, task in done.items() if task.exception() is None})
+
+    async def stop(self) -> None:
+        """End everything that was opened or is being opened; errors of opening do not matter any more."""
+        tasks = set(self._opening.values())
+        for task in tasks:
+            task.cancel()
+        for group in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(group, AgentGroup):
+                await group.stop()
+
+
+def _join(groups: Mapping[str, AgentGroup]) -> AgentGroup:
+    """Join each agent out of the group it was opened with."""
+    return AgentGroup(
+        "base",
+        {name: group.drivers[name] for name, group in groups.items() if name in group.drivers},
+        {name: group.starts[name] for name, group in groups.items() if name in group.drivers},
+        next((group.commit for group in groups.values() if group.commit), ""),
+        missing={name: group.missing[name] for name, group in groups.items() if name in group.missing},
+        absent=frozenset(name for name, group in groups.items() if name in group.absent),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class BaseUnavailable:
-    """The reason why the base commit's agents cannot be run, as a sentence. ``absent``: agents it does not have."""
+    """The reason why the files of the base commit cannot be read, as a sentence."""
 
     reason: str
     commit: str | None = None
-    absent: frozenset[str] = frozenset()
-
-
-DriverFactory = Callable[[AgentSettings, Path], AgentDriver]
-"""Makes the driver of an agent whose workspace is the given folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +170,23 @@ class BaseCommit:
         """Whether the change has this file of the workspace in git, or may have."""
         return self.tracked is None or path.relative_to(self.settings.workspace).as_posix() in self.tracked
 
+    @contextlib.contextmanager
+    def open_repository(self) -> Iterator[Repository]:
+        """Open what has the commit: the clone, else a repository of our own, since the user's is not written to.
+
+        Raises OSError where the commit cannot be fetched.
+        """
+        if self.remote is None:
+            yield self.repository
+            return
+        with Scratch.open(self.remote, self.repository.environ) as scratch:
+            if scratch.fetch(self.commit, depth=1).sha is None:
+                raise OSError(f"it {_NOT_IN_CLONE}, and cannot be fetched")
+            yield scratch.repository
+
+
+_NOT_IN_CLONE = "is not in this clone (actions/checkout: fetch-depth: 2)"
+
 
 def find_base(settings: Settings, commit: str | None, environ: Mapping[str, str]) -> BaseCommit | BaseUnavailable:
     """Find where the files of a commit can be read. ``commit``: the one the change is merged onto, if known."""
@@ -132,58 +195,10 @@ def find_base(settings: Settings, commit: str | None, environ: Mapping[str, str]
         inside = repository.resolve("HEAD") is not None
         return BaseUnavailable("git names no commit this one is merged onto" if inside else "this is no git repository")
     remote = None
-    if repository.commit(commit) is None:
-        remote = remote_of(repository, "origin", environ)
-        if remote is None:
-            return BaseUnavailable(_not_in_clone(commit), commit)
+    if repository.commit(commit) is None and (remote := remote_of(repository, "origin", environ)) is None:
+        return BaseUnavailable(f"the base commit {commit[:10]} {_NOT_IN_CLONE}", commit)
     tracked = repository.tracked(_DOTENV, "pyvenv.cfg")
     return BaseCommit(commit, repository.prefix(), repository, settings, remote, tracked)
-
-
-def _not_in_clone(commit: str) -> str:
-    return f"the base commit {commit[:10]} is not in this clone (actions/checkout: fetch-depth: 2)"
-
-
-async def open_base_agents(
-    base: BaseCommit,
-    agents: list[AgentSettings],
-    make_driver: DriverFactory,
-    earlier: Mapping[str, AgentSettings] | None = None,
-) -> AgentGroup | BaseUnavailable:
-    """Write the commit's files into a folder and start these agents from it; the group's ``release`` removes it.
-
-    ``earlier``: agents as the base commit configures them, by the names this change gives them, with paths of the
-    change's workspace. Agents that the commit lacks are in the group's ``missing``.
-    """
-    cancelled = threading.Event()
-    writing = asyncio.get_running_loop().run_in_executor(None, write_tree, base, cancelled)
-    try:
-        tree = await asyncio.shield(writing)
-    except asyncio.CancelledError:
-        cancelled.set()
-        writing.add_done_callback(_release_tree)
-        raise
-    except (OSError, ValueError) as error:
-        return BaseUnavailable(f"the files of the base commit {base.commit[:10]} cannot be had: {error}", base.commit)
-    try:
-        located = {
-            agent.name: _locate_on_base(agent, (earlier or {}).get(agent.name, agent), base, tree.workspace)
-            for agent in agents
-        }
-        lost = {name: agent for name, agent in located.items() if isinstance(agent, BaseUnavailable)}
-        missing = {name: reason.reason for name, reason in lost.items()}
-        absent = frozenset(name for name, reason in lost.items() if reason.absent)
-        runnable = [agent for agent in located.values() if isinstance(agent, AgentSettings)]
-        if not runnable:
-            tree.release()
-            return BaseUnavailable("; ".join(missing.values()), base.commit, absent)
-        made = await asyncio.gather(*(asyncio.to_thread(make_driver, agent, tree.workspace) for agent in runnable))
-        drivers = {agent.name: driver for agent, driver in zip(runnable, made, strict=True)}
-        group = AgentGroup.start("base", drivers, commit=base.commit, release=tree.release, missing=missing)
-        return replace(group, absent=absent)
-    except BaseException:
-        tree.release()
-        raise
 
 
 @dataclass
@@ -196,39 +211,23 @@ class BaseTree:
 
     def release(self) -> None:
         """Remove the files. Calling it twice is safe."""
-        if self.lock < 0:
-            return
-        shutil.rmtree(self.folder, ignore_errors=True)
-        os.close(self.lock)
-        self.lock = -1
-
-
-def _release_tree(writing: asyncio.Future[BaseTree]) -> None:
-    with contextlib.suppress(OSError, ValueError, asyncio.CancelledError):
-        writing.result().release()
+        if self.lock >= 0:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            os.close(self.lock)
+            self.lock = -1
 
 
 def write_tree(base: BaseCommit, cancelled: threading.Event | None = None) -> BaseTree:
     """Write the commit's files into a folder of their own. Raises OSError or ValueError. Blocks."""
     tree = _claim_tree(base)
     try:
-        with contextlib.ExitStack() as stack:
-            repository = base.repository
-            if base.remote is not None:  # fetch into a repository of our own: the user's is not written to
-                scratch = stack.enter_context(Scratch.open(base.remote, repository.environ))
-                repository = _fetch(scratch, base.commit)
+        with base.open_repository() as repository:
             export_tree(repository, base.commit, tree.folder, cancelled)
         tree.workspace.mkdir(parents=True, exist_ok=True)
     except BaseException:
         tree.release()
         raise
     return tree
-
-
-def _fetch(scratch: Scratch, commit: str) -> Repository:
-    if scratch.fetch(commit, depth=1).sha is None:
-        raise OSError(f"{_not_in_clone(commit)}, and cannot be fetched")
-    return scratch.repository
 
 
 def _claim_tree(base: BaseCommit) -> BaseTree:
@@ -250,34 +249,86 @@ def _claim_tree(base: BaseCommit) -> BaseTree:
     raise OSError(f"{_MAX_TREES} other runs use its files in {trees.path}")
 
 
-def _locate_on_base(
+async def open_base_agents(
+    base: BaseCommit,
+    agents: list[AgentSettings],
+    make_driver: Callable[[AgentSettings, Path], AgentDriver],
+    earlier: Mapping[str, AgentSettings],
+) -> AgentGroup:
+    """Write the commit's files into a folder and start these agents from it; the group's ``release`` removes it.
+
+    ``make_driver`` makes the driver of an agent whose workspace is the given folder. ``earlier``: agents as the base
+    commit configures them, by the names this change gives them, with paths of the change's workspace.
+    """
+    cancelled = threading.Event()
+    writing = asyncio.get_running_loop().run_in_executor(None, write_tree, base, cancelled)
+    try:
+        tree = await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        cancelled.set()
+        writing.add_done_callback(_release_written)
+        raise
+    except (OSError, ValueError) as error:
+        reason = f"the files of the base commit {base.commit[:10]} cannot be had: {error}"
+        return AgentGroup("base", commit=base.commit, missing={agent.name: reason for agent in agents})
+    try:
+        located = [_agent_on_base(agent, earlier.get(agent.name, agent), base, tree.workspace) for agent in agents]
+        found = [agent for agent in located if isinstance(agent, AgentSettings)]
+        made = await asyncio.gather(*(asyncio.to_thread(make_driver, agent, tree.workspace) for agent in found))
+    except BaseException:
+        tree.release()
+        raise
+    if not found:
+        tree.release()
+    drivers = {agent.name: driver for agent, driver in zip(found, made, strict=True)}
+    lost = {agent.name: why for agent, why in zip(agents, located, strict=True) if isinstance(why, _NotOnBase)}
+    return AgentGroup.start(
+        "base",
+        drivers,
+        commit=base.commit,
+        release=tree.release,
+        missing={name: why.reason for name, why in lost.items()},
+        absent=frozenset(name for name, why in lost.items() if why.absent),
+    )
+
+
+def _release_written(writing: asyncio.Future[BaseTree]) -> None:
+    with contextlib.suppress(OSError, ValueError, asyncio.CancelledError):
+        writing.result().release()
+
+
+class _NotOnBase(NamedTuple):
+    """Why the base commit's agent cannot be run. ``absent``: the commit does not have it."""
+
+    reason: str
+    absent: bool = False
+
+
+def _agent_on_base(
     agent: AgentSettings, earlier: AgentSettings, base: BaseCommit, tree: Path
-) -> AgentSettings | BaseUnavailable:
+) -> AgentSettings | _NotOnBase:
     """Return the agent as it is in the base's tree, with the environment that the base's configuration gives it.
 
     ``earlier``: the agent before the change, which may have renamed it and moved its folder.
     """
     workspace, short = base.settings.workspace, base.commit[:10]
     if agent.driver == "recorded":
-        reason = f"the agent {agent.name} is a recording, of which there is none on the base"
-        return BaseUnavailable(reason, base.commit)
+        return _NotOnBase(f"the agent {agent.name} is a recording, of which there is none on the base")
     if agent.driver != "adk":  # of another package, which knows of no second tree
-        return BaseUnavailable(f"the driver {agent.driver} of the agent {agent.name} runs no base commit", base.commit)
+        return _NotOnBase(f"the driver {agent.driver} of the agent {agent.name} runs no base commit")
     if not agent.path.is_relative_to(workspace):
-        return BaseUnavailable(f"the agent {agent.name} lies outside the workspace", base.commit)
+        return _NotOnBase(f"the agent {agent.name} lies outside the workspace")
     folder = agent.path.relative_to(workspace)
     folders = [known.path.relative_to(workspace) for known in (earlier, agent) if known.path.is_relative_to(workspace)]
     old_folder = next((path for path in folders if _holds_agent(tree / path, tree)), None)
     if old_folder is None:
         names = " or ".join(dict.fromkeys(path.as_posix() for path in folders))
-        reason = f"the base commit {short} has no agent in {names}"
-        return BaseUnavailable(reason, base.commit, frozenset({agent.name}))
+        return _NotOnBase(f"the base commit {short} has no agent in {names}", absent=True)
     try:
         before = _configured_agent(base.settings, tree, old_folder, earlier.name)
         now = _configured_agent(base.settings, workspace, folder, agent.name)
     except AgentEvalError as error:
-        reason = f"the configuration of the base commit {short} cannot be used: {error.message}"
-        return BaseUnavailable(reason, base.commit)
+        return _NotOnBase(f"the configuration of the base commit {short} cannot be used: {error.message}")
     _copy_dotenv_files(base, folder, tree, old_folder)
     # what a flag or an input says holds for both; what the configuration file says is part of the change
     own = {name: getattr(before, name) for name in _CONFIGURED_IN_FILE if getattr(agent, name) == getattr(now, name)}
@@ -315,78 +366,3 @@ def _copy_dotenv_files(base: BaseCommit, folder: Path, tree: Path, old_folder: P
         if is_file and not base.brought_along(source) and target.parent.is_dir() and not os.path.lexists(target):
             with contextlib.suppress(OSError):
                 shutil.copyfile(source, target)
-
-
-OpenBaseAgents = Callable[[frozenset[str]], Awaitable[AgentGroup | BaseUnavailable]]
-"""Starts the base commit's agents of these names, or gives the reason why none can be run."""
-
-
-@dataclass
-class LazyBaseAgents:
-    """The base commit's agents. Each is opened at most once; agents asked for together share their files.
-
-    ``commit`` is the base commit where it is known, "" where there is none.
-    """
-
-    open_agents: OpenBaseAgents
-    commit: str = ""
-    _opening: dict[str, asyncio.Task[AgentGroup | BaseUnavailable]] = field(default_factory=dict)
-
-    def open(self, agents: frozenset[str]) -> bool:
-        """Begin to open these without waiting. Returns whether any of them is new."""
-        new = agents - self._opening.keys()
-        if new:
-            task = asyncio.ensure_future(self.open_agents(new))
-            self._opening.update(dict.fromkeys(sorted(new), task))
-        return bool(new)
-
-    def ready(self, agents: frozenset[str]) -> bool:
-        """Whether each of these has started, or is known not to."""
-        for task in {self._opening[name] for name in agents}:
-            if not task.done() or task.exception() is not None:
-                return False
-            group = task.result()
-            if isinstance(group, AgentGroup) and group.starting:
-                return False
-        return True
-
-    @property
-    def starting(self) -> bool:
-        """Whether any agent is being opened or started."""
-        return not self.ready(frozenset(self._opening))
-
-    async def group(self, agents: frozenset[str]) -> AgentGroup:
-        """Wait until these are open and return them; the group is not to be stopped by the caller."""
-        return _joined({name: await asyncio.shield(self._opening[name]) for name in sorted(agents)})
-
-    def opened(self) -> AgentGroup:
-        """Return every agent that is open by now."""
-        done = {name: task for name, task in self._opening.items() if task.done() and not task.cancelled()}
-        return _joined({name: task.result() for name, task in done.items() if task.exception() is None})
-
-    async def stop(self) -> None:
-        """End everything that was opened or is being opened; errors of opening do not matter any more."""
-        tasks = set(self._opening.values())
-        for task in tasks:
-            if not task.done():
-                task.cancel()
-        for group in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(group, AgentGroup):
-                await group.stop()
-
-
-def _joined(opened: Mapping[str, AgentGroup | BaseUnavailable]) -> AgentGroup:
-    """Join each agent out of the group it was opened with."""
-    groups = {name: group for name, group in opened.items() if isinstance(group, AgentGroup) and name in group.drivers}
-    return AgentGroup(
-        "base",
-        {name: group.drivers[name] for name, group in groups.items()},
-        {name: group.starts[name] for name, group in groups.items()},
-        next((group.commit for group in opened.values() if group.commit), ""),
-        missing={
-            name: group.reason if isinstance(group, BaseUnavailable) else group.missing.get(name, "it was not opened")
-            for name, group in opened.items()
-            if name not in groups
-        },
-        absent=frozenset(name for name, group in opened.items() if name in group.absent),
-    )

@@ -138,7 +138,7 @@ class ResultCollector:
     _cases: dict[CaseKey, CaseResult] = field(default_factory=dict)
 
     def add(self, attempt: Attempt, item: PlannedCase) -> None:
-        """Keep the summary of a finished attempt of ``item``, which is unpacked just now."""
+        """Keep the summary of a finished attempt."""
         key = attempt.key
         summary = summarise(attempt)
         summary = summary.model_copy(update={"scores": tuple(map(self._shared.share, summary.scores))})
@@ -215,7 +215,7 @@ class ResultCollector:
         )
 
     def _set(self, planned: PlannedSet) -> SetResult:
-        cases = tuple(self._case(CaseKey(planned.agent, planned.key, item.eval_id), item) for item in planned.cases)
+        cases = tuple(self._case(planned.case_key(item), item) for item in planned.cases)
         return SetResult(
             agent=planned.agent, eval_set=planned.key, path=planned.path, criteria=planned.infos, cases=cases
         )
@@ -227,8 +227,8 @@ class ResultCollector:
         head, base = (self._summaries.get((key, arm), {}) for arm in ("head", "base"))
         repeats = sorted({*range(0 if item.unmeasured else self.plan.repeats), *head})
         result = self._cases[key] = CaseResult(
-            case=item.eval_id,
-            line=item.line,
+            case=item.case.eval_id,
+            line=item.case.line,
             digest=item.digest,
             expected=self._expected_turns(key, item),
             attempts=tuple(head.get(repeat) or _not_made(repeat) for repeat in repeats),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -19,14 +19,12 @@ from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.diagnostics.reader import JsonPath, Source
 from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.errors import AgentEvalError, ConfigError, EvalFileError, Problem, UsageError
-from agent_eval_action.folders import real_path
+from agent_eval_action.folders import real_path, relative
 from agent_eval_action.formats import load_eval_file, match_cases, select_cases
 from agent_eval_action.results.evalset import EVAL_SUFFIXES, EvalCase, EvalSet
-from agent_eval_action.results.run_result import CriterionInfo, collector_paused
+from agent_eval_action.results.run_result import CriterionInfo
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet, applies, planned_digest
 
-_PACKED_ABOVE: Final = 10_000
-"""Cases of a plan. Fewer fit into memory as they are, and are scored a little faster."""
 _NAMES_SHOWN: Final = 3
 
 
@@ -70,8 +68,7 @@ class Loader:
             raise UsageError(f"no case matches {', '.join(self.patterns)}", hint="--case takes shell-style patterns")
         if not with_cases:
             raise EvalFileError("there is nothing to measure: no eval file holds a case")
-        many = sum(len(planned.cases) for planned in with_cases) > _PACKED_ABOVE
-        return Plan(_packed(sets, with_cases) if many else tuple(with_cases), repeats)
+        return Plan(tuple(with_cases), repeats)
 
     def _check_options(self, sets: Sequence[PlannedSet]) -> None:
         """Raise ConfigError for options that fit no case of all the sets that share their configuration."""
@@ -115,7 +112,7 @@ class Loader:
         self.eval_problems += unscorable_cases(eval_set.eval_cases, built.criteria, found.path)
         if self.config_problems or self.eval_problems:
             return None
-        cases = tuple(PlannedCase.from_case(case, planned_digest(case, simulator)) for case in eval_set.eval_cases)
+        cases = tuple(PlannedCase(case, planned_digest(case, simulator)) for case in eval_set.eval_cases)
         return self._planned(found, built, cases)
 
     def set_without_cases(self, found: DiscoveredSet) -> PlannedSet:
@@ -187,7 +184,7 @@ def _notes_on_unscored(sets: Sequence[PlannedSet]) -> Iterator[str]:
             inapplicable = [one.name for one in planned.criteria if not applies(one, item.case)]
             left_out.update(inapplicable)
             if len(inapplicable) == len(planned.criteria):
-                unscored.append(f"{planned.key}:{item.eval_id}")
+                unscored.append(f"{planned.key}:{item.case.eval_id}")
     for name, count in left_out.items():
         yield f"{name} is not applicable to {plural(count, 'case')}, and skipped there"
     if unscored:
@@ -207,18 +204,6 @@ def _unplayable_users(eval_set: EvalSet, simulator: UserSimulatorConfig, path: P
         yield Problem(path, f"case {case.eval_id}: {why}", case.line)
 
 
-@collector_paused()
-def _packed(sets: list[PlannedSet], with_cases: list[PlannedSet]) -> tuple[PlannedSet, ...]:
-    """Pack the cases of one set after the other; both lists are emptied meanwhile to free memory."""
-    sets.clear()
-    with_cases.reverse()
-    packed = []
-    while with_cases:
-        planned = with_cases.pop()
-        packed.append(replace(planned, cases=tuple(item.packed() for item in planned.cases)))
-    return tuple(packed)
-
-
 def unscorable_cases(cases: Iterable[EvalCase], criteria: Sequence[Criterion], path: Path) -> list[Problem]:
     """Return cases that a criterion could never score, whatever the agent does, before the agent is asked."""
     return [
@@ -227,11 +212,6 @@ def unscorable_cases(cases: Iterable[EvalCase], criteria: Sequence[Criterion], p
         for criterion in criteria
         if (why := criterion.check(case))
     ]
-
-
-def relative(path: Path, workspace: Path) -> str:
-    """Return a path as outputs show it: relative where it is inside the workspace, with forward slashes."""
-    return path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else path.as_posix()
 
 
 _CONFIG_FILES: Final = ("agent-eval.yaml", "agent-eval.yml")

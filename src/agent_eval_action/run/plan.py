@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Final
+from dataclasses import dataclass, field
 
 from agent_eval_action.agents.simulator import simulator_digest
 from agent_eval_action.baseline.definitions import definition
@@ -19,15 +15,6 @@ from agent_eval_action.formats import case_digest
 from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.results.history import kept_digest, kept_key, kept_name
 from agent_eval_action.results.run_result import ArmName, AttemptKey, CaseKey, CriterionInfo, Purpose, ScoreStatus
-
-_UNPACKED_CASES: Final = 256
-"""Cases kept unpacked at a time: those of the attempts in the making, whose parts ask for the case in turn."""
-
-
-@lru_cache(maxsize=_UNPACKED_CASES)
-def _unpack(packed: bytes) -> EvalCase:
-    case: EvalCase = pickle.loads(zlib.decompress(packed))  # noqa: S301 - bytes that this process made itself
-    return case
 
 
 def planned_digest(case: EvalCase, simulator: UserSimulatorConfig) -> str:
@@ -47,35 +34,11 @@ def applies(criterion: Criterion, case: EvalCase) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCase:
-    """One case with the digest of its definition. ``unmeasured`` says why it is not run, "" where it is.
+    """One case with the digest of its definition. ``unmeasured`` says why it is not run, "" where it is."""
 
-    The case of a plan that is run is packed, and unpacked when it is asked for: it then takes a twentieth of the
-    memory. What is asked of every case stands beside it.
-    """
-
-    eval_id: str
-    line: int | None
-    has_scenario: bool
+    case: EvalCase
     digest: str
-    definition: EvalCase | bytes
     unmeasured: str = ""
-
-    @classmethod
-    def from_case(cls, case: EvalCase, digest: str) -> PlannedCase:
-        """The case, not packed yet."""
-        return cls(case.eval_id, case.line, case.conversation_scenario is not None, digest, case)
-
-    @property
-    def case(self) -> EvalCase:
-        """The whole case."""
-        return _unpack(self.definition) if isinstance(self.definition, bytes) else self.definition
-
-    def packed(self) -> PlannedCase:
-        """The same with its case packed."""
-        if isinstance(self.definition, bytes):
-            return self
-        # not JSON: a model unpickled is the same in everything, also in which fields were given
-        return replace(self, definition=zlib.compress(pickle.dumps(self.definition, pickle.HIGHEST_PROTOCOL), 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +61,10 @@ class PlannedSet:
         """The criteria that are applied: all but those this run leaves out."""
         return tuple(one for one, info in zip(self.criteria, self.infos, strict=True) if not info.unmeasured)
 
+    def case_key(self, item: PlannedCase) -> CaseKey:
+        """The key of one of its cases."""
+        return CaseKey(self.agent, self.key, item.case.eval_id)
+
     @property
     def run(self) -> tuple[PlannedCase, ...]:
         """The cases that are run."""
@@ -118,11 +85,6 @@ class PlannedAttempt:
         """The whole case."""
         return self.planned_case.case
 
-    @property
-    def digest(self) -> str:
-        """The digest of the case's definition."""
-        return self.planned_case.digest
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -138,17 +100,14 @@ class Plan:
 
     def digests(self) -> Iterator[tuple[CaseKey, str]]:
         """Every case with the digest of its definition."""
-        for planned in self.sets:
-            for item in planned.cases:
-                yield CaseKey(planned.agent, planned.key, item.eval_id), item.digest
+        return ((planned.case_key(item), item.digest) for planned in self.sets for item in planned.cases)
 
     def attempts(self) -> Iterator[PlannedAttempt]:
         """Every attempt, a whole pass before the next repeat: a run cut short has seen every case it could."""
         for repeat in range(self.repeats):
             for planned in self.sets:
                 for item in planned.run:
-                    key = AttemptKey(planned.agent, planned.key, item.eval_id, repeat)
-                    yield PlannedAttempt(key, item, planned)
+                    yield PlannedAttempt(AttemptKey(*planned.case_key(item), repeat), item, planned)
 
     def further(
         self, cases: Mapping[CaseKey, int], count: int, purpose: Purpose, arm: ArmName = "head"
@@ -157,10 +116,9 @@ class Plan:
         for more in range(count):
             for planned in self.sets:
                 for item in planned.run:
-                    key = AttemptKey(planned.agent, planned.key, item.eval_id, 0, arm)
-                    start = cases.get(key.case_key)
-                    if start is not None:
-                        yield PlannedAttempt(key._replace(repeat=start + more), item, planned, purpose)
+                    case = planned.case_key(item)
+                    if (start := cases.get(case)) is not None:
+                        yield PlannedAttempt(AttemptKey(*case, start + more, arm), item, planned, purpose)
 
     def suite(self, skipped: Iterable[str] = ()) -> Suite:
         """The definitions that history is pooled for. ``skipped``: agents that exist but are left out of this run."""
@@ -169,6 +127,5 @@ class Plan:
         for planned in self.sets:
             digests = {kept_name(info.name): kept_digest(info.digest) for info in planned.infos}
             for item in planned.cases:
-                key = kept_key(CaseKey(planned.agent, planned.key, item.eval_id))
-                cases[key] = (kept_digest(item.digest), digests)
+                cases[kept_key(planned.case_key(item))] = (kept_digest(item.digest), digests)
         return Suite(cases, {digest: definition(info) for digest, info in infos.items()}, frozenset(skipped))

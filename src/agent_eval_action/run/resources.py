@@ -7,6 +7,7 @@ import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,85 +17,31 @@ from agent_eval_action.agents.base import AgentDriver, DriverContext
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.criteria.base import Functions, ScoringContext
 from agent_eval_action.criteria.custom import CustomCriterion
-from agent_eval_action.criteria.judge.base import JudgedCriterion
 from agent_eval_action.diagnostics.reader import did_you_mean
 from agent_eval_action.environments.install import install_secrets, selected_install_env
 from agent_eval_action.environments.resolve import configured_interpreter, reason_env_not_reusable
 from agent_eval_action.environments.runtime import AgentFolder, Log
-from agent_eval_action.errors import ConfigError, CredentialsError, Problem
+from agent_eval_action.errors import ConfigError, CredentialsError
 from agent_eval_action.folders import OutputFolder, real_path
-from agent_eval_action.llm.budget import SIMULATED_USER, Meter
+from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.client import LlmError, LlmReply
-from agent_eval_action.llm.credentials import EXTRA, dotenv_of, judge_environ, missing
-from agent_eval_action.llm.providers import check_options, unknown_model
+from agent_eval_action.llm.credentials import EXTRA, dotenv_of, judge_environ
 from agent_eval_action.llm.router import LlmStack, open_llm
 from agent_eval_action.processes.metric_functions import MetricFunctions
 from agent_eval_action.results.evalset import FunctionReply
 from agent_eval_action.results.findings import Finding
 from agent_eval_action.results.redaction import Redaction, pattern_redactor, secrets_in
 from agent_eval_action.run.base_agents import AgentGroup, BaseCommit, BaseTree
-from agent_eval_action.run.cost_estimate import estimate_plan
 from agent_eval_action.run.events import Notice
-from agent_eval_action.run.missing_credentials import MissingCredentials, mark_unmeasured
+from agent_eval_action.run.models import (
+    MissingCredentials,
+    check_models,
+    estimate_plan,
+    mark_unmeasured,
+    model_requirements,
+)
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.sandbox.sandboxes import Level, Role, Sandboxes, open_sandboxes
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRequirement:
-    """A model that the plan will ask. ``purpose``: a criterion, or the simulated user; ``source``: where it is set."""
-
-    purpose: str
-    model: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    source: str = ""
-
-    def problem(self, reason: str) -> Problem:
-        """Return the problem of a model that cannot be asked."""
-        return Problem(Path(self.source or "criteria"), f"{self.purpose}: {reason}")
-
-
-def model_requirements(plan: Plan, recorded: Collection[str] = ()) -> tuple[ModelRequirement, ...]:
-    """Return every model the plan will ask, once for each purpose and source.
-
-    ``recorded``: names of agents that are recordings, whose users are not simulated.
-    """
-    found: list[ModelRequirement] = []
-    for planned in plan.sets:
-        for criterion, info in zip(planned.criteria, planned.infos, strict=True):
-            own = isinstance(criterion, JudgedCriterion) and criterion.judge_model_options.judge_model_config
-            models = () if info.unmeasured else criterion.models()
-            found += (ModelRequirement(criterion.name, model, own or {}, info.source) for model in models)
-        if planned.agent not in recorded and any(item.has_scenario for item in planned.run):
-            user = planned.simulator
-            found.append(ModelRequirement(SIMULATED_USER, user.model, user.model_configuration or {}, planned.path))
-    return tuple(required for number, required in enumerate(found) if required not in found[:number])
-
-
-def validate_models(required: Iterable[ModelRequirement]) -> None:
-    """Raise ConfigError with every model whose name or options are wrong, so that it can be asked nowhere."""
-    reasons = [(model, unknown_model(model.model) or check_options(model.model, model.options)) for model in required]
-    if problems := tuple(model.problem(reason) for model, reason in reasons if reason):
-        raise ConfigError("a model is configured that cannot be asked", problems=problems)
-
-
-def require_usable_models(
-    required: Sequence[ModelRequirement], environ: Mapping[str, str], *, openai_base_url: str = ""
-) -> None:
-    """Raise with every model that cannot be asked: ConfigError as above, CredentialsError for what is not set."""
-    validate_models(required)
-    reasons = [(model, missing(model.model, environ, openai_base_url=openai_base_url)) for model in required]
-    if problems := tuple(model.problem(reason) for model, reason in reasons if reason):
-        raise CredentialsError("a model that is needed cannot be asked here, so nothing was run", problems=problems)
-
-
-def missing_credentials(
-    required: Iterable[ModelRequirement], environ: Mapping[str, str], *, openai_base_url: str = ""
-) -> dict[str, str]:
-    """Return the models that cannot be asked here for want of credentials, with a sentence each."""
-    models = sorted({model.model for model in required})
-    reasons = {model: missing(model, environ, openai_base_url=openai_base_url) for model in models}
-    return {model: reason for model, reason in reasons.items() if reason and EXTRA not in reason}
 
 
 async def open_sandbox(
@@ -299,23 +246,19 @@ async def _open_models(plan: Plan, options: ResourceOptions) -> tuple[LlmStack |
     required = model_requirements(plan, options.recorded)
     if not required:
         return None, {}
-    settings, say = options.settings, options.say
+    settings = options.settings
     folders = [agent.path.resolve() for agent in options.agents]
-    dotenv = dotenv_of(folders, settings.workspace.resolve(), options.brought_along)
-    environ, base_url = judge_environ(options.environ, dotenv), settings.llm.openai_base_url or ""
-    lacking: dict[str, str] = {}
-    if options.may_lack:
-        validate_models(required)
-        lacking = missing_credentials(required, environ, openai_base_url=base_url)
-        plan = mark_unmeasured(plan, lacking, options.recorded)
-        required = tuple(model for model in required if model.model not in lacking)
-    else:
-        require_usable_models(required, environ, openai_base_url=base_url)
-    if not required:
+    environ = judge_environ(options.environ, dotenv_of(folders, settings.workspace.resolve(), options.brought_along))
+    lacking = check_models(
+        required, environ, openai_base_url=settings.llm.openai_base_url or "", may_lack=options.may_lack
+    )
+    models = [model.model for model in required if model.model not in lacking]
+    if not models:
         return None, lacking
-    options.meter.prices.require((model.model for model in required), settings.max_cost)
-    if estimate := estimate_plan(plan, options.meter.prices, recorded=options.recorded).sentence:
-        say(estimate)
+    prices = options.meter.prices
+    prices.require(models, settings.max_cost)
+    if text := estimate_plan(mark_unmeasured(plan, lacking, options.recorded), prices, options.recorded).sentence:
+        options.say(text)
     llm = open_llm(
         settings.llm,
         environ,
@@ -323,11 +266,11 @@ async def _open_models(plan: Plan, options: ResourceOptions) -> tuple[LlmStack |
         cache=None if settings.redact else settings.output_folder(settings.cache_dir),
         read_cache=options.read_cache,
         meter=options.meter,
-        say=say,
+        say=options.say,
         observe=options.observe,
     )
     # the clients load while the agents start; what fails (an extra, an identity) fails before anything is spent
-    failed = await llm.warm_up(model.model for model in required)
+    failed = await llm.warm_up(models)
     if failed and (not options.may_lack or any(EXTRA in reason for reason in failed.values())):
         await llm.close()
         reasons = "; ".join(dict.fromkeys(failed.values()))
@@ -354,24 +297,26 @@ def _open_functions(
     named = custom_metrics(plan)
     for agent in options.agents:
         in_force, added = named.get(agent.name, (frozenset(), frozenset()))
-        earlier = options.base.agents.get(agent.name) if options.base else None
-        needs_own = bool(added) or (bool(in_force) and options.base is None)
-        if options.base and earlier and in_force:
-            base = _base_functions(earlier, options, options.base, head.drivers.get(agent.name))
-            # what the change adds decides nothing: it runs as the change's agent, apart from what does
-            more = _own_functions(agent, options, head, "head") if needs_own else None
-            callers[agent.name] = FunctionRouter(base, more, in_force)
-            opened += [base, *([more] if more else [])]
-        elif needs_own:
-            opened.append(_own_functions(agent, options, head, "metrics"))
-            callers[agent.name] = opened[-1]
+        driver = head.drivers.get(agent.name)
+        then = options.base.agents.get(agent.name) if options.base and in_force else None
+        base = _base_functions(then, options, options.base, driver) if options.base and then else None
+        own = None
+        if added or (in_force and options.base is None):
+            # what the change adds decides nothing: beside the base's it runs as the change's agent
+            settings = options.settings
+            role: Role = "head" if base else "metrics"
+            context = DriverContext(agent, settings, options.environ, settings.workspace, options.sandboxes, role)
+            own = MetricFunctions(runtime_spec(context), partial(_interpreter, driver))
+        opened += [functions for functions in (base, own) if functions]
+        if base:
+            callers[agent.name] = FunctionRouter(base, own, in_force)
+        elif own:
+            callers[agent.name] = own
     return callers, tuple(opened)
 
 
-def _own_functions(agent: AgentSettings, options: ResourceOptions, head: AgentGroup, role: Role) -> MetricFunctions:
-    settings, driver = options.settings, head.drivers.get(agent.name)
-    context = DriverContext(agent, settings, options.environ, settings.workspace, options.sandboxes, role)
-    return MetricFunctions(runtime_spec(context), lambda: driver.python if isinstance(driver, AdkAgent) else None)
+def _interpreter(driver: AgentDriver | None) -> Path | None:
+    return driver.python if isinstance(driver, AdkAgent) else None
 
 
 def _base_functions(

@@ -17,7 +17,7 @@ from typing import Any, Final
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.errors import OutputError, ResultsError
-from agent_eval_action.folders import OutputFolder, real_path
+from agent_eval_action.folders import OutputFolder, real_path, relative
 from agent_eval_action.git.repository import Repository
 from agent_eval_action.llm.credentials import OPENAI_URLS, VERTEX_SWITCHES
 from agent_eval_action.results.run_result import (
@@ -29,7 +29,6 @@ from agent_eval_action.results.run_result import (
     Provenance,
 )
 from agent_eval_action.results.transcripts import ATTEMPTS, parse_attempt, read_line, read_lines
-from agent_eval_action.run.loader import relative
 from agent_eval_action.run.plan import Plan
 
 _PREVIOUS: Final = "attempts.previous.jsonl"

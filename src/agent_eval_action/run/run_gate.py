@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from agent_eval_action.baseline.measured_base import baseline_of, unmeasured_on_base, without_accepted, without_control
 from agent_eval_action.config.models import Settings
+from agent_eval_action.folders import relative
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.broken_code import BrokenCode, broken_code, next_check
 from agent_eval_action.gate.evidence import RunControl, Step, Stop
@@ -16,9 +17,8 @@ from agent_eval_action.gate.next_step import describe_step, next_step
 from agent_eval_action.gate.pairs import rules_of, state_of, stored_history
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.history import History, Record
-from agent_eval_action.results.run_result import CaseKey, RunResult
-from agent_eval_action.run.loader import relative
-from agent_eval_action.run.missing_credentials import MissingCredentials, cases_to_ask_on_base, mark_unanswered
+from agent_eval_action.results.run_result import AttemptSummary, CaseKey, CaseResult, ErrorKind, RunResult
+from agent_eval_action.run.models import NOT_MEASURED, MissingCredentials
 
 _MEASURED_BASE: Final = Path("the base commit, run beside")
 
@@ -46,7 +46,7 @@ class RunGate:
 
     def next_step(self, result: RunResult, *, control: bool) -> Step:
         """Return what to run next. ``control``: whether the base commit's agent can be run."""
-        if control and self.asks_base_for_withheld and (cases := cases_to_ask_on_base(result)):
+        if control and self.asks_base_for_withheld and (cases := _cases_to_ask_on_base(result)):
             why = f"whether main's agent answers without credentials what this change's does not ({len(cases):,} cases)"
             return RunControl(tuple((case, 1) for case in cases), why)
         if not self.adaptive:
@@ -62,7 +62,7 @@ class RunGate:
 
     def without_unanswered(self, result: RunResult) -> RunResult:
         """Return the result with what could not be asked for want of credentials marked as not measured."""
-        return mark_unanswered(result, self.withheld, self.missing) if self.may_lack_credentials else result
+        return _mark_unanswered(result, self.withheld, self.missing) if self.may_lack_credentials else result
 
     def decide(self, result: RunResult) -> Decision:
         """Return the decision on a result that ``without_unanswered`` has marked."""
@@ -104,3 +104,62 @@ def decide_result(
     path = relative(source, settings.workspace)
     comparison = compare(baseline, result, path=path, history=history, unmeasured=unmeasured)
     return decide(comparison, result, settings.policy, broken)
+
+
+def _cases_to_ask_on_base(result: RunResult) -> tuple[CaseKey, ...]:
+    """Return cases that no attempt of this change answered for want of credentials, and main's agent was not asked yet.
+
+    What a change says of itself excuses nothing: its agent may say so of just the cases that got worse.
+    """
+    known = {*result.base.lacking, *result.base.unavailable_agents} if result.base else set()
+    return tuple(
+        CaseKey(eval_set.agent, eval_set.eval_set, case.case)
+        for eval_set in result.sets
+        if eval_set.agent not in known
+        for case in eval_set.cases
+        if not case.control and _missing_message(case.attempts)
+    )
+
+
+def _mark_unanswered(result: RunResult, withheld: str, missing: MissingCredentials) -> RunResult:
+    """Return the result with cases that could not be asked at all, for want of the agent's credentials, not measured.
+
+    A case of which any attempt was answered stays as it is: there credentials were not what was missing.
+    ``withheld``: why CI gave the run no secrets, "" where it gave them; then a case is left out only if the base
+    commit's agent could not answer it either. ``missing``: models that judges would have asked. Pure.
+    """
+    reasons = {id(case): _missing_message(case.attempts) for eval_set in result.sets for case in eval_set.cases}
+    messages = tuple(dict.fromkeys(filter(None, (*missing.values(), *reasons.values()))))
+    if not messages:
+        return result
+    conditions = result.conditions.model_copy(update={"withheld": withheld, "lacking": messages})
+    sets = []
+    for eval_set in result.sets:
+        excused = not withheld or (result.base is not None and eval_set.agent in result.base.lacking)
+        cases = (_excuse(case, excused=excused) if reasons[id(case)] else case for case in eval_set.cases)
+        sets.append(eval_set.model_copy(update={"cases": tuple(cases)}))
+    return result.model_copy(update={"sets": tuple(sets), "conditions": conditions})
+
+
+def _excuse(case: CaseResult, *, excused: bool) -> CaseResult:
+    """Return a case without an answer as not measured if main's agent lacks credentials too, else as an error."""
+    if excused or _missing_message(case.control):
+        return case.model_copy(update={"unmeasured": NOT_MEASURED, "attempts": (), "control": ()})
+    kind, words = ErrorKind.CREDENTIALS, "it is not known whether main's agent needs credentials here"
+    if any(attempt.error is None for attempt in case.control):
+        kind, words = ErrorKind.EXCEPTION, "main's agent answers this without credentials, this change's says"
+    errors = [(attempt, attempt.error) for attempt in case.attempts if attempt.error is not None]
+    attempts = (
+        attempt.model_copy(
+            update={"error": error.model_copy(update={"kind": kind, "message": f"{words}: {error.message}"})}
+        )
+        for attempt, error in errors
+    )
+    return case.model_copy(update={"attempts": tuple(attempts)})
+
+
+def _missing_message(attempts: Sequence[AttemptSummary]) -> str:
+    """Return what the agent needs, if there are attempts and all failed for want of credentials; else ""."""
+    errors = [attempt.error for attempt in attempts]
+    lacking = [error.message for error in errors if error is not None and error.kind is ErrorKind.CREDENTIALS]
+    return lacking[0] if lacking and len(lacking) == len(errors) else ""

@@ -7,29 +7,30 @@ from importlib.resources import files
 
 import pytest
 
-from agent_eval_action.agents import prompts
+from agent_eval_action import agents
+from agent_eval_action.llm import prompts
 
-PINNED = ("user_simulator-1", "650e51ffa027")
+PINNED = ("1", "650e51ffa027")
 
 
 def test_who_changes_the_words_changes_the_version():
     """Conversations led by other words do not compare: give the file its next version, then pin its digest here."""
-    content = files(prompts).joinpath("user_simulator.md").read_bytes()
-    assert (prompts.load("user_simulator").version, hashlib.sha256(content).hexdigest()[:12]) == PINNED
+    content = files(agents).joinpath("user_simulator.md").read_bytes()
+    version, _ = prompts.read_prompt("agent_eval_action.agents", "user_simulator")
+    assert (version, hashlib.sha256(content).hexdigest()[:12]) == PINNED
 
 
 def test_every_part_is_there_and_its_places_are_known():
-    parts = prompts.load("user_simulator").parts
-    assert {
-        name: {word for word in text.split() if word.isidentifier() and "_" in word} for name, text in parts.items()
-    } == {
-        "system": {"stop_signal", "conversation_plan"},
-        "message": {"stop_signal", "conversation_history"},
-    }
+    _, text = prompts.read_prompt("agent_eval_action.agents", "user_simulator")
+    _, system, message = text.split("=== ")
+    assert [{word for word in part.split() if word.isidentifier() and "_" in word} for part in (system, message)] == [
+        {"stop_signal", "conversation_plan"},
+        {"stop_signal", "conversation_history"},
+    ]
 
 
 def test_a_file_without_a_version_is_a_mistake_of_ours(tmp_path, monkeypatch):
     (tmp_path / "bare.md").write_text("=== system\nYou play.\n")
     monkeypatch.setattr(prompts, "files", lambda _: tmp_path)
     with pytest.raises(ValueError, match=r"bare\.md does not begin with its version"):
-        prompts.load("bare")
+        prompts.read_prompt("anything", "bare")

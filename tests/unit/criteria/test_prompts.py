@@ -13,6 +13,7 @@ import pytest
 
 from agent_eval_action.criteria import CRITERIA, build, prompts
 from agent_eval_action.criteria.judge.base import JudgedCriterion
+from agent_eval_action.llm.prompts import read_prompt
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "src" / "agent_eval_action" / "criteria" / "prompts"
@@ -41,15 +42,15 @@ PINNED = {
 def test_who_changes_the_words_changes_the_version(name):
     """Scores by other words do not compare: give the file its next version, then pin its new digest here."""
     content = (FOLDER / f"{name}.md").read_bytes()
-    assert (int(prompts._read(name).version), hashlib.sha256(content).hexdigest()[:12]) == PINNED[name]
+    assert (int(read_prompt(prompts.__name__, name)[0]), hashlib.sha256(content).hexdigest()[:12]) == PINNED[name]
 
 
 def test_a_file_without_a_version_is_a_mistake_of_ours(tmp_path, monkeypatch):
     for text in ("You judge.\n", "version: new\nYou judge.\n", "version:\n"):
         (tmp_path / "bare.md").write_text(text)
-        monkeypatch.setattr(prompts, "files", lambda _: tmp_path)
+        monkeypatch.setattr("agent_eval_action.llm.prompts.files", lambda _: tmp_path)
         with pytest.raises(ValueError, match="version"):
-            prompts._read("bare")
+            read_prompt(prompts.__name__, "bare")
 
 
 @pytest.mark.parametrize("kind", JUDGED, ids=lambda kind: kind.name)

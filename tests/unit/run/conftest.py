@@ -52,7 +52,7 @@ def planned_set(*cases: EvalCase, agent: str = "bot", key: str = "set") -> Plann
         agent,
         key,
         f"{key}.evalset.json",
-        tuple(PlannedCase.from_case(c, f"digest-{c.eval_id}").packed() for c in cases),
+        tuple(PlannedCase(c, f"digest-{c.eval_id}") for c in cases),
         built,
         infos,
     )

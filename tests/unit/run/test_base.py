@@ -148,24 +148,22 @@ def changed(repo: Repo) -> Repo:
     return repo
 
 
-async def opened(repo: Repo, made: list[Any], **environ: str) -> AgentGroup | BaseUnavailable:
+async def opened(repo: Repo, made: list[Any], **environ: str) -> AgentGroup:
     settings = settings_of(repo.folder, **environ)
     found = find_base(settings, repo.git("rev-parse", "main"), os.environ)
-    if isinstance(found, BaseUnavailable):
-        return found
+    assert isinstance(found, BaseCommit)
 
     def make(agent: AgentSettings, workspace: Path) -> Any:
         made.append((agent, workspace, (agent.path / "agent.py").read_text()))
         return Silent()
 
-    return await open_base_agents(found, list(settings.agents), make)
+    return await open_base_agents(found, list(settings.agents), make, {})
 
 
 async def test_the_bases_agent_is_its_own_files_with_its_own_variables(changed: Repo) -> None:
     (changed.folder / "bot" / ".env").write_text("KEY=secret\n")
     made: list[Any] = []
     arm = await opened(changed, made)
-    assert isinstance(arm, AgentGroup)
     ((agent, workspace, text),) = made
     assert text == "root_agent = 1\n"
     assert agent.env == {"MODEL": "old"}, "what the change lets its agent see is part of the change"
@@ -183,7 +181,6 @@ async def test_a_dotenv_of_the_change_stays_away_from_the_base(changed: Repo, tm
     (changed.folder / "bot" / ".env").symlink_to(tmp_path / "secret")
     made: list[Any] = []
     arm = await opened(changed, made)
-    assert isinstance(arm, AgentGroup)
     ((agent, workspace, _),) = made
     assert [path for path in (workspace / ".env", agent.path / ".env") if path.exists()] == []
     await arm.stop()
@@ -196,7 +193,6 @@ async def test_the_base_runs_with_its_own_interpreter_and_install_variables(repo
     repo.commit(**{"bot__agent.py": "root_agent = 2\n", "agent-eval.yaml": text.format("new")})
     made: list[Any] = []
     arm = await opened(repo, made)
-    assert isinstance(arm, AgentGroup)
     ((agent, workspace, _),) = made
     assert agent.python == workspace / "old" / "bin" / "python"
     assert agent.install_env == {"UV_DEFAULT_INDEX": "https://old/"}
@@ -206,7 +202,6 @@ async def test_the_base_runs_with_its_own_interpreter_and_install_variables(repo
 async def test_variables_of_a_flag_hold_for_both(changed: Repo) -> None:
     made: list[Any] = []
     arm = await opened(changed, made, INPUT_ENV="MODEL=flag")
-    assert isinstance(arm, AgentGroup)
     assert made[0][0].env == {"MODEL": "flag"}
     await arm.stop()
 
@@ -216,8 +211,8 @@ async def test_an_agent_the_base_does_not_have_is_said(repo: Repo) -> None:
     repo.git("checkout", "-q", "-b", "change")
     repo.commit(**{"bot__agent.py": "", "agent-eval.yaml": "agent: bot\n"})
     said = await opened(repo, [])
-    assert isinstance(said, BaseUnavailable)
-    assert said.reason == f"the base commit {repo.git('rev-parse', 'main')[:10]} has no agent in bot"
+    assert said.drivers == {}
+    assert said.missing["bot"] == f"the base commit {repo.git('rev-parse', 'main')[:10]} has no agent in bot"
     assert said.absent == {"bot"}
     assert [path for path in (repo.folder / ".agent-eval" / "cache" / "base").iterdir() if path.is_dir()] == []
 
@@ -227,7 +222,6 @@ async def test_an_agent_the_base_does_not_have_leaves_the_others(changed: Repo) 
     changed.commit(**{"helper__agent.py": "", "agent-eval.yaml": text})
     made: list[Any] = []
     arm = await opened(changed, made)
-    assert isinstance(arm, AgentGroup)
     assert [agent.name for agent, _, _ in made] == ["bot"]
     assert arm.missing == {"helper": f"the base commit {arm.commit[:10]} has no agent in helper"}
     assert arm.absent == {"helper"}
@@ -244,8 +238,7 @@ async def test_an_agent_folder_that_is_a_link_out_of_the_tree_is_none(repo: Repo
     (repo.folder / "bot").unlink()
     repo.commit(**{"bot__agent.py": ""})
     said = await opened(repo, [])
-    assert isinstance(said, BaseUnavailable)
-    assert said.reason.endswith("has no agent in bot")
+    assert said.missing["bot"].endswith("has no agent in bot")
 
 
 async def test_two_runs_at_once_have_trees_of_their_own(changed: Repo) -> None:
@@ -253,7 +246,6 @@ async def test_two_runs_at_once_have_trees_of_their_own(changed: Repo) -> None:
     arms = await asyncio.gather(opened(changed, made), opened(changed, made))
     assert len({workspace for _, workspace, _ in made}) == 2
     for arm in arms:
-        assert isinstance(arm, AgentGroup)
         await arm.stop()
 
 
@@ -267,7 +259,6 @@ def test_what_a_killed_run_left_is_used_anew(changed: Repo) -> None:
     async def go() -> None:
         made: list[Any] = []
         arm = await opened(changed, made)
-        assert isinstance(arm, AgentGroup)
         assert made[0][1] == left
         assert not (left / "stale.py").exists()
         await arm.stop()

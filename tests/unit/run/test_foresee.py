@@ -12,8 +12,7 @@ from agent_eval_action import criteria
 from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.llm.pricing import Prices
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase
-from agent_eval_action.results.run_result import ModelUse
-from agent_eval_action.run.cost_estimate import estimate_plan, mean_tokens
+from agent_eval_action.run.models import estimate_plan
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
 
 FLASH = "gemini-2.5-flash"
@@ -43,7 +42,7 @@ def test_votes_of_every_turn_of_every_repeat_are_foreseen(kit: Any) -> None:
 def test_a_simulated_users_turns_are_foreseen_at_most(kit: Any) -> None:
     plan = kit.plan(kit.case("a"))
     scenario = ConversationScenario(starting_prompt="Hello", conversation_plan="Ask.")
-    item = PlannedCase.from_case(EvalCase(eval_id="s", conversation_scenario=scenario), "digest-s")
+    item = PlannedCase(EvalCase(eval_id="s", conversation_scenario=scenario), "digest-s")
     played = Plan((replace(plan.sets[0], cases=(item,)),))
     assert estimate_plan(played, Prices()).most_calls == plan.sets[0].simulator.max_allowed_invocations
     assert estimate_plan(played, Prices(), recorded={"bot"}).most_calls == 0, "a recording's user is asked nothing"
@@ -53,12 +52,6 @@ def test_a_criterion_asks_nothing_of_cases_it_does_not_apply_to(kit: Any) -> Non
     spec = CriterionSpec("per_turn_user_simulator_quality_v1", {"threshold": 0.5})
     plan = Plan((scored_by(kit.plan(kit.case("fixed")).sets[0], spec),))
     assert estimate_plan(plan, Prices()).most_calls == 0
-
-
-def test_an_earlier_run_says_how_long_calls_are() -> None:
-    use = ModelUse(purpose="p", provider="google", model=FLASH, calls=4, input_tokens=400, output_tokens=40)
-    silent = use.model_copy(update={"purpose": "silent", "calls_without_usage": 1})
-    assert mean_tokens([use, silent]) == {("p", FLASH): (100.0, 10.0)}
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ async def test_users_of_attempts_that_hold_the_whole_budget_do_not_wait_for_each
     """An attempt's user is asked on the attempt's own account: waiting for another one would be for good."""
     scenario = ConversationScenario(starting_prompt="Hello", conversation_plan="Ask twice.")
     plan = kit.plan(kit.case("a"))
-    played = PlannedCase.from_case(EvalCase(eval_id="a", conversation_scenario=scenario), "digest-a")
+    played = PlannedCase(EvalCase(eval_id="a", conversation_scenario=scenario), "digest-a")
     plan = Plan((replace(plan.sets[0], cases=(played,), criteria=(), infos=()),), repeats=2)
     meter = Meter(SpendingLimits(calls=2))
     llm = Budgeted(ScriptedLlm(lambda request: "</finished>" if request.sample > 1 else "more"), meter)

@@ -11,7 +11,6 @@ from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.config.discovery import DiscoveredSet, Discovery
 from agent_eval_action.config.models import AgentSettings
 from agent_eval_action.errors import UsageError
-from agent_eval_action.run import loader as run_loader
 from agent_eval_action.run.loader import Loader
 
 TURN = {"user_content": {"parts": [{"text": "hi"}]}, "final_response": {"parts": [{"text": "ho"}]}}
@@ -47,13 +46,3 @@ def test_criteria_of_the_configuration_are_built_once_for_every_set(tmp_path):
     first, second = Loader(tmp_path).plan(found(tmp_path, specs), 1).sets
     assert first.criteria is second.criteria
     assert first.criteria[0].threshold == 0.5
-
-
-def test_a_large_plan_is_packed_and_says_the_same(tmp_path, monkeypatch):
-    small = Loader(tmp_path).plan(found(tmp_path), 1)
-    monkeypatch.setattr(run_loader, "_PACKED_ABOVE", small.cases - 1)
-    large = Loader(tmp_path).plan(found(tmp_path), 1)
-    before, after = ([item for one in plan.sets for item in one.cases] for plan in (small, large))
-    assert [type(item.definition) for item in after] == [bytes] * small.cases
-    assert [item.case for item in after] == [item.case for item in before]
-    assert list(large.digests()) == list(small.digests())

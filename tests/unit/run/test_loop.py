@@ -27,7 +27,7 @@ from agent_eval_action.results.run_result import (
 )
 from agent_eval_action.results.transcripts import ATTEMPTS, parse_attempt, read_lines
 from agent_eval_action.run.attempt_runner import AttemptLimits, StallDetector, interleave
-from agent_eval_action.run.base_agents import AgentGroup, BaseUnavailable, LazyBaseAgents
+from agent_eval_action.run.base_agents import AgentGroup, LazyBaseAgents
 from agent_eval_action.run.events import AttemptStarted, Event, Notice, PhaseStarted, RerunsPlanned
 from agent_eval_action.run.orchestrator import RunLimits, StopRequest
 from agent_eval_action.run.plan import Plan
@@ -36,6 +36,11 @@ from support.plan_runner import run_plan
 
 BASE = "b" * 40
 BROKEN = AttemptError(kind=ErrorKind.EXCEPTION, message="ValueError: no")
+
+
+def without(agents: frozenset[str], reason: str) -> AgentGroup:
+    """A base that can run none of these agents."""
+    return AgentGroup("base", commit=BASE, missing=dict.fromkeys(agents, reason))
 
 
 def key(case: str) -> CaseKey:
@@ -69,13 +74,13 @@ class Loop:
         self.max_time: float | None = None
         self.stall_timeout: float | None = None
         self.progress = StallDetector()
-        self.base: Callable[[frozenset[str]], AgentGroup | BaseUnavailable] | None = None
+        self.base: Callable[[frozenset[str]], AgentGroup] | None = None
         self.fixed: frozenset[str] = frozenset()
         self.passes = 0
         self.concurrency = 4
 
     async def __call__(self, plan: Plan, driver: Any, kept: PreviousAttempts | None = None) -> RunResult:
-        async def opened(agents: frozenset[str]) -> AgentGroup | BaseUnavailable:
+        async def opened(agents: frozenset[str]) -> AgentGroup:
             assert self.base is not None
             return self.base(agents)
 
@@ -239,7 +244,7 @@ async def test_waiting_for_the_base_to_start_is_said(tmp_path: Path, kit: Any, s
 
 async def test_a_base_begun_early_that_cannot_be_had_is_said_only_where_it_is_needed(tmp_path: Path, kit: Any) -> None:
     loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 2),), "fell")]))
-    loop.base = lambda _: BaseUnavailable("it is gone", BASE)
+    loop.base = lambda agents: without(agents, "it is gone")
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
     assert result.base is None
     assert not any("it is gone" in text for text in loop.notices())
@@ -297,7 +302,7 @@ async def test_a_limit_leaves_nothing_open_where_the_base_cannot_be_had(tmp_path
     steps: list[Step] = [RerunSuspects(((key("a"), 1),), "fell"), RunControl(((key("a"), 3),), "on main?")]
     loop = Loop(tmp_path, Asked(steps))
     loop.limits = SpendingLimits(calls=4)
-    loop.base = lambda _: BaseUnavailable("it is gone", BASE)
+    loop.base = lambda agents: without(agents, "it is gone")
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", tokens=10))
     assert result.base == Base(commit=BASE, unavailable="it is gone")
 
@@ -318,7 +323,7 @@ async def test_a_limit_met_by_the_base_that_is_the_baseline_makes_the_run_incomp
 async def test_no_base_is_said_and_the_control_not_asked_for_again(tmp_path: Path, kit: Any) -> None:
     asked = Asked([RunControl(((key("a"), 2),), "as bad on main?")])
     loop = Loop(tmp_path, asked)
-    loop.base = lambda _: BaseUnavailable("the base commit is not in this clone", BASE)
+    loop.base = lambda agents: without(agents, "the base commit is not in this clone")
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
     assert asked.control == [True, False]
     assert result.base is not None
@@ -377,7 +382,7 @@ async def test_there_is_no_control_once_every_agent_of_the_base_is_known_not_to_
     other = CaseKey("other", "set", "a")
     asked = Asked([RunControl(((key("a"), 1),), "on main?"), RunControl(((other, 1),), "on main?")])
     loop = Loop(tmp_path, asked)
-    loop.base = lambda agents: BaseUnavailable(f"no {' '.join(agents)}", BASE)
+    loop.base = lambda agents: without(agents, f"no {' '.join(agents)}")
     sets = (kit.planned_set(kit.case("a")), kit.planned_set(kit.case("a"), agent="other"))
     result = await loop(Plan(sets), kit.Script(lambda *_: "yes"))
     assert asked.control == [True, True, False]
@@ -536,7 +541,7 @@ async def test_resume_keeps_re_runs_and_the_control_of_the_same_base(tmp_path: P
     def steps() -> Asked:
         return Asked([RerunSuspects(((key("a"), 2),), "fell"), RunControl(((key("a"), 1),), "on main?")])
 
-    def base(commit: str, driver: Any) -> Callable[[frozenset[str]], AgentGroup | BaseUnavailable]:
+    def base(commit: str, driver: Any) -> Callable[[frozenset[str]], AgentGroup]:
         return lambda _: AgentGroup.start("base", {"bot": driver}, commit=commit)
 
     first = Loop(tmp_path, steps())

@@ -9,8 +9,8 @@ from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria import criterion_info
 from agent_eval_action.errors import ConfigError, CredentialsError
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase
+from agent_eval_action.run.models import ModelRequirement, check_models, model_requirements
 from agent_eval_action.run.plan import Plan
-from agent_eval_action.run.resources import ModelRequirement, model_requirements, require_usable_models
 from tests.unit.run.conftest import planned_set
 
 KEY = {"GOOGLE_API_KEY": "k"}
@@ -41,7 +41,7 @@ def test_the_simulator_is_wanted_where_a_user_is_simulated() -> None:
 
 def test_a_missing_credential_names_the_criterion_the_file_and_what_to_set() -> None:
     with pytest.raises(CredentialsError) as raised:
-        require_usable_models([ModelRequirement(MATCH, "gemini-2.5-flash", {}, "evals/test_config.json")], {})
+        check_models([ModelRequirement(MATCH, "gemini-2.5-flash", {}, "evals/test_config.json")], {})
     assert "evals/test_config.json: final_response_match_v2: no credentials for the model `gemini-2.5-flash`" in str(
         raised.value
     )
@@ -55,8 +55,8 @@ def test_a_missing_credential_names_the_criterion_the_file_and_what_to_set() -> 
 )
 def test_what_is_configured_wrongly_is_no_matter_of_credentials(wanted: ModelRequirement) -> None:
     with pytest.raises(ConfigError):
-        require_usable_models([wanted], {})
+        check_models([wanted], {})
 
 
 def test_what_can_be_asked_is_not_refused() -> None:
-    require_usable_models([ModelRequirement(MATCH, "gemini-2.5-flash", {"temperature": 0})], KEY)
+    check_models([ModelRequirement(MATCH, "gemini-2.5-flash", {"temperature": 0})], KEY)

@@ -72,9 +72,9 @@ async def test_a_recording_answers_as_it_did_and_says_what_it_lacks(tmp_path: Pa
     assert first.invocation.response_text == "hi"
     assert isinstance(second, AttemptError)
     assert "only 1 turn" in second.message
-    missing = await driver.open(SessionRequest("app", "user", key=key._replace(repeat=1), label="a #2"))
+    missing = await driver.open(SessionRequest("app", "user", key=key._replace(repeat=1)))
     assert isinstance(missing, AttemptError)
-    assert "no attempt a #2" in missing.message
+    assert "no attempt other-name / set / a #2" in missing.message
     other = await driver.open(SessionRequest("app", "user", key=key))
     assert not isinstance(other, AttemptError)
     changed = await other.turn(Content(parts=(Part(text="bye"),)))

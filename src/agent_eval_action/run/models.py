@@ -1,0 +1,137 @@
+"""The models a plan will ask: which they are, whether they can be asked here, and how often, before money is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from agent_eval_action.criteria.base import TurnCriterion
+from agent_eval_action.criteria.judge.base import JudgedCriterion
+from agent_eval_action.errors import ConfigError, CredentialsError, Problem
+from agent_eval_action.llm.budget import SIMULATED_USER
+from agent_eval_action.llm.credentials import EXTRA, missing
+from agent_eval_action.llm.pricing import Estimate, PlannedCalls, Prices, estimate
+from agent_eval_action.llm.providers import check_options, unknown_model
+from agent_eval_action.results.evalset import EvalCase
+from agent_eval_action.run.plan import Plan, PlannedSet, applies
+
+NOT_MEASURED: Final = "not measured: no credentials on this pull request"
+_UNBOUNDED_TURNS: Final = 20  # assumed for a conversation whose length nothing bounds
+
+MissingCredentials = Mapping[str, str]
+"""Models that cannot be asked, each with the sentence that says what it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequirement:
+    """A model that the plan will ask. ``purpose``: a criterion, or the simulated user; ``source``: where it is set."""
+
+    purpose: str
+    model: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+
+
+def model_requirements(plan: Plan, recorded: Collection[str] = ()) -> tuple[ModelRequirement, ...]:
+    """Return every model the plan will ask, once for each purpose and source.
+
+    ``recorded``: names of agents that are recordings, whose users are not simulated.
+    """
+    found: list[ModelRequirement] = []
+    for planned in plan.sets:
+        for criterion, info in zip(planned.criteria, planned.infos, strict=True):
+            own = isinstance(criterion, JudgedCriterion) and criterion.judge_model_options.judge_model_config
+            models = () if info.unmeasured else criterion.models()
+            found += (ModelRequirement(criterion.name, model, own or {}, info.source) for model in models)
+        if planned.agent not in recorded and any(item.case.conversation_scenario for item in planned.run):
+            user = planned.simulator
+            found.append(ModelRequirement(SIMULATED_USER, user.model, user.model_configuration or {}, planned.path))
+    return tuple(required for number, required in enumerate(found) if required not in found[:number])
+
+
+def check_models(
+    required: Sequence[ModelRequirement],
+    environ: Mapping[str, str],
+    *,
+    openai_base_url: str = "",
+    may_lack: bool = False,
+) -> dict[str, str]:
+    """Return the models that lack credentials, with a sentence each; without ``may_lack`` they are an error.
+
+    Raises ConfigError with every model whose name or options are wrong, CredentialsError for what is not set.
+    """
+    reasons = [unknown_model(model.model) or check_options(model.model, model.options) for model in required]
+    if problems := _problems(required, reasons):
+        raise ConfigError("a model is configured that cannot be asked", problems=problems)
+    reasons = [missing(model.model, environ, openai_base_url=openai_base_url) for model in required]
+    if not may_lack and (problems := _problems(required, reasons)):
+        raise CredentialsError("a model that is needed cannot be asked here, so nothing was run", problems=problems)
+    pairs = sorted(zip((model.model for model in required), reasons, strict=True))
+    return {model: reason for model, reason in pairs if reason and EXTRA not in reason}
+
+
+def _problems(required: Iterable[ModelRequirement], reasons: Iterable[str]) -> tuple[Problem, ...]:
+    return tuple(
+        Problem(Path(model.source or "criteria"), f"{model.purpose}: {reason}")
+        for model, reason in zip(required, reasons, strict=True)
+        if reason
+    )
+
+
+def mark_unmeasured(plan: Plan, lacking: MissingCredentials, recorded: Collection[str] = ()) -> Plan:
+    """Return the plan with everything that would ask these models marked as not measured. Pure.
+
+    ``recorded``: names of agents that are recordings, whose users are not simulated.
+    """
+    sets = []
+    for planned in plan.sets if lacking else ():
+        infos = tuple(
+            info.model_copy(update={"unmeasured": NOT_MEASURED}) if lacking.keys() & set(criterion.models()) else info
+            for criterion, info in zip(planned.criteria, planned.infos, strict=True)
+        )
+        cases = planned.cases
+        if planned.agent not in recorded and planned.simulator.model in lacking:  # nobody can play the user
+            cases = tuple(
+                replace(item, unmeasured=NOT_MEASURED) if item.case.conversation_scenario else item for item in cases
+            )
+        sets.append(replace(planned, infos=infos, cases=cases))
+    return replace(plan, sets=tuple(sets)) if lacking else plan
+
+
+def credential_warnings(lacking: MissingCredentials) -> tuple[str, ...]:
+    """Return what to warn of before the run, each sentence once."""
+    return tuple(dict.fromkeys(f"{NOT_MEASURED}: {sentence}" for sentence in lacking.values()))
+
+
+def estimate_plan(plan: Plan, prices: Prices, recorded: Collection[str] = ()) -> Estimate:
+    """Estimate what the first pass asks of judges and of simulated users. ``recorded`` as above."""
+    return estimate(
+        (calls for planned in plan.sets for calls in _planned_calls(planned, plan.repeats, recorded)), prices
+    )
+
+
+def _planned_calls(planned: PlannedSet, repeats: int, recorded: Collection[str]) -> Iterator[PlannedCalls]:
+    for criterion in planned.scored_by:
+        cases = [item.case for item in planned.run if criterion.models() and applies(criterion, item.case)]
+        by_turn = isinstance(criterion, TurnCriterion)
+        questions = repeats * (sum(_turns(case, planned) for case in cases) if by_turn else len(cases))
+        samples = 1
+        if isinstance(criterion, JudgedCriterion):
+            questions *= criterion.calls
+            samples = criterion.judge_model_options.num_samples if criterion.sampled else 1
+        for model in criterion.models() if questions else ():
+            yield PlannedCalls(criterion.name, model, questions, samples)
+    scenarios = [item.case for item in planned.run if item.case.conversation_scenario]
+    if scenarios and planned.agent not in recorded:
+        turns = sum(_turns(case, planned) for case in scenarios)
+        yield PlannedCalls(SIMULATED_USER, planned.simulator.model, repeats * turns)
+
+
+def _turns(case: EvalCase, planned: PlannedSet) -> int:
+    """Return the turns of a fixed conversation, or the most that a simulated user may take."""
+    if case.conversation is not None:
+        return len(case.conversation)
+    most = planned.simulator.max_allowed_invocations
+    return most if most > 0 else _UNBOUNDED_TURNS
