@@ -47,7 +47,7 @@ def test_the_tree_keeps_its_contracts(tree):
         ("environments/extra.py", "from agent_eval_action import worker"),
         ("worker/extra.py", "from agent_eval_action import results"),
         ("llm/extra.py", "from agent_eval_action.worker import agent_eval_worker_rate"),
-        ("llm/rate_limit.py", "from agent_eval_action.worker import agent_eval_worker_json"),
+        ("llm/rate_limit.py", "from agent_eval_action.worker import agent_eval_worker_errors"),
         ("stray.py", "x = 1"),
     ],
 )

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import re
 import socket
-import sys
 import traceback
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Any
-
-from agent_eval_worker_json import whole_text
 
 MAX_MESSAGE = 2_000
 MAX_LINES = 40
@@ -20,22 +16,9 @@ ERRORS = range(400, 600)
 SERVER_ERRORS = range(500, 600)
 # Only clients' exceptions are asked for a status: an agent's own exception may have a ``code`` of any meaning.
 CLIENTS = frozenset(
-    {
-        "aiohttp",
-        "anthropic",
-        "botocore",
-        "google",
-        "groq",
-        "grpc",
-        "httpcore",
-        "httpx",
-        "litellm",
-        "mistralai",
-        "openai",
-        "requests",
-        "urllib",
-        "urllib3",
-    }
+    """
+    aiohttp anthropic botocore google groq grpc httpcore httpx litellm mistralai openai requests urllib urllib3
+    """.split()  # noqa: SIM905 - a list would take a line for each name
 )
 NETWORK = (ConnectionError, TimeoutError, socket.gaierror, socket.herror)
 # Of gRPC, whose errors have a method ``code``, as HTTP has them.
@@ -46,7 +29,7 @@ CONNECTION = re.compile(
     r"(Connect|Connection|ReadTimeout|WriteTimeout|PoolTimeout|ReadError|WriteError|ProtocolError|"
     r"ServerDisconnected|ClientOSError|Timeout)"
 )
-# What google-genai, openai (and litellm, which asks it), anthropic and google-auth say of a key that is not there.
+# The messages of google-genai, openai (and litellm, which uses it), anthropic and google-auth about a missing key.
 NO_KEY = re.compile(
     r"No API key was provided|Missing key inputs argument|api_key client option must be set|"
     r"Could not resolve authentication method|default credentials were not found|Missing credentials",
@@ -54,13 +37,25 @@ NO_KEY = re.compile(
 )
 
 
+class WorkerError(Exception):
+    """An error that the worker itself finds: its kind and message need no class name and no traceback."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
 def describe(error: BaseException) -> dict[str, str]:
     """An exception as ``{kind, message, traceback}``."""
-    kind, status = _kind(error)
-    text = _one_line(error)
-    if kind == "rate_limited":
-        wait = retry_after(error)
-        text += f" (retry after {wait})" if wait else ""
+    if isinstance(error, WorkerError):
+        return {"kind": error.kind, "message": whole_text(str(error)[:MAX_MESSAGE]), "traceback": ""}
+    kind, status = _classify(error)
+    if isinstance(error, SystemExit):
+        text = f"sys.exit({error.code!r}) was called"
+    else:
+        text = ": ".join(filter(None, (type(error).__name__, _text(error))))
+    if kind == "rate_limited" and (wait := retry_after(error)):
+        text += f" (retry after {wait})"
     if status is not None and str(status) not in text:
         text = f"{status}: {text}"
     return {"kind": kind, "message": whole_text(text[:MAX_MESSAGE]), "traceback": last_lines(error)}
@@ -68,7 +63,7 @@ def describe(error: BaseException) -> dict[str, str]:
 
 def kind_of(error: BaseException) -> str:
     """The kind alone, as ``describe`` has it."""
-    return _kind(error)[0]
+    return _classify(error)[0]
 
 
 def last_lines(error: BaseException) -> str:
@@ -80,26 +75,24 @@ def last_lines(error: BaseException) -> str:
     return whole_text("\n".join(text.rstrip().splitlines()[-MAX_LINES:])[-MAX_TEXT:])
 
 
-def stack_of_thread(ident: int | None) -> str:
-    """The stack of a running thread, innermost frame last."""
-    frame = sys._current_frames().get(ident or 0)  # noqa: SLF001 - the documented way to see another thread
-    if frame is None:
-        return ""
-    return whole_text("".join(traceback.format_stack(frame, limit=30))[-MAX_TEXT:])
-
-
-def _one_line(error: BaseException) -> str:
-    if isinstance(error, SystemExit):
-        return f"sys.exit({error.code!r}) was called"
+def whole_text(text: str) -> str:
+    """Join surrogate pairs, replace lone ones by U+FFFD."""
     try:
-        text = str(error)
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error).strip()
     except BaseException:  # noqa: BLE001 - a hostile __str__ must not end the turn
-        text = "<no text>"
-    name = type(error).__name__
-    return f"{name}: {text.strip()}" if text.strip() else name
+        return "<no text>"
 
 
-def _kind(error: BaseException) -> tuple[str, int | None]:
+def _classify(error: BaseException) -> tuple[str, int | None]:
+    """The kind, and the HTTP status where there is one."""
     if isinstance(error, (SystemExit, KeyboardInterrupt)):
         return "died", None
     for cause in _chain(error):
@@ -108,7 +101,7 @@ def _kind(error: BaseException) -> tuple[str, int | None]:
             return "credentials", status
         if status == HTTPStatus.TOO_MANY_REQUESTS:
             return "rate_limited", status
-        if status is not None and (status == HTTPStatus.REQUEST_TIMEOUT or status in SERVER_ERRORS):
+        if status == HTTPStatus.REQUEST_TIMEOUT or status in SERVER_ERRORS:
             return "unavailable", status
         if isinstance(cause, NETWORK) or (_of_client(cause) and CONNECTION.search(type(cause).__name__)):
             return "unavailable", None
@@ -121,22 +114,12 @@ def _lacks_credentials(error: BaseException, status: int | None) -> bool:
         return True
     if status == HTTPStatus.FORBIDDEN:  # of a model; a tool may be refused a page for many reasons
         return _of_client(error, MODELS)
+    text = _text(error)[:MAX_MESSAGE]
     # Gemini calls a wrong key a bad request
-    if status == HTTPStatus.BAD_REQUEST and _of_client(error, MODELS) and BAD_KEY.search(_text(error)):
+    if status == HTTPStatus.BAD_REQUEST and _of_client(error, MODELS) and BAD_KEY.search(text):
         return True
-    # clients say it with a ValueError, a TypeError or a class of their own; agents may fail with the same types
-    return isinstance(error, (ValueError, TypeError)) or _of_client(error) if _says_no_key(error) else False
-
-
-def _says_no_key(error: BaseException) -> bool:
-    return NO_KEY.search(_text(error)) is not None
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)[:MAX_MESSAGE]
-    except BaseException:  # noqa: BLE001 - a hostile __str__ must not end the turn
-        return ""
+    # clients raise a ValueError, a TypeError or a class of their own; agents may fail with the same types
+    return NO_KEY.search(text) is not None and (isinstance(error, (ValueError, TypeError)) or _of_client(error))
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -162,34 +145,26 @@ def _of_client(error: BaseException, clients: frozenset[str] = CLIENTS) -> bool:
 def _status(error: BaseException) -> int | None:
     if not _of_client(error):
         return None
-    response = getattr(error, "response", None)
+    code, response = getattr(error, "code", None), getattr(error, "response", None)
     if isinstance(response, dict):  # botocore's
         found = response.get("ResponseMetadata")
         return found.get("HTTPStatusCode") if isinstance(found, dict) else None
-    for value in (
-        _code(error),
+    if callable(code):
+        try:
+            code = GRPC.get(str(getattr(code(), "name", "")))
+        except Exception:  # noqa: BLE001 - any client's method
+            code = None
+    others = (
         getattr(error, "status_code", None),
         getattr(error, "status", None),
         getattr(response, "status_code", None),
-    ):
-        # http.HTTPStatus is an int; booleans and strings are not statuses.
-        if isinstance(value, int) and value in ERRORS:
-            return int(value)
-    return None
-
-
-def _code(error: BaseException) -> Any:
-    code = getattr(error, "code", None)
-    if not callable(code):
-        return code
-    try:
-        return GRPC.get(str(getattr(code(), "name", "")))
-    except Exception:  # noqa: BLE001 - any client's method
-        return None
+    )
+    # http.HTTPStatus is an int; booleans and strings are not statuses.
+    return next((int(value) for value in (code, *others) if isinstance(value, int) and value in ERRORS), None)
 
 
 def retry_after(error: BaseException) -> str | None:
-    """When the server said to ask again, as it said it."""
+    """When the server asks to be called again, in its own words."""
     for cause in _chain(error):
         headers = getattr(getattr(cause, "response", None), "headers", None)
         try:
@@ -198,7 +173,7 @@ def retry_after(error: BaseException) -> str | None:
             value = None
         if value:
             return f"{value} s" if str(value).isdigit() else str(value)
-        # Gemini says it in the body: google.rpc.RetryInfo.
+        # Gemini puts it into the body: google.rpc.RetryInfo.
         found = re.search(r"retryDelay['\"]?\s*:\s*['\"]([0-9.]+s)", str(getattr(cause, "details", "")))
         if found:
             return found.group(1)

@@ -1,4 +1,4 @@
-"""Finds and imports the agent as ``adk eval`` and ``adk web`` do, and says what it found when it is not one."""
+"""Finds and imports the agent as ``adk eval`` and ``adk web`` do, or explains what the folder has instead."""
 
 from __future__ import annotations
 
@@ -11,22 +11,36 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from agent_eval_worker_errors import WorkerError
+
+MIN_ADK = (1, 10)
 DIST_INFO = ".dist-info"
 
 
-class NoAgentError(Exception):
-    """The folder imports, and there is no agent in it."""
-
-
-class Loaded:
+class LoadedAgent:
     """An agent (or App) ready to run, and what goes with it."""
 
-    def __init__(self, agent: Any, app: Any, module: Any, cleanup: Any = None) -> None:
-        self.agent = agent
-        self.app = app
+    def __init__(self, agent: Any, module: Any = None, cleanup: Any = None) -> None:
+        is_app = _is_app(agent)
+        self.app = agent if is_app else None
+        self.agent = agent.root_agent if is_app else agent
         self.cleanup = cleanup
         reset = getattr(module, "reset_data", None)
         self.reset = reset if callable(reset) else None
+
+
+def require_adk() -> str:
+    """The version of google-adk; raises WorkerError where it is missing or too old."""
+    try:
+        from google.adk import version
+    except ImportError as error:
+        if (error.name or "") not in ("google", "google.adk"):
+            raise
+        raise WorkerError("environment", f"google-adk is not installed in {sys.executable}") from None
+    found: str = version.__version__
+    if tuple(int(part) for part in found.split(".")[:2] if part.isdigit()) < MIN_ADK:
+        raise WorkerError("environment", f"google-adk {found} is too old: 1.10 or newer is needed")
+    return found
 
 
 def load_dotenv(folder: Path, workspace: Path) -> None:
@@ -43,29 +57,26 @@ def load_dotenv(folder: Path, workspace: Path) -> None:
             return
 
 
-async def load(folder: Path) -> Loaded:
-    """Import the agent folder; raises what the import raises, or NoAgentError."""
-    if not _is_python(folder) and (folder / "root_agent.yaml").is_file():
+async def load(folder: Path) -> LoadedAgent:
+    """Import the agent folder; raises what the import raises, or WorkerError where there is no agent in it."""
+    is_python = any((folder / name).is_file() for name in ("agent.py", "__init__.py", "agent/__init__.py"))
+    if not is_python and (folder / "root_agent.yaml").is_file():
         from google.adk.agents import config_agent_utils
 
-        return Loaded(config_agent_utils.from_config(str(folder / "root_agent.yaml")), None, None)
+        return LoadedAgent(config_agent_utils.from_config(str(folder / "root_agent.yaml")))
     modules = _import(folder)
-    for module in modules:
-        app: Any = getattr(module, "app", None)
-        if _is_app(app):
-            return Loaded(app.root_agent, app, module)
-    for module in modules:
-        agent = getattr(module, "root_agent", None)
-        if _is_agent(agent):
-            return Loaded(agent, None, module)
+    for name, is_kind in (("app", _is_app), ("root_agent", _is_agent)):
+        for module in modules:
+            if is_kind(found := getattr(module, name, None)):
+                return LoadedAgent(found, module)
     for module in modules:
         if callable(getattr(module, "get_agent_async", None)):
-            return await _load_async(module)
-    raise NoAgentError(_what_was_found(modules))
-
-
-def _is_python(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("agent.py", "__init__.py", "agent/__init__.py"))
+            found = await module.get_agent_async()
+            agent, cleanup = found if isinstance(found, tuple) else (found, None)
+            if not _is_app(agent) and not _is_agent(agent):
+                raise WorkerError("import", f"`get_agent_async` returned {type(agent).__name__}, not an agent")
+            return LoadedAgent(agent, module, cleanup)
+    raise WorkerError("import", _describe_modules(modules))
 
 
 def _import(folder: Path) -> list[ModuleType]:
@@ -74,7 +85,7 @@ def _import(folder: Path) -> list[ModuleType]:
         return _import_from_path(folder)
     try:
         package = importlib.import_module(folder.name)
-        if _lies_in(package, folder):
+        if any(Path(place).resolve() == folder for place in getattr(package, "__path__", [])):
             return _with_agent_module(package)
     except ImportError as error:
         if "beyond top-level package" not in str(error):
@@ -101,7 +112,7 @@ def _import_from_path(folder: Path) -> list[ModuleType]:
     init = folder / "__init__.py"
     spec = importlib.util.spec_from_file_location("agent", init, submodule_search_locations=[str(folder)])
     if spec is None or spec.loader is None or not init.is_file():
-        raise NoAgentError("the folder's name cannot be imported, and it has no __init__.py to import it by")
+        raise WorkerError("import", "the folder's name cannot be imported, and it has no __init__.py to import it by")
     package = importlib.util.module_from_spec(spec)
     sys.modules["agent"] = package
     spec.loader.exec_module(package)
@@ -114,20 +125,6 @@ def _with_agent_module(package: ModuleType) -> list[ModuleType]:
     if importlib.util.find_spec(name) is not None:
         inner = importlib.import_module(name)
     return [inner, package] if inspect.ismodule(inner) else [package]
-
-
-def _lies_in(package: ModuleType, folder: Path) -> bool:
-    return any(Path(place).resolve() == folder for place in getattr(package, "__path__", []))
-
-
-async def _load_async(module: ModuleType) -> Loaded:
-    found = await module.get_agent_async()
-    agent, cleanup = found if isinstance(found, tuple) else (found, None)
-    if _is_app(agent):
-        return Loaded(agent.root_agent, agent, module, cleanup)
-    if not _is_agent(agent):
-        raise NoAgentError(f"`get_agent_async` returned {type(agent).__name__}, not an agent")
-    return Loaded(agent, None, module, cleanup)
 
 
 def _is_app(value: Any) -> bool:
@@ -143,18 +140,19 @@ def _is_agent(value: Any) -> bool:
     return isinstance(value, (BaseAgent, node))
 
 
-def _what_was_found(modules: list[ModuleType]) -> str:
-    names = sorted({name for module in modules for name in vars(module) if not name.startswith("_")})
-    agents = [name for name in names if any(_is_agent(getattr(module, name, None)) for module in modules)]
+def _describe_modules(modules: list[ModuleType]) -> str:
+    found = {
+        name: value for module in reversed(modules) for name, value in vars(module).items() if not name.startswith("_")
+    }
     where = " and ".join(f"`{module.__name__}`" for module in modules)
     text = f"{where} has no `app`, `root_agent` or `get_agent_async`"
     for name in ("root_agent", "app"):
-        for module in modules:
-            if hasattr(module, name):
-                return f"{text} that is an agent: `{name}` is a {type(getattr(module, name)).__name__}"
+        if name in found:
+            return f"{text} that is an agent: `{name}` is a {type(found[name]).__name__}"
+    agents = sorted(name for name, value in found.items() if _is_agent(value))
     if agents:
         return f"{text}; there is an agent named `{agents[0]}`: call it `root_agent`"
-    return f"{text}; it has {', '.join(names[:20]) or 'nothing'}"
+    return f"{text}; it has {', '.join(sorted(found)[:20]) or 'nothing'}"
 
 
 def models_of(root: Any) -> list[str]:
@@ -178,9 +176,5 @@ def models_of(root: Any) -> list[str]:
 
 def installed() -> list[str]:
     """What is installed, as sorted ``name-version`` of the dist-info folders: reading their files takes far longer."""
-    found: set[str] = set()
-    for place in sys.path:
-        folder = Path(place or ".")
-        if folder.is_dir():
-            found.update(entry.name[: -len(DIST_INFO)] for entry in folder.glob("*" + DIST_INFO))
-    return sorted(found)
+    folders = {path for place in sys.path if (path := Path(place or ".")).is_dir()}
+    return sorted({entry.name[: -len(DIST_INFO)] for folder in folders for entry in folder.glob("*" + DIST_INFO)})

@@ -11,7 +11,7 @@ import sys
 
 def main() -> None:
     """Import all of ours, then hand over to the program that imports and serves foreign code."""
-    from agent_eval_worker_pipe import open_channel
+    from agent_eval_worker_protocol import open_channel
 
     if sys.argv[3] == "metrics":
         from agent_eval_worker_metrics import serve_metrics as serve

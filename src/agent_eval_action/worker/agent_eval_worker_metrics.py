@@ -17,76 +17,63 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from agent_eval_worker_errors import describe
-from agent_eval_worker_json import whole_text
+from agent_eval_worker_errors import WorkerError, describe, whole_text
 from agent_eval_worker_load import load_dotenv
-from agent_eval_worker_pipe import Channel, flush_streams
+from agent_eval_worker_protocol import Channel, flush_streams
 
-TEXT = 2_000
-MOST_TURNS = 10_000
+MAX_TEXT = 2_000
+MAX_TURNS = 10_000
 
 
 def serve_metrics(channel: Channel, init: dict[str, Any]) -> None:
-    """Set up what must be there before the user's code is imported, then serve."""
+    """Serve until our starter is gone, which a thread notices while a function runs.
+
+    There is one function at a time, in the main thread, and one event loop for all: clients of async code live in it.
+    """
     sys.path[:0] = [entry for entry in init["sys_path"] if entry not in sys.path]
     os.chdir(init["cwd"])
     load_dotenv(Path(init["folder"]), Path(init["workspace"]))
     try:
         adk = Adk()
     except BaseException as error:  # noqa: BLE001 - reported, and then this process has nothing to do
-        channel.send({"ev": "failed", "error": _described(error)})
+        channel.send({"ev": "failed", "error": describe(error)})
         channel.flush(2.0)
         return
     channel.send({"ev": "ready", "adk": adk.version})
-    MetricWorker(channel, init, adk).run()
-
-
-class MetricWorker:
-    """One function at a time, in the main thread, inside one event loop for all (clients of async code live in it)."""
-
-    def __init__(self, channel: Channel, init: dict[str, Any], adk: Adk) -> None:
-        self._channel = channel
-        self._cwd = init["cwd"]
-        self._adk = adk
-        self._loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(self._loop)
-        self._todo: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-
-    def run(self) -> None:
-        """Serve until our starter is gone, which a thread notices while a function runs."""
-        threading.Thread(target=self._read, name="agent-eval-reader", daemon=True).start()
-        while True:
-            frame = self._todo.get()
-            known = set(sys.modules)
-            answer = self._answer(frame)
-            # A process that a function has damaged is replaced, so that no other function suffers.
-            self._channel.send({**answer, "s": frame["s"], "retired": self._is_damaged(known)})
-
-    def _read(self) -> None:
-        while True:
-            frame = self._channel.receive()
-            if frame is None or frame.get("op") == "stop":
-                flush_streams()
-                os._exit(0)
-            self._todo.put(frame)
-
-    def _answer(self, frame: dict[str, Any]) -> dict[str, Any]:
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    frames: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(channel, frames), name="agent-eval-reader", daemon=True).start()
+    while True:
+        frame, modules = frames.get(), set(sys.modules)
+        answer = _answer(frame, adk, loop)
+        # A process that a function has damaged is replaced, so that no other function suffers.
         try:
-            function = find_function(frame["s"])
-            if frame["op"] == "load":
-                return {"ev": "loaded"}
-            arguments = self._adk.arguments(frame["arguments"])
-            result = self._loop.run_until_complete(_call(function, fitting_arguments(function, arguments)))
-            return {"ev": "returned", "value": self._adk.scores(result)}
-        except BaseException as error:  # noqa: BLE001 - sys.exit in a function too is one failed call
-            return {"ev": "returned", "error": _described(error)}
-
-    def _is_damaged(self, known: set[str]) -> bool:
-        try:
-            os.chdir(self._cwd)
+            os.chdir(init["cwd"])
+            damaged = loop.is_closed() or not modules <= set(sys.modules)
         except OSError:
-            return True
-        return self._loop.is_closed() or not known <= set(sys.modules)
+            damaged = True
+        channel.send({**answer, "s": frame["s"], "retired": damaged})
+
+
+def _receive(channel: Channel, frames: queue.SimpleQueue[dict[str, Any]]) -> None:
+    while True:
+        frame = channel.receive()
+        if frame is None or frame.get("op") == "stop":
+            flush_streams()
+            os._exit(0)
+        frames.put(frame)
+
+
+def _answer(frame: dict[str, Any], adk: Adk, loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+    try:
+        function = find_function(frame["s"])
+        if frame["op"] == "load":
+            return {"ev": "loaded"}
+        arguments = fitting_arguments(function, adk.arguments(frame["arguments"]))
+        return {"ev": "returned", "value": adk.scores(loop.run_until_complete(_call(function, arguments)))}
+    except BaseException as error:  # noqa: BLE001 - sys.exit in a function too is one failed call
+        return {"ev": "returned", "error": describe(error)}
 
 
 def find_function(path: str) -> Any:
@@ -123,17 +110,6 @@ async def _call(function: Any, arguments: list[Any]) -> Any:
     return await result if inspect.isawaitable(result) else result
 
 
-class BadResultError(Exception):
-    """What a function gave back is no EvaluationResult."""
-
-
-def _described(error: BaseException) -> dict[str, str]:
-    """An exception as ``{kind, message, traceback}``; our own complaint needs no name and no stack."""
-    if isinstance(error, BadResultError):
-        return {"kind": "exception", "message": str(error), "traceback": ""}
-    return describe(error)
-
-
 class Adk:
     """The classes of google-adk, whichever version the user has."""
 
@@ -159,10 +135,11 @@ class Adk:
     def scores(self, result: Any) -> dict[str, Any]:
         """Score and status, over all and turn by turn; the invocations in it are ours, and are not sent back."""
         if not isinstance(result, self._result):
-            raise BadResultError(f"it returned {_type_name(result)}, not an EvaluationResult of google.adk.evaluation")
+            text = f"it returned {_type_name(result)}, not an EvaluationResult of google.adk.evaluation"
+            raise WorkerError("exception", text)
         turns = list(result.per_invocation_results or ())
-        if len(turns) > MOST_TURNS:
-            raise BadResultError(f"it returned the scores of {len(turns)} turns")
+        if len(turns) > MAX_TURNS:
+            raise WorkerError("exception", f"it returned the scores of {len(turns)} turns")
         return {
             "score": _number(result.overall_score),
             "status": _status(result.overall_eval_status),
@@ -192,12 +169,12 @@ class Adk:
         try:
             from google.adk.evaluation.conversation_scenarios import ConversationScenario
         except ImportError:
-            raise BadResultError(f"google-adk {self.version} has no conversation_scenario to pass") from None
+            raise WorkerError("exception", f"google-adk {self.version} has no conversation_scenario to pass") from None
         return ConversationScenario.model_validate(fields)
 
 
 def _without_events(turn: dict[str, Any]) -> dict[str, Any]:
-    """A turn for a google-adk that knows no events: its calls, and the texts said on the way."""
+    """A turn for a google-adk that knows no events: its calls, and the intermediate texts."""
     data = turn.get("intermediate_data") or {}
     if "invocation_events" not in data:
         return turn
@@ -221,7 +198,7 @@ def _number(value: Any) -> Any:
 
 
 def _status(value: Any) -> str:
-    return whole_text(str(getattr(value, "name", value)))[:TEXT]
+    return whole_text(str(getattr(value, "name", value)))[:MAX_TEXT]
 
 
 def _type_name(value: Any) -> str:

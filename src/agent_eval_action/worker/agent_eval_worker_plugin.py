@@ -28,10 +28,16 @@ def union_seconds(intervals: list[Interval]) -> float:
     return total
 
 
-class TurnRecord:
-    """What one turn's callbacks saw."""
+class Turn:
+    """A turn being made: what its callbacks saw, and how much time is charged to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, task: asyncio.Task[Any] | None = None) -> None:
+        self.task = task
+        self.started = time.monotonic()
+        self.charged = 0.0
+        self.timed_out_at: float | None = None
+        self.timed_out_doing = ""
+        self.answered = False
         self.details: dict[str, dict[str, Any]] = {}
         self.requests: dict[str, Any] = {}
         self.model: list[Interval] = []
@@ -53,8 +59,15 @@ class TurnRecord:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is done but waiting for the model's rate."""
+        """Whether nothing is done but waiting for the model's rate: such time is not charged."""
         return self.waiting > 0 and not self.open_tool and not any(self.open_model.values())
+
+    def time_out(self, now: float) -> None:
+        """Cancel the turn. What it waits for is noted before: then it waits for nothing."""
+        self.timed_out_at, doing = now, self.doing()
+        self.timed_out_doing = f"under way: {doing}" if doing else ""
+        if self.task is not None:
+            self.task.cancel()
 
     def durations(self) -> tuple[float, float]:
         """Seconds (model, tool): a tool's time without the model calls made inside it."""
@@ -87,8 +100,7 @@ class TurnRecord:
 
     def model_ended(self, agent: str) -> None:
         """Concurrent calls of one agent may be paired crosswise: the union is the same."""
-        starts = self.open_model.get(agent)
-        if starts:
+        if starts := self.open_model.get(agent):
             self.model.append((starts.pop(), time.monotonic()))
 
     def tool_called(self, context: Any, name: str) -> None:
@@ -97,8 +109,7 @@ class TurnRecord:
 
     def tool_ended(self, context: Any) -> None:
         """A tool call ends, well or badly."""
-        opened = self.open_tool.pop(id(context), None)
-        if opened:
+        if opened := self.open_tool.pop(id(context), None):
             self.tool.append((opened[0], time.monotonic()))
 
 
@@ -106,52 +117,46 @@ class RateLimitRetries:
     """Repeats calls that a model refused for asking too much (429), whatever client it has.
 
     Shared by all sessions of a worker, whose calls of one model share its rate. ``waits_s``: how long a refused call
-    may wait for its answer, in all. The turn's record counts refusals; waiting is no time of the turn.
+    may wait for its answer, in all. The turn counts refusals; waiting is no time of the turn.
     """
 
     def __init__(self, waits_s: float) -> None:
         self._rates = ModelRates(waits_s)
         self._waits_s = waits_s
 
-    async def wait_to_start(self, record: TurnRecord, agent: str, request: Any) -> None:
-        """Wait for the start of a call."""
-        with record.wait():
-            record.starts[agent] = await self._rates.start(request.model)
+    async def start_call(self, turn: Turn, agent: str, request: Any) -> None:
+        """Wait until a call may start, and begin it."""
+        with turn.wait():
+            turn.starts[agent] = await self._rates.start(request.model)
+        turn.model_asked(agent, request)
 
-    def record_refusal(self, record: TurnRecord, agent: str, request: Any, error: BaseException) -> None:
+    def record_failure(self, turn: Turn, agent: str, request: Any, error: BaseException) -> None:
         """A call failed: a refusal is counted, and teaches the rate."""
-        start = record.starts.pop(agent, None)
+        turn.model_ended(agent)
+        start = turn.starts.pop(agent, None)
         if start is not None and kind_of(error) == RATE_LIMITED:
-            record.throttled += 1
+            turn.throttled += 1
             self._rates.refused(request.model, start, seconds(retry_after(error)))
 
-    async def retry(self, record: TurnRecord, agent: str, model: Any, request: Any, error: BaseException) -> Any:
+    async def retry(self, turn: Turn, agent: str, model: Any, request: Any, error: BaseException) -> Any:
         """The answer to a refused call after all; None: it failed otherwise, or stays refused."""
         tries, deadline = 0, time.monotonic() + self._waits_s
         while model is not None and kind_of(error) == RATE_LIMITED:
             wait = backoff(tries, seconds(retry_after(error)))
             if time.monotonic() + wait > deadline:
                 return None
-            with record.wait():
+            with turn.wait():
                 await asyncio.sleep(wait)
-            await self.wait_to_start(record, agent, request)
-            record.model_asked(agent, request)
+            await self.start_call(turn, agent, request)
             try:
-                return await _whole_answer(model, request)
+                async with contextlib.aclosing(model.generate_content_async(request, stream=False)) as stream:
+                    parts = [part async for part in stream]
             except Exception as failed:  # noqa: BLE001 - any client's; the first error is raised when this is no refusal
-                record.model_ended(agent)
-                self.record_refusal(record, agent, request, failed)
+                self.record_failure(turn, agent, request, failed)
                 tries, error = tries + 1, failed
+            else:
+                return parts[-1] if parts else None
         return None
-
-
-async def _whole_answer(model: Any, request: Any) -> Any:
-    """The model's last word on a request; nothing of it was heard before."""
-    answer = None
-    async with contextlib.aclosing(model.generate_content_async(request, stream=False)) as stream:
-        async for part in stream:
-            answer = part
-    return answer
 
 
 def make_plugin_class() -> Any:
@@ -159,40 +164,37 @@ def make_plugin_class() -> Any:
     from google.adk.plugins.base_plugin import BasePlugin
 
     class RecorderPlugin(BasePlugin):  # type: ignore[misc] # google-adk is not installed with us
-        """One per session: its record is that of the turn being made."""
+        """One per session; ``turn`` is the turn being made."""
 
         def __init__(self, retry_options: Any, rate_limit_retries: RateLimitRetries) -> None:
             super().__init__(name="agent_eval_recorder")
-            self.record = TurnRecord()
+            self.turn = Turn()
             self._retry_options = retry_options
             self._rate_limit_retries = rate_limit_retries
 
         async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
-            await self._rate_limit_retries.wait_to_start(self.record, callback_context.agent_name, llm_request)
-            self.record.model_asked(callback_context.agent_name, llm_request)
-            if self._retry_options is not None and not _has_own_retries(callback_context):
+            await self._rate_limit_retries.start_call(self.turn, callback_context.agent_name, llm_request)
+            if self._retry_options is not None and not _has_own_retries(_model_of(callback_context)):
                 _set_retries(llm_request, self._retry_options)
 
         async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
-            self.record.model_answered(callback_context.agent_name, llm_response)
+            self.turn.model_answered(callback_context.agent_name, llm_response)
 
         async def on_model_error_callback(self, *, callback_context: Any, llm_request: Any, error: Any) -> Any:
-            agent, record = callback_context.agent_name, self.record
-            record.model_ended(agent)
-            self._rate_limit_retries.record_refusal(record, agent, llm_request, error)
-            if _has_own_retries(callback_context):
+            agent, model = callback_context.agent_name, _model_of(callback_context)
+            self._rate_limit_retries.record_failure(self.turn, agent, llm_request, error)
+            if _has_own_retries(model):
                 return None  # the agent's author has decided how often
-            model = _model_of(callback_context)
-            return await self._rate_limit_retries.retry(record, agent, model, llm_request, error)
+            return await self._rate_limit_retries.retry(self.turn, agent, model, llm_request, error)
 
         async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> None:
-            self.record.tool_called(tool_context, tool.name)
+            self.turn.tool_called(tool_context, tool.name)
 
         async def after_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, result: Any) -> None:
-            self.record.tool_ended(tool_context)
+            self.turn.tool_ended(tool_context)
 
         async def on_tool_error_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, error: Any) -> None:
-            self.record.tool_ended(tool_context)
+            self.turn.tool_ended(tool_context)
 
     return RecorderPlugin
 
@@ -209,8 +211,8 @@ def make_retry_options(timeout_s: float) -> Any:
     """Retries of what a server could not do (from 1 s, doubling), as many as fit in half a turn's time.
 
     Waiting longer would turn every outage into a timeout, which nobody retries. 429 is not among them: the
-    plugin makes those calls again, of every client, and at the pace that is let through; ADK's own seven
-    attempts from 5 s on would have all sessions wait for nothing, and come back all at once.
+    plugin repeats those calls, of every client, at the rate that is let through; with ADK's own seven
+    attempts from 5 s on all sessions would wait, and come back all at once.
     """
     from google.genai import types
 
@@ -231,27 +233,26 @@ def make_retry_options(timeout_s: float) -> Any:
 def details_of(request: Any) -> dict[str, Any]:
     """Instructions and tool declarations of a model request, as JSON types."""
     config = getattr(request, "config", None)
-    tools = []
-    for tool in getattr(config, "tools", None) or []:
-        if hasattr(tool, "model_dump"):
-            tools.append(tool.model_dump(mode="json", exclude_none=True))
-        else:
-            tools.append({"name": getattr(tool, "__name__", type(tool).__name__)})
+    tools = [
+        tool.model_dump(mode="json", exclude_none=True)
+        if hasattr(tool, "model_dump")
+        else {"name": getattr(tool, "__name__", type(tool).__name__)}
+        for tool in getattr(config, "tools", None) or []
+    ]
     return {"instructions": _text(getattr(config, "system_instruction", None)), "tools": tools}
 
 
 def _text(instruction: Any) -> str:
     if instruction is None or isinstance(instruction, str):
         return instruction or ""
-    if isinstance(instruction, (list, tuple)):
-        return "\n".join(filter(None, map(_text, instruction)))
-    if getattr(instruction, "parts", None):
-        return "\n".join(filter(None, map(_text, instruction.parts)))
+    parts = instruction if isinstance(instruction, (list, tuple)) else getattr(instruction, "parts", None)
+    if parts:
+        return "\n".join(filter(None, map(_text, parts)))
     return getattr(instruction, "text", None) or ""
 
 
-def _has_own_retries(callback_context: Any) -> bool:
-    return getattr(_model_of(callback_context), "retry_options", None) is not None
+def _has_own_retries(model: Any) -> bool:
+    return getattr(model, "retry_options", None) is not None
 
 
 def _model_of(callback_context: Any) -> Any:

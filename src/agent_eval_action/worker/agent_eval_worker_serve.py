@@ -12,21 +12,26 @@ import signal
 import sys
 import threading
 import time
+import traceback
+from collections.abc import Coroutine
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import agent_eval_worker_load as loading
-from agent_eval_worker_errors import describe, last_lines
-from agent_eval_worker_json import encode
-from agent_eval_worker_pipe import Channel, flush_streams
-from agent_eval_worker_plugin import RateLimitRetries, make_plugin_class, make_retry_options
-from agent_eval_worker_session import Factory, Session, Turn, turn_frame
-from agent_eval_worker_watch import Watch, cancelled_only_by, run_forever
+from agent_eval_worker_errors import MAX_TEXT, describe, whole_text
+from agent_eval_worker_plugin import RateLimitRetries, Turn, make_plugin_class, make_retry_options
+from agent_eval_worker_protocol import Channel, encode, flush_streams
+from agent_eval_worker_session import AgentSession, SessionFactory
 
-MIN_ADK = (1, 10)
-# What an import can meet and no change of the code can help.
-NOT_OF_CODE = frozenset({"credentials", "rate_limited", "unavailable"})
+# Failures of an import that no change of the code can help. ``environment`` is the interpreter's.
+NOT_OF_CODE = frozenset({"credentials", "environment", "rate_limited", "unavailable"})
+TICK_S = 0.1
+
+
+def serve_agent(channel: Channel, init: dict[str, Any]) -> None:
+    """Load the agent and serve sessions; does not return."""
+    Worker(channel, init).run()
 
 
 class Worker:
@@ -35,13 +40,11 @@ class Worker:
     def __init__(self, channel: Channel, init: dict[str, Any]) -> None:
         self._channel = channel
         self._init = init
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, AgentSession] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
-        self._factory: Any = None  # a Factory, once the agent is loaded
+        self._factory: Any = None  # a SessionFactory, once the agent is loaded
         self._stop = asyncio.Event()
         self._timeout = init["timeout_s"]
-        self._grace = init["cancel_grace_s"]
-        self._report_s = min(1.0, self._timeout / 4)
         self._last_tick = time.monotonic()
 
     def run(self) -> None:
@@ -67,24 +70,29 @@ class Worker:
         gc.disable()
         try:
             loaded = await self._load()
-        except BaseException as error:  # noqa: BLE001 - whatever an import raises is said, not died of
-            self._channel.send({"ev": "failed", "error": self._import_error(error)})
+        except BaseException as error:  # noqa: BLE001 - whatever an import raises is reported
+            found = describe(error)
+            kind = found["kind"] if found["kind"] in NOT_OF_CODE else "import"
+            self._channel.send({"ev": "failed", "error": {**found, "kind": kind}})
             return
         gc.freeze()
         gc.enable()
-        Watch(loop, self._channel, self, self._report_s).start()
-        await cancelled_only_by(self._stop)
+        Heartbeat(loop, self._channel, self, min(1.0, self._timeout / 4)).start()
+        # An agent that cancels every task it can find does not end the worker.
+        while not self._stop.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._stop.wait()
         await self._clean_up(loaded)
 
-    async def _load(self) -> loading.Loaded:
+    async def _load(self) -> loading.LoadedAgent:
         folder = Path(self._init["folder"])
         sys.path[:0] = [place for place in self._init["sys_path"] if place not in sys.path]
-        version = self._adk_version()
+        version = loading.require_adk()
         loading.load_dotenv(folder, Path(self._init["workspace"]))
         loaded = await loading.load(folder)
         plugin_class, retries = make_plugin_class(), make_retry_options(self._timeout)
         limited = RateLimitRetries(self._timeout / 2)
-        self._factory = Factory(loaded, lambda: plugin_class(retries, limited), self._init["frame_bytes"])
+        self._factory = SessionFactory(loaded, lambda: plugin_class(retries, limited), self._init["frame_bytes"])
         self._channel.send(
             {
                 "ev": "ready",
@@ -96,28 +104,6 @@ class Worker:
             }
         )
         return loaded
-
-    def _adk_version(self) -> str:
-        try:
-            from google.adk import version
-        except ImportError as error:
-            if (error.name or "") not in ("google", "google.adk"):
-                raise
-            raise EnvironmentProblemError(f"google-adk is not installed in {sys.executable}") from None
-        found: str = version.__version__
-        numbers = [int(part) for part in found.split(".")[:2] if part.isdigit()]
-        if tuple(numbers) < MIN_ADK:
-            raise EnvironmentProblemError(f"google-adk {found} is too old: 1.10 or newer is needed")
-        return found
-
-    def _import_error(self, error: BaseException) -> dict[str, str]:
-        if isinstance(error, EnvironmentProblemError):
-            return {"kind": "environment", "message": str(error), "traceback": ""}
-        found = describe(error)
-        trace = "" if isinstance(error, loading.NoAgentError) else last_lines(error)
-        message = str(error) if isinstance(error, loading.NoAgentError) else found["message"]
-        kind = found["kind"] if found["kind"] in NOT_OF_CODE else "import"
-        return {"kind": kind, "message": message, "traceback": trace}
 
     def _receive(self, loop: asyncio.AbstractEventLoop) -> None:
         while True:
@@ -144,22 +130,16 @@ class Worker:
     async def _on_open(self, frame: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
             os.chdir(self._init["cwd"])  # a tool of an earlier session may have left it
+        answer = {"ev": "opened", "s": frame["s"]}
         try:
             self._sessions[frame["s"]] = await self._factory.open(frame)
-            answer = {"ev": "opened", "s": frame["s"]}
         except BaseException as error:  # noqa: BLE001 - the case's error, not the worker's
-            answer = {"ev": "opened", "s": frame["s"], "error": describe(error)}
+            answer["error"] = describe(error)
         self._channel.send(answer)
 
     async def _on_turn(self, frame: dict[str, Any]) -> None:
-        session = self._sessions[frame["s"]]
-        session.turn = turn = Turn()
-        turn.task = asyncio.current_task()
-        body = await session.make_turn(turn, frame["content"])
-        session.turn = None
-        if not turn.answered:
-            turn.answered = True
-            self._channel.send(turn_frame(frame["s"], body))
+        if answer := await self._sessions[frame["s"]].make_turn(frame["content"]):
+            self._channel.send(answer)
 
     async def _on_close(self, frame: dict[str, Any]) -> None:
         session = self._sessions.pop(frame["s"], None)
@@ -182,30 +162,28 @@ class Worker:
         """
         now = time.monotonic()
         passed, self._last_tick = now - self._last_tick, now
-        live = [(name, s, s.turn) for name, s in self._sessions.items() if s.turn is not None]
-        if len(live) > 1:
+        turns = [(name, session.turn) for name, session in self._sessions.items() if session.turn is not None]
+        if len(turns) > 1:
             passed = max(0.0, passed - lag)
-        for name, session, turn in live:
-            turn.charged += 0.0 if session.idle else min(passed, now - turn.started)
+        for name, turn in turns:
+            turn.charged += 0.0 if turn.idle else min(passed, now - turn.started)
             if turn.timed_out_at is None and turn.charged > self._timeout:
-                turn.timed_out_at, turn.doing = now, session.doing()
-                if turn.task is not None:
-                    turn.task.cancel()
-            elif turn.timed_out_at is not None and now - turn.timed_out_at > self._grace and not turn.answered:
+                turn.time_out(now)
+            elif turn.timed_out_at is not None and now - turn.timed_out_at > self._init["cancel_grace_s"]:
                 self._give_up(name, turn)
 
     def _give_up(self, name: str, turn: Turn) -> None:
-        turn.answered = True
-        text = "it was cancelled and goes on all the same"
-        error = {"kind": "timeout", "message": text, "traceback": ""}
-        self._channel.send({"ev": "turn", "s": name, "error": error, "retired": True})
+        if not turn.answered:
+            turn.answered = True
+            error = {"kind": "timeout", "message": "it was cancelled and goes on all the same", "traceback": ""}
+            self._channel.send({"ev": "turn", "s": name, "error": error, "retired": True})
 
     def session_on_stack(self, frame: FrameType | None) -> str | None:
-        """The session whose code is on a stack, as far as its frames tell. Called from the heartbeat's thread."""
+        """The session whose code is on a stack, as far as its frames show. Called from the heartbeat's thread."""
         sessions = dict(self._sessions)
         while frame is not None:
             values = frame.f_locals
-            if isinstance(values.get("self"), Session):
+            if isinstance(values.get("self"), AgentSession):
                 return next((name for name, s in sessions.items() if s is values["self"]), None)
             for name in ("invocation_context", "tool_context"):
                 found = values.get(name)
@@ -216,7 +194,7 @@ class Worker:
             frame = frame.f_back
         return None
 
-    async def _clean_up(self, loaded: Any) -> None:
+    async def _clean_up(self, loaded: loading.LoadedAgent) -> None:
         for task in list(self._tasks):
             task.cancel()
         with contextlib.suppress(BaseException):
@@ -226,14 +204,80 @@ class Worker:
                 await done
         with contextlib.suppress(BaseException):
             # Toolsets and plugins are shared by all sessions, so they are closed once, here.
-            if self._factory is not None and self._factory.last_runner is not None:
+            if self._factory.last_runner is not None:
                 await self._factory.last_runner.close()
 
 
-def serve_agent(channel: Channel, init: dict[str, Any]) -> None:
-    """Load the agent and serve sessions; does not return."""
-    Worker(channel, init).run()
+def run_forever(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:
+    """Run ``main`` whatever the agent does to the loop: stop it, or leave it by sys.exit in a task.
+
+    SystemExit in a task is stored there and raised out of the loop as well. The loop is still good: the
+    turn that awaits the task gets it as an exception, and no other turn need suffer.
+    """
+    task = loop.create_task(main)
+    task.add_done_callback(lambda _: loop.stop())
+    while not task.done():
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):
+            continue
+        if not task.done():
+            time.sleep(0.01)
+    task.result()
 
 
-class EnvironmentProblemError(Exception):
-    """The interpreter cannot run the agent, whatever the agent is."""
+class Heartbeat(threading.Thread):
+    """Has the loop tick ten times a second, and reports every ``report_s`` how long it has not.
+
+    A report shows that the process is alive, and the stack that blocks its loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, channel: Channel, worker: Worker, report_s: float) -> None:
+        super().__init__(name="agent-eval-heartbeat", daemon=True)
+        self._loop = loop
+        self._channel = channel
+        self._worker = worker
+        self._report_s = report_s
+        self._asked_at: float | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._since = time.monotonic()  # the loop has been in one and the same task
+        self._lagged = 0.0
+        self._cpu = time.process_time()
+
+    def run(self) -> None:
+        """Until the loop is closed."""
+        reported = time.monotonic()
+        while not self._loop.is_closed():
+            time.sleep(TICK_S)
+            now = time.monotonic()
+            # Many tasks that are ready at once run one after the other before the loop ticks again: together they may
+            # take long, and none of them blocks.
+            task = asyncio.current_task(self._loop)
+            if self._asked_at is None or task is not self._task:
+                self._task, self._since = task, now
+            if now - reported >= self._report_s:
+                self._report(now - self._since, now - reported)
+                reported = now
+            if self._asked_at is None:
+                self._asked_at = now
+                with contextlib.suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(self._tick)
+
+    def _report(self, lag: float, passed: float) -> None:
+        cpu = time.process_time()
+        # Busy with computing, or with waiting in a synchronous call: either way no good place for more sessions.
+        busy = max(cpu - self._cpu, self._lagged + lag) / passed
+        self._cpu, self._lagged = cpu, 0.0
+        frame: dict[str, Any] = {"ev": "beat", "lag": lag, "busy": busy}
+        if lag > self._report_s:
+            # the one way to see another thread's stack
+            stack = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001
+            frame["stack"] = whole_text("".join(traceback.format_stack(stack, limit=30))[-MAX_TEXT:]) if stack else ""
+            frame["s"] = self._worker.session_on_stack(stack)
+        self._channel.send(frame)
+
+    def _tick(self) -> None:
+        asked_at, self._asked_at = self._asked_at or 0.0, None
+        lag = time.monotonic() - asked_at
+        self._lagged += lag
+        self._worker.tick(lag)

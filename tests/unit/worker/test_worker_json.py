@@ -7,7 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from agent_eval_worker_json import MAX_DEPTH, TooLargeError, encode, encode_model
+from agent_eval_worker_errors import WorkerError
+from agent_eval_worker_protocol import MAX_DEPTH, encode, encode_model
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -103,5 +104,5 @@ def test_depth_and_breadth_end() -> None:
     wide: Any = ["x"]
     for _ in range(60):
         wide = [wide, wide]
-    with pytest.raises(TooLargeError):
+    with pytest.raises(WorkerError, match="values in one object"):
         encode([float("nan"), wide])

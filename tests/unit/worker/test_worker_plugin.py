@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from agent_eval_worker_plugin import TurnRecord, details_of, make_retry_options, union_seconds
+from agent_eval_worker_plugin import Turn, details_of, make_retry_options, union_seconds
 from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,14 +20,14 @@ def test_overlap_counts_once(intervals: list[tuple[int, int]]) -> None:
 
 
 def test_a_tools_time_is_without_the_models_inside() -> None:
-    record = TurnRecord()
+    record = Turn()
     record.model = [(0.0, 1.0), (3.0, 4.0)]
     record.tool = [(2.0, 6.0), (2.5, 5.0)]
     assert record.durations() == (2.0, 3.0)
 
 
 def test_only_whole_answers_end_a_call_and_open_ones_do_not_count() -> None:
-    record = TurnRecord()
+    record = Turn()
     record.model_asked("a", None)
     record.model_answered("a", SimpleNamespace(partial=True))
     assert record.model == []
