@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -12,94 +11,27 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from uv import find_uv_bin
 
-from agent_eval_action.environments.digest import environment_digest
 from agent_eval_action.environments.install import failing_package
+from agent_eval_action.environments.lock import UV_LOCK, LockFile
 from agent_eval_action.errors import AgentEnvironmentError
-from agent_eval_action.folders import OutputFolder, folders_upwards
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.sandbox.sandboxes import Sandbox, popen_options
 from agent_eval_action.sandbox.users import SandboxUser, kill_processes_of
 
-UV_LOCK = "uv.lock"
-REQUIREMENTS = "requirements.txt"
-KINDS = (UV_LOCK, "pyproject.toml", REQUIREMENTS)
-OTHER_LOCKS = {
-    "poetry.lock": "write requirements.txt with `poetry export -o requirements.txt`",
-    "pdm.lock": "write requirements.txt with `pdm export -o requirements.txt`",
-    "Pipfile.lock": "write requirements.txt with `pipenv requirements > requirements.txt`",
-}
-"""Locks that uv cannot install from, and how each tool writes one that it can."""
 LONGEST_INSTALL_S = 1800.0
 """One command of uv: a build step that hangs must not take the whole job's time."""
 
-_LOCKED: Final = re.compile(r'(?m)^\[\[package\]\]\nname = "([^"]+)"\nversion = "([^"]+)"')
-_REQUIREMENT: Final = re.compile(r"(?m)^[A-Za-z0-9]")
 _TAIL_LINES: Final = 15
 _POLL_S: Final = 0.2
 _LONGEST_TAR_S: Final = 300.0
 _ABANDONED_S: Final = 3600.0
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-
-
-@dataclass(frozen=True, slots=True)
-class LockFile:
-    """The file that says what the agent needs, in a workspace."""
-
-    path: Path
-    workspace: Path
-
-    def packages(self) -> int:
-        """How many packages it names, as far as the file itself says; 0 where it does not."""
-        text = self.path.read_text("utf-8", "replace")
-        if self.path.name == UV_LOCK:
-            return len(_LOCKED.findall(text))
-        return len(_REQUIREMENT.findall(text)) if self.path.name == REQUIREMENTS else 0
-
-    def pinned(self, package: str) -> str:
-        """The version it pins a package to; "" where it pins none."""
-        text = self.path.read_text("utf-8", "replace")
-        if self.path.name == UV_LOCK:
-            return next((version for name, version in _LOCKED.findall(text) if name == package), "")
-        found = re.search(rf"(?im)^{re.escape(package)}(?:\[[^\]]*\])?\s*==\s*([0-9][^\s;\\,]*)", text)
-        return found[1] if found and self.path.name == REQUIREMENTS else ""
-
-    def digest(self, environ: Mapping[str, str]) -> str:
-        """Names the environment by everything that decides what is in it. ``environ`` is the install step's."""
-        return environment_digest(self.path, self.workspace, environ)
-
-
-def find_lock(folder: Path, workspace: Path) -> LockFile | None:
-    """The nearest lock above the agent; in one folder uv.lock before pyproject.toml before requirements.txt.
-
-    Raises AgentEnvironmentError where another tool's lock pins the packages: without it other versions would be
-    measured. Requirements beside it are taken for what that tool exported.
-    """
-    for place in folders_upwards(folder, workspace):
-        foreign = next((name for name in OTHER_LOCKS if (place / name).is_file()), None)
-        for kind in (UV_LOCK, REQUIREMENTS) if foreign else KINDS:
-            if (place / kind).is_file():
-                return LockFile(place / kind, workspace)
-        if foreign:
-            shown = (place / foreign).relative_to(workspace) if place.is_relative_to(workspace) else place / foreign
-            raise AgentEnvironmentError(
-                f"{shown} pins the agent's packages, and agent-eval cannot install from it",
-                hint=f"{OTHER_LOCKS[foreign]}, or install into a .venv beside the agent in a step before this one",
-            )
-    return None
-
-
-def is_built(lock: LockFile, cache: OutputFolder, environ: Mapping[str, str], sandbox: Sandbox | None = None) -> bool:
-    """Whether the environment is there already, so that nothing is to be installed."""
-    name = lock.digest(environ)
-    if sandbox is None:
-        return _has_python(cache.path / name)
-    return _has_python(sandbox.environments / name) or cache.holds(f"{name}.tar")
 
 
 def build_environment(
@@ -108,17 +40,20 @@ def build_environment(
     environ: Mapping[str, str],
     given_up: threading.Event,
     sandbox: Sandbox | None = None,
+    *,
+    announce: Callable[[], None] = lambda: None,
 ) -> tuple[Path, bool]:
     """The environment's folder, and whether it was there already. Raises AgentEnvironmentError.
 
-    ``environ`` is what the install step sees (``install.install_environ``).
+    ``environ`` is what the install step sees (``install.install_environ``). ``announce`` is called before it begins.
     """
     if sandbox is not None:
         with sandbox.building:
-            return _build_in_sandbox(sandbox, lock, cache, environ, given_up)
+            return _build_in_sandbox(sandbox, lock, cache, environ, given_up, announce=announce)
     final = cache.path / lock.digest(environ)
     if _has_python(final):
         return final, True
+    announce()
     cache.make()
     # Built apart and renamed: a process that dies half-way leaves nothing that looks finished.
     draft = cache.path / f".draft-{os.getpid()}-{secrets.token_hex(4)}"
@@ -135,7 +70,13 @@ def build_environment(
 
 
 def _build_in_sandbox(
-    sandbox: Sandbox, lock: LockFile, cache: OutputFolder, environ: Mapping[str, str], given_up: threading.Event
+    sandbox: Sandbox,
+    lock: LockFile,
+    cache: OutputFolder,
+    environ: Mapping[str, str],
+    given_up: threading.Event,
+    *,
+    announce: Callable[[], None],
 ) -> tuple[Path, bool]:
     """The same for a sandbox: the installer's uid builds, then root owns it, so that no agent can change another's.
 
@@ -155,11 +96,8 @@ def _build_in_sandbox(
     try:
         was_archived = _extract(cache, archive, draft, installer)
         if not was_archived:
-            try:
-                _install(draft / "env", lock, sandbox.install_environ(environ, pythons), given_up, installer)
-            except AgentEnvironmentError as error:
-                message, hint = sandbox.shown(error.message), sandbox.shown(error.hint or "")
-                raise AgentEnvironmentError(message, hint=hint) from error
+            announce()
+            _install(draft / "env", lock, sandbox.install_environ(environ, pythons), given_up, installer)
         # a build step may have left a process behind, which would go on writing
         kill_processes_of({installer.uid})
         for folder in (draft, pythons):

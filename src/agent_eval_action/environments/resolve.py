@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from agent_eval_action.diagnostics.reader import plural
-from agent_eval_action.environments.build import KINDS, LockFile, build_environment, find_lock, is_built
-from agent_eval_action.environments.digest import included
+from agent_eval_action.environments.build import build_environment
 from agent_eval_action.environments.install import install_environ, without_secrets
+from agent_eval_action.environments.lock import KINDS, LockFile, find_lock, included
 from agent_eval_action.environments.runtime import AgentEnvironment, AgentFolder, AgentRuntimeSpec
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import folders_upwards
@@ -65,7 +65,10 @@ print(json.dumps(sorted(found)))
 
 
 class _TooOldError(Exception):
-    """An environment was found that is the agent's, and its google-adk cannot be run."""
+    """An environment is the agent's, and its google-adk cannot be run."""
+
+    def __init__(self, version: str) -> None:
+        super().__init__(f"google-adk {version}, which is too old: 1.10 or newer is needed")
 
 
 def choose_interpreter(
@@ -154,14 +157,16 @@ def _built(spec: AgentRuntimeSpec, place: AgentFolder, lock: LockFile, given_up:
     environ = install_environ(spec.environ, spec.install_env)
     lock_name = place.relative(lock.path)
     if (pinned := lock.pinned("google-adk")) and _is_too_old(pinned):
-        raise AgentEnvironmentError(f"{lock_name} pins {_too_old_sentence(pinned)}", hint=_UPGRADE)
-    if not is_built(lock, spec.cache, environ, place.sandbox):
+        raise AgentEnvironmentError(f"{lock_name} pins {_TooOldError(pinned)}", hint=_UPGRADE)
+
+    def announce() -> None:
         size = f" ({plural(count, 'package')})" if (count := lock.packages()) else ""
         spec.log(f"builds the agent's environment from {lock_name}{size}; this is done once for these files", "info")
+
     try:
-        venv, was_cached = build_environment(lock, spec.cache, environ, given_up, place.sandbox)
+        venv, was_cached = build_environment(lock, spec.cache, environ, given_up, place.sandbox, announce=announce)
     except AgentEnvironmentError as error:
-        message, hint = (without_secrets(text or "", environ) for text in (error.message, error.hint))
+        message, hint = (without_secrets(place.shown(text or ""), environ) for text in (error.message, error.hint))
         raise AgentEnvironmentError(message, hint=hint) from None
     python = venv / "bin" / "python"
     try:
@@ -178,7 +183,7 @@ def _built(spec: AgentRuntimeSpec, place: AgentFolder, lock: LockFile, given_up:
 
 
 def _reason_unusable(python: Path, spec: AgentRuntimeSpec, place: AgentFolder) -> str | None:
-    """Why an interpreter will not do, or None. It is started: a .venv made elsewhere may only look like one."""
+    """Why an interpreter cannot be used, or None. It is started: a .venv made elsewhere may only look like one."""
     if not os.access(python, os.X_OK):
         if python.is_symlink():
             return "its interpreter is missing (was it made on another machine?)"
@@ -203,7 +208,7 @@ def _reason_unusable(python: Path, spec: AgentRuntimeSpec, place: AgentFolder) -
     if tuple(int(part) for part in found["python"].split(".")[:2]) < _MIN_PYTHON:
         return f"it is Python {found['python']}, 3.10 or newer is needed"
     if found["adk"] and _is_too_old(found["version"]):
-        raise _TooOldError(_too_old_sentence(found["version"]))
+        raise _TooOldError(found["version"])
     return None if found["adk"] else "google-adk is not installed in it"
 
 
@@ -216,15 +221,10 @@ def _is_too_old(version: str) -> bool:
     return found is not None and (int(found[1]), int(found[2])) < _MIN_ADK
 
 
-def _too_old_sentence(version: str) -> str:
-    return f"google-adk {version}, which is too old: 1.10 or newer is needed"
-
-
 def reason_env_not_reusable(python: Path, here: AgentFolder, there: AgentFolder, environ: Mapping[str, str]) -> str:
     """Why the interpreter of the agent ``here`` must not run the one ``there``; "" when it may. Blocks.
 
-    This is asked where all agents run as one user, who could change any environment. Sandboxes share nothing but
-    what both would build.
+    For agents that all run as one user, who could change any environment. Sandboxes share only what both would build.
     """
     if _requirement_files(here) != _requirement_files(there):
         return "they need other packages"
@@ -247,7 +247,7 @@ def _requirement_files(place: AgentFolder) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for folder in folders_upwards(place.folder, place.workspace):
         paths = [path for name in (*KINDS, *_OTHER_REQUIREMENT_FILES) if (path := folder / name).is_file()]
-        for path in (*paths, *included(folder / "requirements.txt", set())):
+        for path in (*paths, *included(folder / "requirements.txt")):
             inside = place.folder != place.workspace and path.is_relative_to(place.folder)
             name = "<agent>" / path.relative_to(place.folder) if inside else path
             name = name.relative_to(place.workspace) if name.is_relative_to(place.workspace) else name

@@ -18,7 +18,7 @@ from agent_eval_action.config.discovery import CRITERIA_FILE, DiscoveredSet, Dis
 from agent_eval_action.config.loader import CONFIG_NAMES
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.config.walk import glob_regex, is_eval_file
-from agent_eval_action.environments.digest import included, table_at
+from agent_eval_action.environments.lock import included, table_at
 from agent_eval_action.folders import folders_upwards, real_path
 from agent_eval_action.git.repository import Repository
 from agent_eval_action.results.decision import Decision, Verdict
@@ -66,7 +66,7 @@ class BuildFiles:
 def _add_project(folder: Path, workspace: Path, places: set[Path]) -> None:
     """Add what the files of a project folder name, and what the projects they install from name in turn."""
     lists = [path for path in sorted(folder.glob("*")) if _REQUIREMENTS_FILE.fullmatch(path.name) and path.is_file()]
-    files = [file for path in lists for file in included(path, set())]
+    files = [file for path in lists for file in included(path)]
     places.update(files)
     required = (path for file in files for path in _paths_in_requirements(file))
     for named in (*_paths_in_pyproject(folder), *_paths_in_uv_lock(folder), *required):

@@ -15,6 +15,7 @@ import pytest
 
 from agent_eval_action.environments import build
 from agent_eval_action.environments.build import uv_binary
+from agent_eval_action.environments.lock import LockFile
 from agent_eval_action.environments.resolve import choose_interpreter
 from agent_eval_action.environments.runtime import AgentEnvironment, AgentRuntimeSpec
 from agent_eval_action.errors import AgentEnvironmentError
@@ -285,7 +286,7 @@ def test_a_uv_lock_says_its_packages_and_versions(tmp_path: Path) -> None:
     path = tmp_path / "uv.lock"
     entries = [("google-adk", "1.4.2"), ("google-adk-extra", "2.0"), ("greeter", "1.0")]
     path.write_text("version = 1\n\n" + "\n".join(f'[[package]]\nname = "{n}"\nversion = "{v}"\n' for n, v in entries))
-    lock = build.LockFile(path, tmp_path)
+    lock = LockFile(path, tmp_path)
     assert lock.packages() == 3
     assert lock.pinned("google-adk") == "1.4.2"
     assert lock.pinned("nothing") == ""

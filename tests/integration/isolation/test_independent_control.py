@@ -253,7 +253,8 @@ BUILDS = """
 import json, os, sys, threading
 from pathlib import Path
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.environments.build import build_environment, find_lock
+from agent_eval_action.environments.build import build_environment
+from agent_eval_action.environments.lock import find_lock
 from agent_eval_action.sandbox.sandboxes import open_sandboxes
 head, base, cache = (Path(text) for text in sys.argv[1:4])
 environ = {"AGENT_EVAL_ISOLATION": "on"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.environments.digest import environment_digest
+from agent_eval_action.environments.lock import LockFile
 
 VIRTUAL = '[[package]]\nname = "agent"\nsource = { virtual = "." }\n'
 REMOTE = '[[package]]\nname = "a"\nsource = { registry = "https://pypi.org/simple" }\n'
@@ -19,7 +19,7 @@ def name(root: Path, files: Mapping[str, str], environ: Mapping[str, str] | None
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
     lock = lock or next(path for path in files if path.startswith("team/"))
-    return environment_digest(root / lock, root, environ or {})
+    return LockFile(root / lock, root).digest(environ or {})
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.environments.build import LockFile, find_lock
 from agent_eval_action.environments.install import failing_package, inherited_install_environ, is_index_unreachable
+from agent_eval_action.environments.lock import LockFile, find_lock
 from agent_eval_action.environments.runtime import AgentEnvironment, AgentFolder, AgentRuntimeSpec, Launch
 from agent_eval_action.folders import OutputFolder, folders_upwards
 from agent_eval_action.processes.pool import available_cores

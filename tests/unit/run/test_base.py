@@ -14,7 +14,7 @@ import pytest
 
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.config.models import AgentSettings, Settings
-from agent_eval_action.environments.build import LockFile
+from agent_eval_action.environments.lock import LockFile
 from agent_eval_action.environments.resolve import reason_env_not_reusable
 from agent_eval_action.environments.runtime import AgentFolder
 from agent_eval_action.git.export import export_tree
