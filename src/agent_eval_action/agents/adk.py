@@ -14,9 +14,10 @@ from uuid import uuid4
 
 from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest, TurnDone
 from agent_eval_action.agents.withheld_variables import advice_for, names_in_code, with_advice, withheld_names
-from agent_eval_action.environments.install import is_index_unreachable, selected_install_env
+from agent_eval_action.environments.build import is_index_unreachable
 from agent_eval_action.environments.resolve import choose_interpreter
 from agent_eval_action.environments.runtime import AgentRuntimeSpec, Launch
+from agent_eval_action.environments.variables import selected_install_env
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import file_name, relative
 from agent_eval_action.llm.credentials import dotenv_of

@@ -9,8 +9,8 @@ from typing import Final
 
 from agent_eval_action.config.types import is_job_variable
 from agent_eval_action.config.walk import TooManyEntries, files_below
+from agent_eval_action.environments.variables import agent_environ
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
-from agent_eval_action.sandbox.environment_allowlist import agent_environ
 
 _READ_VARIABLE: Final = re.compile(
     rb"(?:environ(?:\.(?:get|pop|setdefault))?|getenv)\s*[\[(]\s*[rub]?[\"']([A-Za-z_][A-Za-z0-9_]*)[\"']"

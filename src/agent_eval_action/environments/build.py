@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -17,7 +18,6 @@ from typing import Final
 
 from uv import find_uv_bin
 
-from agent_eval_action.environments.install import failing_package
 from agent_eval_action.environments.lock import UV_LOCK, LockFile
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder
@@ -45,7 +45,7 @@ def build_environment(
 ) -> tuple[Path, bool]:
     """The environment's folder, and whether it was there already. Raises AgentEnvironmentError.
 
-    ``environ`` is what the install step sees (``install.install_environ``). ``announce`` is called before it begins.
+    ``environ`` is what the install step sees (``variables.install_environ``). ``announce`` is called before it begins.
     """
     if sandbox is not None:
         with sandbox.building:
@@ -233,3 +233,31 @@ def _run_uv(
                 if late or given_up.is_set():
                     # Its builds of source packages are in its group.
                     os.killpg(process.pid, signal.SIGKILL)
+
+
+_UNREACHABLE: Final = re.compile(
+    r"error sending request|dns error|failed to lookup address|connection (?:refused|reset)|timed out|took longer than|"
+    r"HTTP status (?:server error|client error \((?:401|403|407|408|429))",
+    re.IGNORECASE,
+)
+_FAILING_PACKAGE: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"Failed to (?:build|download|fetch|prepare|unpack|install)[^`\n]*`([^`]+)`",
+        r"Because (\S+) was not found",
+        r"Because there (?:is|are) no versions? of (\S+)",
+        r"no version of (\S+)",
+        r"Because only (?:the following versions of )?([A-Za-z0-9._-]+)",
+        r"No solution found when resolving dependencies[^`]*`([^`]+)`",
+    )
+)
+
+
+def is_index_unreachable(text: str) -> bool:
+    """Whether uv reports that an index did not answer, or let nobody in: no lock can be blamed for that."""
+    return _UNREACHABLE.search(text) is not None
+
+
+def failing_package(text: str) -> str | None:
+    """The package uv's message is about, where it names one."""
+    return next((found[1] for pattern in _FAILING_PACKAGE if (found := pattern.search(text))), None)

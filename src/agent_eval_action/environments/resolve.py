@@ -15,9 +15,9 @@ from typing import Final
 
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.environments.build import build_environment
-from agent_eval_action.environments.install import install_environ, without_secrets
 from agent_eval_action.environments.lock import KINDS, LockFile, find_lock, included
 from agent_eval_action.environments.runtime import AgentEnvironment, AgentFolder, AgentRuntimeSpec
+from agent_eval_action.environments.variables import install_environ, without_secrets
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import folders_upwards
 from agent_eval_action.sandbox.sandboxes import popen_options

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from agent_eval_action.config.models import TURN_SECONDS
+from agent_eval_action.environments.variables import agent_environ
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder, folders_upwards
-from agent_eval_action.sandbox.environment_allowlist import agent_environ
 from agent_eval_action.sandbox.sandboxes import Role, Sandbox, Sandboxes
 
 _WORKER_MAIN: Final = Path(__file__).resolve().parents[1] / "worker" / "agent_eval_worker_main.py"

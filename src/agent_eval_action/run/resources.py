@@ -18,9 +18,9 @@ from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.criteria.base import Functions, ScoringContext
 from agent_eval_action.criteria.custom import CustomCriterion
 from agent_eval_action.diagnostics.reader import did_you_mean
-from agent_eval_action.environments.install import install_secrets, selected_install_env
 from agent_eval_action.environments.resolve import configured_interpreter, reason_env_not_reusable
 from agent_eval_action.environments.runtime import AgentFolder, Log
+from agent_eval_action.environments.variables import install_secrets, selected_install_env
 from agent_eval_action.errors import ConfigError, CredentialsError
 from agent_eval_action.folders import OutputFolder, real_path
 from agent_eval_action.llm.budget import Meter

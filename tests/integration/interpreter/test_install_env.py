@@ -11,12 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.environments.install import install_environ, selected_install_env, without_secrets
 from agent_eval_action.environments.resolve import choose_interpreter
 from agent_eval_action.environments.runtime import AgentEnvironment, AgentRuntimeSpec
+from agent_eval_action.environments.variables import (
+    agent_environ,
+    install_environ,
+    selected_install_env,
+    without_secrets,
+)
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.sandbox.environment_allowlist import agent_environ
 from support.package_index import PackageIndex, running, wheel
 
 PASSWORD = "s3cret/word+of%index"  # noqa: S105 - of a server on this machine

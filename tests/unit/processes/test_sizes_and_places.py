@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.environments.install import failing_package, inherited_install_environ, is_index_unreachable
+from agent_eval_action.environments.build import failing_package, is_index_unreachable
 from agent_eval_action.environments.lock import LockFile, find_lock
 from agent_eval_action.environments.runtime import AgentEnvironment, AgentFolder, AgentRuntimeSpec, Launch
+from agent_eval_action.environments.variables import install_environ
 from agent_eval_action.folders import OutputFolder, folders_upwards
 from agent_eval_action.processes.pool import available_cores
 
@@ -75,7 +76,7 @@ def test_the_install_step_sees_indexes_and_no_tokens() -> None:
         "OPENAI_API_KEY": "s",
         "UV_DEFAULT_INDEX": "",
     }
-    assert inherited_install_environ(environ) == {
+    assert install_environ(environ, {}) == {
         "PATH": "/bin",
         "UV_INDEX_INTERNAL_PASSWORD": "p",
         "UV_DEFAULT_INDEX": "https://pip",

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.environments.install import install_environ
-from agent_eval_action.sandbox.environment_allowlist import ALLOWED_NAMES, ALLOWED_PREFIXES, agent_environ
+from agent_eval_action.environments.variables import (
+    ALLOWED_NAMES,
+    ALLOWED_PREFIXES,
+    agent_environ,
+    install_environ,
+)
 
 CI = {
     "PATH": "/bin",
