@@ -50,6 +50,7 @@ def test_the_pages_code_runs(code: str, checkout: RecordedRepository) -> None:
     python(code, checkout.root)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_pages_code_is_typed(tmp_path: Path) -> None:
     files = [tmp_path / f"block{number}.py" for number in range(len(BLOCKS))]

@@ -58,6 +58,7 @@ def test_help_loads_nothing_heavy(argv):
     assert loaded & HEAVY == set()
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize(
     ("words", "more"),
     [(("validate",), {}), (("run", "--repeats", "none"), {}), (("run",), {"GITHUB_ACTIONS": "true"})],

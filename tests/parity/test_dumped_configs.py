@@ -75,6 +75,7 @@ def adk_names(python: Path) -> list[str]:
     return names
 
 
+@pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize("alias", [False, True])
 @pytest.mark.parametrize("judge", [False, True])
 def test_every_criterion_as_google_adk_dumps_it(tmp_path, adk213_python, alias, judge):

@@ -102,6 +102,7 @@ METRICS = (
 )
 
 
+@pytest.mark.exhaustive
 def test_the_service_is_asked_as_adk_asks_it_and_the_scores_are_adks(adk213_python, server):
     vertex, environ = server
     actual, expected = conversation()

@@ -187,6 +187,8 @@ def _main() -> None:
     found = pkgutil.walk_packages(ours.__path__, f"{ours.__name__}.")
     for module in (*(each.name for each in found if ".worker" not in each.name), *_HEAVY):
         importlib.import_module(module)
+    # One worker to begin with, as on one core: tests run side by side, and importing google-adk is most of a run.
+    importlib.import_module("agent_eval_action.agents.adk")._FIRST_WORKERS = 1
     assert threading.active_count() == 1, "a fork has the main thread only"
     gc.collect()
     gc.freeze()  # so that children do not write to, and copy, every page

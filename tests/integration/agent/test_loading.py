@@ -130,6 +130,7 @@ async def test_folders_adk_web_cannot_import(drive, folders: Path, folder: str) 
         assert isinstance(agent.conditions, AgentConditions), agent.conditions
 
 
+@pytest.mark.exhaustive(after=3)
 @pytest.mark.parametrize(
     ("code", "message", "trace"),
     [
@@ -250,6 +251,7 @@ async def test_a_google_adk_that_is_too_old(drive, tmp_path: Path) -> None:
         assert agent.conditions.message.startswith("google-adk 1.9.3 is too old: 1.10 or newer is needed")
 
 
+@pytest.mark.exhaustive
 async def test_two_workers_to_begin_with_where_there_are_two_cores(drive, monkeypatch) -> None:
     for count, workers in ((1, 1), (2, 2), (8, 2)):
         monkeypatch.setattr("agent_eval_action.agents.adk.available_cores", lambda count=count: count)

@@ -108,6 +108,7 @@ def test_a_removed_case_is_said_and_blocks_when_the_policy_says_so(old: Path, tm
     assert code == 1
 
 
+@pytest.mark.exhaustive
 def test_2_13_is_compared_with_a_run_of_ours_and_with_the_baseline(new: Path, tmp_path: Path):
     """The example's agent is deterministic: both tools score it alike, case by case."""
     code, text = compare(new, ".agent-eval/baseline.json", "dice_agent", "--out", tmp_path / "out")

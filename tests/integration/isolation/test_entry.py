@@ -106,6 +106,7 @@ def test_a_signal_before_the_work_listens_ends_it_as_interrupted(start):
     assert process.returncode == 130
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_work_that_does_not_end_is_ended(start):
     process = start("signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WAITING)

@@ -118,6 +118,7 @@ def test_another_uid_of_the_machine_gets_no_token(credentials, exchange, adk213_
     assert exchange.subjects == []
 
 
+@pytest.mark.exhaustive
 def test_what_the_exchange_answers_is_not_repeated(credentials, exchange, adk213_python, tmp_path):
     exchange.fails = True
     tokens = served(credentials, os.getuid())

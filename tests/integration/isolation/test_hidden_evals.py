@@ -99,6 +99,7 @@ def test_it_finds_nothing_in_its_copy_nor_does_the_base_commit_s_in_its_own(work
     assert said == ("I looked everywhere", "I looked everywhere")
 
 
+@pytest.mark.exhaustive
 def test_it_finds_them_where_the_rules_let_it(workspace: Path, pythons) -> None:
     config = workspace / "agent-eval.yaml"
     config.write_text(config.read_text().replace("gate: {", "gate: {agents_see_evals: true, "))

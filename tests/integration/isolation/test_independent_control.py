@@ -227,6 +227,7 @@ def who(eval_metric, actual_invocations, expected_invocations, conversation_scen
 """
 
 
+@pytest.mark.exhaustive
 def test_a_metric_that_the_change_adds_runs_as_another_user_than_those_of_main(checkout: Checkout):
     """It could change their process; it runs as the change's agent does, which can do no more than that."""
 
@@ -303,6 +304,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 """
 
 
+@pytest.mark.exhaustive
 def test_a_build_step_edits_no_environment_but_its_own(checkout: Checkout, tmp_path: Path):
     """uv keeps unpacked packages in the installer's home, where a build step could edit them for the next build."""
     head, base = checkout.folder, tmp_path / "base"

@@ -89,6 +89,7 @@ def test_the_build_has_the_password_and_no_agent_finds_it(pythons, workspace, in
     assert ": nothing (environment: built" in said, said[:4000]
 
 
+@pytest.mark.exhaustive
 def test_the_agent_would_say_so_if_it_found_it(pythons, workspace, index):
     said = run(pythons, workspace, index, INPUT_ENV=f"GIVEN_AWAY={PASSWORD}")
     assert ": ROBBED (environment: built" in said, said[:4000]

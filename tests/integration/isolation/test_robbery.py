@@ -204,6 +204,7 @@ def test_nothing_is_got_and_nothing_is_left(scene):
     assert roots == []
 
 
+@pytest.mark.exhaustive
 def test_the_robbers_do_rob_where_nothing_holds_them(scene):
     """Else the tests above would pass on robbers that cannot rob."""
     done = scene.run(AGENT_EVAL_ISOLATION="off")

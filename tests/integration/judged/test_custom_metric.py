@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .conftest import MATCH, Judged
 
 METRICS = """
@@ -21,6 +23,7 @@ def forever(*_):
 """
 
 
+@pytest.mark.exhaustive
 def test_a_metric_of_ones_own_scores_beside_a_judge_and_one_that_hangs_costs_its_own_score(judged: Judged) -> None:
     (judged.root / "clerk" / "metrics.py").write_text(METRICS)
     judged.criteria(

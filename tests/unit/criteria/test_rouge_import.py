@@ -22,6 +22,7 @@ def test_the_words_are_those_of_the_whole_import() -> None:
     assert "'fli'" in say(SHORT + show)
 
 
+@pytest.mark.exhaustive
 def test_scipy_is_not_imported_and_nltk_is_whole_afterwards() -> None:
     said = say(
         f"import sys\n{SHORT}\nprint('scipy' in sys.modules, 'nltk' in sys.modules)\n"
@@ -43,6 +44,7 @@ print(len(made), len({id(one) for one in made}))
     assert say(code).split() == ["8", "1"]
 
 
+@pytest.mark.exhaustive
 def test_an_nltk_that_is_there_already_is_used() -> None:
     assert say(f"import nltk\n{SHORT}\nprint(t('flies'), nltk.__version__ != '')").split() == [
         "['fli']",
