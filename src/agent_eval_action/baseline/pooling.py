@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Final, TypeVar
+from itertools import groupby, pairwise
+from typing import Final
 
 from agent_eval_action.baseline.definitions import describe_definition_change
-from agent_eval_action.results.case_matching import CaseIdentity, CaseMatches, free_key, match_cases, recorded_identity
+from agent_eval_action.results.case_matching import (
+    CaseIdentity,
+    CaseMatches,
+    current_names,
+    match_cases,
+    recorded_identity,
+    renamed,
+)
 from agent_eval_action.results.history import (
     Accepted,
     CaseRecord,
     CriterionRecord,
     Definition,
     History,
-    OmittedPair,
     PairHistory,
     PairName,
     Record,
@@ -25,13 +31,7 @@ from agent_eval_action.results.history import (
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.run_result import CaseKey, collector_paused
 
-LAST: Final = 20
-"""How many of the newest comparable runs are pooled unless told otherwise."""
-
 _RENAMES_SHOWN: Final = 3
-
-
-_Named = TypeVar("_Named", CaseRecord, OmittedPair)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,9 @@ class Suite:
     def match(self, earlier: Sequence[CaseRecord]) -> CaseMatches:
         """Which of these recorded cases is which case of this suite, whatever it was called then."""
         if all(case.key in self.cases and self.cases[case.key][0] == case.digest for case in earlier):
-            return CaseMatches()  # as nearly always: nothing was renamed or edited
+            return CaseMatches({case.key: case.key for case in earlier})  # as nearly always
         now = [CaseIdentity(key, digest, frozenset(digests.values())) for key, (digest, digests) in self.cases.items()]
-        gone = (case for case in earlier if case.key.agent not in self.skipped)
-        return match_cases(map(recorded_identity, gone), now)
+        return match_cases((recorded_identity(case) for case in earlier if case.agent not in self.skipped), now)
 
 
 @collector_paused()
@@ -61,9 +60,8 @@ def pool(
     suite: Suite | None = None,
     *,
     accepts: Sequence[Accepted] = (),
-    last: int = LAST,
+    last: int = 20,
     source: str = "",
-    notes: Iterable[str] = (),
 ) -> History:
     """The history in ``records``, newest first, as far as it is comparable with ``suite``.
 
@@ -72,7 +70,7 @@ def pool(
     that no run shows yet: the history of their pairs is empty.
     """
     if not records:
-        return History(pending=tuple(accepts), source=source, notes=tuple(notes))
+        return History(pending=tuple(accepts), source=source)
     now = suite or _newest_suite(records)
     runs = _runs(records, now)
     pooling = _Pooling(runs, now, last, tuple(accepts))
@@ -84,24 +82,20 @@ def pool(
         pooled=runs[0].record.model_copy(update=update),
         pending=tuple(accepts),
         source=source,
-        notes=(*notes, *_rename_note(runs[0], now)),
+        notes=_rename_note(runs[0], now),
     )
-
-
-def age_days(history: History, now: dt.datetime) -> float | None:
-    """Days since the newest record was made; None when it does not say."""
-    try:
-        made = dt.datetime.fromisoformat(history.pooled.created_at if history.pooled else "")
-    except ValueError:
-        return None
-    made = made if made.tzinfo else made.replace(tzinfo=dt.UTC)
-    return max(0.0, (now - made).total_seconds() / 86_400)
 
 
 def age_note(history: History, now: dt.datetime, max_age: float) -> str | None:
     """A warning when the newest record is older than ``max_age`` days."""
-    days = age_days(history, now)
-    if days is None or days <= max_age or history.pooled is None:
+    if history.pooled is None:
+        return None
+    try:
+        made = dt.datetime.fromisoformat(history.pooled.created_at)
+    except ValueError:
+        return None
+    days = (now - (made if made.tzinfo else made.replace(tzinfo=dt.UTC))).total_seconds() / 86_400
+    if days <= max_age:
         return None
     commit = f" (commit {history.pooled.commit[:10]})" if history.pooled.commit else ""
     return f"the baseline is {days:.0f} days old{commit}, older than {max_age:g}: models drift, run main again"
@@ -134,15 +128,11 @@ class _Run:
 
     record: Record
     cases: Mapping[CaseKey, CaseRecord]
-    old_names: Mapping[CaseKey, CaseKey] = field(default_factory=dict)
-    ambiguous: Mapping[CaseKey, tuple[str, ...]] = field(default_factory=dict)
-
-    def scores_of(self, pair: PairName) -> tuple[CaseRecord, CriterionRecord] | None:
-        case = self.cases.get(pair[0])
-        found = case.criteria.get(pair[1]) if case else None
-        return (case, found) if case and found else None
+    old_names: Mapping[CaseKey, CaseKey]
+    ambiguous: Mapping[CaseKey, tuple[str, ...]]
 
     def accepted(self, pair: PairName) -> dict[str, Accepted]:
+        """The accepted changes of a pair that were in force, by their id."""
         then = self.old_names.get(pair[0], pair[0])
         return {entry.id: entry for entry in self.record.accepted if entry.covers(then, pair[1])}
 
@@ -150,61 +140,15 @@ class _Run:
 def _runs(records: Sequence[Record], now: Suite) -> tuple[_Run, ...]:
     """The records, newest first, as if their cases had always been called what they are called now."""
     runs: list[_Run] = []
-    names: dict[CaseKey, CaseKey] = {}
+    known: dict[CaseKey, CaseKey] = {}  # by them an older definition of a case that was renamed since is found
     for record in records:
         matches = now.match(record.cases)
-        current = _current_names(record, now, matches, names)
-        names |= current
-        renamed = any(old != new for old, new in current.items())
-        runs.append(
-            _renamed(record, current, matches) if renamed else _Run(record, _by_key(record), {}, matches.ambiguous)
-        )
+        names = current_names(record, matches, known)
+        known |= names
+        record = renamed(record, names, matches.current_agent)  # noqa: PLW2901 - the same record
+        old_names = {new: old for old, new in names.items() if new != old}
+        runs.append(_Run(record, {case.key: case for case in record.cases}, old_names, matches.ambiguous))
     return tuple(runs)
-
-
-def _current_names(
-    record: Record, now: Suite, matches: CaseMatches, names: Mapping[CaseKey, CaseKey]
-) -> dict[CaseKey, CaseKey]:
-    """What the cases of a record are called now. ``names``: what newer records know of it.
-
-    By them an older definition of a case that was renamed since is found. A case that is gone gives way to one that
-    has its name now.
-    """
-    current = dict(matches.current_key)
-    as_it_was = {case.key for case in record.cases if case.key in now.cases and now.cases[case.key][0] == case.digest}
-    taken = set(current.values()) | as_it_was
-    for key in dict.fromkeys((*(case.key for case in record.cases), *(pair.pair[0] for pair in record.withheld))):
-        if key not in current and key in names and names[key] not in taken and key not in as_it_was:
-            current[key] = names[key]
-            taken.add(names[key])
-    for case in record.cases:
-        if case.key not in current and case.key in taken and case.key not in as_it_was:
-            current[case.key] = free_key(case.key, taken)
-    return current
-
-
-def _renamed(record: Record, current: Mapping[CaseKey, CaseKey], matches: CaseMatches) -> _Run:
-    def moved(named: _Named) -> _Named:
-        key = CaseKey(named.agent, named.eval_set, named.case)
-        return named.model_copy(update=current[key]._asdict()) if current.get(key, key) != key else named
-
-    agents = {agent.agent for agent in record.agents}
-    now = {old: new for old, new in matches.current_agent.items() if new not in agents}
-    renamed = record.model_copy(
-        update={
-            "cases": tuple(moved(case) for case in record.cases),
-            "withheld": tuple(moved(pair) for pair in record.withheld),
-            "agents": tuple(
-                agent.model_copy(update={"agent": now.get(agent.agent, agent.agent)}) for agent in record.agents
-            ),
-        }
-    )
-    old_names = {new: old for old, new in current.items() if new != old}
-    return _Run(renamed, _by_key(renamed), old_names, matches.ambiguous)
-
-
-def _by_key(record: Record) -> dict[CaseKey, CaseRecord]:
-    return {case.key: case for case in record.cases}
 
 
 def _rename_note(newest: _Run, now: Suite) -> tuple[str, ...]:
@@ -225,34 +169,36 @@ class _Pooling:
     runs: tuple[_Run, ...]
     now: Suite
     last: int
-    accepts: tuple[Accepted, ...] = ()
+    accepts: tuple[Accepted, ...]
     shared: dict[tuple[object, ...], PairHistory] = field(default_factory=dict)
 
     def names(self) -> set[PairName]:
         """The suite's pairs that main knows, and those main still had in its newest run of everything."""
-        known = {(case.key, name) for run in self.runs for case in run.record.cases for name in case.criteria}
-        held = {withheld.pair for run in self.runs for withheld in run.record.withheld}
+        scored = [{(case.key, name) for case in run.record.cases for name in case.criteria} for run in self.runs]
+        withheld = [{pair.pair for pair in run.record.withheld} for run in self.runs]
+        known = set().union(*scored)
         current = {(key, name) for key, (_, digests) in self.now.cases.items() for name in digests}
-        found = current & (known | held)
-        for run in self.runs:
-            found |= {(case.key, name) for case in run.record.cases for name in case.criteria}
-            found |= known & {withheld.pair for withheld in run.record.withheld}
+        found = current & known.union(*withheld)
+        for run, own, left_out in zip(self.runs, scored, withheld, strict=True):
+            found |= own | (known & left_out)
             if run.record.whole:
                 break
         return found | {pair for pair in current if any(pair[0] in run.ambiguous for run in self.runs)}
 
     def pair(self, pair: PairName) -> PairHistory:
         """Its pooled scores, or why there are none."""
+        key, name = pair
         runs, anew = self._since_accepted(pair)
-        seen = [(run, *found) for run in runs if (found := run.scores_of(pair))]
+        seen = [
+            (run, case, case.criteria[name]) for run in runs if (case := run.cases.get(key)) and name in case.criteria
+        ]
         usable = [scores for _, case, scores in seen if self._comparable(pair, case, scores)][: self.last]
         counts: Counter[float] = Counter()
-        for counted in usable:
-            for score, count in counted.scores:
-                counts[score] += count
+        for scores in usable:
+            counts.update(dict(scores.scores))
         history = PairHistory(
             scores=tuple(sorted(counts.items())),
-            by_run=tuple(counted.scores for counted in usable),
+            by_run=tuple(scores.scores for scores in usable),
             incomparable="" if usable else self._why(pair, seen[0] if seen else None, anew),
             anew=anew.reason if anew else "",
             accepted=bool(anew) and not seen,
@@ -262,37 +208,28 @@ class _Pooling:
         return self.shared.setdefault((*values, id(history.record)), history)
 
     def cases(self, pairs: Mapping[PairName, PairHistory]) -> Iterator[CaseRecord]:
-        """Each case with its pooled counts."""
-        by_case: dict[CaseKey, dict[str, PairHistory]] = {}
-        for (key, name), history in pairs.items():
-            if history.record is not None:
-                by_case.setdefault(key, {})[name] = history
-        for key, criteria in sorted(by_case.items()):
+        """Each case with its pooled counts. ``pairs`` are sorted."""
+        recorded = ((*pair, history, history.record) for pair, history in pairs.items() if history.record is not None)
+        for key, group in groupby(recorded, key=lambda item: item[0]):
             found = [run.cases[key] for run in self.runs if key in run.cases]
-            digest = self.now.cases[key][0] if key in self.now.cases else found[0].digest
+            digest, digests = self.now.cases.get(key, (found[0].digest, {}))
             newest = next((case for case in found if case.digest == digest), found[0])
-            pooled = {name: self._pooled(history) for name, history in sorted(criteria.items())}
-            if key in self.now.cases and newest.digest == digest:
+            criteria = {}
+            for _, name, history, record in group:
                 # scores of an accepted change, or of a case that several agents had, look as if they counted
-                digests = self.now.cases[key][1]
-                alike = [name for name, scores in pooled.items() if scores and scores.digest == digests.get(name)]
-                pooled |= {name: None for name in alike if criteria[name].incomparable}
-            yield newest.model_copy(update={"criteria": {name: scores for name, scores in pooled.items() if scores}})
+                alike = newest.digest == digest and record.digest == digests.get(name)
+                if not (alike and history.incomparable):
+                    criteria[name] = self._pooled(history, record)
+            yield newest.model_copy(update={"criteria": criteria})
 
-    def _pooled(self, history: PairHistory) -> CriterionRecord | None:
-        record = history.record
-        if record is None or not history.runs:
-            return record
-        definition = self.now.criteria.get(record.digest)
+    def _pooled(self, history: PairHistory, newest: CriterionRecord) -> CriterionRecord:
+        if history.runs <= 1:
+            return newest
+        definition, threshold = self.now.criteria.get(newest.digest), newest.threshold
         passed = None
-        if record.threshold is not None and definition is not None:
-            threshold, goal = record.threshold, definition.goal
-            passed = sum(count for score, count in history.scores if meets(score, threshold, goal))
-        return record.model_copy(
-            update={"n": history.n, "scores": history.scores, "passed": passed, "mean": None}
-            if history.runs > 1
-            else {}
-        )
+        if threshold is not None and definition is not None:
+            passed = sum(count for score, count in history.scores if meets(score, threshold, definition.goal))
+        return newest.model_copy(update={"n": history.n, "scores": history.scores, "passed": passed, "mean": None})
 
     def _since_accepted(self, pair: PairName) -> tuple[tuple[_Run, ...], Accepted | None]:
         """The runs since the newest one that carries an acceptance the run before it did not."""

@@ -6,12 +6,14 @@ Names only decide between cases that are otherwise equal. The answer does not de
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from agent_eval_action.results.history import CaseRecord, Record, kept_digest, kept_key
+from agent_eval_action.results.history import CaseRecord, OmittedPair, Record, kept_digest, kept_key
 from agent_eval_action.results.run_result import CaseKey, RunResult
+
+_Named = TypeVar("_Named", CaseRecord, OmittedPair)
 
 
 class CaseIdentity(NamedTuple):
@@ -48,10 +50,6 @@ class CaseMatches:
     current_key: Mapping[CaseKey, CaseKey] = field(default_factory=dict)
     ambiguous: Mapping[CaseKey, tuple[str, ...]] = field(default_factory=dict)
     current_agent: Mapping[str, str] = field(default_factory=dict)
-
-    def follow(self, earlier: CaseKey) -> CaseKey:
-        """The current key of an earlier case, or its own where it has none."""
-        return self.current_key.get(earlier, earlier)
 
 
 def match_cases(earlier: Iterable[CaseIdentity], current: Iterable[CaseIdentity]) -> CaseMatches:
@@ -90,29 +88,60 @@ _SHARED: Final[tuple[_Value, ...]] = (
 def with_current_names(
     record: Record, current: Iterable[CaseIdentity], covered: Callable[[str], bool] | None = None
 ) -> Record:
-    """The record with the names that its cases have now; a removed case gives way to one that has its name.
+    """The record with the names that its cases have now.
 
     ``covered``: the agents whose cases are all in ``current``. Cases of others are still there, not renamed.
     """
     now = list(current)
     known = {case.key for case in now}
     earlier = [case for case in record.cases if covered is None or case.key in known or covered(case.agent)]
-    names = match_cases(map(recorded_identity, earlier), now).current_key
-    if all(old == new for old, new in names.items()):
-        return record
-    cases = {names[case.key]: case for case in record.cases if case.key in names}
+    return renamed(record, current_names(record, match_cases(map(recorded_identity, earlier), now)))
+
+
+def current_names(
+    record: Record, matches: CaseMatches, known: Mapping[CaseKey, CaseKey] | None = None
+) -> dict[CaseKey, CaseKey]:
+    """What the cases of a record are called now. ``known``: the names that newer records tell.
+
+    A case that was removed gives way to one that has its name now.
+    """
+    names = dict(matches.current_key)
+    taken = set(names.values())
+    if known:
+        for key in (*(case.key for case in record.cases), *(pair.pair[0] for pair in record.withheld)):
+            if key not in names and key in known and known[key] not in taken:
+                names[key] = known[key]
+                taken.add(known[key])
     for case in record.cases:
         if case.key not in names:
-            cases.setdefault(free_key(case.key, cases), case)
-    renamed = (cases[key].model_copy(update=key._asdict()) for key in sorted(cases))
-    return record.model_copy(update={"cases": tuple(renamed)})
+            free = case.key
+            while free in taken:
+                free = free._replace(case=f"{free.case} (removed)")
+            names[case.key] = free
+            taken.add(free)
+    return names
 
 
-def free_key(removed: CaseKey, taken: Container[CaseKey]) -> CaseKey:
-    """A name for a removed case that no other case has."""
-    while removed in taken:
-        removed = removed._replace(case=f"{removed.case} (removed)")
-    return removed
+def renamed(record: Record, names: Mapping[CaseKey, CaseKey], agents: Mapping[str, str] | None = None) -> Record:
+    """The record with other names of its cases and, where no other has that name, of its agents."""
+    if all(old == new for old, new in names.items()):
+        return record
+
+    def moved(named: _Named) -> _Named:
+        key = CaseKey(named.agent, named.eval_set, named.case)
+        return named.model_copy(update=names[key]._asdict()) if names.get(key, key) != key else named
+
+    there = {agent.agent for agent in record.agents}
+    now = {old: new for old, new in (agents or {}).items() if new not in there}
+    return record.model_copy(
+        update={
+            "cases": tuple(sorted(map(moved, record.cases), key=lambda case: case.key)),
+            "withheld": tuple(map(moved, record.withheld)),
+            "agents": tuple(
+                agent.model_copy(update={"agent": now.get(agent.agent, agent.agent)}) for agent in record.agents
+            ),
+        }
+    )
 
 
 @dataclass
