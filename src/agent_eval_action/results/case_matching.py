@@ -6,8 +6,9 @@ Names only decide between cases that are otherwise equal. The answer does not de
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Final, NamedTuple, TypeVar
 
 from agent_eval_action.results.history import CaseRecord, OmittedPair, Record, kept_digest, kept_key
@@ -170,24 +171,20 @@ class _Matching:
 
     def renamed_agents(self) -> dict[str, str]:
         """Agents that share the most cases with one another, and with nobody else as many; earlier to current."""
-        shared = self._shared_cases()
+        then, now = _agents_by_digest(self.earlier.values()), _agents_by_digest(self.current.values())
+        shared = Counter(pair for digest in then.keys() & now.keys() for pair in product(then[digest], now[digest]))
         found: dict[str, str] = {}
         while shared:
-            rows: dict[str, list[int]] = defaultdict(list)
-            columns: dict[str, list[int]] = defaultdict(list)
-            for (then, now), cases in shared.items():
-                rows[then].append(cases)
-                columns[now].append(cases)
             best = {
-                then: now
-                for (then, now), cases in shared.items()
-                if _is_most(cases, rows[then]) and _is_most(cases, columns[now])
+                old: new
+                for (old, new), cases in shared.items()
+                if all(n < cases for pair, n in shared.items() if (pair[0] == old) != (pair[1] == new))
             }
             if not best:
                 break
             found |= best
             taken = set(best.values())
-            shared = {pair: n for pair, n in shared.items() if pair[0] not in best and pair[1] not in taken}
+            shared = Counter({pair: n for pair, n in shared.items() if pair[0] not in best and pair[1] not in taken})
         return found
 
     def pair_across_agents(self) -> dict[CaseKey, tuple[str, ...]]:
@@ -219,19 +216,9 @@ class _Matching:
         self.found[then] = now
         del self.earlier[then], self.current[now]
 
-    def _shared_cases(self) -> dict[tuple[str, str], int]:
-        then, now = _agents_by_digest(self.earlier.values()), _agents_by_digest(self.current.values())
-        return Counter(
-            (before, after) for digest in then.keys() & now.keys() for before in then[digest] for after in now[digest]
-        )
-
 
 def _within_agent(shared: _Value, renamed: Mapping[str, str]) -> _Value:
     return lambda case: (renamed.get(case.key.agent, case.key.agent), case.digest, shared(case))
-
-
-def _is_most(cases: int, others: Sequence[int]) -> bool:
-    return cases == max(others) and others.count(cases) == 1
 
 
 def _agents_by_digest(cases: Iterable[CaseIdentity]) -> dict[str, set[str]]:
