@@ -63,7 +63,6 @@ from agent_eval_action.run.resources import (
     BaseMetricFunctions,
     ResourceOptions,
     RunResources,
-    add_redaction_patterns,
     agent_secrets,
     make_base_driver,
     make_driver,
@@ -330,7 +329,7 @@ class Evaluation:
         if change.unreadable:
             return change.undecided(self._started_at, self._early_conditions(self.settings))
         found = discover_eval_files(change.settings, context.selectors)
-        add_redaction_patterns(change.settings.redact, context.redaction)
+        context.redaction.hide_matches(change.settings.redact)
         hide = context.hide_secrets or context.redaction.hide
         hide(agent_secrets((planned.agent for planned in found.sets), environ, change.settings.workspace))
         context.note((*context.notes, *found.notes, *change.notes))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, Literal, TypeVar, cast, get_origin
 
 from pydantic import BaseModel
 
 HIDDEN: Final = "***"
+"""In place of a secret."""
+REDACTED: Final = "[redacted]"
+"""In place of what a pattern of the user matches."""
 LEAST: Final = 6
 """Characters of the shortest value that is hidden: what is shorter stands in every second line by chance."""
 _CUT: Final = "…"
 _SENTENCE: Final = 20_000  # what was shortened is no longer than this
 _LONGEST_CUT: Final = 300
 _ALIKE: Final = 100
+_MATCHES_KNOWN: Final = 100
 
 # What results are kept and found under comes from the repository's own files, and has to stay what it is.
 _NAMES: Final = frozenset(
@@ -38,12 +43,12 @@ def pieces(value: str) -> tuple[str, ...]:
 
 
 class Redaction:
-    """The values to hide in one process; it grows as they become known. An empty one changes nothing."""
+    """The values and patterns to hide in one process; it grows as they become known. An empty one changes nothing."""
 
-    def __init__(self, rewrites: Iterable[Callable[[str], str]] = ()) -> None:
+    def __init__(self) -> None:
         self._hidden: set[str] = set()
-        self._rewrites = tuple(rewrites)
-        self._found: re.Pattern[str] | None = None
+        self._secrets: re.Pattern[str] | None = None
+        self._patterns: list[re.Pattern[str]] = []
         self._beginnings: dict[str, list[str]] = {}
 
     def hide(self, values: Iterable[str]) -> tuple[str, ...]:
@@ -52,28 +57,43 @@ class Redaction:
         if new:
             self._hidden.update(new)
             longest_first = sorted(self._hidden, key=lambda piece: (-len(piece), piece))
-            self._found = re.compile("|".join(map(re.escape, longest_first)))
-            self.meet(new)
+            self._secrets = re.compile("|".join(map(re.escape, longest_first)))
+            self._remember_beginnings(new)
         return tuple(new)
 
-    def meet(self, found: Iterable[str]) -> None:
-        """Know these where they were cut: of what a pattern fits, a sentence may quote the beginning alone."""
+    def hide_matches(self, patterns: Iterable[str]) -> None:
+        """Hide from now on what matches one of these patterns of a user."""
+        self._patterns += map(compile_pattern, patterns)
+
+    def _remember_beginnings(self, found: Iterable[str]) -> None:
+        """A sentence may quote the beginning alone of what is hidden."""
         for piece in found:
             known = self._beginnings.setdefault(piece[:LEAST], [])
             if len(piece) > LEAST and piece[:_LONGEST_CUT] not in known and len(known) < _ALIKE:
                 known.append(piece[:_LONGEST_CUT])
 
-    def add(self, rewrite: Callable[[str], str]) -> None:
-        """Have every text go through this as well: patterns a user gave."""
-        self._rewrites += (rewrite,)
-
     def text(self, text: str) -> str:
         """``text`` without them."""
-        if self._found is not None:
-            text = self._found.sub(HIDDEN, text)
-        for rewrite in self._rewrites:
-            text = rewrite(text)
+        if self._secrets is not None:
+            text = self._secrets.sub(HIDDEN, text)
+        for pattern in self._patterns:
+            text = self._without_matches(pattern, text)
         return self._without_cuts(text) if _CUT in text and len(text) <= _SENTENCE else text
+
+    def _without_matches(self, pattern: re.Pattern[str], text: str) -> str:
+        found: list[str] = []
+
+        def replace(match: re.Match[str]) -> str:
+            if len(found) < _MATCHES_KNOWN:
+                found.append(match.group())
+            return REDACTED
+
+        try:
+            text = pattern.sub(replace, text)
+        except UnicodeEncodeError:  # a lone surrogate, which UTF-8 has no bytes for
+            text = pattern.sub(replace, text.encode("utf-8", "replace").decode())
+        self._remember_beginnings(found)
+        return text
 
     def _without_cuts(self, text: str) -> str:
         """``text`` without the beginnings that were left of values where it was shortened."""
@@ -92,9 +112,30 @@ class Redaction:
 
     def value(self, value: _Value) -> _Value:
         """A value of ours, or of JSON, with every text in it redacted; the very same object where none was found."""
-        if self._found is None and not self._rewrites:
+        if self._secrets is None and not self._patterns:
             return value
-        return cast("_Value", _walked(value, self.text))
+        return cast("_Value", self._redacted(value))
+
+    def _redacted(self, value: Any) -> Any:
+        if type(value) is str:
+            shown = self.text(value)
+            return value if shown == value else shown
+        if isinstance(value, BaseModel):
+            kept = _kept_as_it_is(type(value))
+            fields = {name: getattr(value, name) for name in type(value).model_fields if name not in kept}
+            fields |= {name: item for name, item in (value.model_extra or {}).items() if name not in kept}
+            new = {name: self._redacted(item) for name, item in fields.items()}
+            changed = {name: item for name, item in new.items() if item is not fields[name]}
+            return value.model_copy(update=changed) if changed else value
+        if isinstance(value, dict):
+            items = [(self._redacted(key), self._redacted(item)) for key, item in value.items()]
+            same = all(a is b and x is y for (a, x), (b, y) in zip(items, value.items(), strict=True))
+            return value if same else dict(items)
+        if type(value) in (list, tuple):
+            new_items = [self._redacted(item) for item in value]
+            same = all(map(operator.is_, new_items, value))
+            return value if same else type(value)(new_items)
+        return value
 
 
 @cache
@@ -104,33 +145,7 @@ def _kept_as_it_is(model: type[BaseModel]) -> frozenset[str]:
     return frozenset(words) | _NAMES | _FACTS
 
 
-def _walked(value: Any, redact: Callable[[str], str]) -> Any:
-    if type(value) is str:
-        shown = redact(value)
-        return value if shown == value else shown
-    if isinstance(value, BaseModel):
-        held = {**{name: getattr(value, name) for name in type(value).model_fields}, **(value.model_extra or {})}
-        kept = _kept_as_it_is(type(value))
-        walked = {name: _walked(item, redact) for name, item in held.items() if name not in kept}
-        changed = {name: item for name, item in walked.items() if item is not held[name]}
-        return value.model_copy(update=changed) if changed else value
-    if isinstance(value, dict):
-        walked_items = {_walked(key, redact): _walked(item, redact) for key, item in value.items()}
-        same = all(walked_items.get(key, _GONE) is item for key, item in value.items())
-        return value if same else walked_items
-    if type(value) in (list, tuple):
-        items = [_walked(item, redact) for item in value]
-        same = all(new is old for new, old in zip(items, value, strict=True))
-        return value if same else type(value)(items)
-    return value
-
-
-_GONE: Final = object()
-
-
-REDACTED: Final = "[redacted]"
 _LONGEST_PATTERN: Final = 2_000
-_PIECES_REPORTED: Final = 100
 _SYNTAX: Final = "patterns are RE2's, without look-around and back-references: github.com/google/re2/wiki/Syntax"
 
 
@@ -167,31 +182,6 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     options.log_errors = False  # it would write to stderr by itself
     compiled: re.Pattern[str] = re2.compile(pattern, options)
     return compiled
-
-
-def pattern_redactor(
-    patterns: Sequence[str], found: Callable[[list[str]], None] = lambda _: None
-) -> Callable[[str], str]:
-    """A function that takes what fits one of the patterns out of a text. ``found`` gets what that was."""
-    compiled = [compile_pattern(pattern) for pattern in patterns]
-
-    def rewrite(text: str) -> str:
-        for pattern in compiled:
-            pieces_found: list[str] = []
-
-            def replace(match: re.Match[str], pieces_found: list[str] = pieces_found) -> str:
-                if len(pieces_found) < _PIECES_REPORTED:
-                    pieces_found.append(match.group())
-                return REDACTED
-
-            try:
-                text = pattern.sub(replace, text)
-            except UnicodeEncodeError:  # a lone surrogate, which UTF-8 has no bytes for
-                text = pattern.sub(replace, text.encode("utf-8", "replace").decode())
-            found(pieces_found)
-        return text
-
-    return rewrite
 
 
 _SECRET_NAME: Final = re.compile(
@@ -241,16 +231,10 @@ def secrets_around(environ: Mapping[str, str]) -> Iterator[str]:
     for name, value in environ.items():
         given = name.removeprefix("INPUT_").replace("-", "_") if name.startswith("INPUT_") else None
         if given in _LISTS:
-            yield from secrets_in(dict(_pairs(value.splitlines())))
+            pairs = (line.split("=", 1) for line in value.splitlines() if "=" in line)
+            yield from secrets_in({inner.strip(): inner_value for inner, inner_value in pairs})
         elif _names_a_secret(given or name) and is_secret(given or name, value):
             yield value
-
-
-def _pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for line in lines:
-        name, given, value = line.partition("=")
-        if given:
-            yield name.strip(), value
 
 
 def _names_a_secret(name: str) -> bool:

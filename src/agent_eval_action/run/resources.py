@@ -30,7 +30,7 @@ from agent_eval_action.llm.router import LlmStack, open_llm
 from agent_eval_action.processes.metric_functions import MetricFunctions
 from agent_eval_action.results.evalset import FunctionReply
 from agent_eval_action.results.findings import Finding
-from agent_eval_action.results.redaction import Redaction, pattern_redactor, secrets_in
+from agent_eval_action.results.redaction import Redaction, secrets_in
 from agent_eval_action.run.base_agents import AgentGroup, BaseCommit, BaseTree
 from agent_eval_action.run.events import Notice
 from agent_eval_action.run.models import (
@@ -337,12 +337,6 @@ def agent_secrets(agents: Iterable[AgentSettings], environ: Mapping[str, str], w
         yield from install_secrets(selected_install_env(agent.install_env, environ))
         with contextlib.suppress(OSError, ValueError):  # unreadable or no text: then it gives the agent nothing either
             yield from secrets_in(dotenv_of([real_path(agent.path)], inside))
-
-
-def add_redaction_patterns(patterns: Sequence[str], redaction: Redaction) -> None:
-    """Redact what fits a pattern of the user's as well."""
-    if patterns:
-        redaction.add(pattern_redactor(patterns, redaction.meet))
 
 
 def redact_logs(logs: OutputFolder, redaction: Redaction) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.errors import ConfigError
-from agent_eval_action.results.redaction import REDACTED, pattern_redactor
+from agent_eval_action.results.redaction import REDACTED, Redaction
 
 CARD = r"\b\d{4}[ -]?\d{4}[ -]?\d{4}[ -]?\d{4}\b"
 
@@ -50,17 +50,23 @@ def test_an_empty_list_is_refused(tmp_path):
         settings(tmp_path, "redact: []\n")
 
 
+def rewriting(*patterns):
+    redaction = Redaction()
+    redaction.hide_matches(patterns)
+    return redaction.text
+
+
 def test_what_fits_is_gone_and_the_rest_is_not():
-    rewrite = pattern_redactor([CARD, "(?i)bearer [a-z0-9]+"])
+    rewrite = rewriting(CARD, "(?i)bearer [a-z0-9]+")
     assert rewrite("pay 4111 1111 1111 1111, Bearer abc1, 42") == f"pay {REDACTED}, {REDACTED}, 42"
     assert rewrite("nothing here") == "nothing here"
 
 
 def test_a_lone_surrogate_hides_nothing():
-    assert REDACTED in pattern_redactor([CARD])("\ud800 4111111111111111")
+    assert REDACTED in rewriting(CARD)("\ud800 4111111111111111")
 
 
 @pytest.mark.timeout(60)
 def test_a_pattern_that_would_never_end_elsewhere_is_done_with_a_large_answer():
     """Python's own ``re`` takes longer than the universe has for thirty characters of this."""
-    assert pattern_redactor([r"^(a+)+$", r"(x+x+)+y"])("a" * 5_000_000 + "!" + "x" * 5_000_000).endswith("xxx")
+    assert rewriting(r"^(a+)+$", r"(x+x+)+y")("a" * 5_000_000 + "!" + "x" * 5_000_000).endswith("xxx")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval_action.results.redaction import HIDDEN, Redaction, pattern_redactor, pieces
+from agent_eval_action.results.redaction import HIDDEN, Redaction, pieces
 from agent_eval_action.results.run_result import Attempt, AttemptError, CriterionScore, ErrorKind, ScoreStatus
 
 KEY = "sk-4f9a1c77"
@@ -67,9 +67,10 @@ def test_what_holds_none_is_the_very_same_object(made: Redaction) -> None:
     assert made.value(attempt) is attempt
 
 
-def test_a_users_rewriting_counts_too() -> None:
-    made = Redaction([lambda text: text.replace("4111", "####")])
-    assert made.value({"card": "4111 1111"}) == {"card": "#### 1111"}
+def test_a_users_pattern_counts_too() -> None:
+    made = Redaction()
+    made.hide_matches(["4111"])
+    assert made.value({"card": "4111 1111"}) == {"card": "[redacted] 1111"}
 
 
 def test_what_is_left_of_a_value_where_a_sentence_was_shortened_is_hidden_too() -> None:
@@ -83,7 +84,7 @@ def test_what_is_left_of_a_value_where_a_sentence_was_shortened_is_hidden_too() 
 
 def test_what_a_pattern_found_is_hidden_where_it_was_shortened() -> None:
     made = Redaction()
-    made.add(pattern_redactor([r"\d{4} \d{4} \d{4}"], made.meet))
+    made.hide_matches([r"\d{4} \d{4} \d{4}"])
     said = {"turns": ["my card is 4111 2222 3333"], "reason": "said 'my card is 4111 22…' (600 characters)"}
     assert made.value(said) == {
         "turns": ["my card is [redacted]"],
@@ -93,7 +94,7 @@ def test_what_a_pattern_found_is_hidden_where_it_was_shortened() -> None:
 
 def test_a_pattern_that_fits_everything_leaves_what_results_are_read_by() -> None:
     made = Redaction()
-    made.add(pattern_redactor([r"\S+"]))
+    made.hide_matches([r"\S+"])
     attempt = Attempt(agent="a", eval_set="s", case="c", repeat=0, case_digest="d", purpose="rerun")
     score = CriterionScore(criterion="x", status=ScoreStatus.SCORED, score=0.5, reason="because of it", digest="e")
     shown = made.value(attempt.model_copy(update={"scores": (score,)}))
