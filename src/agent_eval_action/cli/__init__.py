@@ -1,4 +1,4 @@
-"""The command: one file per subcommand, and what becomes of everything that is raised."""
+"""The command: its entry point, and what becomes of everything that is raised."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_eval_action.errors import AgentEvalError, ExitCode
 
 
 def main() -> None:
-    """Entry point of ``agent-eval``: runs the command and turns what it raises into an exit code."""
+    """Run the command ``agent-eval`` and turn what it raises into an exit code."""
     from agent_eval_action.sandbox.container_init import supervise
 
     supervise(print_step_error)
@@ -25,8 +25,8 @@ def main() -> None:
         print("interrupted", file=sys.stderr)
         code = ExitCode.INTERRUPTED
     code = _flushed(code)
-    if _threads_at_work():  # of an interrupted run: Python would wait for them, a download for minutes
-        os._exit(code)
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        os._exit(code)  # threads of an interrupted run: Python would wait for them, a download for minutes
     sys.exit(code)
 
 
@@ -37,10 +37,11 @@ def print_step_error(sentence: str) -> None:
 
 
 def _run() -> int:
-    from agent_eval_action.config.options import given_credentials
+    if any(name.startswith("INPUT_") for name in os.environ):
+        from agent_eval_action.config.options import given_credentials
 
-    # judges and agents read the models' own variables, whichever way their values came
-    os.environ.update(given_credentials(os.environ))
+        # judges and agents read the models' own variables, whichever way their values came
+        os.environ.update(given_credentials(os.environ))
     # No plugin of pydantic is ours; looking for some reads the metadata of every package installed.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # A run makes many objects that stay: at Python's default of 700 the collector takes a third of a large run.
@@ -52,20 +53,15 @@ def _run() -> int:
 
     try:
         app()
-        code = 0
     except SystemExit as ended:  # typer's own: usage errors, --help, typer.Exit
-        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except Exception as error:  # noqa: BLE001 - the last catch of the process
-        code = _report(error)
+        return _report(error)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         log.error("the run was interrupted")
-        code = ExitCode.INTERRUPTED
-    return code
-
-
-def _threads_at_work() -> bool:
-    return any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread())
+        return ExitCode.INTERRUPTED
+    return ExitCode.PASS
 
 
 def _interrupt(*_: object) -> None:
@@ -74,34 +70,28 @@ def _interrupt(*_: object) -> None:
 
 def _report(error: Exception) -> ExitCode:
     from agent_eval_action.cli import log
-    from agent_eval_action.cli.log import terminal
 
     if isinstance(error, AgentEvalError):
-        print(f"error: {terminal(log.redaction.text(str(error)), 20_000, lines=True)}", file=sys.stderr)
+        print(f"error: {log.terminal(log.redaction.text(str(error)), 20_000, lines=True)}", file=sys.stderr)
         log.no_verdict(str(error))
         return error.exit_code
     if isinstance(error, BrokenPipeError):
         return ExitCode.PASS
-    # what broke may be about an agent's text, which is then in the traceback
-    print(terminal(log.redaction.text(_issue()), 100_000, lines=True), file=sys.stderr)
-    log.error(f"a defect of agent-eval, not of your agent: {type(error).__name__}: {error}")
-    return ExitCode.BUG
-
-
-def _issue() -> str:
-    """A crash report in the shape of an issue: what a maintainer needs and nothing of the environment's values."""
     import platform
 
     from agent_eval_action import __version__
-    from agent_eval_action.cli import log
 
-    shown = " ".join(sys.argv[1:])
-    return (
+    # the shape of an issue: what a maintainer needs and nothing of the environment's values
+    issue = (
         "This is a defect of agent-eval, not of your agent. Please open an issue with the text below.\n\n"
         f"### Version\nagent-eval-action {__version__}, Python {platform.python_version()}, {platform.platform()}\n\n"
-        f"### Command\n`agent-eval {shown}`\n\n"
+        f"### Command\n`agent-eval {' '.join(sys.argv[1:])}`\n\n"
         f"### Traceback\n```\n{log.traceback_lines(traceback.format_exc().rstrip())}\n```"
     )
+    # what broke may be about an agent's text, which is then in the traceback
+    print(log.terminal(log.redaction.text(issue), 100_000, lines=True), file=sys.stderr)
+    log.error(f"a defect of agent-eval, not of your agent: {type(error).__name__}: {error}")
+    return ExitCode.BUG
 
 
 def _flushed(code: int) -> int:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_eval_action.config.options import OPTIONS, Option
+from agent_eval_action.ci import detect
+from agent_eval_action.errors import UsageError
+
+if TYPE_CHECKING:
+    from agent_eval_action.config.options import Option
 
 app = typer.Typer(
     name="agent-eval",
@@ -23,25 +30,6 @@ app = typer.Typer(
 baseline_app = typer.Typer(help="What main has scored: make, show, list.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(baseline_app, name="baseline")
 
-GATE_OPTIONS = (
-    "config",
-    "out",
-    "fail_on",
-    "on_weakened",
-    "new_cases",
-    "threshold_on",
-    "confidence",
-    "min_effect",
-    "max_drop",
-    "max_rise",
-    "gate_criteria",
-    "gate_sets",
-)
-
-SIMULATE_OPTIONS = ("config", "baseline", "confidence", "min_effect", "max_drop", "gate_criteria", "max_extra_runs")
-
-POST_OPTIONS = ("comment", "comment_detail", "comment_key", "ca_bundle")
-
 Command = Callable[..., None]
 ConfigFile = Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")]
 OutputFile = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to stdout.")]
@@ -51,27 +39,39 @@ EvalSets = Annotated[
 ]
 
 
-def with_options(*, only: Sequence[str] = ()) -> Callable[[Command], Command]:
-    """Add the options of the table that have a flag (or ``only`` these) as keywords; values arrive as text."""
-    chosen = [option for option in OPTIONS if option.info.has_flag and (not only or option.name in only)]
+class _WithOptions:
+    """A command with options of the table as keywords: all that have a flag, or ``only`` these. Values are text."""
 
-    def decorate(command: Command) -> Command:
-        def wrapped(**given: Any) -> None:
-            values = {option.name: given.pop(option.name) for option in chosen}
-            # a switch turns its option off; the other flags' values are text already
-            texts = {name: "false" if value is True else value for name, value in values.items()}
-            command(flags={name: text for name, text in texts.items() if text not in (None, [], ())}, **given)
+    def __init__(self, command: Command, only: Sequence[str]) -> None:
+        functools.update_wrapper(self, command)
+        self._command = command
+        self._only = only
 
-        own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "flags"]
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        parameters = [*(p.replace(kind=keyword) for p in own), *(_parameter(option) for option in chosen)]
-        wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
-        wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
-        wrapped.__doc__ = command.__doc__
-        wrapped.__name__ = command.__name__
-        return wrapped
+    def __call__(self, **given: Any) -> None:
+        flags = {option.name: given.pop(option.name) for option in self._options()}
+        # a switch turns its option off; the other flags' values are text already
+        texts = {name: "false" if value is True else value for name, value in flags.items()}
+        self._command(flags={name: text for name, text in texts.items() if text not in (None, [], ())}, **given)
 
-    return decorate
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What typer reads."""
+        own = [p for p in inspect.signature(self._command, eval_str=True).parameters.values() if p.name != "flags"]
+        parameters = [*(p.replace(kind=p.KEYWORD_ONLY) for p in own), *map(_parameter, self._options())]
+        return inspect.Signature(parameters)
+
+    def _options(self) -> list[Option]:
+        # the table takes longer to read than all of --help, which needs it for no command but the one that is called
+        if not set(self._command.__name__.split("_")) & set(sys.argv):
+            return []
+        from agent_eval_action.config.options import OPTIONS
+
+        return [o for o in OPTIONS if o.info.has_flag and (not self._only or o.name in self._only)]
+
+
+def with_options(*only: str) -> Callable[[Command], Command]:
+    """Add the options of the table that have a flag (or ``only`` these); the command takes them as ``flags``."""
+    return lambda command: _WithOptions(command, only)
 
 
 def _parameter(option: Option) -> inspect.Parameter:
@@ -108,9 +108,15 @@ def _root(
 @with_options()
 def run(flags: dict[str, Any], evalsets: EvalSets = None) -> None:
     """Run eval sets against the agent, compare with the baseline, write reports, decide."""
-    from agent_eval_action.cli.run import run_command
+    from agent_eval_action.cli.comment import post_comment
+    from agent_eval_action.cli.outputs import finish, output_folder
+    from agent_eval_action.cli.session import evaluated, settings_for
 
-    raise typer.Exit(run_command(evalsets or [], flags))
+    resolved, job = settings_for(flags), detect(os.environ).job(os.environ)
+    settings = resolved.settings
+    with output_folder(settings), evaluated(resolved, evalsets or (), flags=flags, job=job) as result:
+        code = finish(result, settings, lambda: post_comment(result, settings, job))
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -119,26 +125,38 @@ def validate(
     config: ConfigFile = None,
 ) -> None:
     """Check configuration, criteria and eval files without running anything."""
-    from agent_eval_action.cli.validate import validate_command
+    from agent_eval_action.cli.eval_files import validate_command
 
     raise typer.Exit(validate_command(paths or [], config))
 
 
 @app.command()
-@with_options(only=GATE_OPTIONS)
+@with_options(
+    *("config", "out", "fail_on", "on_weakened", "new_cases", "threshold_on"),
+    *("confidence", "min_effect", "max_drop", "max_rise", "gate_criteria", "gate_sets"),
+)
 def compare(
     flags: dict[str, Any],
     base: Annotated[Path, typer.Argument(metavar="BASE", help="A baseline, results, or google-adk's result files.")],
     head: Annotated[Path, typer.Argument(metavar="HEAD", help="The same of the change: a file, folder or pattern.")],
 ) -> None:
     """Compare and decide without running anything."""
-    from agent_eval_action.cli.compare import compare_command
+    from agent_eval_action import api
+    from agent_eval_action.cli import summary
+    from agent_eval_action.cli.outputs import refuse_unsafe_folders, write_requested_files
+    from agent_eval_action.cli.session import console, exit_code, settings_for
 
-    raise typer.Exit(compare_command(base, head, flags))
+    settings = settings_for(flags).settings
+    if flags.get("out"):
+        refuse_unsafe_folders(settings)
+    result = api.compare(base, head, settings)
+    written = write_requested_files(result, settings) if flags.get("out") else ()
+    summary.show(console(), result, written)
+    raise typer.Exit(exit_code(result, settings.fail_on))
 
 
 @app.command()
-@with_options(only=SIMULATE_OPTIONS)
+@with_options("config", "baseline", "confidence", "min_effect", "max_drop", "gate_criteria", "max_extra_runs")
 def simulate(
     flags: dict[str, Any],
     runs: Annotated[int, typer.Option("--runs", metavar="N", help="Simulated runs of each change.")] = 500,
@@ -160,13 +178,25 @@ def report(
     output: OutputFile = None,
 ) -> None:
     """Render a report from results alone."""
-    from agent_eval_action.cli.report import report_command
+    from agent_eval_action.cli import log
+    from agent_eval_action.cli.outputs import report_input, results_file
+    from agent_eval_action.diagnostics.reader import did_you_mean
+    from agent_eval_action.reports import REPORTS, results_json
+    from agent_eval_action.reports.base import write_text
 
-    raise typer.Exit(report_command(results, to, output))
+    render = REPORTS.get(to)
+    if render is None:
+        names = ", ".join(sorted(REPORTS))
+        raise UsageError(f"there is no report {to!r}: choose from {names}", hint=did_you_mean(to, REPORTS))
+    text = render(report_input(results_json.read(results_file(results))), None)
+    if output is not None:
+        write_text(output, [text])
+    else:
+        log.write_data(text)
 
 
 @app.command()
-@with_options(only=POST_OPTIONS)
+@with_options("comment", "comment_detail", "comment_key", "ca_bundle")
 def post(
     flags: dict[str, Any],
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="results.json, a folder with it, or its zip.")],
@@ -187,7 +217,7 @@ def convert(
     output: OutputFile = None,
 ) -> None:
     """Make an eval set of a list of scenarios, or of an eval file in an older schema."""
-    from agent_eval_action.cli.convert import convert_command
+    from agent_eval_action.cli.eval_files import convert_command
 
     raise typer.Exit(convert_command(file, session_file, output))
 
@@ -211,10 +241,22 @@ def accept(  # noqa: PLR0917 - typer makes an option of each
     config: ConfigFile = None,
 ) -> None:
     """Accept an intended change in .agent-eval/accept.yaml: commit it with the change."""
-    from agent_eval_action.cli.accept import Scope, accept_command
+    from agent_eval_action.cli.accept import accept_named, accept_worse
 
-    chosen = Scope(tuple(cases or ()), tuple(criterion or ()), agent, eval_set)
-    raise typer.Exit(accept_command(chosen, reason, results if worse else None, config, worse=worse))
+    named = {
+        "case": cases or [],
+        "criterion": criterion or [],
+        "agent": [agent] if agent else [],
+        "eval_set": [eval_set] if eval_set else [],
+    }
+    if not reason.strip():
+        raise UsageError("an accepted change needs a reason", hint='--reason "why this is intended"')
+    if worse == any(named.values()):
+        raise UsageError("name either cases, or --worse for everything that got worse in the last run")
+    if worse:
+        accept_worse(reason.strip(), results, config)
+    else:
+        accept_named(named, reason.strip(), config)
 
 
 @baseline_app.command("update")

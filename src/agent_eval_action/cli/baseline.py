@@ -16,7 +16,7 @@ from agent_eval_action.baseline.table import records_table
 from agent_eval_action.ci import detect
 from agent_eval_action.cli.log import terminal
 from agent_eval_action.cli.outputs import output_folder, results_file, write_requested_files
-from agent_eval_action.cli.session import Session, print_line, settings_for
+from agent_eval_action.cli.session import data_console, evaluated, print_line, print_table, settings_for
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
 from agent_eval_action.folders import relative
 from agent_eval_action.reports import formatting as fmt
@@ -41,11 +41,8 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
         result = results_json.read(results_file(results))
     else:
         repeats = settings.repeats if "repeats" in resolved.origins else _REPEATS
-        session = Session(resolved, tuple(selectors), repeats)
-        with output_folder(settings):
-            result = session.evaluate()
+        with output_folder(settings), evaluated(resolved, selectors, repeats) as result:
             write_requested_files(result, settings)
-            session.end()
     if result.status is not RunStatus.COMPLETE:
         print_line(f"the run is not complete ({result.status}): the baseline stays as it was")
         return ExitCode.INTERRUPTED if result.status is RunStatus.INTERRUPTED else ExitCode.INCONCLUSIVE
@@ -85,11 +82,7 @@ def _some(names: Sequence[str]) -> str:
 
 def show_command(path: Path | None, config: str | None) -> ExitCode:
     """Print what a run is compared with as a table on stdout: the pooled history, or one file."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    settings = settings_for({"config": config} if config else {}).settings
+    settings = settings_for({"config": config}).settings
     if path is not None:
         found, shown, begin = FileStore(path).read(), str(path), "name a file that `agent-eval baseline update` wrote"
     else:
@@ -98,37 +91,28 @@ def show_command(path: Path | None, config: str | None) -> ExitCode:
         _print_notes(history.notes)
     if found is None:
         raise ResultsError(f"there is no baseline at {shown}", hint=begin)
-    table = Table("Agent", "Set", "Case", "Criterion", "Passed", "Mean", "Tool calls", box=None, pad_edge=False)
-    for row in show(found):
-        table.add_row(*(Text(terminal(cell, 120)) for cell in row))
-    out = Console(width=None if Console().is_terminal else 200)
+    out = data_console()
     commit = f" of commit {found.commit[:10]}" if found.commit else ""
     out.print(terminal(f"{shown}{commit}, made {found.created_at}"), markup=False, highlight=False)
-    out.print(table)
+    print_table(out, ("Agent", "Set", "Case", "Criterion", "Passed", "Mean", "Tool calls"), show(found))
     return ExitCode.PASS
 
 
 def history_command(config: str | None) -> ExitCode:
     """Print the records a run of this checkout is compared with, newest first, on stdout."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    settings = settings_for({"config": config} if config else {}).settings
+    settings = settings_for({"config": config}).settings
     main = open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event)
     history = main.history()
     _print_notes(history.notes)
     if not main.found.records:
         raise ResultsError(f"there are no records at {main.store.name}", hint=str(BEGIN[main.kind]))
-    table = Table("Commit", "Made", "Cases", "Attempts", "Withheld", "Accepted", "agent-eval", box=None, pad_edge=False)
-    for row in records_table(main.found.records):
-        table.add_row(*(Text(terminal(cell, 80)) for cell in row))
-    out = Console(width=None if Console().is_terminal else 200)
-    pairs = fmt.plural(sum(bool(one.runs) for one in history.pairs.values()), "pair")
+    pairs = fmt.plural(sum(bool(pair.runs) for pair in history.pairs.values()), "pair")
     size = fmt.plural(len(main.found.records), "run")
     which = f"{size} of main at or before {main.how}" if main.kind == "branch" else "as it was committed"
+    out = data_console()
     out.print(terminal(f"{main.store.name}: {which}; {pairs} comparable"), markup=False)
-    out.print(table)
+    columns = ("Commit", "Made", "Cases", "Attempts", "Withheld", "Accepted", "agent-eval")
+    print_table(out, columns, records_table(main.found.records))
     return ExitCode.PASS
 
 

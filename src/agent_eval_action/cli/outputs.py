@@ -1,24 +1,26 @@
-"""What a run leaves: its files, the outputs of its step, what its log says at the end."""
+"""What a run leaves in folders of its own: its files; the outputs of its step, the end of its log."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from agent_eval_action.baseline.accepted import ACCEPT
 from agent_eval_action.baseline.file_store import FOLDER, keep_out_of_git
 from agent_eval_action.ci import detect
 from agent_eval_action.cli import log, summary
-from agent_eval_action.cli.folder_checks import refuse_unsafe_folders
 from agent_eval_action.cli.log import terminal
 from agent_eval_action.cli.session import EXIT, console, exit_code
 from agent_eval_action.config.models import Settings
-from agent_eval_action.errors import ExitCode, OutputError
-from agent_eval_action.folders import relative
+from agent_eval_action.errors import ConfigError, ExitCode, OutputError, Problem
+from agent_eval_action.folders import OutputFolder, relative
+from agent_eval_action.git.repository import Repository
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.annotations import remarks, shown_in_step
@@ -30,6 +32,8 @@ from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.run_result import RunResult, RunStatus, ScoreStatus
 from agent_eval_action.results.transcripts import ATTEMPTS
 
+_SHOWN: Final = 10
+_COMMITTED: Final = frozenset({".gitignore", ".gitkeep", ACCEPT.name})
 REPORT_FILES: Final = {"junit": "junit.xml", "markdown": "comment.md", "html": "report.html"}
 _IMAGE: Final = "ghcr.io/org/agent-eval-action:v0"
 
@@ -37,39 +41,107 @@ _IMAGE: Final = "ghcr.io/org/agent-eval-action:v0"
 @contextlib.contextmanager
 def output_folder(settings: Settings) -> Iterator[None]:
     """The folder of a run's files: older files are removed at the start, links that an agent left at the end."""
-    _prepare(settings)
-    try:
-        yield
-    finally:
-        for problem in _remove_links(settings):
-            log.warning(problem)
-
-
-def _prepare(settings: Settings) -> None:
-    """Remove the files of an earlier run: a run that dies must not leave an old verdict. Keep the folder out of git."""
-    refuse_unsafe_folders(settings, os.environ)
+    refuse_unsafe_folders(settings)
     ours, out = settings.workspace / FOLDER, settings.output_folder(settings.out)
     try:
         for name in (results_json.RESULTS, *REPORT_FILES.values()):
-            out.remove(name)
+            out.remove(name)  # a run that dies must not leave an old verdict
         if out.path.is_relative_to(ours):
             keep_out_of_git(settings.output_folder(ours))
     except OSError as error:
         message = f"{settings.out} cannot be written: {error.strerror or error}"
         raise OutputError(message, hint="choose another folder with --out") from error
+    try:
+        yield
+    finally:
+        if out.trusted == settings.workspace:  # else a folder of the user's own
+            _remove_links(out, settings)
 
 
-def _remove_links(settings: Settings) -> Iterator[str]:
+def _remove_links(out: OutputFolder, settings: Settings) -> None:
     """Remove links from the results, as an agent may have left some: uploading a folder follows them."""
-    out = settings.output_folder(settings.out)
-    if out.trusted != settings.workspace:  # a folder of the user's own
-        return
     try:
         for name in list(out.links()):
             out.remove(name)
-            yield f"{relative(out.path / name, settings.workspace)} was a symbolic link and is removed"
+            log.warning(f"{relative(out.path / name, settings.workspace)} was a symbolic link and is removed")
     except OSError as error:
-        yield f"{settings.out} may hold symbolic links: {error.strerror or error}"
+        log.warning(f"{settings.out} may hold symbolic links: {error.strerror or error}")
+
+
+def refuse_unsafe_folders(settings: Settings) -> None:
+    """Raise ConfigError when what a run writes or keeps would go through a link, or is tracked by git.
+
+    A link leads to files that are not ours. What is tracked came with the change: kept answers of judges, kept
+    attempts and kept environments are measurements only where a run made them. Reads the repository, so it is
+    called before agents run.
+    """
+    paths = {"out": settings.out, "cache_dir": settings.cache_dir, "resume": settings.resume}
+    folders = {option: settings.output_folder(path) for option, path in paths.items() if path is not None}
+    inside = {option: folder for option, folder in folders.items() if folder.trusted == settings.workspace}
+    problems = [problem for option, folder in inside.items() for problem in _link_problems(option, folder)]
+    problems = problems or _tracked_files(inside, settings)
+    if problems:
+        raise ConfigError("the folders that runs write to cannot be used", problems=tuple(problems))
+
+
+def _link_problems(option: str, folder: OutputFolder) -> Iterator[Problem]:
+    path = folder.path
+    if ".git" in [part.lower() for part in path.relative_to(folder.trusted).parts]:
+        yield Problem(path, f"lies in git's own folder, and {option} is written by runs", hint="name another")
+        return
+    link = folder.first_link()
+    if link is not None:
+        message = f"is a symbolic link, and {option} ({path.name}) is not written through links"
+        yield Problem(link, message, value=_target(link), hint="remove the link")
+    elif option == "out":
+        try:
+            links = [path / name for name in islice(folder.links(), _SHOWN)]
+        except OSError as error:
+            message = f"{path} cannot be written: {error.strerror or error}"
+            raise OutputError(message, hint="choose another folder with --out") from error
+        for link in links:
+            message = "is a symbolic link among the results, which uploading them would follow"
+            yield Problem(link, message, value=_target(link), hint="remove the link")
+
+
+def _target(link: Path) -> str | None:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return None
+
+
+def _tracked_files(folders: Mapping[str, OutputFolder], settings: Settings) -> list[Problem]:
+    workspace, repository = settings.workspace, Repository(settings.workspace, os.environ)
+    if not folders or repository.root() is None:
+        return []
+    paths = {option: folder.path.relative_to(workspace) for option, folder in folders.items()}
+    # of a folder's first component: a submodule above it is an entry of its own
+    tops = sorted({path.parts[0] if path.parts else "." for path in paths.values()})
+    listed = repository.run("ls-files", "-z", "--", *(f":(icase,literal){top}" for top in tops))
+    if not listed.ok:
+        message = f"git cannot say what is tracked: {listed.err}"
+        return [Problem(workspace, message, hint="check the repository with `git ls-files`")]
+    tracked = {
+        name: option
+        for name in map(Path, listed.names)
+        for option, path in paths.items()
+        if name.name not in _COMMITTED and workspace / name != settings.baseline.path and _overlap(name, path)
+    }
+    return [
+        Problem(
+            workspace / name,
+            f"is committed, and {option} ({paths[option]}) holds only what runs of this machine made",
+            hint=f"git rm -r --cached {paths[option]}, and ignore it",
+        )
+        for name, option in list(tracked.items())[:_SHOWN]
+    ]
+
+
+def _overlap(name: Path, folder: Path) -> bool:
+    """Whether a tracked path lies in the folder, or the folder in it; the case of letters does not count."""
+    pairs = zip(name.parts, folder.parts, strict=False)
+    return all(one.casefold() == other.casefold() for one, other in pairs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,14 @@
-"""What every command needs around its work: settings, the console, signals, and the files at the end."""
+"""What commands need around their work: settings, the console, a run under signals, the exit code."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import os
 import signal
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,76 +48,87 @@ def print_line(text: str, style: str | None = None, *, lines: bool = False) -> N
     console().print(log.terminal(text, lines=lines), markup=False, style=style, soft_wrap=True)
 
 
+def data_console() -> Console:
+    """Tables that are data go to stdout, in a width that folds no row of a file."""
+    from rich.console import Console
+
+    return Console(width=None if Console().is_terminal else 200)
+
+
+def print_table(out: Console, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows of untrusted text."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*(Text(log.terminal(cell, 120)) for cell in row))
+    out.print(table)
+
+
 def settings_for(flags: Mapping[str, Any]) -> Resolved:
-    """Settings of this invocation."""
+    """The settings of this invocation; a flag that is None was not given."""
     resolved = resolve(flags=flags, environ=os.environ, cwd=Path.cwd())
     resolved.refuse_unknown_rules(CRITERIA)
     return resolved
 
 
-@dataclass
-class Session:
-    """Runs ``api.Evaluation`` under signals and a progress display."""
+@contextlib.contextmanager
+def evaluated(
+    resolved: Resolved,
+    selectors: Sequence[str],
+    repeats: int | None = None,
+    flags: Mapping[str, Any] | None = None,
+    job: Job | None = None,
+) -> Iterator[RunResult]:
+    """Run under signals and a progress display; the result is there also when a signal cut the run short.
 
-    resolved: Resolved
-    selectors: tuple[str, ...] = ()
-    repeats: int | None = None
-    flags: Mapping[str, Any] = field(default_factory=dict)
-    job: Job = field(default_factory=lambda: detect(os.environ).job(os.environ))
-    _runner: asyncio.Runner = field(default_factory=asyncio.Runner)
-    _interrupted: api.Evaluation | None = None
-
-    def evaluate(self) -> RunResult:
-        """The run's result, also when a signal cut it short. ``end`` must follow once it is written."""
-        stop = StopRequest()
-        with self._display() as display:
-            evaluation = api.Evaluation(self.resolved.settings, self._context(stop, display))
-            try:
-                result = self._runner.run(_result(evaluation, stop))
-            except KeyboardInterrupt:  # a signal before the loop listened to it
-                result = evaluation.interrupted()
-            finally:
-                if stop.interrupted.is_set():
-                    # threads and processes may still be at work: what there is is written before they are waited for
-                    self._interrupted = evaluation
-                    for number in (signal.SIGINT, signal.SIGTERM):
-                        signal.signal(number, _leave_at_once)
-                else:
-                    self._runner.close()
-        return result
-
-    def end(self) -> None:
-        """End what an interrupted run left at work."""
-        if self._interrupted is not None:
-            self._runner.run(self._interrupted.end())
-
-    def _context(self, stop: StopRequest, display: Display) -> api.RunContext:
-        return api.RunContext(
+    The body writes the result; what an interrupted run left at work is ended after it.
+    """
+    stop, runner = StopRequest(), asyncio.Runner()
+    with _display() as display:
+        context = api.RunContext(
             environ=os.environ,
             emit=display,
             stop=stop,
-            notes=self.resolved.notes,
-            warnings=self.resolved.warnings,
-            selectors=self.selectors,
-            repeats=self.repeats,
-            flags=self.flags,
+            notes=resolved.notes,
+            warnings=resolved.warnings,
+            selectors=tuple(selectors),
+            repeats=repeats,
+            flags=flags or {},
             cwd=Path.cwd(),
-            job=self.job,
+            job=job or detect(os.environ).job(os.environ),
             while_agents_start=_import_drawing,
             redaction=log.redaction,
             hide_secrets=log.hide,
         )
+        evaluation = api.Evaluation(resolved.settings, context)
+        try:
+            result = runner.run(_result(evaluation, stop))
+        except KeyboardInterrupt:  # a signal before the loop listened to it
+            result = evaluation.interrupted()
+        finally:
+            if stop.interrupted.is_set():
+                # threads and processes may still be at work: what there is is written before they are waited for
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    signal.signal(number, _leave_at_once)
+            else:
+                runner.close()
+    yield result
+    if stop.interrupted.is_set():
+        runner.run(evaluation.end())
 
-    def _display(self) -> Display:
-        if sys.stderr.isatty() and not os.environ.get("CI"):
-            return LiveDisplay(console())
-        commands = log.log_commands()
-        return PlainDisplay(
-            lambda line: print(log.redaction.text(line), file=sys.stderr, flush=True),
-            (lambda title: log.write_command(commands.group(title))) if commands is not None else None,
-            (lambda: log.write_command(commands.end_group())) if commands is not None else lambda: None,
-            log.traceback_lines,
-        )
+
+def _display() -> Display:
+    if sys.stderr.isatty() and not os.environ.get("CI"):
+        return LiveDisplay(console())
+    commands = log.log_commands()
+    return PlainDisplay(
+        lambda line: print(log.redaction.text(line), file=sys.stderr, flush=True),
+        (lambda title: log.write_command(commands.group(title))) if commands is not None else None,
+        (lambda: log.write_command(commands.end_group())) if commands is not None else lambda: None,
+        log.traceback_lines,
+    )
 
 
 async def _result(evaluation: api.Evaluation, stop: StopRequest) -> RunResult:

@@ -10,13 +10,11 @@ from typing import Any
 
 from agent_eval_action.baseline.history_session import open_history_session
 from agent_eval_action.ci import detect
-from agent_eval_action.cli.log import terminal
-from agent_eval_action.cli.session import console, print_line, settings_for
+from agent_eval_action.cli.session import console, print_line, print_table, settings_for
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
-from agent_eval_action.gate.simulate import Backtest, backtest_policy
+from agent_eval_action.gate.simulate import backtest_policy
 from agent_eval_action.reports.messages import BEGIN
-from agent_eval_action.results.history import History
 
 _MAX_RUNS = 100_000
 
@@ -36,24 +34,18 @@ def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json:
     if as_json:
         value = {"runs": runs, "seed": seed, "source": history.source, **dataclasses.asdict(found)}
         print(json.dumps(value, indent=1))
-    else:
-        _show(found, history, runs)
-    return ExitCode.PASS
-
-
-def _show(found: Backtest, history: History, runs: int) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    out = console()
-    out.print(Text(terminal(f"{runs:,} simulated runs a line on the history in {history.source}; nothing was run")))
+        return ExitCode.PASS
+    print_line(f"{runs:,} simulated runs a line on the history in {history.source}; nothing was run")
     columns = ("Criterion", "Change", "Cases", "Scores each", "Blocked", "Inconclusive", "Runs per case")
-    table = Table(*columns, box=None, pad_edge=False)
-    for row in found.rows:
-        rates = (f"{row.blocked:.1%}", f"{row.inconclusive:.1%}", f"{row.runs_per_case:.2f}")
-        cells = (terminal(row.criterion, 80), row.change, str(row.cases), str(row.history), *rates)
-        table.add_row(*map(Text, cells))
-    if found.rows:
-        out.print(table)
+    rows = [
+        (
+            *(row.criterion, row.change, str(row.cases), str(row.history)),
+            *(f"{row.blocked:.1%}", f"{row.inconclusive:.1%}", f"{row.runs_per_case:.2f}"),
+        )
+        for row in found.rows
+    ]
+    if rows:
+        print_table(console(), columns, rows)
     for line in found.left_out:
-        out.print(Text(f"  not simulated: {terminal(line)}", style="dim"))
+        print_line(f"  not simulated: {line}", style="dim")
+    return ExitCode.PASS

@@ -139,9 +139,9 @@ def test_a_defect_of_ours_is_one_annotation_and_a_report_no_matcher_takes(step: 
     broken = step.root / "site"
     broken.mkdir()
     (broken / "sitecustomize.py").write_text(
-        "import agent_eval_action.cli.run as run\n"
+        "import agent_eval_action.cli.session as session\n"
         "def explode(*_):\n    raise RuntimeError('::error::not mine\\r##[group]x')\n"
-        "run.settings_for = explode\n"
+        "session.settings_for = explode\n"
     )
     done = step(PYTHONPATH=os.pathsep.join([str(broken), os.environ.get("PYTHONPATH", "")]))
     assert done.returncode == 70
