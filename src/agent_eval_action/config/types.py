@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
+import contextlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args
@@ -137,38 +138,35 @@ def _text(value: Any, _: Origin) -> str:
     return value
 
 
-def _token(value: Any, origin: Origin) -> Any:
-    return _text(value, origin) if isinstance(value, str) else value
-
-
 _TEXT_SCHEMA: Final = {"type": "string", "minLength": 1}
-TEXT: Final = ValueType("text", _text, _TEXT_SCHEMA)
-SECRET_TEXT: Final = ValueType("text", _token, _TEXT_SCHEMA)
-Text = Annotated[str, TEXT]
-
-_NAME: Final = r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]{1,200}"
+SECRET_TEXT: Final = ValueType("text", lambda v, at: _text(v, at) if isinstance(v, str) else v, _TEXT_SCHEMA)
+Text = Annotated[str, ValueType("text", _text, _TEXT_SCHEMA)]
 
 
-def _name(value: Any, origin: Origin) -> str:
-    name = _text(value, origin)
-    if not re.fullmatch(_NAME, name) or not name.isprintable():
-        raise invalid("must be a name: at most 200 printable characters, no / or \\")
-    return name
+def _name_like(pattern: str, message: str, metavar: str = "TEXT") -> ValueType:
+    def read(value: Any, origin: Origin) -> str:
+        name = _text(value, origin)
+        if not re.fullmatch(pattern, name) or not name.isprintable():
+            raise invalid(message)
+        return name
+
+    return ValueType("name", read, {"type": "string", "minLength": 1, "pattern": f"^{pattern}$"}, metavar)
 
 
-Name = Annotated[str, ValueType("name", _name, {"type": "string", "minLength": 1, "pattern": f"^{_NAME}$"})]
-
-_BRANCH: Final = r"(?!.*(\.\.|//|@\{|\.lock(/|$)|/\.))[A-Za-z0-9_][A-Za-z0-9_./-]{0,199}(?<![./])"
-
-
-def _git_name(value: Any, origin: Origin) -> str:
-    name = _text(value, origin)
-    if not re.fullmatch(_BRANCH, name, re.ASCII):
-        raise invalid("must be a name git takes: letters, digits, - _ . /")
-    return name
-
-
-GitName = Annotated[str, ValueType("name", _git_name, {"type": "string", "pattern": f"^{_BRANCH}$"}, "NAME")]
+Name = Annotated[
+    str,
+    _name_like(
+        r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]{1,200}", "must be a name: at most 200 printable characters, no / or \\"
+    ),
+]
+GitName = Annotated[
+    str,
+    _name_like(
+        r"(?!.*(\.\.|//|@\{|\.lock(/|$)|/\.))[A-Za-z0-9_][A-Za-z0-9_./-]{0,199}(?<![./])",
+        "must be a name git takes: letters, digits, - _ . /",
+        "NAME",
+    ),
+]
 
 
 def _path(value: Any, origin: Origin) -> Path:
@@ -188,30 +186,22 @@ def _python(value: Any, origin: Origin) -> Path:
     if path.is_dir():
         return path / "bin" / "python"
     name = str(value)
-    if "/" not in name and not path.exists() and (found := shutil.which(name, path=origin.search_path or "")):
-        return Path(found)
-    return path
+    found = "/" not in name and not path.exists() and shutil.which(name, path=origin.search_path or "")
+    return Path(found) if found else path
 
 
 PYTHON: Final = ValueType("interpreter or folder", _python, _TEXT_SCHEMA, "INTERPRETER")
 
 
 def _boolean(value: Any, origin: Origin) -> bool:
-    if origin.text and isinstance(value, str) and value.strip().lower() in ("true", "false"):
-        return value.strip().lower() == "true"
-    if not isinstance(value, bool):
+    word = value.strip().lower() if origin.text and isinstance(value, str) else value
+    if not isinstance(word, bool) and (not origin.text or word not in ("true", "false")):
         raise invalid("must be true or false")
-    return value
+    return word in (True, "true")
 
 
 Boolean = Annotated[bool, ValueType("true or false", _boolean, {"type": "boolean"}, "true|false")]
-
-
-def _choice(value: Any, origin: Origin) -> Any:
-    return value.strip().lower() if origin.text and isinstance(value, str) else value
-
-
-CHOICE: Final = ValueType("", _choice)
+CHOICE: Final = ValueType("", lambda v, at: v.strip().lower() if at.text and isinstance(v, str) else v)
 """Of a Literal: what may be chosen is its label."""
 
 
@@ -221,24 +211,27 @@ def _number_of_text(value: Any, origin: Origin) -> Any:
         return value
     plain = value.strip().lower()
     for number in (int, float):
-        try:
+        with contextlib.suppress(ValueError):
             return number(plain)
-        except ValueError:
-            continue
     return plain
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _number(value: Any, origin: Origin, message: str, minimum: float, maximum: float = sys.float_info.max) -> float:
+    """A finite number between two others, ends included."""
+    number = _number_of_text(value, origin)
+    if not isinstance(number, int | float) or isinstance(number, bool) or not minimum <= number <= maximum:
+        raise invalid(message)
+    return float(number)
 
 
 def whole_number(minimum: int, maximum: int) -> ValueType:
     """A whole number; the maximum is there to catch slips of the finger, not to ration."""
+    message = f"must be a whole number from {minimum} to {maximum}"
 
     def read(value: Any, origin: Origin) -> int:
-        number = _number_of_text(value, origin)
-        if not _is_number(number) or not minimum <= number <= maximum or number != int(number):
-            raise invalid(f"must be a whole number from {minimum} to {maximum}")
+        number = _number(value, origin, message, minimum, maximum)
+        if not number.is_integer():
+            raise invalid(message)
         return int(number)
 
     return ValueType("whole number", read, {"type": "integer", "minimum": minimum, "maximum": maximum}, "N")
@@ -246,14 +239,9 @@ def whole_number(minimum: int, maximum: int) -> ValueType:
 
 def fraction(minimum: float, maximum: float) -> ValueType:
     """A number between two others, ends included."""
-
-    def read(value: Any, origin: Origin) -> float:
-        number = _number_of_text(value, origin)
-        if not _is_number(number) or not minimum <= number <= maximum:
-            raise invalid(f"must be a number from {minimum:g} to {maximum:g}")
-        return float(number)
-
-    return ValueType("number", read, {"type": "number", "minimum": minimum, "maximum": maximum}, "NUMBER")
+    message = f"must be a number from {minimum:g} to {maximum:g}"
+    schema = {"type": "number", "minimum": minimum, "maximum": maximum}
+    return ValueType("number", lambda v, at: _number(v, at, message, minimum, maximum), schema, "NUMBER")
 
 
 _DURATION: Final = re.compile(
@@ -267,9 +255,8 @@ def _duration(value: Any, origin: Origin) -> float:
     if isinstance(number, str) and (match := _DURATION.fullmatch(number)):
         hours, minutes, seconds = (float(part or 0) for part in match.groups())
         number = hours * 3600 + minutes * 60 + seconds
-    if not _is_number(number) or not 0 < number <= _LONGEST:
-        raise invalid("must be a time like 45m, 90s, 1h30m or a number of seconds")
-    return float(number)
+    message = "must be a time like 45m, 90s, 1h30m or a number of seconds"
+    return _number(number, origin, message, sys.float_info.min, _LONGEST)
 
 
 _DURATION_SCHEMA: Final = {
@@ -291,9 +278,7 @@ def _limit(label: str, example: str, pattern: str) -> ValueType:
             return None
         if isinstance(number, str) and re.fullmatch(pattern, number, re.ASCII):
             return float(number.removesuffix("%")) / 100
-        if not _is_number(number) or not 0 <= number < math.inf:
-            raise invalid(f"must be a number from 0 {example}, or none")
-        return float(number)
+        return _number(number, origin, f"must be a number from 0 {example}, or none", 0)
 
     schema = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": pattern}, {"type": "null"}]}
     return ValueType(label, read, schema, "NUMBER")
@@ -301,16 +286,15 @@ def _limit(label: str, example: str, pattern: str) -> ValueType:
 
 Drop = Annotated[float | None, _limit("number", "like 0.05", "^none$")]
 Rise = Annotated[float | None, _limit("number or percent", "like 0.1 or 10%", r"^(none|\d{1,6}(\.\d{1,6})?%)$")]
-
-
-def _dollars(value: Any, origin: Origin) -> float:
-    number = _number_of_text(value, origin)
-    if not _is_number(number) or not 0 < number < math.inf:
-        raise invalid("must be an amount of USD like 2.50")
-    return float(number)
-
-
-Dollars = Annotated[float, ValueType("number", _dollars, {"type": "number", "exclusiveMinimum": 0}, "USD")]
+Dollars = Annotated[
+    float,
+    ValueType(
+        "number",
+        lambda v, at: _number(v, at, "must be an amount of USD like 2.50", sys.float_info.min),
+        {"type": "number", "exclusiveMinimum": 0},
+        "USD",
+    ),
+]
 
 
 def items_of(value: Any, origin: Origin) -> list[Any]:
@@ -339,36 +323,36 @@ class EvalPattern:
     origin: Origin
 
 
-def _evals(value: Any, origin: Origin) -> tuple[EvalPattern, ...]:
-    patterns: list[EvalPattern] = []
-    issues: list[Issue] = []
-    for index, item in enumerate(items_of(value, origin)):
-        if isinstance(item, str) and item.strip() and "\0" not in item:
-            patterns.append(EvalPattern(item, origin.inside(index) if isinstance(value, list) else origin))
-        elif isinstance(item, EvalPattern):
-            patterns.append(item)
-        else:
-            issues.append(Issue("must be text", (index,) if isinstance(value, list) else (), shorten(item)))
-    if issues:
-        raise invalid_parts(*issues)
-    return tuple(patterns)
+def _pattern(value: Any, _: Origin) -> EvalPattern:
+    if not isinstance(value, EvalPattern):
+        raise invalid("must be text")
+    return value
 
 
-def _some_evals(value: Any, origin: Origin) -> tuple[EvalPattern, ...]:
-    patterns = _evals(value, origin)
+def _patterns(value: Any, origin: Origin) -> list[Any]:
+    """What is text becomes a pattern with its place; the rest is left to be refused."""
+    inside = origin.inside if isinstance(value, list) else lambda _: origin
+    return [
+        EvalPattern(item, inside(index)) if isinstance(item, str) and item.strip() and "\0" not in item else item
+        for index, item in enumerate(items_of(value, origin))
+    ]
+
+
+def _some_patterns(value: Any, origin: Origin) -> list[Any]:
+    patterns = _patterns(value, origin)
     if not patterns and value != ():
         raise invalid("names no eval file")
     return patterns
 
 
-Patterns = tuple[InstanceOf[EvalPattern], ...]
-Evals = Annotated[Patterns, ValueType("path or glob, or a list", _some_evals, or_list(_TEXT_SCHEMA))]
+Patterns = tuple[Annotated[InstanceOf[EvalPattern], ValueType("", _pattern)], ...]
+Evals = Annotated[Patterns, ValueType("path or glob, or a list", _some_patterns, or_list(_TEXT_SCHEMA))]
 _ANY_TEXTS: Final = {"anyOf": [_TEXT_SCHEMA, {"type": "array", "items": _TEXT_SCHEMA}]}
-Paths = Annotated[Patterns, ValueType("path or glob, or a list", _evals, _ANY_TEXTS)]
+Paths = Annotated[Patterns, ValueType("path or glob, or a list", _patterns, _ANY_TEXTS)]
 """Files beside what always counts; none is an answer too."""
 
 
-def _existing_file(value: Any, origin: Origin, name: str) -> Path:
+def _existing_file(value: str, origin: Origin, name: str) -> Path:
     path = _path(value, origin)
     if not path.is_file():
         siblings = [entry.name for entry in path.parent.glob("*.json")] if path.parent.is_dir() else []
@@ -402,20 +386,19 @@ def _simulator(value: Any, origin: Origin) -> Any:
     """A mapping, or a JSON or YAML file that holds one (a test_config.json gives its user_simulator_config)."""
     if isinstance(value, UserSimulatorConfig):
         return value
-    if isinstance(value, Mapping):
-        return set_values(value)
-    if not isinstance(value, str):
+    if isinstance(value, str):
+        path = _existing_file(value, origin, "file")
+        try:
+            value = Source.read(path, workspace=None, error=ConfigError).value
+        except ConfigError as error:
+            raise invalid("; ".join(map(str, error.problems)) or error.message) from error
+        if isinstance(value, Mapping):
+            value = value.get("user_simulator_config", value.get("userSimulatorConfig", value))
+        if not isinstance(value, Mapping):
+            raise invalid(f"{path.name} holds no mapping like user_simulator_config")
+    if not isinstance(value, Mapping):
         raise invalid("must be a file or a mapping like user_simulator_config")
-    path = _existing_file(value, origin, "file")
-    try:
-        content = Source.read(path, workspace=None, error=ConfigError).value
-    except ConfigError as error:
-        raise invalid("; ".join(map(str, error.problems)) or error.message) from error
-    if isinstance(content, Mapping):
-        content = content.get("user_simulator_config", content.get("userSimulatorConfig", content))
-    if not isinstance(content, Mapping):
-        raise invalid(f"{path.name} holds no mapping like user_simulator_config")
-    return set_values(content)
+    return set_values(value)
 
 
 UserSimulator = Annotated[
@@ -428,11 +411,13 @@ _RENAME: Final = "put a secret of your own into a variable with another name, an
 
 def _variables(value: Any, origin: Origin) -> dict[str, str | None]:
     """Variable names to let through (value None), or to set. Values are never shown: they may be secret."""
-    entries: Iterable[tuple[str | int, Any, Any]]
+    entries: list[tuple[str | int, Any, Any]] = []
     if isinstance(value, Mapping):
         entries = [(name, name, setting) for name, setting in value.items()]
     else:
-        entries = [(index, *_assignment(item)) for index, item in enumerate(_variable_items(value, origin))]
+        for index, item in enumerate(_variable_items(value, origin)):
+            name, equals, setting = item.partition("=") if isinstance(item, str) else (item, "", None)
+            entries.append((index, name.strip() if equals else item, setting if equals else None))
     variables: dict[str, str | None] = {}
     issues: list[Issue] = []
     for at, name, setting in entries:
@@ -457,13 +442,6 @@ def _variable_items(value: Any, origin: Origin) -> list[Any]:
     texts = value if isinstance(value, tuple | list) else [value]
     lines = [line for text in texts for line in str(text).splitlines()]
     return [item for line in lines for item in ([line.strip()] if "=" in line else items_of(line, origin)) if item]
-
-
-def _assignment(item: Any) -> tuple[Any, str | None]:
-    if isinstance(item, str) and "=" in item:
-        name, _, value = item.partition("=")
-        return name.strip(), value
-    return item, None
 
 
 _NO_JOB_VARIABLE: Final = {"not": {"pattern": JOB_VARIABLE_PATTERN}}
@@ -497,7 +475,6 @@ def mapping_of_text(value: Any, origin: Origin, example: str) -> Any:
     return entries
 
 
-_MODEL: Final = "gemini-2.5-flash"
 EVERY_MODEL: Final = "*"
 """The key of a bound that holds for every model without one of its own."""
 
@@ -510,14 +487,12 @@ def _model_name(value: Any, _: Origin) -> str:
 
 def _rates(value: Any, origin: Origin) -> Any:
     """One bound for every model, or a bound per model: a mapping, or ``MODEL=N`` as flags and inputs write it."""
-    if origin.text and isinstance(value, str | list | tuple):
-        items = items_of(value, origin)
-        return (
-            {EVERY_MODEL: items[0]}
-            if len(items) == 1 and "=" not in items[0]
-            else mapping_of_text(items, origin, f"{_MODEL}=600")
-        )
-    return value if isinstance(value, Mapping) else {EVERY_MODEL: value}
+    if isinstance(value, Mapping):
+        return value
+    items = items_of(value, origin)
+    if origin.text and (len(items) != 1 or "=" in str(items[0])):
+        return mapping_of_text(items, origin, "gemini-2.5-flash=600")
+    return {EVERY_MODEL: items[0] if origin.text else value}
 
 
 ModelName = Annotated[str, ValueType("", _model_name)]
@@ -531,7 +506,7 @@ Rates = Annotated[
 def _price(value: Any, origin: Origin) -> Any:
     """USD per million tokens; in text ``INPUT/OUTPUT`` or ``INPUT/CACHED_INPUT/OUTPUT``."""
     if origin.text and isinstance(value, str):
-        parts = [_number_of_text(part, origin) for part in value.split("/")]
+        parts = value.split("/")
         names = {2: ("input", "output"), 3: ("input", "cached_input", "output")}.get(len(parts))
         if names is None:
             raise invalid("must be like 0.30/2.50 (input/output)")
@@ -541,13 +516,10 @@ def _price(value: Any, origin: Origin) -> Any:
     return value
 
 
-def _per_million(value: Any, _: Origin) -> float:
-    if not _is_number(value) or not 0 <= value < math.inf:
-        raise invalid("must be USD per million tokens")
-    return float(value)
-
-
-PerMillion = Annotated[float, ValueType("", _per_million, {"type": "number", "minimum": 0})]
+PerMillion = Annotated[
+    float,
+    ValueType("", lambda v, at: _number(v, at, "must be USD per million tokens", 0), {"type": "number", "minimum": 0}),
+]
 
 
 class ModelPrice(Frozen):
@@ -561,32 +533,32 @@ class ModelPrice(Frozen):
 
 
 def _prices(value: Any, origin: Origin) -> Any:
-    prices = mapping_of_text(value, origin, f"{_MODEL}=0.30/2.50")
+    prices = mapping_of_text(value, origin, "gemini-2.5-flash=0.30/2.50")
     if not isinstance(prices, Mapping):
-        raise invalid("must map models to their price", f"{_MODEL}: {{input: 0.30, output: 2.50}}")
+        raise invalid("must map models to their price", "gemini-2.5-flash: {input: 0.30, output: 2.50}")
     return prices
 
 
 Prices = Annotated[dict[ModelName, Annotated[ModelPrice, ValueType("", _price)]], ValueType("mapping", _prices)]
 
 
-def _redactions(value: Any, origin: Origin) -> tuple[str, ...]:
+def _redaction(value: Any, _: Origin) -> str:
+    if problem := pattern_problem(value):
+        raise invalid(*problem)
+    return str(value)
+
+
+def _redactions(value: Any, origin: Origin) -> list[Any]:
     """One pattern, or a list; in text one a line, for commas and spaces may be meant."""
-    patterns: list[str] = []
-    issues: list[Issue] = []
-    for index, item in enumerate(value if isinstance(value, list | tuple) else [value]):
-        for line in item.splitlines() if origin.text and isinstance(item, str) else [item]:
-            if origin.text and not line.strip():
-                continue
-            if problem := pattern_problem(line):
-                issues.append(Issue(problem[0], (index,), shorten(line), problem[1]))
-            else:
-                patterns.append(line.strip() if origin.text else line)
-    if issues:
-        raise invalid_parts(*issues)
+    patterns = list(value) if isinstance(value, list | tuple) else [value]
+    if origin.text:
+        patterns = [line.strip() for text in patterns for line in str(text).splitlines() if line.strip()]
     if not patterns and value != ():
         raise invalid("must not be empty")
-    return tuple(patterns)
+    return patterns
 
 
-Redactions = Annotated[tuple[str, ...], ValueType("pattern or list", _redactions, or_list(_TEXT_SCHEMA), "PATTERN")]
+Redactions = Annotated[
+    tuple[Annotated[str, ValueType("", _redaction)], ...],
+    ValueType("pattern or list", _redactions, or_list(_TEXT_SCHEMA), "PATTERN"),
+]
