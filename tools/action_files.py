@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
-from agent_eval_action.config.options import HOST, NO_OPTIONS, OPTIONS, ActionInput
+from agent_eval_action.config.options import NO_OPTIONS, OPTIONS, ActionInput
+
+HOST: Final = (
+    ActionInput(
+        "tool-python",
+        "The Python, 3.11 or newer, that agent-eval itself runs on: a version or a path; "
+        "never the agent's. Default: uv finds one, or downloads 3.13.",
+    ),
+    ActionInput(
+        "tool-index",
+        "Package index that agent-eval itself is installed from, where PyPI is not reached. "
+        "Default: `UV_DEFAULT_INDEX`, else PyPI.",
+    ),
+)
+"""Of host/action.yml alone: its tool is installed when the step runs."""
 
 
 def inputs_yaml(*, host: bool = False) -> str:

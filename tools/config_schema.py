@@ -10,9 +10,8 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import models_json_schema
 
 from agent_eval_action.config.criteria import CustomMetric, UserSimulatorConfig
-from agent_eval_action.config.loader import AGENT_KEYS, FILE_OPTIONS, SECTIONS
-from agent_eval_action.config.models import AgentIdentity
-from agent_eval_action.config.options import AGENT_OPTIONS, BY_NAME, Option, given_type
+from agent_eval_action.config.loader import FILE_OPTIONS, SECTIONS
+from agent_eval_action.config.options import AGENT_ENTRY, BY_NAME, Option
 from agent_eval_action.config.types import Text, or_list
 from agent_eval_action.criteria import CRITERIA
 
@@ -129,16 +128,11 @@ def _property(option: Option, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _agent(definitions: dict[str, Any]) -> dict[str, Any]:
-    properties: dict[str, Any] = {
-        name: {**_schema(given_type(field), definitions), "description": field.description}
-        for name, field in AgentIdentity.model_fields.items()
-    }
-    properties |= {option.name: _property(option, definitions) for option in AGENT_OPTIONS}
     return {
         "type": "object",
         "description": "One agent.",
         "additionalProperties": False,
-        "properties": {key: properties[key] for key in AGENT_KEYS},
+        "properties": {key: _property(option, definitions) for key, option in AGENT_ENTRY.items()},
         "anyOf": [{"required": ["path"]}, {"required": ["recording"]}],
     }
 

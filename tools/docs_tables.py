@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from agent_eval_action.config.options import HOST, NO_OPTIONS, OPTIONS, Option
+from agent_eval_action.config.options import NO_OPTIONS, OPTIONS, Option
+from tools.action_files import HOST
 
 HEADER: Final = "| key | flag | input | value | default | |\n|---|---|---|---|---|---|"
 

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from agent_eval_action.cli.outputs import REPORT_FILES, WrittenFiles, outputs
-from agent_eval_action.config.options import CREDENTIALS, HOST, NO_OPTIONS, OPTIONS, given_credentials
+from agent_eval_action.config.options import CREDENTIALS, NO_OPTIONS, OPTIONS, given_credentials
 from agent_eval_action.reports import ReportInput, results_json
+from tools.action_files import HOST
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {False: ROOT / "action.yml", True: ROOT / "host" / "action.yml"}

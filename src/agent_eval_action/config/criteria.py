@@ -51,21 +51,35 @@ class CriteriaConfig:
     """A test_config.json as read: shapes are checked; names and options of criteria are ``build``'s to check."""
 
     specs: tuple[CriterionSpec, ...]
-    custom_metrics: Mapping[str, CustomMetric] = field(default_factory=dict)
     user_simulator_config: UserSimulatorConfig | None = None
     warnings: tuple[Problem, ...] = ()
-    path: Path | None = None
 
 
 def load_criteria_file(path: Path, *, workspace: Path) -> CriteriaConfig:
     """Read a test_config.json (or YAML, by its suffix). Raises ConfigError with every problem of the file."""
     source = Source.read(path, workspace=workspace, error=ConfigError)
-    issues: list[Issue] = []
-    config = _criteria_config(source, issues)
+    data, issues, beside = source.value, [], _BesideCriteria()
+    specs: tuple[CriterionSpec, ...] = ()
+    if foreign := recognise_foreign_criteria(data):
+        issues = [Issue(f"this is {foreign[0]}, which is not read", hint=foreign[1])]
+    elif not isinstance(data, Mapping):
+        issues = [Issue("a criteria config is a mapping with the key criteria", value=shorten(data))]
+    else:
+        others = {key: value for key, value in data.items() if key not in ("criteria", "$schema")}
+        try:
+            beside = _BesideCriteria.model_validate(set_values(others))
+        except ValidationError as error:
+            issues += issues_of(error, data, _BesideCriteria)
+        specs, wrong = parse_criteria(data.get("criteria"), source=source, custom_metrics=beside.custom_metrics)
+        issues += [replace(issue, at=("criteria", *issue.at)) for issue in wrong]
     if issues:
         problems = [source.problem(issue.at, issue.message, **issue.fields) for issue in issues]
         raise ConfigError(f"{path} is not a criteria config that can be used", problems=problems)
-    return config
+    warnings = list(source.warnings)
+    for name in beside.custom_metrics.keys() - {spec.name for spec in specs}:
+        message = f"custom metric {name} is not in criteria, so it never runs"
+        warnings.append(source.problem(locate(data, ("custom_metrics", name)), message, severity="warning"))
+    return CriteriaConfig(specs, beside.user_simulator_config, tuple(warnings))
 
 
 def parse_criteria(
@@ -81,16 +95,16 @@ def parse_criteria(
     custom = custom_metrics or {}
     specs: list[CriterionSpec] = []
     issues: list[Issue] = []
-    for key, value in (mapping or {}).items():
-        if is_comment(key):
+    for name, value in (mapping or {}).items():
+        if name.startswith("_"):
             continue
-        name, place = str(key), (*at, str(key))
-        if isinstance(value, list):
-            issues.append(Issue("a criterion is a threshold or a mapping of options", (name,), shorten(value)))
-        options = {} if value is None or isinstance(value, list) else {"threshold": value}
+        options = {} if value is None else {"threshold": value}
         if isinstance(value, Mapping):
             # a function of the user's own may tell a null from an option that is absent
             options = set_values(value, nulls=name in custom)
+        elif isinstance(value, list):
+            issues.append(Issue("a criterion is a threshold or a mapping of options", (name,), shorten(value)))
+        place = (*at, name)
         path, line = (source.path, source.line(place)) if source else (None, None)
         specs.append(CriterionSpec(name, options, path, line, place, source, custom.get(name)))
     if not specs:
@@ -99,51 +113,16 @@ def parse_criteria(
     return tuple(specs), tuple(issues)
 
 
-def _criteria_config(source: Source, issues: list[Issue]) -> CriteriaConfig:
-    """The config in a file, as far as it can be used; what is wrong is added to ``issues``."""
-    data = source.value
-    if foreign := recognise_foreign_criteria(data):
-        issues.append(Issue(f"this is {foreign[0]}, which is not read", hint=foreign[1]))
-        return CriteriaConfig(())
-    if not isinstance(data, Mapping):
-        issues.append(Issue("a criteria config is a mapping with the key criteria", value=shorten(data)))
-        return CriteriaConfig(())
-    beside = set_values({key: value for key, value in data.items() if key not in ("criteria", "$schema")})
-    try:
-        read = _BesideCriteria.model_validate(beside)
-    except ValidationError as error:
-        issues += issues_of(error, data, _BesideCriteria)
-        read = _BesideCriteria()
-    custom = read.custom_metrics
-    specs, wrong = parse_criteria(data.get("criteria"), source=source, custom_metrics=custom)
-    issues += [replace(issue, at=("criteria", *issue.at)) for issue in wrong]
-    warnings = [
-        source.problem(
-            locate(data, ("custom_metrics", name)),
-            f"custom metric {name} is not in criteria, so it never runs",
-            severity="warning",
-        )
-        for name in custom.keys() - {spec.name for spec in specs}
-        if specs
-    ]
-    return CriteriaConfig(specs, custom, read.user_simulator_config, (*source.warnings, *warnings), source.path)
-
-
-def is_comment(key: Any) -> bool:
-    """Keys that begin with an underscore are remarks of the author."""
-    return isinstance(key, str) and key.startswith("_")
-
-
 def set_values(value: Any, *, nulls: bool = False) -> Any:
-    """What somebody set: without comment keys and, at every depth, without the nulls that google-adk writes.
+    """What somebody set: without the remarks whose keys begin with an underscore and, at every depth, without nulls.
 
-    ``EvalConfig.model_dump_json()`` writes every option, those that are not set as null.
+    google-adk's ``EvalConfig.model_dump_json()`` writes every option, those that are not set as null.
     """
     if isinstance(value, Mapping):
         return {
             str(key): set_values(inner, nulls=nulls)
             for key, inner in value.items()
-            if not is_comment(key) and (nulls or inner is not None)
+            if not str(key).startswith("_") and (nulls or inner is not None)
         }
     return [set_values(inner, nulls=nulls) for inner in value] if isinstance(value, list) else value
 

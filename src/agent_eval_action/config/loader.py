@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 
 from agent_eval_action.config.agents import AgentEntry, agent_values, resolve_agents
 from agent_eval_action.config.models import AgentDefaults, AgentIdentity, Policy, Settings
-from agent_eval_action.config.options import AGENT_OPTIONS, BY_NAME, NO_OPTIONS, OPTIONS, SECTION_FIELDS, Option
+from agent_eval_action.config.options import AGENT_ENTRY, BY_NAME, NO_OPTIONS, OPTIONS, Option
 from agent_eval_action.config.types import Origin, SourcedValue
 from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean, shorten
 from agent_eval_action.diagnostics.validation import Issue, issues_of
@@ -71,12 +72,12 @@ def resolve(
     """
     here = cwd.resolve()
     workspace = find_workspace(here, environ)
-    typed = _flag_layer(flags, environ, here)
-    inputs = _input_layer(environ, workspace)
+    typed = _flag_values(flags, environ, here)
+    inputs = _input_values(environ, workspace)
     over = {**inputs.given, **typed.given}
     named = over.get("config")
     config = find_config(named, here, workspace) if files or named else None
-    file = _file_layer(config, workspace, environ) if config else _ConfigSource()
+    file = _file_values(config, workspace, environ) if config else _ConfigSource()
     chosen = typed.agents if "agent" in typed.given else inputs.agents
     agents, wrong = resolve_agents(file.agents, chosen, file.given, over, workspace, may_lack=may_lack)
     problems = [*file.problems, *inputs.problems, *typed.problems, *wrong, *_outside(file, workspace)]
@@ -109,23 +110,24 @@ def _with_values(settings: Settings, given: Mapping[str, SourcedValue]) -> Setti
     """The settings with every value that is not an agent's; paths of outputs are absolute."""
     values = {name: item.value for name, item in given.items() if name not in ("agent", "config")}
     values |= {name: _absolute(settings.workspace / values.get(name, BY_NAME[name].default)) for name in _PLACES}
-    own: dict[str, Any] = {}
-    for section in ("", *SECTION_FIELDS):
-        fields = {o.field[-1]: values[o.name] for o in OPTIONS if o.section == section and o.name in values}
-        if section:
-            own[section] = getattr(settings, section).model_copy(update=fields)
-        else:
-            own |= fields
-    return settings.model_copy(update=own)
+    update: dict[str, Any] = {}
+    sections: dict[str, dict[str, Any]] = {}
+    for option in OPTIONS:
+        *section, last = option.field
+        if option.name in values and section != ["agent_defaults"]:
+            (sections.setdefault(section[0], {}) if section else update)[last] = values[option.name]
+    for name, fields in sections.items():
+        update[name] = getattr(settings, name).model_copy(update=fields)
+    return settings.model_copy(update=update)
 
 
-def _with_rules(policy: Policy, layers: Sequence[_ConfigSource]) -> Policy:
+def _with_rules(policy: Policy, sources: Sequence[_ConfigSource]) -> Policy:
     """Merge the rules of single criteria and the modes of sets key by key; criteria inherit the other rules."""
     rules: dict[str, dict[str, Any]] = {}
     modes: dict[str, Any] = {}
-    for layer in layers:
-        modes |= layer.value("gate_sets", {})
-        for criterion, own in layer.value("gate_criteria", {}).items():
+    for given in (source.given for source in sources):
+        modes |= given["gate_sets"].value if "gate_sets" in given else {}
+        for criterion, own in given["gate_criteria"].value.items() if "gate_criteria" in given else ():
             rules.setdefault(criterion, {}).update(own.model_dump(exclude_unset=True))
     criteria = {name: policy.inherited(name).model_copy(update=rules[name]) for name in sorted(rules)}
     return policy.model_copy(update={"criteria": criteria, "sets": dict(sorted(modes.items()))})
@@ -190,21 +192,29 @@ def config_base(path: Path, workspace: Path) -> Path:
     return workspace if path == workspace / GITHUB_CONFIG else path.parent
 
 
+FILE_OPTIONS: Final = {option.key: option for option in OPTIONS if option.key is not None}
+SECTIONS: Final = tuple(dict.fromkeys(key.partition(".")[0] for key in FILE_OPTIONS if "." in key))
+_NULLABLE: Final = frozenset({"max_drop", "max_rise"})
+
+
 @dataclass(slots=True)
 class _ConfigSource:
-    """The values of one source (file, inputs or flags) by option, its agents, and what is wrong with it."""
+    """The values of one source (file, inputs or flags) by option, its agents, and what is wrong with it.
 
+    ``file`` is the origin of the whole configuration file.
+    """
+
+    file: Origin = field(default_factory=Origin)
     given: dict[str, SourcedValue] = field(default_factory=dict)
     agents: tuple[AgentEntry, ...] = ()
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
-    def value(self, name: str, default: Any) -> Any:
-        """The value given for an option."""
-        return self.given[name].value if name in self.given else default
-
     def take(self, option: Option, value: Any, origin: Origin, into: dict[str, SourcedValue] | None = None) -> None:
         """Read one option's value, or keep what is wrong with it."""
+        if value is None and option.name not in _NULLABLE:
+            self.problems.append(origin.issue(Issue("is empty", hint="give it a value or remove the key")))
+            return
         try:
             read = option.adapter.validate_python(value, context=origin)
         except ValidationError as error:
@@ -212,152 +222,112 @@ class _ConfigSource:
         else:
             (self.given if into is None else into)[option.name] = SourcedValue(read, origin)
 
+    def take_text(self, option: Option, text: Any, name: str, base: Path, environ: Mapping[str, str]) -> None:
+        """Read the text of a flag or an input of this name."""
+        origin = Origin(base, Path(name), text=True, search_path=environ.get("PATH"))
+        self.take(option, text, origin)
+        if option.name == "agent" and "agent" in self.given:
+            self.agents = tuple(AgentEntry(origin, path=path) for path in self.given["agent"].value)
 
-def _flag_layer(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) -> _ConfigSource:
+    def problem(self, message: str, at: JsonPath, value: Any = ..., hint: str | None = None) -> None:
+        """Keep what is wrong at a place of the file."""
+        shown = None if value is ... else shorten(value)
+        self.problems.append(self.file.issue(Issue(message, at, shown, hint)))
+
+    def section(self, data: Mapping[Any, Any], section: str = "") -> None:
+        """Read the top of the file, or a section like ``gate``."""
+        prefix = f"{section}." if section else ""
+        for key, value in data.items():
+            at = (section, key) if section else (key,)
+            name = f"{prefix}{key}"
+            short = FILE_OPTIONS.get(f"{name}.path")  # `baseline: FILE` is short for its path
+            if name in ("agent", "agents"):
+                self.read_agents(value, at)
+            elif name in SECTIONS and isinstance(value, Mapping):
+                self.section(value, name)
+            elif option := FILE_OPTIONS.get(name) or short:
+                self.take(option, value, self.file.inside(*at))
+            elif name in SECTIONS:
+                self.problem("must be a mapping", at, value)
+            else:
+                elsewhere = next((k for k in FILE_OPTIONS if k.rpartition(".")[2] == str(key).replace("-", "_")), None)
+                here = {k.removeprefix(prefix).partition(".")[0] for k in FILE_OPTIONS if k.startswith(prefix)}
+                near = did_you_mean(str(key), sorted({*here, "agents"}))
+                hint = f"did you mean `{elsewhere}`?" if elsewhere else near
+                self.problem(f"unknown key `{str(key)[:80]}`", at, hint=hint)
+
+    def read_agents(self, value: Any, at: JsonPath) -> None:
+        """Read ``agent`` or ``agents``: a folder, a mapping, or a list of them."""
+        if self.agents:
+            self.problem("is given beside another list of agents", at, hint="keep either agent or agents")
+            return
+        entries = (
+            [((*at, index), item) for index, item in enumerate(value)] if isinstance(value, list) else [(at, value)]
+        )
+        if not entries:
+            self.problem("names no agent", at, hint="remove the key to have agents discovered")
+        for here, entry in entries:
+            mapping = {"path": entry} if isinstance(entry, str) else entry
+            if isinstance(mapping, Mapping):
+                self.agents += (self.read_agent(mapping, here),)
+            else:
+                self.problem("must be an agent's folder, or a mapping with its path", here, entry)
+
+    def read_agent(self, mapping: Mapping[Any, Any], at: JsonPath) -> AgentEntry:
+        """Read an entry of ``agents``."""
+        given: dict[str, SourcedValue] = {}
+        for key, value in mapping.items():
+            if key in AGENT_ENTRY:
+                self.take(AGENT_ENTRY[key], value, self.file.inside(*at, key), given)
+            else:
+                hint = did_you_mean(str(key), AGENT_ENTRY)
+                self.problem(f"unknown key `{str(key)[:80]}` of an agent", (*at, key), hint=hint)
+        if not {"path", "recording"} & mapping.keys():
+            self.problem("an agent needs a path", at, hint="path: FOLDER")
+        path, name = (given.pop(key).value if key in given else None for key in AgentIdentity.model_fields)
+        return AgentEntry(self.file.inside(*at), path, name, given)
+
+
+def _flag_values(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) -> _ConfigSource:
     """Read the flags. None and empty tuples are flags that were not given."""
-    layer = _ConfigSource()
+    source = _ConfigSource()
     for name, value in flags.items():
         option = BY_NAME[name]
-        if value is None or value in ((), []):
-            continue
-        origin = Origin(cwd, Path(option.flag or name), text=True, search_path=environ.get("PATH"))
-        _take_text(layer, option, str(value) if isinstance(value, Path) else value, origin)
-    return layer
+        if value is not None and value not in ((), []):
+            text = str(value) if isinstance(value, Path) else value
+            source.take_text(option, text, option.flag or name, cwd, environ)
+    return source
 
 
-def _input_layer(environ: Mapping[str, str], workspace: Path) -> _ConfigSource:
+def _input_values(environ: Mapping[str, str], workspace: Path) -> _ConfigSource:
     """Read the INPUT_* variables. The empty string is an input that was not given."""
-    layer = _ConfigSource()
-    known = {name for item in NO_OPTIONS for name in item.variables}
+    source = _ConfigSource()
     for option in OPTIONS:
-        known.update(option.variables)
-        texts = {name: environ[name].strip() for name in option.variables if environ.get(name, "").strip()}
+        dashed, underscored = option.variables
+        texts = {name: text for name in option.variables if (text := environ.get(name, "").strip())}
         if len(set(texts.values())) > 1:
-            dashed, underscored = option.variables
             message = f"and {underscored} say different things: {texts[dashed]!r} and {texts[underscored]!r}"
-            layer.problems.append(Problem(Path(dashed), message, hint="set one of them"))
+            source.problems.append(Problem(Path(dashed), message, hint="set one of them"))
         elif texts:
             name, text = next(iter(texts.items()))
-            origin = Origin(workspace, Path(name), text=True, search_path=environ.get("PATH"))
-            _take_text(layer, option, text, origin)
+            source.take_text(option, text, name, workspace, environ)
+    known = {*chain.from_iterable(option.variables for option in OPTIONS)}
+    known.update(*(item.variables for item in NO_OPTIONS))
     for name in sorted(environ):
         # Other actions of a job leave INPUT_* of their own behind: only a near miss is worth a word.
         near = did_you_mean(name, sorted(known)) if name.startswith("INPUT_") and name not in known else None
         if near and environ[name].strip():
-            layer.warnings.append(Problem(Path(name), "is no input", hint=near, severity="warning"))
-    return layer
+            source.warnings.append(Problem(Path(name), "is no input", hint=near, severity="warning"))
+    return source
 
 
-def _take_text(layer: _ConfigSource, option: Option, text: Any, origin: Origin) -> None:
-    layer.take(option, text, origin)
-    if option.name == "agent" and "agent" in layer.given:
-        layer.agents = tuple(AgentEntry(origin, path=path) for path in layer.given["agent"].value)
-
-
-FILE_OPTIONS: Final = {option.key: option for option in OPTIONS if option.key is not None}
-SECTIONS: Final = tuple(dict.fromkeys(key.partition(".")[0] for key in FILE_OPTIONS if "." in key))
-_OF_AN_AGENT: Final = {option.name: option for option in AGENT_OPTIONS}
-AGENT_KEYS: Final = (*AgentIdentity.model_fields, *_OF_AN_AGENT)
-_NULLABLE: Final = frozenset({"max_drop", "max_rise"})
-
-
-def _file_layer(path: Path, workspace: Path, environ: Mapping[str, str]) -> _ConfigSource:
+def _file_values(path: Path, workspace: Path, environ: Mapping[str, str]) -> _ConfigSource:
     """Read the configuration file. Raises ConfigError when it is not a YAML mapping at all."""
     source = Source.read(path, workspace=workspace, error=ConfigError)
     if not isinstance(source.value, Mapping):
         problem = source.problem((), "must be a mapping of keys to values", hint="begin with agent: FOLDER")
         raise ConfigError(_UNUSABLE, problems=(problem,))
-    top = Origin(config_base(path, workspace), source.path, search_path=environ.get("PATH"), source=source)
-    reader = _FileReader(top)
-    reader.section(source.value)
-    return reader.layer
-
-
-@dataclass(slots=True)
-class _FileReader:
-    """Walks the mapping once and fills the layer. ``top`` is the origin of the whole file."""
-
-    top: Origin
-    layer: _ConfigSource = field(default_factory=_ConfigSource)
-
-    def section(self, data: Mapping[Any, Any], section: str = "") -> None:
-        """The top of the file, or a section like ``gate``."""
-        prefix = f"{section}." if section else ""
-        for key, value in data.items():
-            at = (section, key) if section else (key,)
-            name = f"{prefix}{key}"
-            short = f"{name}.path"  # `baseline: FILE` is short for its path
-            if name in ("agent", "agents"):
-                self.agents(value, at)
-            elif name in FILE_OPTIONS:
-                self.option(FILE_OPTIONS[name], value, at)
-            elif name in SECTIONS and isinstance(value, Mapping):
-                self.section(value, name)
-            elif name in SECTIONS and short in FILE_OPTIONS:
-                self.option(FILE_OPTIONS[short], value, at)
-            elif name in SECTIONS:
-                self.problem("must be a mapping", at, value)
-            else:
-                self.unknown(key, at, prefix)
-
-    def unknown(self, key: Any, at: JsonPath, prefix: str) -> None:
-        """Report an unknown key, with the key of this section or of another one that is probably meant."""
-        elsewhere = next((k for k in FILE_OPTIONS if k.rpartition(".")[2] == str(key).replace("-", "_")), None)
-        here = {k.removeprefix(prefix).partition(".")[0] for k in FILE_OPTIONS if k.startswith(prefix)}
-        hint = f"did you mean `{elsewhere}`?" if elsewhere else did_you_mean(str(key), sorted({*here, "agents"}))
-        self.problem(f"unknown key `{str(key)[:80]}`", at, hint=hint)
-
-    def option(self, option: Option, value: Any, at: JsonPath, into: dict[str, SourcedValue] | None = None) -> None:
-        """One option's value."""
-        if value is None and option.name not in _NULLABLE:
-            self.problem("is empty", at, hint="give it a value or remove the key")
-        else:
-            self.layer.take(option, value, self.top.inside(*at), into)
-
-    def agents(self, value: Any, at: JsonPath) -> None:
-        """``agent`` and ``agents``: a folder, a mapping, or a list of them."""
-        if self.layer.agents:
-            self.problem("is given beside another list of agents", at, hint="keep either agent or agents")
-            return
-        entries = (
-            [(item, (*at, index)) for index, item in enumerate(value)] if isinstance(value, list) else [(value, at)]
-        )
-        if not entries:
-            self.problem("names no agent", at, hint="remove the key to have agents discovered")
-        self.layer.agents = tuple(entry for item, here in entries for entry in self.agent(item, here))
-
-    def agent(self, value: Any, at: JsonPath) -> Iterator[AgentEntry]:
-        """One agent."""
-        if isinstance(value, str):
-            value = {"path": value}
-        if not isinstance(value, Mapping):
-            self.problem("must be an agent's folder, or a mapping with its path", at, value)
-            return
-        given: dict[str, SourcedValue] = {}
-        words: dict[str, str] = {}
-        for key, setting in value.items():
-            place = (*at, key)
-            if key in _OF_AN_AGENT:
-                self.option(_OF_AN_AGENT[key], setting, place, given)
-            elif key in AgentIdentity.model_fields:
-                words |= self.word(key, setting, place)
-            else:
-                hint = did_you_mean(str(key), AGENT_KEYS)
-                self.problem(f"unknown key `{str(key)[:80]}` of an agent", place, hint=hint)
-        if not {"path", "recording"} & value.keys():
-            self.problem("an agent needs a path", at, hint="path: FOLDER")
-        yield AgentEntry(self.top.inside(*at), given=given, **words)
-
-    def word(self, key: str, value: Any, at: JsonPath) -> dict[str, str]:
-        """The path or the name of an agent; nothing where it cannot be used."""
-        try:
-            return AgentIdentity.model_validate({key: value}).model_dump(exclude_unset=True)
-        except ValidationError as error:
-            found = issues_of(error, value, AgentIdentity)
-            self.layer.problems += [self.top.inside(*at).issue(issue) for issue in found]
-            return {}
-
-    def problem(self, message: str, at: JsonPath, value: Any = ..., hint: str | None = None) -> None:
-        """Something wrong at a place of the file."""
-        shown = None if value is ... else shorten(value)
-        self.layer.problems.append(self.top.issue(Issue(message, at, shown, hint)))
+    origin = Origin(config_base(path, workspace), source.path, search_path=environ.get("PATH"), source=source)
+    values = _ConfigSource(origin)
+    values.section(source.value)
+    return values

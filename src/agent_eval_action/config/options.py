@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from agent_eval_action.config.models import INFO, OptionInfo, Settings
+from agent_eval_action.config.models import INFO, AgentIdentity, OptionInfo, Settings
 from agent_eval_action.config.types import ValueType
 
 
@@ -30,43 +30,42 @@ def given_type(definition: FieldInfo) -> Any:
 
 @dataclass(frozen=True)
 class Option:
-    """One option. ``name`` is its key in the flags given to ``resolve``.
+    """One option. ``name`` is its key in the flags given to ``resolve``, ``help`` one sentence.
 
     ``key`` is its dotted place in agent-eval.yaml, None when it has none; ``field`` leads to it in Settings.
+    ``default`` is what the setting is where nobody gives it, ``shown`` how the docs write that.
     """
 
     name: str
     key: str | None
     field: tuple[str, ...]
-    definition: FieldInfo
     info: OptionInfo
+    help: str
+    default: Any
+    annotation: Any
+    value_type: ValueType
 
-    @property
-    def help(self) -> str:
-        """One sentence."""
-        return str(self.definition.description)
-
-    @property
-    def default(self) -> Any:
-        """What the setting is where nobody gives it."""
-        return self.definition.default
+    @classmethod
+    def of_field(cls, name: str, key: str, field: tuple[str, ...], definition: FieldInfo, info: OptionInfo) -> Option:
+        """The option of a model's field. Of a choice its words are the type's label."""
+        annotation = given_type(definition)
+        value_type: ValueType = next(part for part in annotation.__metadata__ if isinstance(part, ValueType))
+        if get_origin(annotation.__origin__) is Literal:
+            words = get_args(annotation.__origin__)
+            value_type = replace(value_type, label=" or ".join(f"`{w}`" for w in words), metavar="|".join(words))
+        own_key = None if info.scope == "command" else info.key or key
+        help_text = str(definition.description)
+        return cls(info.name or name, own_key, field, info, help_text, definition.default, annotation, value_type)
 
     @property
     def flag(self) -> str | None:
         """As typed at the command; None where a positional argument says it."""
-        if self.info.switch:
-            return self.info.switch
-        return "--" + self.name.replace("_", "-") if self.info.has_flag else None
+        return (self.info.switch or f"--{self.input}") if self.info.has_flag else None
 
     @property
     def input(self) -> str:
         """The input of the Action."""
         return self.name.replace("_", "-")
-
-    @property
-    def section(self) -> str:
-        """The field of Settings whose model it is in, "" for one of Settings itself."""
-        return "" if len(self.field) == 1 else self.field[0]
 
     @property
     def variables(self) -> tuple[str, str]:
@@ -90,22 +89,6 @@ class Option:
         return self.info.metavar or self.value_type.metavar
 
     @cached_property
-    def annotation(self) -> Any:
-        """The type of a value that is given."""
-        return given_type(self.definition)
-
-    @cached_property
-    def value_type(self) -> ValueType:
-        """What is written for a value; of a choice, its words."""
-        kind = self.annotation
-        metadata = kind.__metadata__
-        found: ValueType = next(part for part in metadata if isinstance(part, ValueType))
-        if get_origin(kind.__origin__) is not Literal:
-            return found
-        words = get_args(kind.__origin__)
-        return replace(found, label=" or ".join(f"`{word}`" for word in words), metavar="|".join(words))
-
-    @cached_property
     def adapter(self) -> TypeAdapter[Any]:
         """Validates a value of this option; the context is the value's Origin."""
         return TypeAdapter(self.annotation)
@@ -122,7 +105,6 @@ _SECTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "policy": ("", "gate."),
 }
 """Nested models of Settings: what the names and the keys of their options begin with."""
-SECTION_FIELDS: Final = ("baseline", "llm", "policy")
 
 
 def _options(model: type[BaseModel], name: str = "", key: str = "", path: tuple[str, ...] = ()) -> Iterator[Option]:
@@ -132,14 +114,15 @@ def _options(model: type[BaseModel], name: str = "", key: str = "", path: tuple[
         extra = definition.json_schema_extra
         info = extra.get(INFO) if isinstance(extra, dict) else None
         if isinstance(info, OptionInfo):
-            scope = replace(info, scope="agent") if path == ("agent_defaults",) else info
-            own_key = None if info.scope == "command" else info.key or key + field
-            yield Option(info.name or name + field, own_key, (*path, field), definition, scope)
+            scoped = replace(info, scope="agent") if path == ("agent_defaults",) else info
+            yield Option.of_field(name + field, key + field, (*path, field), definition, scoped)
 
 
 OPTIONS: Final = tuple(_options(Settings))
 BY_NAME: Final = {option.name: option for option in OPTIONS}
 AGENT_OPTIONS: Final = tuple(option for option in OPTIONS if option.info.scope == "agent")
+AGENT_ENTRY: Final = {option.name: option for option in (*_options(AgentIdentity), *AGENT_OPTIONS)}
+"""What an entry of ``agents`` may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,29 +154,12 @@ CREDENTIALS: Final = (
 )
 """Each means its variable, which ``env:`` of the step sets as well; where both are given, the input counts."""
 
-CONTEXT: Final = (
-    ActionInput(
-        "matrix",
-        "The job's leg of its matrix: each leg has a comment of its own. Leave it alone.",
-        "${{ toJSON(matrix) }}",
-    ),
+_MATRIX: Final = ActionInput(
+    "matrix",
+    "The job's leg of its matrix: each leg has a comment of its own. Leave it alone.",
+    "${{ toJSON(matrix) }}",
 )
-
-HOST: Final = (
-    ActionInput(
-        "tool-python",
-        "The Python, 3.11 or newer, that agent-eval itself runs on: a version or a path; "
-        "never the agent's. Default: uv finds one, or downloads 3.13.",
-    ),
-    ActionInput(
-        "tool-index",
-        "Package index that agent-eval itself is installed from, where PyPI is not reached. "
-        "Default: `UV_DEFAULT_INDEX`, else PyPI.",
-    ),
-)
-"""Of host/action.yml alone: its tool is installed when the step runs."""
-
-NO_OPTIONS: Final = (*CREDENTIALS, *CONTEXT)
+NO_OPTIONS: Final = (*CREDENTIALS, _MATRIX)
 
 
 def given_credentials(environ: Mapping[str, str]) -> dict[str, str]:
@@ -202,11 +168,9 @@ def given_credentials(environ: Mapping[str, str]) -> dict[str, str]:
     The job's token is given always, so there a variable that somebody set counts first.
     """
 
-    def given(variables: tuple[str, str]) -> str:
-        return next((text for name in variables if (text := environ.get(name, "").strip())), "")
+    def given(item: ActionInput | Option) -> str:
+        return next((text for name in item.variables if (text := environ.get(name, "").strip())), "")
 
-    credentials = {item.variable: text for item in CREDENTIALS if (text := given(item.variables))}
-    token = given(BY_NAME["github_token"].variables)
-    if token and not environ.get("GITHUB_TOKEN"):
-        credentials["GITHUB_TOKEN"] = token
-    return credentials
+    credentials = {item.variable: text for item in CREDENTIALS if (text := given(item))}
+    token = given(BY_NAME["github_token"])
+    return credentials | ({"GITHUB_TOKEN": token} if token and not environ.get("GITHUB_TOKEN") else {})
