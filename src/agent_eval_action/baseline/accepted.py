@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from agent_eval_action.baseline.file_store import keep_out_of_git, refuse_link
+from agent_eval_action.baseline.file_store import replace_committed
 from agent_eval_action.diagnostics.reader import Source, did_you_mean
 from agent_eval_action.errors import ConfigError, OutputError, Problem
-from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.history import Accepted, Record
 
 ACCEPT: Final = Path(".agent-eval") / "accept.yaml"
@@ -25,14 +25,6 @@ _HEAD: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptedEntry:
-    """One accepted change and the line it is written on."""
-
-    accepted: Accepted
-    line: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class KnownNames:
     """What there is to accept: cases, criteria, agents and eval sets of the suite as it is now."""
 
@@ -42,50 +34,51 @@ class KnownNames:
     eval_set: Collection[str] = ()
 
 
-def read(path: Path, *, workspace: Path | None = None) -> tuple[AcceptedEntry, ...]:
-    """The entries of the file; () when there is none. Raises ConfigError with every problem at its line."""
-    if not path.exists() and not path.is_symlink():
-        return ()
-    source = Source.read(path, workspace=workspace, error=ConfigError)
-    return entries(source)
+def read(path: Path, *, workspace: Path | None = None) -> dict[Accepted, int | None]:
+    """The entries of the file with their lines; none when there is no file.
+
+    Raises ConfigError with every problem at its line.
+    """
+    if not os.path.lexists(path):
+        return {}
+    return _entries(Source.read(path, workspace=workspace, error=ConfigError))
 
 
-def parse(text: str, path: Path = ACCEPT) -> tuple[AcceptedEntry, ...]:
-    """The entries of a text, as of another commit's file. Raises ConfigError."""
-    return entries(Source.parse(text, path=path, error=ConfigError))
+def parse(text: str, path: Path = ACCEPT) -> dict[Accepted, int | None]:
+    """The entries of a text. Raises ConfigError."""
+    return _entries(Source.parse(text, path=path, error=ConfigError))
 
 
-def entries(source: Source) -> tuple[AcceptedEntry, ...]:
-    """The entries of a file that was read. Raises ConfigError with every problem at its line."""
-    if not isinstance(source.value, list):
-        problem = source.problem((), "must be a list of accepted changes", hint='begin with "- case: ID"')
-        raise ConfigError("the accepted changes cannot be used", problems=(problem,))
-    problems = [problem for index, item in enumerate(source.value) for problem in _problems(source, index, item)]
+def _entries(source: Source) -> dict[Accepted, int | None]:
+    if isinstance(source.value, list):
+        problems = [problem for index, item in enumerate(source.value) for problem in _problems(source, index, item)]
+    else:
+        problems = [source.problem((), "must be a list of accepted changes", hint='begin with "- case: ID"')]
     if problems:
         raise ConfigError("the accepted changes cannot be used", problems=tuple(problems))
-    return tuple(AcceptedEntry(_accepted(item), source.line((index,))) for index, item in enumerate(source.value))
+    return {_accepted(item): source.line((index,)) for index, item in enumerate(source.value)}
 
 
-def unknown(found: Iterable[AcceptedEntry], names: KnownNames, path: Path = ACCEPT) -> tuple[Problem, ...]:
+def unknown(entries: Mapping[Accepted, int | None], names: KnownNames) -> tuple[Problem, ...]:
     """A warning for every name there is none of: a case that was removed since must not stop anything."""
     problems: list[Problem] = []
-    for entry in found:
+    for accepted, line in entries.items():
         for word in ("case", "criterion", "agent", "eval_set"):
-            value, known = getattr(entry.accepted, word), getattr(names, word)
+            value, known = getattr(accepted, word), getattr(names, word)
             if value is not None and value not in known:
                 message = f"accepts a change of nothing: there is no {word.replace('_', ' ')} {value!r}"
                 hint = did_you_mean(value, known)
-                problems.append(Problem(path, message, entry.line, hint=hint, severity="warning"))
+                problems.append(Problem(ACCEPT, message, line, hint=hint, severity="warning"))
     return tuple(problems)
 
 
-def pending(found: Iterable[AcceptedEntry], records: Sequence[Record]) -> tuple[Accepted, ...]:
+def pending(entries: Iterable[Accepted], records: Sequence[Record]) -> tuple[Accepted, ...]:
     """The acceptances main has no record with: the next one starts those histories anew.
 
     An entry that the newest record carries is spent: left in the file, it accepts nothing any more.
     """
     spent = {entry.id for entry in records[0].accepted} if records else set()
-    return tuple(entry.accepted for entry in found if entry.accepted.id not in spent)
+    return tuple(entry for entry in entries if entry.id not in spent)
 
 
 def append(path: Path, entries: Sequence[Mapping[str, str]], *, workspace: Path) -> tuple[Accepted, ...]:
@@ -93,28 +86,23 @@ def append(path: Path, entries: Sequence[Mapping[str, str]], *, workspace: Path)
 
     Returns the added ones. Raises ConfigError or OutputError, and then nothing is written.
     """
-    before = [entry.accepted for entry in read(path, workspace=workspace)]
-    known = {accepted.id for accepted in before}
-    new = {accepted.id: (accepted, entry) for entry in entries if (accepted := _accepted(entry)).id not in known}
-    if not new:
+    before = read(path, workspace=workspace)
+    added = {accepted: entry for entry in entries if (accepted := _accepted(entry)) not in before}
+    if not added:
         return ()
     text = path.read_text(encoding="utf-8") if path.exists() else _HEAD
-    after = (text if text.endswith("\n") else text + "\n") + "".join(_written(entry) for _, entry in new.values())
-    added = tuple(accepted for accepted, _ in new.values())
+    after = (text if text.endswith("\n") else text + "\n") + "".join(map(_written, added.values()))
     try:
-        whole = [entry.accepted for entry in parse(after, path)] == [*before, *added]
+        whole = list(parse(after, path)) == [*before, *added]
     except ConfigError:
         whole = False
     if not whole:
         raise ConfigError(f"{path} is not written as a plain list, so nothing can be added", hint="add it by hand")
     try:
-        folder = OutputFolder.at(path.parent, workspace)
-        refuse_link(folder, path.name)
-        keep_out_of_git(folder, also=path.name)
-        folder.replace(path.name, [after.encode()])
+        replace_committed(path, after, workspace)
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror or error}") from error
-    return added
+    return tuple(added)
 
 
 def _written(entry: Mapping[str, str]) -> str:

@@ -7,11 +7,11 @@ import json
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, StoreConfig, WriteResult, select
+from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, WriteResult, select
 from agent_eval_action.baseline.record_text import (
     MAX_BYTES,
     SHA_SHOWN,
@@ -21,6 +21,7 @@ from agent_eval_action.baseline.record_text import (
     parse_record,
     record_bytes,
 )
+from agent_eval_action.config.models import Settings
 from agent_eval_action.git.remote import Remote, remote_of
 from agent_eval_action.git.repository import Repository, TreeEntry
 from agent_eval_action.git.scratch import Pushed, Scratch
@@ -44,7 +45,7 @@ _DEADLINE_S: Final = 240.0
 _LONGEST_WAIT_S: Final = 2.0
 _SEEN: Final = 1_000  # files looked at, newest first: a flooded branch costs no more
 _AT_ONCE: Final = 25
-_TOLD: Final = 5
+_SKIPPED_SHOWN: Final = 5
 _BLOB: Final = "100644"
 
 
@@ -60,11 +61,12 @@ class BranchStore:
     wait: Callable[[float], None] = field(default=time.sleep, compare=False)
 
     @classmethod
-    def at(cls, place: StoreConfig) -> BranchStore:
-        """The store of a checkout. The remote's credential is read here, before any agent starts."""
-        repository = Repository(place.workspace, place.environ)
-        remote = remote_of(repository, place.remote, place.environ)
-        return cls(repository, remote, place.branch, place.remote, max(KEEP, 2 * place.last))
+    def of_settings(cls, settings: Settings, environ: Mapping[str, str]) -> BranchStore:
+        """The branch that is configured. The remote's credential is read here, before any agent starts."""
+        baseline = settings.baseline
+        repository = Repository(settings.workspace, environ)
+        remote = remote_of(repository, baseline.remote, environ)
+        return cls(repository, remote, baseline.branch, baseline.remote, max(KEEP, 2 * baseline.runs))
 
     @property
     def name(self) -> str:
@@ -75,32 +77,32 @@ class BranchStore:
     def _ref(self) -> str:
         return f"refs/heads/{self.branch}"
 
-    def records(self, lookup: RecordQuery) -> FoundRecords:
+    def records(self, query: RecordQuery) -> FoundRecords:
         """The records to compare with. Never raises for what lies on the branch or cannot be reached: it is noted."""
-        everything = self.everything(lookup)
-        found = select(everything.records, lookup)
+        everything = self.everything(query)
+        found = select(everything.records, query)
         return FoundRecords(found.records, (*everything.notes, *found.notes))
 
     @collector_paused()
-    def everything(self, lookup: RecordQuery | None = None) -> FoundRecords:
+    def everything(self, query: RecordQuery | None = None) -> FoundRecords:
         """Every record that can be read, newest first; with a look-up those that it may choose from."""
         if self.remote is None:
-            return self._local(f"this checkout has no remote {self.remote_name!r} that can be used", lookup)
+            return self._local(f"this checkout has no remote {self.remote_name!r} that can be used", query)
         try:
             with Scratch.open(self.remote, self.repository.environ) as scratch:
                 fetched = scratch.fetch(self._ref, depth=1)
                 if fetched.sha is None and fetched.error:
-                    return self._local(f"{self.remote_name} cannot be reached ({fetched.error})", lookup)
+                    return self._local(f"{self.remote_name} cannot be reached ({fetched.error})", query)
                 if fetched.sha is None:
                     return FoundRecords(notes=(f"{self.remote_name} has no branch {self.branch} yet",))
-                return _read(scratch.repository, fetched.sha, self.branch, lookup)
+                return _read(scratch.repository, fetched.sha, self.branch, query)
         except OSError as error:
-            return self._local(f"{self.remote_name} could not be asked ({error})", lookup)
+            return self._local(f"{self.remote_name} could not be asked ({error})", query)
 
-    def _local(self, why: str, lookup: RecordQuery | None) -> FoundRecords:
+    def _local(self, why: str, query: RecordQuery | None) -> FoundRecords:
         for place in (f"refs/remotes/{self.remote_name}/{self.branch}", self._ref):
             if (sha := self.repository.resolve(place)) is not None:
-                found = _read(self.repository, sha, self.branch, lookup)
+                found = _read(self.repository, sha, self.branch, query)
                 note = f"{why}: the records this clone has of {self.branch} are used"
                 return FoundRecords(found.records, (note, *found.notes))
         return FoundRecords(notes=(f"{why}, and this clone has no records of {self.branch}",))
@@ -148,7 +150,7 @@ class BranchStore:
             why = f"it has no {_MARKER}, so it is no branch of records: name another in baseline.branch"
             return Pushed("refused", why)
         there = scratch.repository.entries(fetched.sha, f"{_FOLDER}/") if fetched.sha else ()
-        kept = [*_files(there), TreeEntry(_BLOB, blob, None, name)]
+        kept = [*_record_files(there)[0], TreeEntry(_BLOB, blob, None, name)]
         kept.sort(key=lambda entry: entry.name)
         folder = scratch.write_tree((_BLOB, "blob", entry.oid, entry.name) for entry in kept[-self.keep :])
         mark, readme = scratch.write_blob(_MARK.encode()), scratch.write_blob(_README.encode())
@@ -161,11 +163,10 @@ class BranchStore:
         return scratch.push(commit, self._ref, fetched.sha)
 
 
-def _read(repository: Repository, commit: str, branch: str, lookup: RecordQuery | None) -> FoundRecords:
-    there = repository.entries(commit, f"{_FOLDER}/")
-    skipped = [f"{_shown(entry.name)} is no record" for entry in _strangers(there)]
+def _read(repository: Repository, commit: str, branch: str, query: RecordQuery | None) -> FoundRecords:
+    files, skipped = _record_files(repository.entries(commit, f"{_FOLDER}/"))
     records: list[Record] = []
-    for lot in _lots(_in_order(_files(there), lookup), skipped):
+    for lot in _lots(_in_order(files, query), skipped):
         contents = repository.blobs(entry.oid for entry in lot)
         for entry in lot:
             parsed = parse_record(contents.get(entry.oid, b""))
@@ -173,22 +174,38 @@ def _read(repository: Repository, commit: str, branch: str, lookup: RecordQuery 
                 records.append(parsed)
             else:
                 skipped.append(f"{entry.name} {parsed}")
-        if lookup is not None and len(select(records, lookup).records) >= lookup.limit:
+        if query is not None and len(select(records, query).records) >= query.limit:
             break
     records.sort(key=lambda record: (record.committed_at or 0, record.created_at), reverse=True)
-    return FoundRecords(tuple(records), _skipped(skipped, branch))
+    if not skipped:
+        return FoundRecords(tuple(records))
+    more = f" and {len(skipped) - _SKIPPED_SHOWN} more" if len(skipped) > _SKIPPED_SHOWN else ""
+    return FoundRecords(tuple(records), (f"skipped on {branch}: {'; '.join(skipped[:_SKIPPED_SHOWN])}{more}",))
 
 
-def _in_order(files: Iterable[TreeEntry], lookup: RecordQuery | None) -> list[TreeEntry]:
+def _record_files(entries: Iterable[TreeEntry]) -> tuple[list[TreeEntry], list[str]]:
+    """Entries that are named and kept as records are, and what is wrong with the others: links, folders, submodules."""
+    now = dt.datetime.now(dt.UTC)
+    files: list[TreeEntry] = []
+    others: list[str] = []
+    for entry in entries:
+        name = entry.name.removeprefix(f"{_FOLDER}/")
+        if entry.mode == _BLOB and is_file_name(name, now):
+            files.append(TreeEntry(entry.mode, entry.oid, entry.size, name))
+        else:
+            others.append(f"{json.dumps(name[:80])} is no record")
+    return files, others
+
+
+def _in_order(files: Iterable[TreeEntry], query: RecordQuery | None) -> list[TreeEntry]:
     """What is most likely chosen first. The names are a hint, the records themselves decide."""
     newest = sorted(files, key=lambda entry: entry.name, reverse=True)
-    if lookup is None:
-        return newest[:_SEEN]
-    rank = {sha[:SHA_SHOWN]: place for place, sha in reversed(list(enumerate(lookup.ancestors)))}
-    near = [entry for entry in newest if commit_in(entry.name) in rank]
-    near.sort(key=lambda entry: rank[commit_in(entry.name)])
-    far = [] if lookup.complete else [entry for entry in newest if commit_in(entry.name) not in rank]
-    return [*near, *far][:_SEEN]
+    if query is not None:
+        rank = {sha[:SHA_SHOWN]: place for place, sha in reversed(list(enumerate(query.ancestors)))}
+        newest.sort(key=lambda entry: rank.get(commit_in(entry.name), len(rank)))
+        if query.complete:
+            newest = [entry for entry in newest if commit_in(entry.name) in rank]
+    return newest[:_SEEN]
 
 
 def _lots(files: Iterable[TreeEntry], skipped: list[str]) -> Iterator[list[TreeEntry]]:
@@ -206,26 +223,3 @@ def _lots(files: Iterable[TreeEntry], skipped: list[str]) -> Iterator[list[TreeE
             lot, size = [], 0
     if lot:
         yield lot
-
-
-def _files(there: Iterable[TreeEntry]) -> list[TreeEntry]:
-    """Entries that are named and kept as records are; links, folders and submodules are none."""
-    now = dt.datetime.now(dt.UTC)
-    named = ((entry, entry.name.removeprefix(f"{_FOLDER}/")) for entry in there if entry.mode == _BLOB)
-    return [TreeEntry(entry.mode, entry.oid, entry.size, name) for entry, name in named if is_file_name(name, now)]
-
-
-def _strangers(there: Iterable[TreeEntry]) -> list[TreeEntry]:
-    fine = {entry.name for entry in _files(there)}
-    return [entry for entry in there if entry.name.removeprefix(f"{_FOLDER}/") not in fine]
-
-
-def _skipped(skipped: list[str], branch: str) -> tuple[str, ...]:
-    if not skipped:
-        return ()
-    more = f" and {len(skipped) - _TOLD} more" if len(skipped) > _TOLD else ""
-    return (f"skipped on {branch}: {'; '.join(skipped[:_TOLD])}{more}",)
-
-
-def _shown(name: str) -> str:
-    return json.dumps(name.removeprefix(f"{_FOLDER}/")[:80])

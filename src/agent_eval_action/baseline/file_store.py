@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, StoreConfig, WriteResult
+from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, WriteResult
 from agent_eval_action.baseline.record_text import baseline_text
+from agent_eval_action.config.models import Settings
 from agent_eval_action.diagnostics.reader import MAX_JSON_BYTES, Source, read_bytes, shorten
 from agent_eval_action.diagnostics.validation import issues_of
 from agent_eval_action.errors import ConfigError, OutputError, Problem, ResultsError, Unreadable
@@ -41,9 +43,9 @@ class FileStore:
     workspace: Path | None = None
 
     @classmethod
-    def at(cls, place: StoreConfig) -> FileStore:
-        """The file a place names."""
-        return cls(place.file, place.workspace)
+    def of_settings(cls, settings: Settings, environ: Mapping[str, str]) -> FileStore:  # noqa: ARG003 - the branch needs it
+        """The file that is configured."""
+        return cls(settings.baseline.path, settings.workspace)
 
     @property
     def name(self) -> str:
@@ -51,8 +53,8 @@ class FileStore:
         inside = self.workspace is not None and self.path.is_relative_to(self.workspace)
         return (self.path.relative_to(self.workspace) if inside and self.workspace else self.path).as_posix()
 
-    def records(self, lookup: RecordQuery) -> FoundRecords:  # noqa: ARG002 - the file is of the checkout: it has one answer
-        """Its counts as a history of one run. Raises ResultsError when the file is no baseline."""
+    def records(self, query: RecordQuery) -> FoundRecords:  # noqa: ARG002 - the file is of the checkout: it has one answer
+        """The record in the file. Raises ResultsError when the file is no baseline."""
         record = self.read()
         return FoundRecords((record,) if record and record.cases else ())
 
@@ -61,34 +63,33 @@ class FileStore:
         return WriteResult(False, f"{self.name} is written by `agent-eval baseline update` alone")
 
     def read(self) -> Record | None:
-        """The baseline, or None when there is no file. Raises ResultsError when it is none."""
-        return read(self.path, workspace=self.workspace)
+        """The record, or None when there is no file. Raises ResultsError naming path and line."""
+        path = self.path
+        if not os.path.lexists(path):
+            return None
+        bound = _bound(path, self.workspace)
+        try:
+            source = Source.read(path, workspace=bound, error=ResultsError)
+        except ResultsError as error:
+            hint = _unreadable_hint(path, bound)
+            raise ResultsError(f"the baseline {error.message}", hint=hint, problems=error.problems) from None
+        _refuse_foreign(source)
+        message = f"{path} is not a baseline of schema version {RECORD_VERSION}"
+        try:
+            return _with_shared_parts(Record.model_validate(source.value))
+        except RecursionError:
+            problems: tuple[Problem, ...] = (Problem(path=path, message="is nested too deeply"),)
+        except ValidationError as error:
+            issues = islice(issues_of(error, source.value, Record), _PROBLEMS_SHOWN)
+            problems = tuple(source.problem(issue.at, issue.message, **issue.fields) for issue in issues)
+        raise ResultsError(message, hint=_ANEW, problems=problems)
 
     def write(self, record: Record) -> None:
-        """Replace the file whole. Raises OutputError."""
-        write(self.path, record, workspace=self.workspace)
-
-
-def read(path: Path, *, workspace: Path | None = None) -> Record | None:
-    """The baseline in ``path``; None when there is none. Raises ResultsError naming path and line."""
-    if not os.path.lexists(path):
-        return None
-    bound = _bound(path, workspace)
-    try:
-        source = Source.read(path, workspace=bound, error=ResultsError)
-    except ResultsError as error:
-        raise ResultsError(
-            f"the baseline {error.message}", hint=_unreadable_hint(path, bound), problems=error.problems
-        ) from None
-    _refuse_foreign(source)
-    try:
-        return _with_shared_parts(Record.model_validate(source.value))
-    except (ValidationError, RecursionError) as error:
-        raise ResultsError(
-            f"{path} is not a baseline of schema version {RECORD_VERSION}",
-            hint=_ANEW,
-            problems=_problems(source, error),
-        ) from None
+        """Replace the file in one step, so that a reader or a crash never sees half a file. Raises OutputError."""
+        try:
+            replace_committed(self.path, baseline_text(record), self.workspace)
+        except OSError as error:
+            raise OutputError(f"the baseline {self.path} cannot be written: {error.strerror or error}") from error
 
 
 def _with_shared_parts(record: Record) -> Record:
@@ -103,23 +104,14 @@ def _with_shared_parts(record: Record) -> Record:
     return record.model_copy(update={"cases": tuple(map(shared, record.cases))})
 
 
-def write(path: Path, record: Record, *, workspace: Path | None = None) -> None:
-    """Replace ``path`` in one step, so that a reader or a crash never sees half a file. Raises OutputError."""
-    try:
-        folder = OutputFolder.at(path.parent, workspace)
-        refuse_link(folder, path.name)
-        if folder.path.name == FOLDER:
-            keep_out_of_git(folder, also=path.name)
-        folder.replace(path.name, [baseline_text(record).encode()])
-    except OSError as error:
-        raise OutputError(f"the baseline {path} cannot be written: {error.strerror or error}") from error
-
-
-def refuse_link(folder: OutputFolder, name: str) -> None:
-    """Raise ConfigError where a committed file, or a folder above it, is a link: we write through none."""
-    link = (folder / name).first_link()
-    if link is not None:
+def replace_committed(path: Path, text: str, workspace: Path | None) -> None:
+    """Replace a committed file. Raises OSError, and ConfigError where it or a folder above it is a link."""
+    folder = OutputFolder.at(path.parent, workspace)
+    if link := (folder / path.name).first_link():
         raise ConfigError(f"{link} is a symbolic link, and is not written through", hint="put the file itself there")
+    if folder.path.name == FOLDER:
+        keep_out_of_git(folder, also=path.name)
+    folder.replace(path.name, [text.encode()])
 
 
 def keep_out_of_git(folder: OutputFolder, *, also: str = "baseline.json") -> None:
@@ -161,10 +153,3 @@ def _refuse_foreign(source: Source) -> None:
             f"{path} holds the results of a run, not a baseline",
             hint=f"`agent-eval compare` takes results as they are; to keep them as the baseline, {_ANEW}",
         )
-
-
-def _problems(source: Source, error: ValidationError | RecursionError) -> tuple[Problem, ...]:
-    if isinstance(error, RecursionError):
-        return (Problem(path=source.path, message="is nested too deeply"),)
-    issues = islice(issues_of(error, source.value, Record), _PROBLEMS_SHOWN)
-    return tuple(source.problem(issue.at, issue.message, **issue.fields) for issue in issues)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final, Literal
 
 from agent_eval_action.baseline import STORES, Store
-from agent_eval_action.baseline.accepted import ACCEPT, AcceptedEntry, pending, read
+from agent_eval_action.baseline.accepted import ACCEPT, pending, read
 from agent_eval_action.baseline.file_store import FileStore
-from agent_eval_action.baseline.lookup import BaseBaseline, FoundRecords, StoreConfig, WriteResult, look_up
+from agent_eval_action.baseline.lookup import BaseBaseline, FoundRecords, WriteResult, look_up
 from agent_eval_action.baseline.pooling import Suite, age_note, pool
 from agent_eval_action.baseline.records import record_of
 from agent_eval_action.config.models import Settings
@@ -75,7 +75,7 @@ class HistorySession:
     head: Commit | None
     found: FoundRecords
     how: str
-    entries: tuple[AcceptedEntry, ...]
+    entries: Mapping[Accepted, int | None]
     last: int
     max_age: int
     accepts: bool = True
@@ -107,7 +107,7 @@ class HistorySession:
         if why := why_not_recorded(self.event, result, self.head.sha if self.head else None):
             return WriteResult(False, why)
         bad = worse if worse is not None else regressed(result.decision) if result.decision else ()
-        accepted = [entry.accepted for entry in self.entries] if self.accepts else []
+        accepted = self.entries if self.accepts else ()
         return self.store.add(record_of(result, self.head, regressed=bad, accepted=accepted))
 
 
@@ -119,27 +119,25 @@ def open_history_session(
     Raises ResultsError when the file store's file is no baseline, ConfigError when accept.yaml is wrong;
     what is on a branch, or that it cannot be reached, is noted.
     """
-    config = store_config(settings, environ)
     repository = Repository(settings.workspace, environ)
     name = store_name(settings, environ, event, base)
-    store = STORES[name](config)
-    remote = remote_of(repository, config.remote, environ) if name == "branch" else None
-    query = look_up(repository, event, remote, remote_name=config.remote, limit=2 * settings.baseline.runs)
+    store, own = STORES[name](settings, environ), FileStore.of_settings(settings, environ)
+    remote_name, runs = settings.baseline.remote, settings.baseline.runs
+    remote = remote_of(repository, remote_name, environ) if name == "branch" else None
+    query = look_up(repository, event, remote, remote_name=remote_name, limit=2 * runs)
     is_rerun = settings.baseline.store == "rerun"
     if is_rerun:
         found = FoundRecords()
     elif base and name == "file":
-        found = _records_of_base(config, base)
+        found = _records_of_base(own, base)
     else:
         found = store.records(query)
-    if base and name == "branch" and settings.baseline.store == "auto" and _exists(settings.baseline.path):
+    if base and name == "branch" and settings.baseline.store == "auto" and os.path.lexists(own.path):
         if found.records:
-            own = FileStore.at(config).name
-            note = f"the {own} that this change adds is not used: main's scores are on {store.name}"
+            note = f"the {own.name} that this change adds is not used: main's scores are on {store.name}"
             found = replace(found, notes=(*found.notes, note))
         else:
-            name, store = "file", STORES["file"](config)
-            found = _records_of_base(config, base)
+            name, store, found = "file", own, _records_of_base(own, base)
     return HistorySession(
         store=store,
         kind="rerun" if is_rerun else name,
@@ -148,34 +146,21 @@ def open_history_session(
         found=found,
         how=query.how,
         entries=read(settings.workspace / ACCEPT, workspace=settings.workspace),
-        last=settings.baseline.runs,
+        last=runs,
         max_age=settings.baseline.max_age,
         accepts=settings.policy.accept == "honour",
     )
 
 
-def _records_of_base(config: StoreConfig, base: BaseBaseline) -> FoundRecords:
+def _records_of_base(store: FileStore, base: BaseBaseline) -> FoundRecords:
     """The base commit's file: what a change writes into its own must not make a worse agent pass."""
-    store, short = FileStore.at(config), base.commit[:10]
-    own = store.read()
+    own, short = store.read(), base.commit[:10]
     if base.baseline is None:
         note = f"{store.name}, which this change adds, counts from the merge on: the base commit {short} has none"
         return FoundRecords((), (note,) if own else ())
     records = (base.baseline,) if base.baseline.cases else ()
     note = f"compared with {store.name} of the base commit {short}, not with the one this change brings along"
     return FoundRecords(records, () if own == base.baseline else (note,))
-
-
-def store_config(settings: Settings, environ: Mapping[str, str]) -> StoreConfig:
-    """Where the baseline of these settings may lie."""
-    return StoreConfig(
-        workspace=settings.workspace,
-        file=settings.baseline.path,
-        branch=settings.baseline.branch,
-        remote=settings.baseline.remote,
-        last=settings.baseline.runs,
-        environ=environ,
-    )
 
 
 def store_name(
@@ -189,12 +174,8 @@ def store_name(
         return "file"
     if settings.baseline.store != "auto":
         return settings.baseline.store
-    kept = _exists(settings.baseline.path) if base is None else base.baseline is not None
+    kept = os.path.lexists(settings.baseline.path) if base is None else base.baseline is not None
     if kept or not event.keeps_branch:
         return "file"
     repository = Repository(settings.workspace, environ)
     return "branch" if remote_of(repository, settings.baseline.remote, environ) else "file"
-
-
-def _exists(path: Path) -> bool:
-    return path.exists() or path.is_symlink()

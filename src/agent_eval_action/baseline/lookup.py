@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from agent_eval_action.git.base_commit import WALK, Event, ask_remote, main_tip, resolve_reference
 from agent_eval_action.git.remote import ORIGIN, Remote
 from agent_eval_action.git.repository import Commit, Repository
 from agent_eval_action.results.history import Record
-
-BRANCH: Final = "agent-eval-data"
-
-
-@dataclass(frozen=True, slots=True)
-class StoreConfig:
-    """Where the baseline may lie: a file, or a branch of a remote. ``last``: how many runs are pooled."""
-
-    workspace: Path
-    file: Path
-    branch: str = BRANCH
-    remote: str = ORIGIN
-    last: int = 20
-    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +52,21 @@ class FoundRecords:
     notes: tuple[str, ...] = ()
 
 
-def select(records: Sequence[Record], lookup: RecordQuery) -> FoundRecords:
+def select(records: Sequence[Record], query: RecordQuery) -> FoundRecords:
     """Of all records those at or before the reference, nearest first, at most ``limit`` runs. Pure."""
-    rank = {sha: place for place, sha in enumerate(lookup.ancestors)}
+    rank = {sha: place for place, sha in enumerate(query.ancestors)}
     near = [record for record in records if record.commit in rank]
     near.sort(key=lambda record: (-rank[record.commit or ""], record.created_at), reverse=True)
-    if lookup.complete or len(near) >= lookup.limit:
-        return FoundRecords(tuple(near[: lookup.limit]), lookup.notes)
-    by_date = [record for record in records if record.commit not in rank and _before(record, lookup.at)]
+    if query.complete or len(near) >= query.limit:
+        return FoundRecords(tuple(near[: query.limit]), query.notes)
+    by_date = [record for record in records if record.commit not in rank and _before(record, query.at)]
     by_date.sort(key=lambda record: (record.committed_at or 0, record.created_at), reverse=True)
-    chosen = (*near, *by_date)[: lookup.limit]
+    chosen = (*near, *by_date)[: query.limit]
     note = "matched by date, not by ancestry: the clone's history is cut (actions/checkout: fetch-depth: 0)"
     more = (
         (f"{len(chosen) - len(near)} of {len(chosen)} records of main are {note}",) if len(chosen) > len(near) else ()
     )
-    return FoundRecords(tuple(chosen), (*lookup.notes, *more))
+    return FoundRecords(tuple(chosen), (*query.notes, *more))
 
 
 def _before(record: Record, at: int | None) -> bool:

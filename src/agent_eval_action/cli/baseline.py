@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action.baseline import accepted, show
+from agent_eval_action.baseline import accepted
 from agent_eval_action.baseline.accepted import ACCEPT
 from agent_eval_action.baseline.file_store import FileStore
 from agent_eval_action.baseline.history_session import open_history_session
 from agent_eval_action.baseline.records import Update, update
-from agent_eval_action.baseline.table import records_table
+from agent_eval_action.baseline.table import records_table, show
 from agent_eval_action.ci import detect
 from agent_eval_action.cli.log import terminal
 from agent_eval_action.cli.outputs import output_folder, results_file, write_requested_files
@@ -47,7 +47,7 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
         print_line(f"the run is not complete ({result.status}): the baseline stays as it was")
         return ExitCode.INTERRUPTED if result.status is RunStatus.INTERRUPTED else ExitCode.INCONCLUSIVE
     entries = accepted.read(settings.workspace / ACCEPT, workspace=settings.workspace)
-    after = update(before, result, [entry.accepted for entry in entries])
+    after = update(before, result, entries)
     if not any(pair.scores for pair in measured_pairs(result)):
         where = relative(settings.baseline.path, settings.workspace)
         print_line(f"nothing was measured, so {where} is not written: see the errors above")

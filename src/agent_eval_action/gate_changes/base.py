@@ -106,7 +106,7 @@ def _snapshot(settings: Settings, sets: tuple[SetSnapshot, ...]) -> Snapshot:
         policy_file=relative(settings.config, settings.workspace) if settings.config else "agent-eval.yaml",
         fail_on=settings.fail_on,
         repeats=settings.repeats,
-        accepted=tuple(entry.accepted for entry in accepted.read(accept_file, workspace=settings.workspace)),
+        accepted=tuple(accepted.read(accept_file, workspace=settings.workspace)),
         baseline=baseline,
     )
 

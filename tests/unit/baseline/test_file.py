@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agent_eval_action.baseline import STORES, RecordQuery, StoreConfig
-from agent_eval_action.baseline.file_store import read, write
+from agent_eval_action.baseline.file_store import FileStore
+from agent_eval_action.baseline.lookup import RecordQuery
 from agent_eval_action.baseline.record_text import baseline_text
 from agent_eval_action.baseline.records import from_result
 from agent_eval_action.errors import ConfigError, OutputError, ResultsError
@@ -31,6 +31,14 @@ def workspace(tmp_path):
 @pytest.fixture
 def path(workspace):
     return workspace / ".agent-eval" / "baseline.json"
+
+
+def read(path, *, workspace=None):
+    return FileStore(path, workspace).read()
+
+
+def write(path, record, *, workspace=None):
+    FileStore(path, workspace).write(record)
 
 
 def refused(path, content, workspace=None):
@@ -52,7 +60,7 @@ def line_of(found):
 
 
 def test_what_is_written_is_read_back(path, workspace):
-    store = STORES["file"](StoreConfig(workspace, path))
+    store = FileStore(path, workspace)
     assert store.read() is None
     assert store.records(RecordQuery()).records == ()
     store.write(BASELINE)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.baseline import STORES, RecordQuery, StoreConfig
+from agent_eval_action.baseline import STORES
 from agent_eval_action.baseline.history_session import store_name
+from agent_eval_action.baseline.lookup import RecordQuery
 from agent_eval_action.baseline.records import record_of
 from agent_eval_action.config.models import BaselineSettings, Settings
 from agent_eval_action.git.base_commit import Event
@@ -51,7 +52,7 @@ def test_without_a_remote_there_is_no_branch_to_keep_anything_on(checkout):
 
 @pytest.mark.parametrize("name", STORES)
 def test_a_store_with_nothing_in_it_says_no_more_than_that(tmp_path, name):
-    store = STORES[name](StoreConfig(tmp_path, tmp_path / "baseline.json", environ=environ()))
+    store = STORES[name](settings(tmp_path), environ())
     assert store.records(RecordQuery()).records == ()
     written = store.add(record_of(run(simple("a", 1.0))))
     assert not written.stored
