@@ -43,7 +43,8 @@ class Relaxation:
 
 def lower(old: Any, new: Any) -> bool:
     """A smaller number asks for less."""
-    return not (_is_number(old) and _is_number(new)) or new < old
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (old, new))
+    return not numbers or new < old
 
 
 def later_in(*strictest_first: str) -> Relaxed:
@@ -59,12 +60,6 @@ def later_in(*strictest_first: str) -> Relaxed:
 def becomes(value: Any) -> Relaxed:
     """Only this value asks for less."""
     return lambda old, new: old != value and new == value
-
-
-def never(old: Any, new: Any) -> bool:
-    """Neither value asks for less."""
-    del old, new
-    return False
 
 
 def relaxations(
@@ -83,39 +78,27 @@ def relaxations(
         before, after = then.get(name), now.get(name)
         if before == after or (name in declared and not declared[name](before, after)):
             continue
-        if isinstance(before, list | tuple) and isinstance(after, list | tuple):
-            if lost := _lost(before, after):
-                found.append(Relaxation(name, before, after, lost))
-        else:
+        if not (isinstance(before, list | tuple) and isinstance(after, list | tuple)):
             found.append(Relaxation(name, before, after))
+        elif lost := {*map(_text, before)} - {*map(_text, after)}:  # one more entry asks for more
+            found.append(Relaxation(name, before, after, tuple(sorted(lost))))
     return tuple(found)
 
 
 def _flat(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with those inside them; ``weights`` and a judge's own configuration stay whole."""
-    found: dict[str, Any] = {}
-    for name, value in options.items():
-        if name == "judge_model_options" and isinstance(value, Mapping):
-            found |= {f"{name}.{key}": inner for key, inner in value.items()}
-        else:
-            found[name] = value
-    return found
-
-
-def _lost(old: Sequence[Any], new: Sequence[Any]) -> tuple[str, ...]:
-    """Entries that are gone, by what they say; one more entry asks for more."""
-    kept = {_text(entry) for entry in new}
-    return tuple(sorted(text for text in map(_text, old) if text not in kept))
+    judge = options.get("judge_model_options")
+    if not isinstance(judge, Mapping):
+        return dict(options)
+    whole = {name: value for name, value in options.items() if name != "judge_model_options"}
+    return whole | {f"judge_model_options.{key}": value for key, value in judge.items()}
 
 
 def _text(entry: Any) -> str:
+    """An entry of a list by what it says."""
     content = entry.get("rubric_content") if isinstance(entry, Mapping) else None
     text = content.get("text_property") if isinstance(content, Mapping) else None
     return text if isinstance(text, str) else json.dumps(entry, sort_keys=True, default=str)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class Functions(Protocol):
@@ -218,15 +201,12 @@ class Criterion(AdkModel, abc.ABC):
 
     def meets(self, score: float) -> bool | None:
         """Whether a score meets the threshold in the criterion's direction; None without one."""
-        if self.threshold is None:
-            return None
-        return meets(score, self.threshold, self.goal)
+        return None if self.threshold is None else meets(score, self.threshold, self.goal)
 
     def result(self, score: float, **fields: Any) -> CriterionScore:
         """A scored result with ``passed`` filled in."""
-        return CriterionScore(
-            criterion=self.name, status=ScoreStatus.SCORED, score=score, passed=self.meets(score), **fields
-        )
+        passed = self.meets(score)
+        return CriterionScore(criterion=self.name, status=ScoreStatus.SCORED, score=score, passed=passed, **fields)
 
     def no_score(self, status: ScoreStatus, reason: str, **fields: Any) -> CriterionScore:
         """A result without a score, and why."""

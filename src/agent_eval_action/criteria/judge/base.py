@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
@@ -17,13 +17,21 @@ from pydantic.alias_generators import to_snake
 from agent_eval_action.criteria import prompts
 from agent_eval_action.criteria.base import Criterion, Relaxed, Sample, TurnCriterion, lower
 from agent_eval_action.diagnostics.reader import shorten
-from agent_eval_action.llm.client import RESERVED_OPTIONS, Llm, LlmError, LlmErrorKind, LlmRequest, Message, sendable
+from agent_eval_action.llm.client import (
+    RESERVED_OPTIONS,
+    Llm,
+    LlmError,
+    LlmErrorKind,
+    LlmRequest,
+    Message,
+    sendable,
+    sendable_json,
+)
 from agent_eval_action.results.base import AdkModel
 from agent_eval_action.results.findings import excerpt
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, TurnScore, Votes
 
 T = TypeVar("T")
-A = TypeVar("A")
 
 _DIGITS = 24
 _LABEL = re.compile(r"[a-z][a-z0-9_]*")
@@ -55,9 +63,6 @@ def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1, default=str)
 
 
-_kept: Callable[[Callable[[Any], T]], Callable[[Any], T]] = cache  # a type is hashable, which mypy does not know
-
-
 class Answer(BaseModel):
     """The shape of a judge's answer: every field is required, and nothing else may be there."""
 
@@ -75,12 +80,12 @@ class VerdictAnswer(Answer):
         return JudgeVerdict(self.verdict == "yes", self.rationale.strip())
 
 
-@_kept
+@cache
 def _adapter(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
 
 
-@_kept
+@cache
 def schema_of(shape: Any) -> dict[str, Any]:
     """The JSON Schema of a shape, in the part of the language that Gemini and OpenAI both take."""
     made = _adapter(shape).json_schema()
@@ -105,19 +110,29 @@ def _plain(schema: Any, definitions: Mapping[str, Any]) -> Any:
     return {key: value if key == "properties" else _plain(value, definitions) for key, value in kept.items()}
 
 
-def parse_answer(text: str, shape: type[A]) -> A:
+def parse_answer(text: str, shape: Any) -> Any:
     """The answer. Raises ValueError with one sentence for the model when the text is not JSON of this shape.
 
     A code block around the JSON is allowed, for models without structured output; nothing else beside it is: an
     answer found by searching could be one that the text under judgement planted.
     """
+
+    def refuse_constant(constant: str) -> Any:
+        raise ValueError(f"it is not JSON: {constant} is no JSON number")
+
+    def without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):  # two verdicts under one key: which one is meant is anybody's guess
+            raise ValueError("it is not JSON that has one meaning: a key is there twice")
+        return found
+
     block = _CODE_BLOCK.fullmatch(text)
     inner = block[1] if block else text
     try:
-        value = json.loads(inner, parse_constant=_refuse_constant, object_pairs_hook=_without_repetition)
+        value = json.loads(inner, parse_constant=refuse_constant, object_pairs_hook=without_repetition)
         if "\\u" in inner:  # an escape can smuggle in a lone surrogate, which no report could write
-            value = json.loads(sendable(json.dumps(value, ensure_ascii=False)))
-        answer: A = _adapter(shape).validate_python(value, strict=True)
+            value = sendable_json(value)
+        return _adapter(shape).validate_python(value, strict=True)
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON: {error.msg} at character {error.pos}") from None
     except RecursionError:
@@ -127,19 +142,6 @@ def parse_answer(text: str, shape: type[A]) -> A:
         place = ".".join(str(step + 1 if isinstance(step, int) else step) for step in first["loc"])
         given = "" if first["type"] in ("missing", "extra_forbidden") else f", and is {shorten(first['input'])}"
         raise ValueError(f"{f'`{place}`' if place else 'the answer'}: {first['msg']}{given}") from None
-    return answer
-
-
-def _refuse_constant(constant: str) -> Any:
-    raise ValueError(f"it is not JSON: {constant} is no JSON number")
-
-
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Two verdicts under one key: which one is meant is anybody's guess."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("it is not JSON that has one meaning: a key is there twice")
-    return found
 
 
 class PartialAnswer(ValueError):  # noqa: N818 - not an error to those who ask: half an answer
@@ -154,7 +156,7 @@ class PartialAnswer(ValueError):  # noqa: N818 - not an error to those who ask: 
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[A, T]):
+class Question(Generic[T]):
     """What a judge is asked.
 
     ``system`` says what to do, ``prompt`` holds the texts, fenced. ``shape`` is the answer's type, most often an
@@ -164,12 +166,12 @@ class Question(Generic[A, T]):
 
     system: str
     prompt: str
-    shape: type[A]
+    shape: Any
     version: str
-    read: Callable[[A], T]
+    read: Callable[[Any], T]
 
 
-def verdict_question(prompt_name: str, texts: Mapping[str, str]) -> Question[VerdictAnswer, JudgeVerdict]:
+def verdict_question(prompt_name: str, texts: Mapping[str, str]) -> Question[JudgeVerdict]:
     """A yes/no question on these texts, by a prompt file of ``criteria/prompts``."""
     prompt = prompts.load(prompt_name)
     return Question(prompt.text, message(texts), VerdictAnswer, prompt.version, VerdictAnswer.read)
@@ -224,7 +226,7 @@ class Judge:
     purpose: str
     repeat: int = 0
 
-    async def ask(self, question: Question[Any, T], sample: int = 0) -> T | JudgeError:
+    async def ask(self, question: Question[T], sample: int = 0) -> T | JudgeError:
         """One sample. An unusable answer is asked for again once, with what was wrong; then it is left out."""
         request = LlmRequest(
             model=self.options.judge_model,
@@ -249,19 +251,14 @@ class Judge:
             except ValueError as error:
                 failure = JudgeError(f"the judge's answer could not be used: {error}")
                 usable |= error.value if isinstance(error, PartialAnswer) else {}
-                request = _with_complaint(request, reply.text, str(error))
+                shown = Message("model", sendable(reply.text[:_SHOWN_AGAIN]) or "(nothing)")
+                note = (
+                    f"Your last message cannot be used: {sendable(str(error))}.\n"
+                    "Decide on the same texts again and answer with JSON of the required schema alone."
+                )
+                request = replace(request, messages=(*request.messages, shown, Message("user", note)))
         whole: Any = usable
         return whole or failure
-
-
-def _with_complaint(request: LlmRequest, answered: str, wrong: str) -> LlmRequest:
-    """The same conversation, and what was wrong with its end."""
-    note = (
-        f"Your last message cannot be used: {sendable(wrong)}.\n"
-        "Decide on the same texts again and answer with JSON of the required schema alone."
-    )
-    shown = Message("model", sendable(answered[:_SHOWN_AGAIN]) or "(nothing)")
-    return replace(request, messages=(*request.messages, shown, Message("user", note)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +280,6 @@ class VoteResult:
     verdict: bool | None
     rationale: str = ""
     reason: str = ""
-    kind: LlmErrorKind | None = None
 
     @property
     def undecided(self) -> str:
@@ -302,25 +298,47 @@ class VoteResult:
 _NOT_ANSWERED = JudgeError("the judge left it out of its answer")
 
 
-async def vote(judge: Judge, question: Question[Any, JudgeVerdict]) -> VoteResult:
+async def vote(judge: Judge, question: Question[JudgeVerdict]) -> VoteResult:
     """The majority of ``num_samples`` verdicts."""
-    poll = _Poll(judge.options.num_samples)
-    await _ask_samples(judge, question, [poll], poll.take)
-    return poll.result()
+    keyed: Question[Mapping[str, JudgeVerdict]] = Question(
+        question.system, question.prompt, question.shape, question.version, lambda answer: {"": question.read(answer)}
+    )
+    return (await vote_each(judge, keyed, ("",)))[""]
 
 
 async def vote_each(
-    judge: Judge, question: Question[Any, Mapping[str, JudgeVerdict]], keys: Iterable[str]
+    judge: Judge, question: Question[Mapping[str, JudgeVerdict]], keys: Iterable[str]
 ) -> dict[str, VoteResult]:
-    """A majority per key; every sample answers all keys. A key that a sample does not answer is left out there."""
-    polls = {key: _Poll(judge.options.num_samples) for key in keys}
+    """A majority per key; every sample answers all keys. A key that a sample does not answer is left out there.
 
-    def take(sample: int, answer: Mapping[str, JudgeVerdict] | JudgeError) -> None:
-        for key, poll in polls.items():
-            poll.take(sample, answer if isinstance(answer, JudgeError) else answer.get(key, _NOT_ANSWERED))
-
-    await _ask_samples(judge, question, list(polls.values()), take)
-    return {key: poll.result() for key, poll in polls.items()}
+    Samples are asked until all majorities are certain, or until an answer says that asking is over. Never more are
+    open than could decide if they agreed: none is asked in vain, and the samples that are asked are the first ones,
+    whatever order they come back in.
+    """
+    samples = judge.options.num_samples
+    limit = judge.options.parallelism_limit or samples
+    polls = {key: _Poll(samples) for key in keys}
+    open_: dict[asyncio.Task[Mapping[str, JudgeVerdict] | JudgeError], int] = {}
+    asked, over = 0, False
+    try:
+        while True:
+            needed = 0 if over else max(poll.needed for poll in polls.values())
+            while len(open_) < min(limit, needed):
+                asking = judge.ask(question, asked)
+                open_[asyncio.create_task(asking)] = asked
+                asked += 1
+            if not open_:
+                return {key: poll.result() for key, poll in polls.items()}
+            done, _ = await asyncio.wait(open_, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                sample, answer = open_.pop(task), task.result()
+                for key, poll in polls.items():
+                    poll.answers[sample] = answer if isinstance(answer, JudgeError) else answer.get(key, _NOT_ANSWERED)
+                over = over or (isinstance(answer, JudgeError) and answer.final)
+    finally:
+        for task in open_:
+            task.cancel()
+        await asyncio.gather(*open_, return_exceptions=True)
 
 
 @dataclass
@@ -329,64 +347,30 @@ class _Poll:
 
     samples: int
     answers: dict[int, JudgeVerdict | JudgeError] = field(default_factory=dict)
-    yes: int = 0
-    no: int = 0
 
-    def take(self, sample: int, answer: JudgeVerdict | JudgeError) -> None:
-        self.answers[sample] = answer
-        if isinstance(answer, JudgeVerdict):
-            self.yes, self.no = self.yes + answer.yes, self.no + (not answer.yes)
+    @property
+    def votes(self) -> Votes:
+        verdicts = [answer.yes for answer in self.answers.values() if isinstance(answer, JudgeVerdict)]
+        yes = sum(verdicts)
+        return Votes(yes=yes, no=len(verdicts) - yes, left_out=len(self.answers) - len(verdicts))
 
     @property
     def needed(self) -> int:
         """How many further answers can decide, if they agree; 0 when nothing can change the verdict any more."""
-        left = self.samples - len(self.answers)
+        votes, left = self.votes, self.samples - len(self.answers)
         # yes + k > no + left - k: yes, whatever comes after. no + k >= yes + left - k: no, for a tie is no.
-        for_yes = (self.no + left - self.yes) // 2 + 1
-        for_no = (self.yes + left - self.no + 1) // 2
+        for_yes = (votes.no + left - votes.yes) // 2 + 1
+        for_no = (votes.yes + left - votes.no + 1) // 2
         return min(left, max(0, min(for_yes, for_no)))
 
     def result(self) -> VoteResult:
         answers = [self.answers[sample] for sample in sorted(self.answers)]
-        votes = Votes(yes=self.yes, no=self.no, left_out=len(answers) - self.yes - self.no)
-        verdict = votes.verdict if self.needed == 0 else None
+        verdict = self.votes.verdict if self.needed == 0 else None
         if verdict is None:
             lost = [answer for answer in answers if isinstance(answer, JudgeError)]
-            why = next((error for error in lost if error.final), lost[0])
-            return VoteResult(votes, None, reason=why.reason, kind=why.kind)
+            return VoteResult(self.votes, None, reason=next((error for error in lost if error.final), lost[0]).reason)
         first = next(answer for answer in answers if isinstance(answer, JudgeVerdict) and answer.yes is verdict)
-        return VoteResult(votes, verdict, first.rationale)
-
-
-async def _ask_samples(
-    judge: Judge, question: Question[Any, T], polls: Sequence[_Poll], take: Callable[[int, T | JudgeError], None]
-) -> None:
-    """Ask samples until all polls are decided, or until an answer says that asking is over.
-
-    Never more are open than could decide if they agreed: none is asked in vain, and the samples that are asked
-    are the first ones, whatever order they come back in.
-    """
-    limit = judge.options.parallelism_limit or judge.options.num_samples
-    open_: dict[asyncio.Task[T | JudgeError], int] = {}
-    asked, over = 0, False
-    try:
-        while True:
-            needed = max(poll.needed for poll in polls)
-            while not over and len(open_) < min(limit, needed):
-                asking = judge.ask(question, asked)
-                open_[asyncio.create_task(asking)] = asked
-                asked += 1
-            if not open_:
-                return
-            done, _ = await asyncio.wait(open_, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                answer = task.result()
-                take(open_.pop(task), answer)
-                over = over or (isinstance(answer, JudgeError) and answer.final)
-    finally:
-        for task in open_:
-            task.cancel()
-        await asyncio.gather(*open_, return_exceptions=True)
+        return VoteResult(self.votes, verdict, first.rationale)
 
 
 class JudgedCriterion(Criterion):

@@ -20,6 +20,8 @@ from agent_eval_action.results.evalset import (
     Part,
 )
 
+_CODE = ("executable_code", "code_execution_result")  # the model's own tool, which ADK leaves out
+
 Step = dict[str, Any]
 
 
@@ -52,17 +54,13 @@ def calls_with_results(turn: Invocation) -> list[Step]:
 
 def sources(turn: Invocation) -> list[Step]:
     """What the model cited from search, which no tool result shows."""
-    return [
-        {"agent": event.author, "grounding": event.grounding_metadata}
-        for event in _recorded_events(turn)
-        if event.grounding_metadata
-    ]
+    return _cited(_events(turn), "agent")
 
 
 def first_instructions(turn: Invocation) -> str:
     """The instructions of the agent that answered first; where nothing tells, of the first that is known."""
-    agents = turn.app_details.agent_details if turn.app_details else {}
-    authors = (event.author for event in _recorded_events(turn))
+    agents = _agents([turn])
+    authors = (event.author for event in _events(turn))
     name = next((author for author in authors if author in agents), next(iter(agents), None))
     return agents[name].instructions if name is not None else ""
 
@@ -80,27 +78,20 @@ def all_instructions(turns: Sequence[Invocation]) -> dict[str, Any]:
 def conversation(turns: Sequence[Invocation]) -> list[Step]:
     """Every turn, counted from 1: the user's message, the steps in between, the answer."""
     return [
-        {
-            "turn": number,
-            "user": turn.user_content.text,
-            "steps": list(_steps(turn)),
-            "answer": turn.response_text,
-        }
+        {"turn": number, "user": turn.user_content.text, "steps": list(_steps(turn)), "answer": turn.response_text}
         for number, turn in enumerate(turns, 1)
     ]
 
 
 def _steps(turn: Invocation) -> Iterator[Step]:
     """Events as they happened; a hand-written turn does not say when a text was said, and ends with its texts."""
-    data = turn.intermediate_data
-    if not isinstance(data, InvocationEvents):
+    if not isinstance(turn.intermediate_data, InvocationEvents):
         for step in calls_with_results(turn):
             yield {key: value for key, value in step.items() if key != "step"}
         for author, text in _texts(turn):
             yield {"agent": author, "said": text}
-        return
-    for event in data.invocation_events:
-        for part in event.content.parts or () if event.content else ():
+    for event in _events(turn):
+        for part in _parts(event):
             if part.text and not part.thought:
                 yield {"agent": event.author, "said": part.text}
             if part.function_call:
@@ -118,25 +109,31 @@ def _texts(turn: Invocation) -> Iterator[tuple[str, str]]:
     data = turn.intermediate_data
     if isinstance(data, IntermediateData):
         yield from ((author, Content(parts=parts).text) for author, parts in data.intermediate_responses)
-    for event in _recorded_events(turn):
-        yield event.author, event.content.text if event.content else ""
+    yield from ((event.author, event.content.text if event.content else "") for event in _events(turn))
 
 
-def _recorded_events(turn: Invocation) -> tuple[InvocationEvent, ...]:
+def _events(turn: Invocation) -> tuple[InvocationEvent, ...]:
     data = turn.intermediate_data
     return data.invocation_events if isinstance(data, InvocationEvents) else ()
+
+
+def _parts(event: InvocationEvent) -> tuple[Part, ...]:
+    return (event.content.parts or ()) if event.content else ()
+
+
+def _cited(events: Sequence[InvocationEvent], author: str) -> list[Step]:
+    """The sources of these events; ``author`` is what a prompt calls who cites."""
+    return [
+        {author: event.author, "grounding": event.grounding_metadata} for event in events if event.grounding_metadata
+    ]
 
 
 def _agents(turns: Sequence[Invocation]) -> Mapping[str, AgentDetails]:
     """The agents that took part, each as its first turn had it."""
     found: dict[str, AgentDetails] = {}
     for turn in turns:
-        for name, agent in (turn.app_details.agent_details if turn.app_details else {}).items():
-            found.setdefault(name, agent)
+        found = {**(turn.app_details.agent_details if turn.app_details else {}), **found}
     return found
-
-
-_CODE = ("executable_code", "code_execution_result")  # the model's own tool, which ADK leaves out
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +153,15 @@ def passages(turn: Invocation, *, intermediate: bool) -> tuple[Passage, ...]:
     """The texts of a turn to judge, blank ones left out; with ``intermediate`` those before the final response too.
 
     As in ADK an intermediate text has what earlier events brought, and the grounding of its own; the final
-    response has the whole turn.
+    response has the whole turn. A hand-written turn does not say when a text was written: its tools count as asked
+    before, so that nothing the agent learnt from them is taken for invented.
     """
-    data = turn.intermediate_data
-    events = _events_of_fields(data) if isinstance(data, IntermediateData) else _recorded_events(turn)
+    data, events = turn.intermediate_data, _events(turn)
+    if isinstance(data, IntermediateData):
+        calls = tuple(Part(function_call=call) for call in data.tool_uses)
+        responses = tuple(Part(function_response=response) for response in data.tool_responses)
+        written = [("", calls), ("", responses), *data.intermediate_responses]
+        events = tuple(InvocationEvent(author=author, content=Content(parts=parts)) for author, parts in written)
     found: list[Passage] = []
     for number, event in enumerate(events if intermediate else ()):
         if texts := [part.text or "" for part in _parts(event) if _is_spoken(part)]:
@@ -170,36 +172,17 @@ def passages(turn: Invocation, *, intermediate: bool) -> tuple[Passage, ...]:
     return tuple(found)
 
 
-def _events_of_fields(data: IntermediateData) -> tuple[InvocationEvent, ...]:
-    """A hand-written turn as events. It does not say when a text was written.
-
-    The tools count as asked before, so that nothing the agent learnt from them is taken for invented.
-    """
-    calls = tuple(Part(function_call=call) for call in data.tool_uses)
-    responses = tuple(Part(function_response=response) for response in data.tool_responses)
-    written = [("", calls), ("", responses), *data.intermediate_responses]
-    return tuple(InvocationEvent(author=author, content=Content(parts=parts)) for author, parts in written)
-
-
-def _parts(event: InvocationEvent) -> tuple[Part, ...]:
-    return (event.content.parts or ()) if event.content else ()
-
-
 def _is_spoken(part: Part) -> bool:
     return bool(part.text and part.text.strip() and not part.thought)
 
 
 def _context(turn: Invocation, events: Sequence[InvocationEvent]) -> Mapping[str, str]:
-    agents = turn.app_details.agent_details if turn.app_details else {}
-    instructions = [f"{name}:\n{agent.instructions}" for name, agent in agents.items() if agent.instructions]
-    cited = [
-        {"author": event.author, "grounding": event.grounding_metadata} for event in events if event.grounding_metadata
-    ]
+    instructions = [f"{name}:\n{text}" for name, text in all_instructions([turn]).items()]
     return {
         **{f"context_instructions_{number}": text for number, text in enumerate(instructions, 1)},
         "context_user_message": turn.user_content.text,
         "context_tool_declarations": as_json(tools(turn)),
-        "context_grounding": as_json(cited),
+        "context_grounding": as_json(_cited(events, "author")),
         "context_events": as_json([known for event in events for known in _known(event)]),
     }
 

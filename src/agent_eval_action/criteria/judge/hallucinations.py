@@ -13,7 +13,7 @@ import re
 import statistics
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
 
 from agent_eval_action.criteria import prompts
@@ -39,21 +39,24 @@ def sentences_of(text: str, cut: Sequence[str]) -> tuple[str, ...]:
     Raises ValueError when they are not the text's. It says where and quotes nothing: the text is not to be trusted,
     and the sentence goes to the judge.
     """
-    signs, layout = _signs_and_layout(html.unescape(text))
+    text = html.unescape(text)
+    free = {place for match in _LAYOUT.finditer(text) for place in range(*match.span())}
+    marked = [(sign, place in free) for place, character in enumerate(text) for sign in _sign(character)]
+    signs, layout = "".join(sign for sign, _ in marked), [may_be_left_out for _, may_be_left_out in marked]
     found: list[str] = []
     places = {0}  # how far the text may be covered: "1. 1" begins with a number that may be left out, or not
     for number, sentence in enumerate(cut, 1):
-        said = "".join(_signs(html.unescape(sentence)))
-        if not said:
+        copied = _signs(html.unescape(sentence))
+        if not copied:
             continue
-        begins = {place for place in _reached(places, layout) if signs.startswith(said, place)}
+        begins = {place for place in _reached(places, layout) if signs.startswith(copied, place)}
         if not begins:
             raise ValueError(
                 f"sentence {number} is not what follows in the text: it is not copied word by word, is there twice, "
                 "or something before it was left out"
             )
-        places = {begin + len(said) for begin in begins}
-        if not all(all(layout[begin : begin + len(said)]) for begin in begins):
+        places = {begin + len(copied) for begin in begins}
+        if not all(all(layout[begin : begin + len(copied)]) for begin in begins):
             found.append(sentence.strip())
     if not any(all(layout[place:]) for place in places):
         raise ValueError(
@@ -74,41 +77,20 @@ def _reached(places: Iterable[int], layout: Sequence[bool]) -> set[int]:
     return reached
 
 
-def has_words(text: str) -> bool:
-    """Whether there is anything in it to cut: an emoji alone is one sentence, however it is looked at."""
-    return any(True for _ in _signs(text))
-
-
-def _signs(text: str) -> Iterable[str]:
-    for character in text:
-        yield from _sign(character)
+def _signs(text: str) -> str:
+    return "".join(map(_sign, text))
 
 
 def _sign(character: str) -> str:
     """Its letters and digits, however it is composed: without accents, case and width."""
     if character.isascii():
         return character.lower() if character.isalnum() else ""
-    plain = unicodedata.normalize("NFKD", character).casefold()
-    return "".join(one for one in plain if one.isalnum())
-
-
-def _signs_and_layout(text: str) -> tuple[str, list[bool]]:
-    """The signs of a text, and of each whether it may be left out."""
-    free = {place for match in _LAYOUT.finditer(text) for place in range(*match.span())}
-    signs: list[str] = []
-    layout: list[bool] = []
-    for place, character in enumerate(text):
-        here = _sign(character)
-        signs.append(here)
-        layout += [place in free] * len(here)
-    return "".join(signs), layout
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", character).casefold()))
 
 
 _SPLIT, _LABEL = "hallucinations_split", "hallucinations_label"
 _HARMLESS: Final[frozenset[SentenceKind]] = frozenset({"supported", "not_applicable"})
 _SHOWN = 2
-
-Labels = tuple[SentenceLabel, ...]
 
 
 class SplitAnswer(Answer):
@@ -167,41 +149,40 @@ class Hallucinations(JudgedCriterion, TurnCriterion):
         return statistics.mean(scores)
 
 
-async def _label_passage(judge: Judge, passage: Passage) -> Labels | JudgeError:
+async def _label_passage(judge: Judge, passage: Passage) -> tuple[SentenceLabel, ...] | JudgeError:
     """The sentences of one text with their labels; the second question needs the answer to the first."""
     cut: tuple[str, ...] | JudgeError = ()
-    if has_words(passage.text):
-        cut = await judge.ask(_split_question(passage.text))
+    if _signs(passage.text):  # an emoji alone is one sentence, however it is looked at
+        split, text = prompts.load(_SPLIT), passage.text
+        cut = await judge.ask(
+            Question(
+                split.text,
+                message({"answer": text}),
+                SplitAnswer,
+                split.version,
+                lambda answer: sentences_of(text, answer.sentences),
+            )
+        )
     if isinstance(cut, JudgeError):
         return JudgeError(f"the text could not be cut into its sentences: {cut.reason}", cut.kind)
-    sentences = cut or (passage.text.strip(),)  # nothing but layout: one sentence, however it is looked at
-    labels = await judge.ask(_label_question(sentences, passage.context))
+    sentences = cut or (passage.text.strip(),)  # nothing but layout
+    prompt = prompts.load(_LABEL)
+    listed = as_json([{"index": index, "sentence": sentence} for index, sentence in enumerate(sentences, 1)])
+    labels = await judge.ask(
+        Question(
+            prompt.text,
+            message({**passage.context, "sentences": listed}),
+            LabelAnswer,
+            prompt.version,
+            lambda answer: _in_order(sentences, answer.labels),
+        )
+    )
     if isinstance(labels, JudgeError):
         return JudgeError(f"its sentences could not be labelled: {labels.reason}", labels.kind)
     return labels
 
 
-def _split_question(text: str) -> Question[SplitAnswer, tuple[str, ...]]:
-    prompt = prompts.load(_SPLIT)
-
-    def read(answer: SplitAnswer) -> tuple[str, ...]:
-        return sentences_of(text, answer.sentences)
-
-    return Question(prompt.text, message({"answer": text}), SplitAnswer, prompt.version, read)
-
-
-def _label_question(sentences: Sequence[str], context: Mapping[str, str]) -> Question[LabelAnswer, Labels]:
-    prompt = prompts.load(_LABEL)
-    listed = [{"index": index, "sentence": sentence} for index, sentence in enumerate(sentences, 1)]
-
-    def read(answer: LabelAnswer) -> Labels:
-        return _in_order(sentences, answer.labels)
-
-    texts = {**context, "sentences": as_json(listed)}
-    return Question(prompt.text, message(texts), LabelAnswer, prompt.version, read)
-
-
-def _in_order(sentences: Sequence[str], labels: Sequence[_LabelEntry]) -> Labels:
+def _in_order(sentences: Sequence[str], labels: Sequence[_LabelEntry]) -> tuple[SentenceLabel, ...]:
     """Each sentence with its label. Raises ValueError unless every index is there exactly once."""
     by_index = {label.index: label for label in labels}
     wanted = range(1, len(sentences) + 1)
@@ -217,28 +198,21 @@ def _in_order(sentences: Sequence[str], labels: Sequence[_LabelEntry]) -> Labels
     )
 
 
-def _score_turn(turn: int, found: Sequence[Passage], labelled: Sequence[Labels]) -> TurnScore:
+def _score_turn(turn: int, found: Sequence[Passage], labelled: Sequence[Sequence[SentenceLabel]]) -> TurnScore:
     """The mean over the texts of a turn."""
     scores = [float(statistics.mean(int(label.label in _HARMLESS) for label in labels)) for labels in labelled]
     sentences = tuple(label for labels in labelled for label in labels)
+    bad = [label for label in sentences if label.label not in _HARMLESS]
+    if bad:
+        counts = Counter(label.label for label in bad)
+        kinds = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
+        shown = "; ".join(f"{label.label}: {shorten(label.sentence)}" for label in bad[:_SHOWN])
+        reason = f"{kinds} of {len(sentences)} sentences: {shown}"
+    else:
+        reason = f"all {len(sentences)} sentences hold" if len(sentences) > 1 else "its sentence holds"
     texts = [
         {"intermediate": passage.intermediate, "sentences": len(labels), "score": score}
         for passage, labels, score in zip(found, labelled, scores, strict=True)
     ]
-    return TurnScore(
-        turn=turn,
-        score=float(statistics.mean(scores)),
-        reason=_reason(sentences),
-        details={"texts": texts},
-        sentences=sentences,
-    )
-
-
-def _reason(sentences: Labels) -> str:
-    bad = [label for label in sentences if label.label not in _HARMLESS]
-    if not bad:
-        return f"all {len(sentences)} sentences hold" if len(sentences) > 1 else "its sentence holds"
-    counts = Counter(label.label for label in bad)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
-    shown = "; ".join(f"{label.label}: {shorten(label.sentence)}" for label in bad[:_SHOWN])
-    return f"{kinds} of {len(sentences)} sentences: {shown}"
+    mean = float(statistics.mean(scores))
+    return TurnScore(turn=turn, score=mean, reason=reason, details={"texts": texts}, sentences=sentences)

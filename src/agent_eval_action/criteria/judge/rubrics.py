@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
@@ -20,18 +20,19 @@ from agent_eval_action.criteria.judge.base import (
     PartialAnswer,
     Question,
     VerdictAnswer,
-    VoteResult,
     as_json,
     message,
     vote_each,
 )
-from agent_eval_action.criteria.prompts import Prompt
 from agent_eval_action.diagnostics.reader import did_you_mean, plural
 from agent_eval_action.results.evalset import EvalCase, Invocation, Rubric
 from agent_eval_action.results.findings import excerpt
 from agent_eval_action.results.run_result import CriterionScore, RubricScore, ScoreStatus, TurnScore, Votes
 
 _SHOWN = 3
+_VERDICT_FIELDS: Final[Any] = {name: (field.annotation, field) for name, field in VerdictAnswer.model_fields.items()}
+
+Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 def select_rubrics(own: Sequence[Rubric], case: EvalCase, turn: int, kind: str) -> tuple[Rubric, ...]:
@@ -42,50 +43,32 @@ def select_rubrics(own: Sequence[Rubric], case: EvalCase, turn: int, kind: str) 
     of_turn = case.turns[turn].rubrics if turn < len(case.turns) else None
     written = [*(case.rubrics or ()), *(of_turn or ())]
     chosen = (*own, *(rubric for rubric in written if rubric.type == kind))
-    if problem := find_rubric_problem(chosen):
-        raise ValueError(problem)
+    _require_sound(chosen)
     if not chosen:
         others = f" (of type {kind}; there are {len(written)} of other types or of none)" if written else ""
         raise ValueError(f"there is no rubric to judge by: neither the criterion nor the case has one{others}")
     return chosen
 
 
-def _rubrics_of(case: EvalCase) -> Iterator[Rubric]:
-    for rubrics in (case.rubrics, *(turn.rubrics for turn in case.turns)):
-        yield from rubrics or ()
-
-
-def find_rubric_problem(rubrics: Iterable[Rubric]) -> str:
-    """What is wrong with a list of rubrics, "" if nothing is."""
+def _require_sound(rubrics: Iterable[Rubric]) -> None:
     seen: set[str] = set()
     for rubric in rubrics:
         if rubric.rubric_id in seen:
-            return f"rubric `{rubric.rubric_id}` is there twice"
+            raise ValueError(f"rubric `{rubric.rubric_id}` is there twice")
         seen.add(rubric.rubric_id)
         if not (rubric.rubric_content.text_property or "").strip():
-            return f"rubric `{rubric.rubric_id}` has no text"
-    return ""
-
-
-class _RubricAnswer(Answer):
-    """The shape for so many rubrics: ``_answer_shape`` narrows ``rubric`` to their keys."""
-
-    verdicts: list[Any]
+            raise ValueError(f"rubric `{rubric.rubric_id}` has no text")
 
 
 @cache
-def _answer_shape(rubrics: int) -> type[_RubricAnswer]:
+def _answer_shape(rubrics: int) -> type[Answer]:
+    """Verdicts on so many rubrics, by their keys (R1, R2, …)."""
     key: Any = Literal[tuple(f"R{number}" for number in range(1, rubrics + 1))]
     entry = create_model("RubricVerdict", __base__=Answer, rubric=(key, ...), **_VERDICT_FIELDS)
-    return create_model("RubricAnswer", __base__=_RubricAnswer, verdicts=(list[entry], ...))
+    return create_model("RubricAnswer", __base__=Answer, verdicts=(list[entry], ...))
 
 
-_VERDICT_FIELDS: Final[Any] = {name: (field.annotation, field) for name, field in VerdictAnswer.model_fields.items()}
-
-
-def rubric_question(
-    prompt: Prompt, texts: Mapping[str, str], rubrics: Sequence[Rubric]
-) -> Question[_RubricAnswer, Mapping[str, JudgeVerdict]]:
+def _question(prompt_name: str, texts: Mapping[str, str], rubrics: Sequence[Rubric]) -> Question[Any]:
     """All rubrics of a turn in one question; the answer is by rubric id.
 
     Rubrics go by a key of ours (R1, R2, …): an id of the user's can be anything, and a model has to copy it.
@@ -96,7 +79,7 @@ def rubric_question(
         for key, rubric in zip(ids, rubrics, strict=True)
     ]
 
-    def read(answer: _RubricAnswer) -> Mapping[str, JudgeVerdict]:
+    def read(answer: Any) -> Mapping[str, JudgeVerdict]:
         found: dict[str, JudgeVerdict] = {}
         for entry in answer.verdicts:
             if ids[entry.rubric] in found:
@@ -106,13 +89,13 @@ def rubric_question(
             raise PartialAnswer(f"there is no verdict for {', '.join(missing)}", found)
         return found
 
-    whole = message({**texts, "rubrics": as_json(listed)})
+    prompt, whole = prompts.load(prompt_name), message({**texts, "rubrics": as_json(listed)})
     return Question(prompt.text, whole, _answer_shape(len(ids)), prompt.version, read)
 
 
-def weighted_mean(scores: Iterable[RubricScore]) -> float | None:
+def _weighted_mean(scores: Iterable[RubricScore]) -> float | None:
     """Exact, then rounded once, as ADK's mean is: the last bit decides at a threshold. None without a score."""
-    scored = [(Fraction(one.score), Fraction(one.weight)) for one in scores if one.score is not None]
+    scored = [(Fraction(score.score), Fraction(score.weight)) for score in scores if score.score is not None]
     weight = sum(each for _, each in scored)
     return float(sum(score * each for score, each in scored) / weight) if weight else None
 
@@ -123,20 +106,19 @@ def _over_turns(turns: Sequence[TurnScore]) -> tuple[RubricScore, ...]:
     for turn in turns:
         for score in turn.rubrics:
             by_id.setdefault(score.rubric_id, []).append((turn.turn, score))
-    return tuple(_merge(scores, several=len(turns) > 1) for scores in by_id.values())
-
-
-def _merge(scores: Sequence[tuple[int, RubricScore]], *, several: bool) -> RubricScore:
-    turn, shown = next(((turn, score) for turn, score in scores if score.score == 0), scores[0])
-    every = [score.votes for _, score in scores]
-    votes = Votes(
-        yes=sum(votes.yes for votes in every),
-        no=sum(votes.no for votes in every),
-        left_out=sum(votes.left_out for votes in every),
-    )
-    rationale = f"turn {turn + 1}: {shown.rationale}" if several and shown.rationale else shown.rationale
-    mean = weighted_mean(score for _, score in scores)
-    return shown.model_copy(update={"score": mean, "rationale": rationale, "votes": votes})
+    merged = []
+    for judged in by_id.values():
+        turn_number, shown = next(((number, score) for number, score in judged if score.score == 0), judged[0])
+        scores = [score for _, score in judged]
+        votes = Votes(
+            yes=sum(score.votes.yes for score in scores),
+            no=sum(score.votes.no for score in scores),
+            left_out=sum(score.votes.left_out for score in scores),
+        )
+        place = f"turn {turn_number + 1}: " if len(turns) > 1 and shown.rationale else ""
+        fields = {"score": _weighted_mean(scores), "rationale": place + shown.rationale, "votes": votes}
+        merged.append(shown.model_copy(update=fields))
+    return tuple(merged)
 
 
 def _reason(scores: Sequence[RubricScore]) -> str:
@@ -153,9 +135,6 @@ def _reason(scores: Sequence[RubricScore]) -> str:
     return f"{len(failed)} of {len(scores)} rubrics not met: {shown}{more}"
 
 
-Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
 class RubricCriterion(JudgedCriterion, abc.ABC):
     """Options and scores they share. ``rubric_type`` is the type of the rubrics in eval files that belong to it.
 
@@ -169,8 +148,7 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
-        if problem := find_rubric_problem(self.rubrics):
-            raise ValueError(problem)
+        _require_sound(self.rubrics)
         return self
 
     def check(self, case: EvalCase) -> str:
@@ -185,7 +163,8 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
 
     def check_cases(self, cases: Iterable[EvalCase]) -> str:
         """What is wrong with the options beside the cases they are for; "" if nothing. A weight must be of a rubric."""
-        written = [rubric for case in cases for rubric in _rubrics_of(case) if rubric.type == self.rubric_type]
+        lists = (rubrics for case in cases for rubrics in (case.rubrics, *(turn.rubrics for turn in case.turns)))
+        written = [rubric for rubrics in lists for rubric in rubrics or () if rubric.type == self.rubric_type]
         known = {rubric.rubric_id for rubric in (*written, *self.rubrics)}
         unknown = next((name for name in self.weights if name not in known), None)
         if unknown is None:
@@ -210,33 +189,32 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
         """The score of one turn. A rubric without a verdict voids it: left out of the mean it could hide a failure."""
         rubrics = select_rubrics(self.rubrics, sample.case, turn, self.rubric_type)
-        prompt = prompts.load(self.prompt_names[0])
-        question = rubric_question(prompt, self.texts(sample.actual[: turn + 1]), rubrics)
+        question = _question(self.prompt_names[0], self.texts(sample.actual[: turn + 1]), rubrics)
         results = await vote_each(self.judge(sample), question, [rubric.rubric_id for rubric in rubrics])
-        scores = tuple(self._score_rubric(rubric, results[rubric.rubric_id]) for rubric in rubrics)
+        scores = tuple(
+            RubricScore(
+                rubric_id=rubric.rubric_id,
+                text=rubric.rubric_content.text_property or "",
+                score=None if result.verdict is None else float(result.verdict),
+                rationale=result.rationale,
+                votes=result.votes,
+                weight=self.weights.get(rubric.rubric_id, 1.0),
+            )
+            for rubric, result in zip(rubrics, results.values(), strict=True)
+        )
         lost = [score.rubric_id for score in scores if score.score is None]
         if lost:
             more = f"; and {plural(len(lost) - 1, 'more rubric')}" if len(lost) > 1 else ""
             reason = f"“{lost[0]}”: {results[lost[0]].undecided}{more}"
             return TurnScore(turn=turn, status=ScoreStatus.ERROR, reason=reason, rubrics=scores)
-        return TurnScore(turn=turn, score=weighted_mean(scores), reason=_reason(scores), rubrics=scores)
-
-    def _score_rubric(self, rubric: Rubric, result: VoteResult) -> RubricScore:
-        return RubricScore(
-            rubric_id=rubric.rubric_id,
-            text=rubric.rubric_content.text_property or "",
-            score=None if result.verdict is None else float(result.verdict),
-            rationale=result.rationale,
-            votes=result.votes,
-            weight=self.weights.get(rubric.rubric_id, 1.0),
-        )
+        return TurnScore(turn=turn, score=_weighted_mean(scores), reason=_reason(scores), rubrics=scores)
 
     async def aggregate(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
         """The mean over the rubrics of all turns: as in ADK a turn with more rubrics weighs more."""
         del sample
         fields = {"turns": tuple(turns), "rubrics": _over_turns(turns)}
         lost = [turn for turn in turns if turn.status is not ScoreStatus.SCORED]
-        score = weighted_mean(score for turn in turns for score in turn.rubrics)
+        score = _weighted_mean(score for turn in turns for score in turn.rubrics)
         if lost or score is None:
             return self.no_score(ScoreStatus.ERROR, worst_reasons(lost), **fields)
         failed = [turn for turn in turns if turn.score is not None and turn.score < 1]
