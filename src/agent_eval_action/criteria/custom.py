@@ -47,26 +47,28 @@ class CustomCriterion(Criterion):
         functions = sample.context.functions
         if functions is None:
             return self.no_score(ScoreStatus.ERROR, "this run has no process for metric functions")
-        return self._read(await functions.call(self.function, self._arguments(sample)), len(sample.actual))
-
-    def _arguments(self, sample: Sample) -> dict[str, Any]:
-        """What the function is called with, as JSON: see the worker's ``Adk.arguments``."""
-        case = sample.case
-        options = {"threshold": self.threshold, **(self.model_extra or {})}
-        return {
+        case, options = sample.case, {"threshold": self.threshold, **(self.model_extra or {})}
+        # as JSON: see the worker's ``Adk.arguments``
+        arguments = {
             "metric": {"name": self.name, "function": self.function, "criterion": options},
             "actual": [_json(turn) for turn in _with_rubrics(sample)],
             "expected": None if case.conversation is None else [_json(turn) for turn in case.conversation],
             "scenario": _json(case.conversation_scenario) if case.conversation_scenario else None,
         }
+        return self._read(await functions.call(self.function, arguments), len(sample.actual))
 
     def _read(self, reply: FunctionReply, turns: int) -> CriterionScore:
         if reply.error:
             return self._error(reply.error, traceback=reply.traceback)
         try:
-            score, status, by_turn = _checked(reply.value, turns)
+            # the worker runs foreign code, so nothing in its report is taken on trust
+            score, status = _number(reply.value["score"]), str(reply.value["status"])[:40]
+            scores = [_number(entry["score"]) for entry in reply.value["turns"]]
         except (ValueError, KeyError, TypeError) as error:
             return self._error(f"{self.function}: {error}")
+        if scores and len(scores) != turns:
+            found = f"it gave scores for {plural(len(scores), 'turn')}, and there are {turns}"
+            return self._error(f"{self.function}: {found}")
         if score is None:
             return self._error(f"{self.function} gave no score (its status: {status})")
         low, high = self.scale
@@ -76,6 +78,11 @@ class CustomCriterion(Criterion):
         reason = f"{self.function} gave {score:g}"
         if status in ("PASSED", "FAILED") and (status == "PASSED") is not passed:
             reason += f"; it says {status.lower()} itself, but the threshold decides"
+        unscored = {"status": ScoreStatus.NOT_APPLICABLE, "reason": "the function scored no such turn"}
+        by_turn = tuple(
+            TurnScore(turn=number, **(unscored if score is None else {"score": score}))
+            for number, score in enumerate(scores)
+        )
         return self.result(score, reason=reason, turns=by_turn, details={"status": status})
 
     def _error(self, reason: str, **details: Any) -> CriterionScore:
@@ -89,27 +96,6 @@ def custom_criterion(name: str, metric: CustomMetric, place: str) -> type[Custom
     scale = (interval.min_value, interval.max_value) if interval else (-math.inf, math.inf)
     fields = {"name": name, "function": metric.code_config.name, "place": place, "scale": scale}
     return type("CustomCriterion", (CustomCriterion,), {"__module__": __name__, "__doc__": None, **fields})
-
-
-def is_function_path(text: str) -> bool:
-    """``module.function`` at least, each part a name of Python's."""
-    parts = text.split(".")
-    return len(parts) > 1 and all(part.isidentifier() for part in parts)
-
-
-def _checked(value: Any, turns: int) -> tuple[float | None, str, tuple[TurnScore, ...]]:
-    """Score, status and turns of what the worker reports; it runs foreign code, so nothing in it is taken on trust."""
-    score, status, entries = value["score"], str(value["status"])[:40], list(value["turns"])
-    if entries and len(entries) != turns:
-        raise ValueError(f"it gave scores for {plural(len(entries), 'turn')}, and there are {turns}")
-    by_turn = tuple(_turn(number, _number(entry["score"])) for number, entry in enumerate(entries))
-    return _number(score), status, by_turn
-
-
-def _turn(number: int, score: float | None) -> TurnScore:
-    if score is None:
-        return TurnScore(turn=number, status=ScoreStatus.NOT_APPLICABLE, reason="the function scored no such turn")
-    return TurnScore(turn=number, score=score)
 
 
 def _number(value: Any) -> float | None:

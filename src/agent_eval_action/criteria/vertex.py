@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from agent_eval_action.criteria.base import Criterion, Sample, TurnCriterion
 from agent_eval_action.llm.client import LlmError, LlmRequest
-from agent_eval_action.results.evalset import Content, IntermediateData, Invocation, InvocationEvents
+from agent_eval_action.results.evalset import Content, Invocation, InvocationEvents
 from agent_eval_action.results.findings import excerpt
 from agent_eval_action.results.run_result import CriterionScore, RubricScore, ScoreStatus, TurnScore
 
@@ -27,13 +27,6 @@ class _Result(BaseModel):
     explanation: str | None = None
     rubrics: tuple[_Rubric, ...] = ()
 
-    def reason(self) -> str:
-        """The service's own explanation, else the rubrics that were not met."""
-        if self.explanation:
-            return excerpt(self.explanation, 200)
-        unmet = [rubric.reason or rubric.text for rubric in self.rubrics if not rubric.met]
-        return excerpt(f"not met: {'; '.join(unmet[:3])}", 200) if unmet else f"Vertex AI scored {self.score:g}"
-
 
 class VertexCriterion(Criterion):
     """A criterion whose score is that of one of the service's metrics. Asked once: it votes by itself."""
@@ -50,10 +43,8 @@ class VertexCriterion(Criterion):
         llm = sample.context.llm
         if llm is None:
             return _unscored(turn, "this run has no model to judge with")
-        (model,) = self.models()
-        reply = await llm.generate(
-            LlmRequest(model, (), options=dict(instance), purpose=self.name, repeat=sample.repeat)
-        )
+        request = LlmRequest(self.models()[0], (), options=dict(instance), purpose=self.name, repeat=sample.repeat)
+        reply = await llm.generate(request)
         if isinstance(reply, LlmError):
             return _unscored(turn, reply.message)
         try:
@@ -62,9 +53,11 @@ class VertexCriterion(Criterion):
             wrong = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(str(step) for step in wrong["loc"])
             return _unscored(turn, f"the service's answer cannot be read: {place} {wrong['msg']}"[:300])
-        low, high = self.scale
-        if not low <= result.score <= high:
-            return _unscored(turn, f"the service gave {result.score:g}, and this metric goes from {low:g} to {high:g}")
+        score, (low, high) = result.score, self.scale
+        if not low <= score <= high:
+            return _unscored(turn, f"the service gave {score:g}, and this metric goes from {low:g} to {high:g}")
+        unmet = [rubric.reason or rubric.text for rubric in result.rubrics if not rubric.met]
+        why = result.explanation or (f"not met: {'; '.join(unmet[:3])}" if unmet else f"Vertex AI scored {score:g}")
         rubrics = tuple(
             RubricScore(
                 rubric_id=rubric.text or f"rubric_{number}",
@@ -74,7 +67,7 @@ class VertexCriterion(Criterion):
             )
             for number, rubric in enumerate(result.rubrics)
         )
-        return TurnScore(turn=turn, score=result.score, reason=result.reason(), rubrics=rubrics)
+        return TurnScore(turn=turn, score=score, reason=excerpt(why, 200), rubrics=rubrics)
 
 
 def _unscored(turn: int, reason: str, status: ScoreStatus = ScoreStatus.ERROR) -> TurnScore:
@@ -88,20 +81,13 @@ class _PerTurn(VertexCriterion, TurnCriterion):
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
         actual = sample.actual[turn]
         instance = {"prompt": actual.user_content.text, "response": actual.response_text}
-        expected = sample.case.turns[turn] if turn < len(sample.case.turns) else None
-        if not instance["prompt"] or not instance["response"]:
-            # The SDK refuses such a row, and google-adk then leaves the metric out.
-            return self._without_text(turn, actual, expected)
-        if expected is not None and expected.response_text:
-            instance["reference"] = expected.response_text
-        return await self.ask(sample, turn, instance)
-
-    def _without_text(self, turn: int, actual: Invocation, expected: Invocation | None) -> TurnScore:
-        """A turn in which there is no text to judge: nothing to measure, unless a text was due."""
-        if not actual.user_content.text:
+        reference = sample.case.turns[turn].response_text if turn < len(sample.case.turns) else ""
+        if instance["prompt"] and instance["response"]:
+            return await self.ask(sample, turn, {**instance, **({"reference": reference} if reference else {})})
+        # the SDK refuses such a row, and google-adk then leaves the metric out
+        if not instance["prompt"]:
             return _unscored(turn, f"the user's message has {_NO_TEXT}", ScoreStatus.NOT_APPLICABLE)
-        due = self.needs_reference and expected is not None and bool(expected.response_text)
-        if actual.answers_without_text and not due:
+        if actual.answers_without_text and not (self.needs_reference and reference):
             reason = f"a tool or media answered: the answer has {_NO_TEXT}"
             return _unscored(turn, reason, ScoreStatus.NOT_APPLICABLE)
         return _unscored(turn, "the agent gave no answer, and Vertex AI judges a text answering a text")
@@ -158,30 +144,22 @@ class ConversationToolUseQuality(_Conversation):
 
 def agent_data(turns: Sequence[Invocation]) -> dict[str, Any]:
     """The conversation as the service's AgentData: who took part, and each turn's events in order."""
+    agents: dict[str, Any] = {}
+    for turn in turns:
+        for name, agent in (turn.app_details.agent_details if turn.app_details else {}).items():
+            tools = [
+                # a bare function has no declaration: the worker reports its name
+                {"function_declarations": [tool]} if isinstance(tool, dict) and tool.keys() == {"name"} else tool
+                for tool in agent.tool_declarations
+            ]
+            agents.setdefault(name, {"agent_id": agent.name, "instruction": agent.instructions, "tools": tools})
     return {
-        "agents": _agents(turns),
+        "agents": agents,
         "turns": [
             {"turn_index": number, "turn_id": turn.invocation_id, "events": list(_events(turn))}
             for number, turn in enumerate(turns)
         ],
     }
-
-
-def _agents(turns: Sequence[Invocation]) -> dict[str, Any]:
-    """As each first appears."""
-    found: dict[str, Any] = {}
-    for turn in turns:
-        for name, agent in (turn.app_details.agent_details if turn.app_details else {}).items():
-            tools = [_tool(tool) for tool in agent.tool_declarations]
-            found.setdefault(name, {"agent_id": agent.name, "instruction": agent.instructions, "tools": tools})
-    return found
-
-
-def _tool(declared: Any) -> Any:
-    """A bare function has no declaration: the worker reports its name."""
-    if isinstance(declared, dict) and declared.keys() == {"name"}:
-        return {"function_declarations": [declared]}
-    return declared
 
 
 def _events(turn: Invocation) -> Iterator[Event]:
@@ -192,20 +170,16 @@ def _events(turn: Invocation) -> Iterator[Event]:
             if event.content is not None:
                 yield _event(event.author, event.content)
     elif data is not None:
-        yield from _hand_written(data)
+        # Recorded turns may have their tool use in this form, which google-adk leaves out of the conversation.
+        dumped = data.model_dump(mode="json", exclude_none=True)
+        calls = [{"function_call": call} for call in dumped["tool_uses"]]
+        answers = [{"function_response": answer} for answer in dumped["tool_responses"]]
+        for role, parts in (("model", calls), ("user", answers)):
+            if parts:
+                yield {"author": "agent", "content": {"role": role, "parts": parts}}
+        for author, parts in dumped["intermediate_responses"]:
+            yield {"author": author, "content": {"role": "model", "parts": parts}}
     yield _event("agent", turn.final_response)
-
-
-def _hand_written(data: IntermediateData) -> Iterator[Event]:
-    """Recorded turns may have their tool use in this form, which google-adk leaves out of the conversation."""
-    dumped = data.model_dump(mode="json", exclude_none=True)
-    calls = [{"function_call": call} for call in dumped["tool_uses"]]
-    answers = [{"function_response": answer} for answer in dumped["tool_responses"]]
-    for role, parts in (("model", calls), ("user", answers)):
-        if parts:
-            yield {"author": "agent", "content": {"role": role, "parts": parts}}
-    for author, parts in dumped["intermediate_responses"]:
-        yield {"author": author, "content": {"role": "model", "parts": parts}}
 
 
 def _event(author: str, content: Content | None) -> Event:

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from pydantic.alias_generators import to_snake
 
 from agent_eval_action.criteria import prompts
-from agent_eval_action.criteria.base import Criterion, Relaxed, Sample, TurnCriterion, lower
+from agent_eval_action.criteria.base import Criterion, Relaxed, Sample, lower
 from agent_eval_action.diagnostics.reader import shorten
 from agent_eval_action.llm.client import (
     RESERVED_OPTIONS,
@@ -29,7 +29,7 @@ from agent_eval_action.llm.client import (
 )
 from agent_eval_action.results.base import AdkModel
 from agent_eval_action.results.findings import excerpt
-from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, TurnScore, Votes
+from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, Votes
 
 T = TypeVar("T")
 
@@ -403,19 +403,3 @@ class JudgedCriterion(Criterion):
         """Who judges this attempt, which is not refused."""
         assert sample.context.llm is not None  # noqa: S101 - see ``refuse``
         return Judge(sample.context.llm, self.judge_model_options, self.name, sample.repeat)
-
-
-class VerdictCriterion(JudgedCriterion, TurnCriterion):
-    """A judged criterion whose turns are 1 where most samples say yes, else 0."""
-
-    def score_vote(self, turn: int, result: VoteResult) -> TurnScore:
-        """The score of a turn by its vote."""
-        if result.verdict is None:
-            return self.unscored(turn, result.undecided, votes=result.votes)
-        return TurnScore(
-            turn=turn,
-            score=float(result.verdict),
-            reason=result.sentence("valid" if result.verdict else "invalid"),
-            votes=result.votes,
-            details={"rationale": result.rationale},
-        )

@@ -1,18 +1,55 @@
-"""per_turn_user_simulator_quality_v1: whether the simulated user said what the scenario has it say, turn by turn."""
+"""Criteria whose turns are judged valid or not: final_response_match_v2 and per_turn_user_simulator_quality_v1."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
-from agent_eval_action.criteria.base import Sample
-from agent_eval_action.criteria.judge.base import VerdictCriterion, VoteResult, as_json, verdict_question, vote
+from agent_eval_action.criteria.base import Sample, TurnCriterion
+from agent_eval_action.criteria.judge.base import JudgedCriterion, VoteResult, as_json, verdict_question, vote
+from agent_eval_action.criteria.judge.grounding_context import answer_text
 from agent_eval_action.diagnostics.reader import shorten
 from agent_eval_action.results.evalset import ConversationScenario, Invocation
 from agent_eval_action.results.personas import default_behaviors, fill_placeholders, find_persona, personas_version
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, TurnScore
+
+
+class VerdictCriterion(JudgedCriterion, TurnCriterion):
+    """A judged criterion whose turns are 1 where most samples say yes, else 0."""
+
+    def score_vote(self, turn: int, result: VoteResult) -> TurnScore:
+        """The score of a turn by its vote."""
+        if result.verdict is None:
+            return self.unscored(turn, result.undecided, votes=result.votes)
+        return TurnScore(
+            turn=turn,
+            score=float(result.verdict),
+            reason=result.sentence("valid" if result.verdict else "invalid"),
+            votes=result.votes,
+            details={"rationale": result.rationale},
+        )
+
+
+class FinalResponseMatch(VerdictCriterion):
+    """ADK's final_response_match_v2: a turn is 1 when most samples call it valid, else 0; a case the mean."""
+
+    name: ClassVar[str] = "final_response_match_v2"
+    needs_reference: ClassVar[bool] = True
+    prompt_names: ClassVar[tuple[str, ...]] = ("final_response_match",)
+
+    include_intermediate_responses_in_final: bool = False
+
+    async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
+        expected, actual = sample.case.turns[turn], sample.actual[turn]
+        whole = self.include_intermediate_responses_in_final
+        texts = {
+            "user_prompt": expected.user_content.text,
+            "reference": answer_text(expected, intermediate=whole),
+            "answer": answer_text(actual, intermediate=whole),
+        }
+        return self.score_vote(turn, await vote(self.judge(sample), verdict_question(self.prompt_names[0], texts)))
 
 
 class SimulatorQuality(VerdictCriterion):
@@ -37,9 +74,13 @@ class SimulatorQuality(VerdictCriterion):
 
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
         sent = sample.actual[turn].user_content.text
-        if turn == 0:
-            return _score_first_turn(sent, _scenario(sample).starting_prompt)
-        return self.score_vote(turn, await self._vote(sample, sent, sample.actual[:turn]))
+        if turn > 0:
+            return self.score_vote(turn, await self._vote(sample, sent, sample.actual[:turn]))
+        wanted = _scenario(sample).starting_prompt
+        if sent.strip() == wanted.strip():
+            return TurnScore(turn=0, score=1.0, reason="it is the starting prompt")
+        reason = f"it is {shorten(sent)} and not the starting prompt {shorten(wanted)}"
+        return TurnScore(turn=0, score=0.0, reason=reason)
 
     async def aggregate(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
         if any(turn.score is None for turn in turns):
@@ -49,17 +90,29 @@ class SimulatorQuality(VerdictCriterion):
         if ending.verdict is None:
             reason = f"whether the conversation ended at the right moment: {ending.undecided}"
             return self.no_score(ScoreStatus.ERROR, reason, turns=tuple(turns), details=details)
-        counted = turns if ending.verdict else (*turns[:-1], _ended_wrongly(turns[-1], ending))
-        return (await super().aggregate(sample, counted)).model_copy(update={"details": details})
+        if not ending.verdict:  # the last turn's own verdict is in its details
+            last = turns[-1]
+            wrong = ending.sentence("the conversation ended at the wrong moment,")
+            changed = {
+                "score": 0.0,
+                "reason": "; ".join([*([] if last.score else [last.reason]), wrong]),
+                "details": {**last.details, "own_score": last.score, "ending": ending.rationale},
+            }
+            turns = (*turns[:-1], last.model_copy(update=changed))
+        return (await super().aggregate(sample, turns)).model_copy(update={"details": details})
 
     async def _vote(self, sample: Sample, sent: str, history: Iterable[Invocation]) -> VoteResult:
         """Whether this is what the user had to say after these turns; the stop signal alone ends the conversation."""
-        scenario = _scenario(sample)
+        scenario, messages = _scenario(sample), []
+        for turn in history:
+            messages.append({"user": turn.user_content.text})
+            if turn.final_response is not None:
+                messages.append({"agent": turn.response_text})
         texts = {
             "plan": scenario.conversation_plan,
             **self._user(scenario),
             "stop_signal": self.stop_signal,
-            "history": as_json(list(_messages(history))),
+            "history": as_json(messages),
             "message": sent,
         }
         return await vote(self.judge(sample), verdict_question(self.prompt_names[0], texts))
@@ -82,25 +135,3 @@ class SimulatorQuality(VerdictCriterion):
 def _scenario(sample: Sample) -> ConversationScenario:
     assert sample.case.conversation_scenario is not None  # noqa: S101 - see ``SimulatorQuality.refuse``
     return sample.case.conversation_scenario
-
-
-def _messages(turns: Iterable[Invocation]) -> Iterable[dict[str, Any]]:
-    for turn in turns:
-        yield {"user": turn.user_content.text}
-        if turn.final_response is not None:
-            yield {"agent": turn.response_text}
-
-
-def _score_first_turn(sent: str, wanted: str) -> TurnScore:
-    if sent.strip() == wanted.strip():
-        return TurnScore(turn=0, score=1.0, reason="it is the starting prompt")
-    reason = f"it is {shorten(sent)} and not the starting prompt {shorten(wanted)}"
-    return TurnScore(turn=0, score=0.0, reason=reason)
-
-
-def _ended_wrongly(last: TurnScore, ending: VoteResult) -> TurnScore:
-    """The last turn, counted as invalid because of what came after it; its own verdict is in the details."""
-    own = [] if last.score else [last.reason]
-    reason = "; ".join([*own, ending.sentence("the conversation ended at the wrong moment,")])
-    details = {**last.details, "own_score": last.score, "ending": ending.rationale}
-    return last.model_copy(update={"score": 0.0, "reason": reason, "details": details})
