@@ -10,7 +10,7 @@ import platform
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +62,12 @@ from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resources import (
     BaseMetricFunctions,
     ResourceOptions,
-    RunResources,
     agent_secrets,
     make_base_driver,
     make_driver,
     open_resources,
     open_sandbox,
+    recordings,
     redact_logs,
     refuse_unusable_agents,
     wait_for_interpreters,
@@ -134,11 +134,13 @@ class _Scope:
     """What a run is about, read before any agent starts: what an agent does to the checkout then decides nothing.
 
     ``settings`` are those in force. ``hidden`` are files that no agent sees, relative to the workspace. ``skipped``
-    are agents that the change does not affect. ``commit`` is the one checked out.
+    are agents that the change does not affect. ``conditions`` are those of the run without its agents.
     """
 
     settings: Settings
-    context: RunContext
+    conditions: Conditions
+    partial: bool
+    agents: tuple[AgentSettings, ...]
     found: Discovery
     change: GateChanges
     hidden: frozenset[Path]
@@ -146,65 +148,18 @@ class _Scope:
     session: HistorySession
     base: BaseCommit | BaseUnavailable
     has_history: bool
-    commit: str | None
-
-    @property
-    def partial(self) -> bool:
-        """Whether only a part of the suite is run."""
-        return bool(self.context.selectors or self.settings.case or self.skipped)
-
-    @cached_property
-    def agents(self) -> list[AgentSettings]:
-        """Every agent of this run."""
-        return list({planned.agent.name: planned.agent for planned in self.found.sets}.values())
-
-    @property
-    def adaptive(self) -> bool:
-        """Whether what got worse is run again."""
-        return self.context.repeats is None and self.settings.adaptive
 
     @property
     def out(self) -> OutputFolder:
         """The folder that the run writes to."""
         return self.settings.output_folder(self.settings.out)
 
-    @property
-    def logs(self) -> OutputFolder:
-        """The folder with what agents print."""
-        return self.settings.output_folder(self.settings.out / LOGS)
-
-    def conditions(self) -> Conditions:
-        """Return the conditions of the run, without its agents."""
-        settings, context = self.settings, self.context
-        return Conditions(
-            tool_version=__version__,
-            platform=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-            commit=self.commit,
-            change=context.job.commit,
-            repeats=context.repeats or settings.repeats,
-            adaptive=self.adaptive,
-            concurrency=settings.concurrency,
-            threshold_on=settings.policy.threshold_on,
-            fail_on=settings.fail_on,
-            selection=(*context.selectors, *settings.case),
-            only_agents=settings.only_agents,
-            arguments=cli_arguments(settings, context.selectors),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Plans:
-    """The plan as the checkout has it, and with the base commit's criteria where those are in force."""
-
-    own: Plan
-    in_force: Plan
-
 
 @dataclass(frozen=True, slots=True)
 class _Agents:
     """The agents of this change while they start. ``warm_up`` ends when the slow imports are done.
 
-    ``exposed``: the change's code runs as our own user, who can write what we read; the plans are then read before.
+    ``exposed``: the change's code runs as our own user, who can write what we read; ``plans`` are then read before.
     """
 
     head: AgentGroup
@@ -215,27 +170,22 @@ class _Agents:
     warm_up: asyncio.Task[None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Preparation:
-    """What the measurement needs besides the agents. ``session`` stores the run's record."""
-
-    plans: _Plans
-    plan: Plan
-    resources: RunResources
-    functions: BaseMetricFunctions | None
-    budget: AttemptBudget
-    stall: StallDetector
-    previous: PreviousAttempts
-    history: History
-    session: HistorySession
+_Plans = tuple[Plan, Plan]
+"""The plan as the checkout has it, and with the base commit's criteria where those are in force."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The orchestrator of a run, and the gate that decides what it measured."""
+    """The orchestrator of a run, and what decides and records what it measured.
+
+    ``plan`` is the checkout's own. ``functions``: those of the base that score this run. ``session`` stores its record.
+    """
 
     orchestrator: Orchestrator
     gate: RunGate
+    plan: Plan
+    functions: BaseMetricFunctions | None
+    session: HistorySession
 
     def result(self, started_at: str, seconds: float) -> RunResult:
         """Return the run as far as it got, without a decision."""
@@ -306,9 +256,11 @@ class Evaluation:
             return scope
         async with contextlib.AsyncExitStack() as stack:
             agents = await self._start_agents(scope, stack)
-            prepared = await self._prepare(scope, agents, stack)
-            await self._measure(scope, agents, prepared)
-        return await self._conclude(scope, prepared)
+            self.measurement = await self._prepare(scope, agents, stack)
+            await self.measurement.orchestrator.run()
+        if self.context.stop.status is RunStatus.COMPLETE:
+            discard_previous_attempts(scope.out)
+        return await self._conclude(scope, self.measurement)
 
     async def _read_scope(self) -> _Scope | RunResult:
         """Read what is to be run and by which rules; a result where nothing can or need be run."""
@@ -336,7 +288,7 @@ class Evaluation:
         hidden = hidden_files(change.settings, found, change.base_eval_files)
         affected = await asyncio.to_thread(_select_affected, change.settings, found, context, checkout)
         context.note(affected.notes)
-        settings = affected.settings
+        settings, found = affected.settings, affected.found
         if affected.nothing:
             return affected.result(self._started_at, self._early_conditions(settings))
         session = await asyncio.to_thread(open_history_session, settings, environ, context.job.event, change.stored)
@@ -344,30 +296,47 @@ class Evaluation:
         context.warn(history.notes)
         newest = history.pooled.commit if history.pooled else None
         known = commit_behind(settings.workspace, environ, newest, checkout.head)
-        scope = _Scope(
+        agents = tuple({planned.agent.name: planned.agent for planned in found.sets}.values())
+        refuse_unusable_agents(agents, settings.workspace, environ)
+        return _Scope(
             settings=settings,
-            context=context,
-            found=affected.found,
+            conditions=self._conditions(settings),
+            partial=bool(context.selectors or settings.case or affected.skipped),
+            agents=agents,
+            found=found,
             change=change,
             hidden=hidden,
             skipped=affected.skipped,
             session=session,
             base=find_base(settings, checkout.control(known), environ),
             has_history=history.pooled is not None,
-            commit=Repository(settings.workspace, os.environ).resolve("HEAD"),
         )
-        refuse_unusable_agents(scope.agents, settings.workspace, environ)
-        return scope
 
     def _early_conditions(self, settings: Settings) -> Conditions:
         """Return the conditions of a run that ends before an agent is started."""
         commit = Repository(settings.workspace, os.environ).resolve("HEAD")
         return Conditions(tool_version=__version__, commit=commit, change=self.context.job.commit)
 
+    def _conditions(self, settings: Settings) -> Conditions:
+        context = self.context
+        return self._early_conditions(settings).model_copy(
+            update={
+                "platform": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+                "repeats": context.repeats or settings.repeats,
+                "adaptive": context.repeats is None and settings.adaptive,
+                "concurrency": settings.concurrency,
+                "threshold_on": settings.policy.threshold_on,
+                "fail_on": settings.fail_on,
+                "selection": (*context.selectors, *settings.case),
+                "only_agents": settings.only_agents,
+                "arguments": cli_arguments(settings, context.selectors),
+            }
+        )
+
     async def _start_agents(self, scope: _Scope, stack: contextlib.AsyncExitStack) -> _Agents:
         """Begin to start every agent; their imports overlap with reading the eval files. ``stack`` ends them."""
         settings, context, environ = scope.settings, self.context, self.context.environ
-        stack.push_async_callback(asyncio.to_thread, redact_logs, scope.logs, context.redaction)
+        stack.push_async_callback(asyncio.to_thread, redact_logs, scope.out / LOGS, context.redaction)
         provenance = await asyncio.to_thread(attempt_provenance, settings, scope.agents, environ, scope.hidden)
         sandbox = await open_sandbox(settings, environ, scope.agents, context.emit, scope.hidden)
         if sandbox is not None:
@@ -380,22 +349,20 @@ class Evaluation:
         def say(text: str, level: Level) -> None:  # called in the thread in which an agent starts
             loop.call_soon_threadsafe(context.emit, Notice(text, level))
 
+        def import_slow_modules() -> None:  # needed later, and nobody waits for them now
+            warm_up()
+            if scope.has_history:
+                stats.warm_up()
+            context.while_agents_start()
+
         drivers = {agent.name: make_driver(agent, settings, environ, sandbox, say) for agent in scope.agents}
-        recorded = frozenset(agent.name for agent in scope.agents if agent.driver == "recorded")
-        warm = asyncio.create_task(asyncio.to_thread(self._import_slow_modules, scope))
-        stack.push_async_callback(_settle, warm)
+        warm = asyncio.create_task(asyncio.to_thread(import_slow_modules))
+        stack.push_async_callback(partial(asyncio.gather, warm, return_exceptions=True))
         stack.enter_context(agents_running())
-        head = AgentGroup.start("head", drivers, replay_only=recorded)
+        head = AgentGroup.start("head", drivers, replay_only=recordings(scope.agents))
         for name, start in head.starts.items():
             start.add_done_callback(partial(self._report_start, name))
         return _Agents(head, sandbox, provenance, exposed, plans, warm)
-
-    def _import_slow_modules(self, scope: _Scope) -> None:
-        """Import now, while nobody waits, what is needed later."""
-        warm_up()
-        if scope.has_history:
-            stats.warm_up()
-        self.context.while_agents_start()
 
     def _report_start(self, name: str, start: StartTask) -> None:
         """Name an agent's environment, or why it does not start, once, with the end of its traceback."""
@@ -411,20 +378,19 @@ class Evaluation:
 
     async def _read_plans(self, scope: _Scope) -> _Plans:
         loader = Loader(scope.settings.workspace, scope.settings.case)
-        repeats = self.context.repeats or scope.settings.repeats
-        own = await asyncio.to_thread(loader.plan, scope.found, repeats)
+        own = await asyncio.to_thread(loader.plan, scope.found, scope.conditions.repeats)
         in_force = await asyncio.to_thread(scope.change.plan_in_force, own, scope.agents)
         self.context.warn(str(problem) for problem in (*self.context.warnings, *loader.warnings))
         self.context.note(loader.notes)
-        return _Plans(own, in_force)
+        return own, in_force
 
-    async def _prepare(self, scope: _Scope, agents: _Agents, stack: contextlib.AsyncExitStack) -> _Preparation:
+    async def _prepare(self, scope: _Scope, agents: _Agents, stack: contextlib.AsyncExitStack) -> Measurement:
         """Read the eval files and open what attempts need, while the agents start. ``stack`` ends both at once."""
         closing: list[Callable[[], Awaitable[None]]] = [agents.head.stop]
         stack.push_async_callback(_call_all, closing)
         settings, context = scope.settings, self.context
-        plans = agents.plans or await self._read_plans(scope)
-        functions = await asyncio.to_thread(scope.change.open_functions, plans.in_force, scope.agents)
+        own, plan = agents.plans or await self._read_plans(scope)
+        functions = await asyncio.to_thread(scope.change.open_functions, plan, scope.agents)
         if functions is not None:
             closing.append(partial(asyncio.to_thread, functions.tree.release))
         budget, stall = AttemptBudget(Meter.for_run(settings)), StallDetector()
@@ -443,18 +409,37 @@ class Evaluation:
             brought_along=scope.change.brought_along,
             observe=stall.observe_reply,
         )
-        resources = await open_resources(plans.in_force, options, agents.head)
+        resources = await open_resources(plan, options, agents.head)
         closing.append(resources.close)
-        plan = mark_unmeasured(plans.in_force, resources.missing, options.recorded)
+        plan = mark_unmeasured(plan, resources.missing, agents.head.replay_only)
         context.warn(credential_warnings(resources.missing))
         previous = PreviousAttempts(agents.provenance)
         if settings.resume:
             folder, workspace = settings.resume, settings.workspace
             previous = load_previous_attempts(folder, scope.out, plan, agents.provenance, workspace=workspace)
         context.warn(previous.warnings())
-        history = self._pool_history(scope, plan)
-        session = scope.session.without_records()
-        return _Preparation(plans, plan, resources, functions, budget, stall, previous, history, session)
+        gate = RunGate(
+            settings,
+            self._pool_history(scope, plan),
+            adaptive=scope.conditions.adaptive,
+            may_lack_credentials=context.may_lack_credentials,
+            withheld=context.job.withheld,
+            missing=resources.missing,
+        )
+        runner = AttemptRunner(
+            AttemptLimits(settings.concurrency, settings.retries),
+            agents.warm_up,
+            stack.enter_context(TranscriptWriter(scope.out)),
+            ResultCollector(plan),
+            budget,
+            context.emit,
+            previous,
+            resources.contexts,
+            context.redaction.value,
+            stall,
+        )
+        orchestrator = self._orchestrator(scope, agents.head, own, runner, gate)
+        return Measurement(orchestrator, gate, own, functions, scope.session.without_records())
 
     def _pool_history(self, scope: _Scope, plan: Plan) -> History:
         history = scope.session.history(plan.suite(scope.skipped))
@@ -465,62 +450,45 @@ class Evaluation:
             self.context.warn(str(problem) for problem in unknown(scope.session.entries, names_of(plan)))
         return history
 
-    async def _measure(self, scope: _Scope, agents: _Agents, prepared: _Preparation) -> None:
-        """Make and score the attempts, and those the gate asks for."""
-        settings, context = scope.settings, self.context
-        gate = RunGate(
-            settings,
-            prepared.history,
-            adaptive=scope.adaptive,
-            may_lack_credentials=context.may_lack_credentials,
-            withheld=context.job.withheld,
-            missing=prepared.resources.missing,
-        )
-        asks_gate = scope.adaptive or (context.repeats is None and gate.asks_base_for_withheld)
+    def _orchestrator(
+        self, scope: _Scope, head: AgentGroup, own: Plan, runner: AttemptRunner, gate: RunGate
+    ) -> Orchestrator:
+        """Return what makes the attempts, and those the gate asks for. ``own``: the plan as the checkout has it."""
+        settings, context, base = scope.settings, self.context, scope.base
+        asks_gate = gate.adaptive or (context.repeats is None and gate.asks_base_for_withheld)
         rerun = settings.baseline.store == "rerun" and context.repeats is None
-        commit = scope.base.commit if asks_gate and isinstance(scope.base, BaseCommit) else ""
-        open_base = partial(_open_base, scope, agents.head, prepared.plans.own)
-        longest = max(settings.llm.timeout_s, *(agent.timeout_s for agent in scope.agents))
-        with TranscriptWriter(scope.out) as writer:
-            runner = AttemptRunner(
-                AttemptLimits(settings.concurrency, settings.retries),
-                agents.warm_up,
-                writer,
-                ResultCollector(prepared.plan),
-                prepared.budget,
-                context.emit,
-                prepared.previous,
-                prepared.resources.contexts,
-                context.redaction.value,
-                prepared.stall,
-            )
-            orchestrator = Orchestrator(
-                prepared.plan,
-                agents.head,
-                runner,
-                context.stop,
-                scope.conditions(),
-                RunLimits(settings.max_time, stall_timeout(settings.stall_timeout, longest)),
-                next_step=gate.next_step if asks_gate else None,
-                base_agents=LazyBaseAgents(open_base, commit) if asks_gate or rerun else None,
-                base_passes=max(PASSES, settings.repeats) if rerun else 0,
-            )
-            self.measurement = Measurement(orchestrator, gate)
-            await orchestrator.run()
-        if context.stop.status is RunStatus.COMPLETE:
-            discard_previous_attempts(scope.out)
 
-    async def _conclude(self, scope: _Scope, prepared: _Preparation) -> RunResult:
+        async def open_base(names: frozenset[str]) -> AgentGroup:
+            if isinstance(base, BaseUnavailable):
+                return AgentGroup("base", commit=base.commit or "", missing=dict.fromkeys(names, base.reason))
+            agents = [agent for agent in scope.agents if agent.name in names]
+            earlier = await asyncio.to_thread(scope.change.agents_on_base, own, agents)
+            await wait_for_interpreters(head, names)
+            return await open_base_agents(base, agents, partial(make_base_driver, head, base, context.environ), earlier)
+
+        commit = base.commit if asks_gate and isinstance(base, BaseCommit) else ""
+        longest = max(settings.llm.timeout_s, *(agent.timeout_s for agent in scope.agents))
+        return Orchestrator(
+            runner.collector.plan,
+            head,
+            runner,
+            context.stop,
+            scope.conditions,
+            RunLimits(settings.max_time, stall_timeout(settings.stall_timeout, longest)),
+            next_step=gate.next_step if asks_gate else None,
+            base_agents=LazyBaseAgents(open_base, commit) if asks_gate or rerun else None,
+            base_passes=max(PASSES, settings.repeats) if rerun else 0,
+        )
+
+    async def _conclude(self, scope: _Scope, measurement: Measurement) -> RunResult:
         """Decide, add what the change does to the gate, and record a run of main."""
-        if self.measurement is None:
-            raise AssertionError("_measure comes first")
-        result = self._measured(self.measurement)
-        decision = self.measurement.gate.decide(result)
-        whole = None if scope.partial else prepared.plans.own
-        decision = scope.change.apply_to(decision, whole, scope.agents, prepared.functions)
+        result, session = self._measured(measurement), measurement.session
+        decision = measurement.gate.decide(result)
+        whole = None if scope.partial else measurement.plan
+        decision = scope.change.apply_to(decision, whole, scope.agents, measurement.functions)
         decided = self._with_decision(result, decision)
-        written = await asyncio.to_thread(prepared.session.add, decided)
-        if written.stored or (prepared.session.event.name and prepared.session.kind == "branch"):
+        written = await asyncio.to_thread(session.add, decided)
+        if written.stored or (session.event.name and session.kind == "branch"):
             self.context.note([written.note])
         return decided
 
@@ -533,23 +501,8 @@ class Evaluation:
         return result.model_copy(update={"decision": self.context.redaction.value(decision)})
 
 
-async def _settle(task: asyncio.Task[None]) -> None:
-    await asyncio.gather(task, return_exceptions=True)
-
-
 async def _call_all(functions: Iterable[Callable[[], Awaitable[None]]]) -> None:
     await asyncio.gather(*(function() for function in functions))
-
-
-async def _open_base(scope: _Scope, head: AgentGroup, plan: Plan, names: frozenset[str]) -> AgentGroup:
-    """Start the base commit's agents of these names."""
-    if isinstance(scope.base, BaseUnavailable):
-        return AgentGroup("base", commit=scope.base.commit or "", missing=dict.fromkeys(names, scope.base.reason))
-    agents = [agent for agent in scope.agents if agent.name in names]
-    make = partial(make_base_driver, head, scope.base, scope.context.environ)
-    earlier = await asyncio.to_thread(scope.change.agents_on_base, plan, agents)
-    await wait_for_interpreters(head, names)
-    return await open_base_agents(scope.base, agents, make, earlier)
 
 
 def _select_affected(

@@ -6,7 +6,7 @@ import datetime as dt
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,21 +39,14 @@ TOOL: Final = "google-adk"
 
 
 @dataclass
-class _ImportedCase:
-    """The attempts of one case under its newest definition."""
-
-    result: CaseResult
-    attempts: list[AttemptSummary] = field(default_factory=list)
-
-
-@dataclass
 class _ImportedSet:
-    """One eval set of one agent; ``left_out`` counts attempts and scores of older definitions."""
+    """One eval set of one agent, its cases under their newest definitions; ``left_out`` counts those of older ones."""
 
     agent: str
     name: str
     criteria: dict[str, CriterionInfo] = field(default_factory=dict)
-    cases: dict[str, _ImportedCase] = field(default_factory=dict)
+    cases: dict[str, CaseResult] = field(default_factory=dict)
+    attempts: dict[str, list[AttemptSummary]] = field(default_factory=lambda: defaultdict(list))
     left_out: int = 0
 
     def add(self, file: AdkResults, case: AdkCase) -> None:
@@ -61,53 +54,45 @@ class _ImportedSet:
         turns = case.eval_metric_result_per_invocation
         expected = tuple(turn.expected for turn in turns if turn.expected is not None)
         whole = len(expected) == len(turns)
-        digest = case_digest(EvalCase(eval_id=case.eval_id, conversation=expected if whole else ()))
+        digest = case_digest(EvalCase(eval_id=case.eval_id, conversation=expected if whole else ())) if turns else ""
         known = self.cases.get(case.eval_id)
         # a case that could not be run has no turns, which its definition would be known by
-        if known is None or not known.result.digest:
+        if known is None or not known.digest:
             excerpts = tuple(excerpt_turn(turn) for turn in expected)
-            result = CaseResult(case=case.eval_id, digest=digest if turns else "", expected=excerpts)
-            self.cases[case.eval_id] = known = _ImportedCase(result, known.attempts if known else [])
-        elif turns and known.result.digest != digest:
+            self.cases[case.eval_id] = CaseResult(case=case.eval_id, digest=digest, expected=excerpts)
+        elif turns and known.digest != digest:
             self.left_out += 1
             return
-        infos = {metric.metric_name: _criterion_info(metric, file) for metric in case.overall_eval_metric_results}
-        for name, info in infos.items():
-            self.criteria.setdefault(name, info)
-        known.attempts.append(summarise(self._attempt(case, len(known.attempts), infos)))
-
-    def _attempt(self, case: AdkCase, repeat: int, infos: Mapping[str, CriterionInfo]) -> Attempt:
-        turns = tuple(turn.actual for turn in case.eval_metric_result_per_invocation)
-        error = None
+        error, scores = None, []
         if not case.overall_eval_metric_results:
             # google-adk writes FAILED for a case whose agent raised (2.13, local_eval_service.py)
-            status = STATUS.get(case.final_eval_status, str(case.final_eval_status))
-            message = f"google-adk has no score of it, and says {status}"
+            message = f"google-adk has no score of it, and says {_status(case.final_eval_status)}"
             error = AttemptError(kind=ErrorKind.EXCEPTION, message=message)
-        scores = []
         for metric in case.overall_eval_metric_results:
-            info = self.criteria[metric.metric_name]
-            if infos[metric.metric_name].digest == info.digest:
-                scores.append(_score(metric, info, case))
+            info = _criterion_info(metric, file)
+            newest = self.criteria.setdefault(metric.metric_name, info)
+            if info.digest == newest.digest:
+                scores.append(_score(metric, newest, case))
             else:
                 self.left_out += 1
-        return Attempt(
+        actual, attempts = tuple(turn.actual for turn in turns), self.attempts[case.eval_id]
+        attempt = Attempt(
             agent=self.agent,
             eval_set=self.name,
             case=case.eval_id,
-            repeat=repeat,
+            repeat=len(attempts),
             case_digest="",
-            turns=turns,
+            turns=actual,
             error=error,
             scores=tuple(scores),
-            usage=Usage.of_turns(turns),
+            usage=Usage.of_turns(actual),
         )
+        attempts.append(summarise(attempt))
 
     def result(self) -> SetResult:
         """Return everything that was added."""
-        cases = (
-            case.result.model_copy(update={"attempts": tuple(case.attempts)}) for _, case in sorted(self.cases.items())
-        )
+        ordered = [self.cases[name] for name in sorted(self.cases)]
+        cases = (case.model_copy(update={"attempts": tuple(self.attempts[case.case])}) for case in ordered)
         infos = tuple(self.criteria[name] for name in sorted(self.criteria))
         return SetResult(agent=self.agent, eval_set=self.name, path=self.name, criteria=infos, cases=tuple(cases))
 
@@ -121,7 +106,8 @@ def import_results(files: Sequence[AdkResults]) -> tuple[RunResult, tuple[str, .
         eval_set = imported.setdefault(name, _ImportedSet(*name))
         for case in file.eval_case_results:
             eval_set.add(file, case)
-    sets = tuple(each.result() for _, each in sorted(imported.items(), key=lambda item: item[0]))
+    ordered = [imported[name] for name in sorted(imported)]
+    sets = tuple(eval_set.result() for eval_set in ordered)
     cases = [case for eval_set in sets for case in eval_set.cases]
     attempts = [attempt for case in cases for attempt in case.attempts]
     repeats = max((len(case.attempts) for case in cases), default=1)
@@ -133,12 +119,8 @@ def import_results(files: Sequence[AdkResults]) -> tuple[RunResult, tuple[str, .
         sets=sets,
         totals=Totals(cases=len(cases), attempts=len(attempts), errors=errors, usage=usage),
     )
-    notes = (
-        f"{each.name}: {each.left_out} older results are of another definition of their case or metric: left out"
-        for _, each in sorted(imported.items(), key=lambda item: item[0])
-        if each.left_out
-    )
-    return result, tuple(notes)
+    older = "older results are of another definition of their case or metric: left out"
+    return result, tuple(f"{each.name}: {each.left_out} {older}" for each in ordered if each.left_out)
 
 
 def align_names(result: RunResult, sets: Iterable[SetResult]) -> RunResult:
@@ -165,9 +147,8 @@ def _aligned_set(eval_set: SetResult, target: SetResult) -> SetResult:
     cases = []
     for case in eval_set.cases:
         other = others.get(case.case)
-        if other is not None and (not other.expected or not case.expected or other.expected == case.expected):
-            case = case.model_copy(update={"digest": other.digest, "line": other.line})  # noqa: PLW2901 - the same case
-        cases.append(case)
+        same = other is not None and (not other.expected or not case.expected or other.expected == case.expected)
+        cases.append(case.model_copy(update={"digest": other.digest, "line": other.line}) if other and same else case)
     names = {"agent": target.agent, "eval_set": target.eval_set, "path": target.path}
     return eval_set.model_copy(update={**names, "cases": tuple(cases)})
 
@@ -176,10 +157,13 @@ def _short_name(eval_set: SetResult) -> str:
     return eval_set.eval_set.rpartition("/")[2]
 
 
+def _status(number: int) -> str:
+    return STATUS.get(number, str(number))
+
+
 def _score(metric: AdkMetric, info: CriterionInfo, case: AdkCase) -> CriterionScore:
     if not metric.scored or metric.score is None:
-        status = STATUS.get(metric.eval_status, str(metric.eval_status))
-        reason = f"google-adk says {status}: no score"
+        reason = f"google-adk says {_status(metric.eval_status)}: no score"
         return CriterionScore(criterion=info.name, status=ScoreStatus.ERROR, reason=reason)
     turns = (
         TurnScore(turn=number, score=result.score)
@@ -187,12 +171,9 @@ def _score(metric: AdkMetric, info: CriterionInfo, case: AdkCase) -> CriterionSc
         for result in turn.eval_metric_results
         if result.metric_name == info.name and result.scored
     )
+    passed = None if info.threshold is None else meets(metric.score, info.threshold, info.goal)
     return CriterionScore(
-        criterion=info.name,
-        status=ScoreStatus.SCORED,
-        score=metric.score,
-        passed=None if info.threshold is None else meets(metric.score, info.threshold, info.goal),
-        turns=tuple(turns),
+        criterion=info.name, status=ScoreStatus.SCORED, score=metric.score, passed=passed, turns=tuple(turns)
     )
 
 
@@ -200,16 +181,13 @@ def _criterion_info(metric: AdkMetric, file: AdkResults) -> CriterionInfo:
     """Describe a metric as our own criterion of that name and options; one we do not have, by its options alone."""
     source = f"{TOOL}: {file.eval_set_result_id}"[:200]
     try:
-        built = criteria.build((CriterionSpec(metric.metric_name, metric.options),))[0]
+        return criteria.criterion_info(criteria.build((CriterionSpec(metric.metric_name, metric.options),))[0], source)
     except ConfigError:
         options = {name: value for name, value in metric.options.items() if name != "threshold" and value is not False}
-        text = json.dumps([metric.metric_name, options], sort_keys=True, default=str)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-        threshold = metric.threshold if metric.threshold is not None else metric.options.get("threshold")
-        return CriterionInfo(
-            name=metric.metric_name, threshold=threshold, options=options, digest=digest, source=source
-        )
-    return criteria.criterion_info(built, source)
+    text = json.dumps([metric.metric_name, options], sort_keys=True, default=str)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    threshold = metric.threshold if metric.threshold is not None else metric.options.get("threshold")
+    return CriterionInfo(name=metric.metric_name, threshold=threshold, options=options, digest=digest, source=source)
 
 
 def _timestamp(seconds: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -64,10 +65,6 @@ def stall_timeout(configured: float | None, longest_answer: float) -> float:
     return configured if configured is not None else max(STALL_SECONDS, longest_answer + _STALL_MARGIN_S)
 
 
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()
-
-
 @dataclass
 class StallDetector:
     """Knows when a turn, a model call or a scored attempt was last answered.
@@ -75,12 +72,11 @@ class StallDetector:
     ``problem`` is the newest message received instead of an answer.
     """
 
-    clock: Callable[[], float] = _loop_time
+    clock: Callable[[], float] = lambda: asyncio.get_running_loop().time()
     problem: str = ""
     _last: float | None = field(default=None, init=False)
 
     def record_progress(self) -> None:
-        """Something was answered."""
         self._last, self.problem = self.clock(), ""
 
     def observe_reply(self, reply: LlmReply | LlmError) -> None:
@@ -181,14 +177,20 @@ class _Conversation:
                 self.throttled += turn.throttled
                 scorer.on_turn(self.turns)
 
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """What the workers of one call of ``AttemptRunner.make`` share. ``scorers``: of attempts not scored yet."""
-
-    groups: Mapping[ArmName, AgentGroup]
-    tasks: asyncio.TaskGroup
-    scorers: set[AttemptScorer]
+    def attempt(self, planned: PlannedAttempt, tries: int = 1) -> Attempt:
+        """Return it as an attempt without scores."""
+        turns = tuple(self.turns)
+        return Attempt(
+            **planned.key._asdict(),
+            case_digest=planned.planned_case.digest,
+            turns=turns,
+            final_session_state=self.final_state,
+            ended=self.ended,
+            error=self.error,
+            usage=Usage.of_turns(turns),
+            durations=Durations.of_turns(turns),
+            tries=tries,
+        )
 
 
 @dataclass
@@ -207,8 +209,8 @@ class AttemptRunner:
     budget: AttemptBudget
     emit: Callable[[Event], None]
     previous: PreviousAttempts = field(default_factory=PreviousAttempts)
-    contexts: Mapping[str, ScoringContext] = field(default_factory=dict)
-    redact: Callable[[Attempt], Attempt] = field(default=lambda attempt: attempt)
+    contexts: Mapping[str, ScoringContext] = field(default_factory=lambda: defaultdict(ScoringContext))
+    redact: Callable[[Attempt], Attempt] = lambda attempt: attempt
     stall: StallDetector = field(default_factory=StallDetector)
 
     def __post_init__(self) -> None:
@@ -222,42 +224,45 @@ class AttemptRunner:
 
         A fixed number of workers over one iterator: memory does not grow with the size of the suite.
         """
-        queue, scorers = iter(attempts), set[AttemptScorer]()
+        queue, by_name = iter(attempts), {group.name: group for group in groups}
+        scorers: set[AttemptScorer] = set()  # of attempts that are not scored yet
         try:
             async with asyncio.TaskGroup() as tasks:
-                batch = _Batch({group.name: group for group in groups}, tasks, scorers)
                 # more workers than sessions: an attempt that is being scored must not occupy a session
                 for _ in range(self.limits.concurrency * 2):
-                    tasks.create_task(self._work(queue, batch))
+                    tasks.create_task(self._work(queue, by_name, tasks, scorers))
         finally:
             # After a cut the judges of turns that were made already would be asked, and paid, for nothing.
             await asyncio.gather(*(scorer.reset() for scorer in scorers))
 
-    async def _work(self, queue: Iterator[PlannedAttempt], batch: _Batch) -> None:
+    async def _work(
+        self,
+        queue: Iterator[PlannedAttempt],
+        groups: Mapping[ArmName, AgentGroup],
+        tasks: asyncio.TaskGroup,
+        scorers: set[AttemptScorer],
+    ) -> None:
         for planned in queue:
-            agent, group = planned.key.agent, batch.groups[planned.key.arm]
+            agent, group = planned.key.agent, groups[planned.key.arm]
             started = await asyncio.shield(group.starts[agent])
             provenance = self.previous.provenance_now(agent, started, commit=group.commit)
             attempt = self._previous_attempt(planned, group, provenance)
-            scorer = AttemptScorer(planned, self._context(agent), self.stall.record_progress)
-            batch.scorers.add(scorer)
+            scorer = AttemptScorer(planned, self.contexts[agent], self.stall.record_progress)
+            scorers.add(scorer)
             if attempt is None:
                 attempt = await self._make_within_budget(planned, group, started, scorer)
             if attempt is None:  # nothing is made any more, but attempts of the earlier run may still follow
-                batch.scorers.discard(scorer)
+                scorers.discard(scorer)
                 continue
             await asyncio.shield(self.scoring_ready)
             marks = {"purpose": planned.purpose, "commit": group.commit, "provenance": provenance}
             attempt = attempt.model_copy(update=marks)
-            if scorer.waits:
+            if scorer.waits:  # for judges, beside the workers, which make the next attempts meanwhile
                 await self._scoring.acquire()
-                batch.tasks.create_task(self._score_aside(scorer, attempt, batch))
+                tasks.create_task(self._score_aside(scorer, attempt, scorers))
             else:
                 self._keep(await scorer.finish(attempt), planned)
-                batch.scorers.discard(scorer)
-
-    def _context(self, agent: str) -> ScoringContext:
-        return self.contexts.get(agent) or ScoringContext()
+                scorers.discard(scorer)
 
     def _previous_attempt(self, planned: PlannedAttempt, group: AgentGroup, now: Provenance) -> Attempt | None:
         """Return the attempt as an earlier run made it, unless its agent ran in another environment."""
@@ -271,15 +276,14 @@ class AttemptRunner:
             self.emit(Notice(text, level="warning"))
         return None
 
-    async def _score_aside(self, scorer: AttemptScorer, attempt: Attempt, batch: _Batch) -> None:
-        """Wait for judges beside the workers, which make the next attempts meanwhile."""
+    async def _score_aside(self, scorer: AttemptScorer, attempt: Attempt, scorers: set[AttemptScorer]) -> None:
         try:
             self._keep(await scorer.finish(attempt), scorer.planned)
         except asyncio.CancelledError:
             self.writer.append(attempt)  # its answers are paid for: a resumed run asks its judges alone
             raise
         finally:
-            batch.scorers.discard(scorer)
+            scorers.discard(scorer)
             self._scoring.release()
 
     def _keep(self, scored: Attempt, planned: PlannedAttempt) -> None:
@@ -298,7 +302,7 @@ class AttemptRunner:
     ) -> Attempt | None:
         """Make an attempt and count every try of it. None: a limit is reached. Answers of a recording cost nothing."""
         if isinstance(started, AttemptError):
-            return _attempt(planned, error=started)
+            return _Conversation(error=started).attempt(planned)
         driver = group.drivers[planned.key.agent]
         if planned.key.agent in group.replay_only:
             return await self._retry(planned, driver, scorer, lambda _: None)
@@ -322,25 +326,26 @@ class AttemptRunner:
     ) -> Attempt:
         """Return the attempt with its turns, or with the error that remains after the retries; not scored yet."""
         alone = False
-        tries = 0
-        while True:
-            tries += 1
-            attempt = await self._try_once(planned, driver, scorer, alone=alone, tries=tries)
+        for tries in itertools.count(1):
+            conversation = await self._try_once(planned, driver, scorer, alone=alone)
+            attempt = conversation.attempt(planned, tries)
             count(attempt)
             error = attempt.error
             if error is None or error.kind not in INFRASTRUCTURE or tries > self.limits.retries:
-                return attempt
+                break
             if error.kind is ErrorKind.DIED:
                 if alone:  # no other session was in its worker, so this attempt killed it
-                    return attempt
+                    break
                 alone = True
             self.emit(AttemptRetried(planned.key, error, tries))
             await scorer.reset()
-            await asyncio.sleep(_backoff(error.kind, tries))
+            wait = min(_LONGEST_BACKOFF_S, _BACKOFF_S.get(error.kind, 0.0) * 2.0 ** (tries - 1))
+            await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
+        return attempt
 
     async def _try_once(
-        self, planned: PlannedAttempt, driver: AgentDriver, scorer: AttemptScorer, *, alone: bool, tries: int
-    ) -> Attempt:
+        self, planned: PlannedAttempt, driver: AgentDriver, scorer: AttemptScorer, *, alone: bool
+    ) -> _Conversation:
         solo = self._solo[planned.key.arm, planned.key.agent] if alone else contextlib.nullcontext()
         async with solo, self._sessions.permit() as permit:
             self.emit(AttemptStarted(planned.key))
@@ -349,7 +354,7 @@ class AttemptRunner:
             if isinstance(session, AttemptError):
                 conversation.error = session
             else:
-                user = _user(planned, session, self._context(planned.key.agent).llm)
+                user = _user(planned, session, self.contexts[planned.key.agent].llm)
                 try:
                     await conversation.converse(session, user, scorer)
                 finally:
@@ -358,14 +363,13 @@ class AttemptRunner:
                     conversation.error = conversation.error or end
                 else:
                     conversation.final_state = end.final_state
-            attempt = _attempt(planned, conversation, tries=tries)
-            refused = attempt.error is not None and attempt.error.kind is ErrorKind.RATE_LIMITED
+            refused = conversation.error is not None and conversation.error.kind is ErrorKind.RATE_LIMITED
             # a single refusal is the worker's own rate control at work; a mostly refused session is too many sessions
-            if refused or conversation.throttled > attempt.usage.model_calls:
+            if refused or conversation.throttled > Usage.of_turns(tuple(conversation.turns)).model_calls:
                 self._sessions.refused(permit)
             else:
                 self._sessions.succeeded()
-            return attempt
+            return conversation
 
 
 def interleave(first: Sequence[PlannedAttempt], second: Sequence[PlannedAttempt]) -> list[PlannedAttempt]:
@@ -387,42 +391,6 @@ def _user(planned: PlannedAttempt, session: AgentSession, llm: Llm | None) -> Co
 
 def _session_request(planned: PlannedAttempt, *, alone: bool) -> SessionRequest:
     given = planned.case.session_input
-    return SessionRequest(
-        app_name=given.app_name if given else _DEFAULT_APP,
-        user_id=given.user_id if given else _DEFAULT_USER,
-        session_id=given.session_id if given else None,
-        state=dict(given.state) if given else {},
-        alone=alone,
-        key=planned.key,
-    )
-
-
-def _attempt(
-    planned: PlannedAttempt,
-    conversation: _Conversation | None = None,
-    *,
-    error: AttemptError | None = None,
-    tries: int = 1,
-) -> Attempt:
-    talk, key = conversation or _Conversation(error=error), planned.key
-    turns = tuple(talk.turns)
-    return Attempt(
-        agent=key.agent,
-        eval_set=key.eval_set,
-        case=key.case,
-        repeat=key.repeat,
-        arm=key.arm,
-        case_digest=planned.planned_case.digest,
-        turns=turns,
-        final_session_state=talk.final_state,
-        ended=talk.ended,
-        error=talk.error,
-        usage=Usage.of_turns(turns),
-        durations=Durations.of_turns(turns),
-        tries=tries,
-    )
-
-
-def _backoff(kind: ErrorKind, tries: int) -> float:
-    wait: float = min(_LONGEST_BACKOFF_S, _BACKOFF_S.get(kind, 0.0) * 2.0 ** (tries - 1))
-    return wait * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
+    if given is None:
+        return SessionRequest(_DEFAULT_APP, _DEFAULT_USER, alone=alone, key=planned.key)
+    return SessionRequest(given.app_name, given.user_id, given.session_id, dict(given.state), alone, planned.key)

@@ -30,7 +30,7 @@ from agent_eval_action.results.run_result import (
     TurnBrief,
     Usage,
 )
-from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
+from agent_eval_action.run.plan import Plan, PlannedCase
 from agent_eval_action.run.scoring import SharedScores
 
 TEXT_LIMIT: Final = 600
@@ -41,6 +41,7 @@ _ARGS_LIMIT: Final = 2_000
 _DEPTH_LIMIT: Final = 5
 _REASON_LIMIT: Final = 2_000
 _TRACEBACK_LIMIT: Final = 8_000
+_SAME: Final = ("repeat", "arm", "purpose", "ended", "usage", "durations", "tries")
 
 
 def excerpt_turn(turn: Invocation) -> TurnBrief:
@@ -49,11 +50,8 @@ def excerpt_turn(turn: Invocation) -> TurnBrief:
     excerpts = [excerpt_call(call) for call in calls[:CALLS_LIMIT]]
     if rest := [call.model_dump(mode="json") for call in calls[CALLS_LIMIT:]]:
         excerpts.append(CallBrief(name="…", args={"more": len(rest), "sha256": _digest(rest)}))
-    return TurnBrief(
-        user=excerpt_text(turn.user_content.text, TEXT_LIMIT),
-        calls=tuple(excerpts),
-        response=excerpt_text(turn.response_text, TEXT_LIMIT),
-    )
+    user, response = (excerpt_text(text, TEXT_LIMIT) for text in (turn.user_content.text, turn.response_text))
+    return TurnBrief(user=user, calls=tuple(excerpts), response=response)
 
 
 def excerpt_call(call: FunctionCall) -> CallBrief:
@@ -96,23 +94,16 @@ def summarise(attempt: Attempt) -> AttemptSummary:
     if error is not None:
         message, traceback = excerpt_text(error.message, _REASON_LIMIT), error.traceback[-_TRACEBACK_LIMIT:]
         error = error.model_copy(update={"message": message, "traceback": traceback})
-    return AttemptSummary(
-        repeat=attempt.repeat,
-        arm=attempt.arm,
-        purpose=attempt.purpose,
-        ended=attempt.ended,
-        error=error,
-        scores=tuple(
-            score
-            if len(score.reason) <= _REASON_LIMIT
-            else score.model_copy(update={"reason": excerpt_text(score.reason, _REASON_LIMIT)})
-            for score in attempt.scores
-        ),
-        turns=tuple(excerpt_turn(turn) for turn in attempt.turns),
-        usage=attempt.usage,
-        durations=attempt.durations,
-        tries=attempt.tries,
+    scores = (
+        score
+        if len(score.reason) <= _REASON_LIMIT
+        else score.model_copy(update={"reason": excerpt_text(score.reason, _REASON_LIMIT)})
+        for score in attempt.scores
     )
+    kept = {
+        name: getattr(attempt, name) for name in ("repeat", "arm", "purpose", "ended", "usage", "durations", "tries")
+    }
+    return AttemptSummary(error=error, scores=tuple(scores), turns=tuple(map(excerpt_turn, attempt.turns)), **kept)
 
 
 def _share_parts(actual: TurnBrief, expected: TurnBrief) -> TurnBrief:
@@ -159,16 +150,13 @@ class ResultCollector:
         """Return, by agent, an error of the base's agent for a reason that this change's agent does not share."""
         errors: dict[str, AttemptError] = {}
         for (case, arm), summaries in sorted(self._summaries.items()):
-            if arm == "base" and not self._lacks_credentials(case):
-                for summary in summaries.values():
-                    if summary.error is not None:
-                        errors.setdefault(case.agent, summary.error)
+            if arm == "base":
+                base = [made.error for made in summaries.values()]
+                both = (*base, *(made.error for made in self._summaries.get((case, "head"), {}).values()))
+                shared = all(error is not None and error.kind is ErrorKind.CREDENTIALS for error in both)
+                if (error := next(filter(None, base), None)) is not None and not shared:
+                    errors.setdefault(case.agent, error)
         return errors
-
-    def _lacks_credentials(self, case: CaseKey) -> bool:
-        """Whether no attempt of a case was answered, on either side, for want of credentials."""
-        both = [made for arm in ("head", "base") for made in self._summaries.get((case, arm), {}).values()]
-        return all(made.error is not None and made.error.kind is ErrorKind.CREDENTIALS for made in both)
 
     def first_pass_complete(self) -> bool:
         """Whether every attempt of the first pass was made."""
@@ -186,14 +174,21 @@ class ResultCollector:
         cut_short: str = "",
     ) -> RunResult:
         """Return the run as far as it got. Attempts of the first pass that were not made are errors ``stopped``."""
-        sets = tuple(self._set(planned) for planned in self.plan.sets)
+        sets = tuple(
+            SetResult(
+                agent=planned.agent,
+                eval_set=planned.key,
+                path=planned.path,
+                criteria=planned.infos,
+                cases=tuple(self._case(planned.case_key(item), item) for item in planned.cases),
+            )
+            for planned in self.plan.sets
+        )
         cases = [case for result in sets for case in result.cases]
         # what the end of the run cut off is no attempt to count, and no error of anybody's
-        head = [made for case in cases for made in case.attempts if not _was_stopped(made)]
+        attempts = (made for case in cases for made in case.attempts)
+        head = [made for made in attempts if made.error is None or made.error.kind is not ErrorKind.STOPPED]
         control = [made for case in cases for made in case.control]
-        usage = Usage()
-        for made in (*head, *control):
-            usage += made.usage
         totals = Totals(
             cases=self.plan.cases,
             attempts=len(head),
@@ -202,7 +197,7 @@ class ResultCollector:
             errors=sum(made.error is not None for made in head),
             retries=sum(made.tries - 1 for made in (*head, *control)),
             seconds=round(seconds, 3),
-            usage=usage,
+            usage=sum((made.usage for made in (*head, *control)), Usage()),
         )
         return RunResult(
             started_at=started_at,
@@ -212,12 +207,6 @@ class ResultCollector:
             totals=totals,
             base=base,
             cut_short=cut_short,
-        )
-
-    def _set(self, planned: PlannedSet) -> SetResult:
-        cases = tuple(self._case(planned.case_key(item), item) for item in planned.cases)
-        return SetResult(
-            agent=planned.agent, eval_set=planned.key, path=planned.path, criteria=planned.infos, cases=cases
         )
 
     def _case(self, key: CaseKey, item: PlannedCase) -> CaseResult:
@@ -251,7 +240,3 @@ class ResultCollector:
 def _not_made(repeat: int) -> AttemptSummary:
     error = AttemptError(kind=ErrorKind.STOPPED, message="the run ended before this attempt was made")
     return AttemptSummary(repeat=repeat, error=error, tries=1)
-
-
-def _was_stopped(attempt: AttemptSummary) -> bool:
-    return attempt.error is not None and attempt.error.kind is ErrorKind.STOPPED

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from agent_eval_action.diagnostics.suggestions import plural
@@ -62,7 +63,7 @@ class StopRequest:
 
 
 class NextStep(Protocol):
-    """Decides from everything measured so far what to run next. ``control``: whether the base's agent can be run."""
+    """Returns what to run next after everything measured so far. ``control``: whether the base's agent can be run."""
 
     def __call__(self, result: RunResult, *, control: bool) -> Step: ...
 
@@ -136,14 +137,13 @@ class Orchestrator:
                 await _cancel(task)
 
     async def _wait_for_stall(self) -> str:
+        def starting() -> bool:  # building an environment and importing an agent have limits of their own
+            return self.head.starting or (self.base_agents is not None and self.base_agents.starting)
+
         if self.limits.stall_timeout is None:
             await asyncio.Event().wait()
-            raise AssertionError("nothing sets that event")
-        return await self.runner.stall.wait_for_stall(self.limits.stall_timeout, excused=self._agents_start)
-
-    def _agents_start(self) -> bool:
-        """Whether an agent is being started: building its environment and importing it have limits of their own."""
-        return self.head.starting or (self.base_agents is not None and self.base_agents.starting)
+            return ""
+        return await self.runner.stall.wait_for_stall(self.limits.stall_timeout, excused=starting)
 
     def _end_early(self, stalled: str) -> None:
         """A first pass that is cut off leaves cases unmeasured; re-runs cut off leave doubts, which the gate weighs."""
@@ -157,50 +157,50 @@ class Orchestrator:
             self._warn(f"stopping: the run {_ENDINGS[self.stop.status]}")
 
     async def _run_steps(self) -> None:
+        budget, collector = self.runner.budget, self.runner.collector
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._run_first_pass())
-            if self.base_passes:
-                tasks.create_task(self._run_baseline())
-        exhausted = self.runner.budget.exhausted_reason()
+            if self.base_passes:  # the base commit's agent runs everything too, under the conditions of this run
+                every_case = dict.fromkeys((case for case, _ in self.plan.digests()), self.base_passes)
+                why = "the base commit's agent runs everything, as the baseline"
+                tasks.create_task(self._run_base(every_case, why))
+        exhausted = budget.exhausted_reason()
         if self.base_passes and exhausted and not self.stop.requested:
             self._stop_at_limit(f"{exhausted} while the base commit's agent ran as the baseline")
         self._first_pass_done = True
         control = self.base_agents is not None and not self.base_passes
-        while self.next_step is not None and not self.stop.requested:
+        while self.next_step is not None and not self.stop.requested and not self._cut_short:
             step = await asyncio.to_thread(self._ask, self.next_step, control=control)  # seconds in a large suite
             if isinstance(step, Stop):
                 self._cut_short = step.reason if step.limited else ""
                 return
-            if exhausted := self.runner.budget.exhausted_reason():  # a limit matters only where more is wanted
+            if exhausted := budget.exhausted_reason():  # a limit matters only where more is wanted
                 self._end_reruns(exhausted)
                 return
-            scores = self.runner.collector.score_count()
             if isinstance(step, RunControl):
-                control = await self._run_control(step)
-            else:
-                await self._rerun(step, control=control)
-            made_no_score = self.runner.collector.score_count() == scores and not isinstance(step, RunControl)
-            if made_no_score and not self._cut_short and not self.runner.budget.exhausted_reason():
+                head_runs = {case: runs for case, runs in step.beside if isinstance(case, CaseKey)}
+                control = await self._run_base(_by_case(step), step.why, head_runs, errors_answer=step.errors_answer)
+                continue
+            scores = collector.score_count()
+            await self._rerun(step, control=control)
+            if collector.score_count() == scores and not self._cut_short and not budget.exhausted_reason():
                 self._end_reruns("what was run again could not be measured")  # else it would be asked for without end
-            if self._cut_short:
-                return
 
     def _ask(self, next_step: NextStep, *, control: bool) -> Step:
         return next_step(self.result(), control=control)
 
     async def _run_first_pass(self) -> None:
-        attempts = sum(1 for _ in self.plan.attempts())
-        previous = self.runner.previous
-        kept = sum(planned.key in previous for planned in self.plan.attempts()) if previous else 0
-        self.runner.emit(PhaseStarted("run", f"{plural(self.plan.cases, 'case')}, {plural(attempts, 'attempt')}"))
-        self.runner.emit(RunPlanned(attempts=attempts, cases=self.plan.cases, kept=kept))
-        await self.runner.make(self.plan.attempts(), self.head)
+        attempts = list(self.plan.attempts())
+        kept = sum(planned.key in self.runner.previous for planned in attempts)
+        self.runner.emit(PhaseStarted("run", f"{plural(self.plan.cases, 'case')}, {plural(len(attempts), 'attempt')}"))
+        self.runner.emit(RunPlanned(attempts=len(attempts), cases=self.plan.cases, kept=kept))
+        await self.runner.make(attempts, self.head)
         if not self.runner.collector.first_pass_complete():
             self._stop_at_limit(self.runner.budget.exhausted_reason())
 
     async def _rerun(self, step: RerunSuspects | RerunSuite, *, control: bool) -> None:
         purpose: Purpose = "rerun" if isinstance(step, RerunSuspects) else "suite"
-        wanted = [(case, count) for case, count in _by_case(step) if case.agent not in self.head.replay_only]
+        wanted = {case: count for case, count in _by_case(step).items() if case.agent not in self.head.replay_only}
         attempts = self._plan_attempts(wanted, purpose, self.head)
         if not attempts:
             self._cut_short = "a recording cannot be run again"
@@ -209,35 +209,25 @@ class Orchestrator:
         agents = frozenset(planned.key.agent for planned in attempts)
         if control and self.base_agents is not None and self.base_agents.open(agents):
             # its start overlaps the re-runs; it makes no attempt before the gate asks for one
-            text = "the base commit's agent is started beside, in case a control is needed"
-            self.runner.emit(Notice(text))
+            self.runner.emit(Notice("the base commit's agent is started beside, in case a control is needed"))
         await self.runner.make(attempts, self.head)
-
-    async def _run_baseline(self) -> None:
-        """Run everything on the base commit's agent, under the conditions of this run."""
-        cases = dict.fromkeys((case for case, _ in self.plan.digests()), self.base_passes)
-        await self._run_base(list(cases.items()), "the base commit's agent runs everything, as the baseline")
-
-    async def _run_control(self, step: RunControl) -> bool:
-        """Run suspects on the base commit's agent. Returns whether the control can be asked for again."""
-        interleaved = [(case, runs) for case, runs in step.beside if isinstance(case, CaseKey)]
-        return await self._run_base(_by_case(step), step.why, interleaved, errors_answer=step.errors_answer)
 
     async def _run_base(
         self,
-        wanted: list[tuple[CaseKey, int]],
+        wanted: Mapping[CaseKey, int],
         why: str,
-        interleaved: Iterable[tuple[CaseKey, int]] = (),
+        head_runs: Mapping[CaseKey, int] = MappingProxyType({}),
         *,
         errors_answer: bool = False,
     ) -> bool:
         """Run the base commit's agent, interleaved with this change's, so that what drifts affects both alike.
 
-        ``errors_answer``: errors of the base's agent are an answer and not a reason to give it up.
+        ``errors_answer``: errors of the base's agent are an answer and not a reason to give it up. Returns whether the
+        base's agent can be asked again.
         """
         if self.base_agents is None:
             return False
-        agents = frozenset(case.agent for case, _ in wanted)
+        agents = frozenset(case.agent for case in wanted)
         self.base_agents.open(agents)
         if not self.base_agents.ready(agents):
             self.runner.emit(PhaseStarted("control", "starting the base commit's agent"))
@@ -245,49 +235,50 @@ class Orchestrator:
         failed = await group.start_errors()
         self.runner.stall.record_progress()
         runnable = group.drivers.keys() - failed.keys()
-        attempts = self._plan_attempts([item for item in wanted if item[0].agent in runnable], "control", group)
+        attempts = self._plan_attempts(
+            {case: runs for case, runs in wanted.items() if case.agent in runnable}, "control", group
+        )
         if attempts:
             excluded = failed.keys() | group.missing.keys() | self.head.replay_only
-            own = [item for item in interleaved if item[0].agent not in excluded]
+            own = {case: runs for case, runs in head_runs.items() if case.agent not in excluded}
             head_attempts = self._plan_attempts(own, "control", self.head)
             self._announce("control", len(attempts) + len(head_attempts), why)
             await self.runner.make(interleave(attempts, head_attempts), group, self.head)
-        self._record_run(group, failed)
-        lacking = {name for name, error in failed.items() if error.kind is ErrorKind.CREDENTIALS}
-        head_lacks = {
-            name for name, error in (await self.head.start_errors()).items() if error.kind is ErrorKind.CREDENTIALS
-        }
+        lacking = _lack_credentials(failed)
+        head_lacks = _lack_credentials(await self.head.start_errors())
         broken = {} if errors_answer else self.runner.collector.base_errors()
         broken |= {name: error for name, error in failed.items() if name not in lacking & head_lacks}
         commit = group.commit[:10]
         reasons = {name: f"the agent of {commit} could not be run: {error.message}" for name, error in broken.items()}
-        self._warn_unavailable(self._record_unavailable({**group.missing, **reasons}))
+        self._record_run(group, lacking, {**group.missing, **reasons})
         return self._base is None or not self._base.unavailable
 
-    def _record_run(self, group: AgentGroup, failed: Mapping[str, AttemptError]) -> None:
-        """Record the base commit's agents that were run now, beside those of earlier controls."""
+    def _record_run(self, group: AgentGroup, lacking: Iterable[str], unavailable: Mapping[str, str]) -> None:
+        """Record the base commit's agents that were run now, beside those of earlier controls, and what could not."""
         base = self._base or Base()
         agents = {agent.agent: agent for agent in (*base.agents, *group.conditions())}
-        lacking = {name for name, error in failed.items() if error.kind is ErrorKind.CREDENTIALS}
         self._base = base.model_copy(
             update={
                 "commit": group.commit or None,
                 "agents": tuple(agents.values()),
                 "lacking": tuple(sorted({*base.lacking, *lacking})),
                 "absent": tuple(sorted({*base.absent, *group.absent})),
+                **self._unavailable({**unavailable, **base.unavailable_agents}),
             }
         )
+        rest = "has no baseline" if self.base_passes else "verdict stands on history"
+        if self._base.unavailable:
+            self._warn(f"no control: {self._base.unavailable}; {'it' if self.base_passes else 'the'} {rest}")
+            return
+        for name, why in unavailable.items():
+            if name not in base.unavailable_agents:
+                self._warn(f"no control of {name}: {why}; {'it' if self.base_passes else 'its'} {rest}")
 
-    def _record_unavailable(self, agents: Mapping[str, str]) -> dict[str, str]:
-        """Record why agents of the base commit cannot be run. Returns those that were not recorded before."""
-        base = self._base or Base()
-        known = {**agents, **base.unavailable_agents}
-        if known and known.keys() >= {planned.agent for planned in self.plan.sets} - self.head.replay_only:
-            reason = "; ".join(dict.fromkeys(known.values()))
-            self._base = base.model_copy(update={"unavailable": reason, "unavailable_agents": {}})
-        else:
-            self._base = base.model_copy(update={"unavailable_agents": known})
-        return {name: why for name, why in agents.items() if name not in base.unavailable_agents}
+    def _unavailable(self, reasons: Mapping[str, str]) -> dict[str, Any]:
+        """Return the fields of ``Base`` for agents that cannot be run: one reason where none of the plan's can be."""
+        if reasons and reasons.keys() >= {planned.agent for planned in self.plan.sets} - self.head.replay_only:
+            return {"unavailable": "; ".join(dict.fromkeys(reasons.values())), "unavailable_agents": {}}
+        return {"unavailable_agents": dict(reasons)}
 
     def _record_missing_control(self) -> None:
         """After a cut, record that a control could have been made: without it there is no regression and no pass."""
@@ -295,31 +286,15 @@ class Orchestrator:
             return
         opened = self.base_agents.opened()
         if opened.missing:
-            self._base = Base(commit=opened.commit or None)
-            self._record_unavailable(opened.missing)
+            self._base = Base(commit=opened.commit or None, **self._unavailable(opened.missing))
         elif self.base_agents.commit:
             self._base = Base(commit=self.base_agents.commit)
 
-    def _warn_unavailable(self, agents: Mapping[str, str]) -> None:
-        rest = "has no baseline" if self.base_passes else "verdict stands on history"
-        if self._base is not None and self._base.unavailable:
-            self._warn(f"no control: {self._base.unavailable}; {'it' if self.base_passes else 'the'} {rest}")
-            return
-        for name, why in agents.items():
-            self._warn(f"no control of {name}: {why}; {'it' if self.base_passes else 'its'} {rest}")
-
-    def _plan_attempts(
-        self, wanted: Iterable[tuple[CaseKey, int]], purpose: Purpose, group: AgentGroup
-    ) -> list[PlannedAttempt]:
+    def _plan_attempts(self, runs: Mapping[CaseKey, int], purpose: Purpose, group: AgentGroup) -> list[PlannedAttempt]:
         """Plan so many attempts of each case, one of every case before the second of any."""
-        counts = dict(wanted)
-        starts = {case: self.runner.collector.next_repeat(case, group.name) for case in counts}
-        further = self.plan.further(starts, max(counts.values(), default=0), purpose, group.name)
-        return [
-            planned
-            for planned in further
-            if planned.key.repeat < starts[planned.key.case_key] + counts[planned.key.case_key]
-        ]
+        starts = {case: self.runner.collector.next_repeat(case, group.name) for case in runs}
+        repeats = {case: range(starts[case], starts[case] + count) for case, count in runs.items()}
+        return list(self.plan.further(repeats, purpose, group.name))
 
     def _announce(self, purpose: Purpose, attempts: int, why: str) -> None:
         self.runner.emit(PhaseStarted(_PHASES[purpose], why))
@@ -338,8 +313,12 @@ class Orchestrator:
         self.runner.emit(Notice(text, level="warning"))
 
 
-def _by_case(step: RerunSuspects | RerunSuite | RunControl) -> list[tuple[CaseKey, int]]:
-    return [(case, count) for case, count in step.attempts if isinstance(case, CaseKey)]
+def _by_case(step: RerunSuspects | RerunSuite | RunControl) -> dict[CaseKey, int]:
+    return {case: count for case, count in step.attempts if isinstance(case, CaseKey)}
+
+
+def _lack_credentials(errors: Mapping[str, AttemptError]) -> set[str]:
+    return {name for name, error in errors.items() if error.kind is ErrorKind.CREDENTIALS}
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:

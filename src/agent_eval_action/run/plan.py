@@ -110,15 +110,15 @@ class Plan:
                     yield PlannedAttempt(AttemptKey(*planned.case_key(item), repeat), item, planned)
 
     def further(
-        self, cases: Mapping[CaseKey, int], count: int, purpose: Purpose, arm: ArmName = "head"
+        self, repeats: Mapping[CaseKey, range], purpose: Purpose, arm: ArmName = "head"
     ) -> Iterator[PlannedAttempt]:
-        """``count`` more attempts of each of ``cases``, numbered on from its value; a pass over all before the next."""
-        for more in range(count):
+        """These repeats of each case; one of every case before the second of any."""
+        for number in range(max(map(len, repeats.values()), default=0)):
             for planned in self.sets:
                 for item in planned.run:
                     case = planned.case_key(item)
-                    if (start := cases.get(case)) is not None:
-                        yield PlannedAttempt(AttemptKey(*case, start + more, arm), item, planned, purpose)
+                    if number < len(wanted := repeats.get(case, range(0))):
+                        yield PlannedAttempt(AttemptKey(*case, wanted[number], arm), item, planned, purpose)
 
     def suite(self, skipped: Iterable[str] = ()) -> Suite:
         """The definitions that history is pooled for. ``skipped``: agents that exist but are left out of this run."""

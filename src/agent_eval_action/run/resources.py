@@ -227,10 +227,10 @@ class ResourceOptions:
     brought_along: Callable[[Path], bool] = lambda _: False
     observe: Callable[[LlmReply | LlmError], None] = lambda _: None
 
-    @property
-    def recorded(self) -> frozenset[str]:
-        """Names of agents that are recordings."""
-        return frozenset(agent.name for agent in self.agents if agent.driver == "recorded")
+
+def recordings(agents: Iterable[AgentSettings]) -> frozenset[str]:
+    """Return the names of agents that are recordings, whose users are not simulated."""
+    return frozenset(agent.name for agent in agents if agent.driver == "recorded")
 
 
 async def open_resources(plan: Plan, options: ResourceOptions, head: AgentGroup) -> RunResources:
@@ -243,7 +243,8 @@ async def open_resources(plan: Plan, options: ResourceOptions, head: AgentGroup)
 
 
 async def _open_models(plan: Plan, options: ResourceOptions) -> tuple[LlmStack | None, MissingCredentials]:
-    required = model_requirements(plan, options.recorded)
+    recorded = recordings(options.agents)
+    required = model_requirements(plan, recorded)
     if not required:
         return None, {}
     settings = options.settings
@@ -257,7 +258,7 @@ async def _open_models(plan: Plan, options: ResourceOptions) -> tuple[LlmStack |
         return None, lacking
     prices = options.meter.prices
     prices.require(models, settings.max_cost)
-    if text := estimate_plan(mark_unmeasured(plan, lacking, options.recorded), prices, options.recorded).sentence:
+    if text := estimate_plan(mark_unmeasured(plan, lacking, recorded), prices, recorded).sentence:
         options.say(text)
     llm = open_llm(
         settings.llm,
