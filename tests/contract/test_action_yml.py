@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent_eval_action.cli.outputs import REPORT_FILES, WrittenFiles, outputs
+from agent_eval_action.cli.outputs import REPORT_FILES, outputs
 from agent_eval_action.config.options import CREDENTIALS, NO_OPTIONS, OPTIONS, given_credentials
 from agent_eval_action.reports import ReportInput, results_json
 from tools.action_files import HOST
@@ -79,7 +79,7 @@ def test_the_jobs_token_reads_and_writes_the_branch_too_and_never_replaces_one_t
 
 def test_every_output_promised_is_written_and_no_other():
     result = results_json.read(ROOT / "tests" / "golden" / "regressed" / "results.json")
-    paths = WrittenFiles(tuple((name, f"out/{name}") for name in ("results", *REPORT_FILES)))
+    paths = {name: f"out/{name}" for name in ("results", *REPORT_FILES)}
     written = outputs(ReportInput(result), paths)
     assert set(written) == set(ACTION["outputs"])
     assert {name for name, value in written.items() if not value} == {"cost"}, "the golden run's models have no price"

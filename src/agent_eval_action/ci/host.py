@@ -6,7 +6,7 @@ import enum
 import random
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -27,7 +27,6 @@ _SECONDARY: Final = 60.0  # what GitHub asks to wait when it does not say
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 16.0
 _TIMEOUT: Final = 20.0
-_PAGE: Final = 100
 _MOST_PAGES: Final = 300
 """30,000 comments: no host shows a conversation that long, and a server that links in circles ends somewhere."""
 _MESSAGE_LIMIT: Final = 300
@@ -152,7 +151,7 @@ class CommentHost:
 
     def comments(self, target: ChangeRequest) -> list[Comment]:
         """All comments over all pages, oldest first."""
-        return list(self.pages(Comment, self.comments_url(target), f"list the comments of {target}", self.order))
+        return self.read_pages(Comment, self.comments_url(target), f"list the comments of {target}", self.order)
 
     def comment(self, target: ChangeRequest, number: int) -> Comment:
         """One comment, as it is now."""
@@ -186,31 +185,33 @@ class CommentHost:
         """Send, and return the object that is answered; the arguments are those of ``request``."""
         return self._validate(kind, self.request(verb, url, what, **content), what)
 
-    def pages(self, kind: type[T], url: str, what: str, params: Mapping[str, str] | None = None) -> Iterator[T]:
-        """Yield every item of every page."""
-        query = {**(params or {}), "per_page": str(_PAGE)}
+    def read_pages(self, kind: type[T], url: str, what: str, params: Mapping[str, str]) -> list[T]:
+        """Every item of every page."""
+        query: dict[str, str] | None = {**params, "per_page": "100"}
+        items: list[T] = []
         for _ in range(_MOST_PAGES):
-            response = self.request("GET", url, what, params=query or None)
-            yield from self._validate(list[kind], response, what)  # type: ignore[valid-type] # a class known at run time
-            following = response.links.get("next", {}).get("url", "")
-            if not following:
-                return
-            if not following.startswith(f"{self.url}/"):  # the token goes nowhere else
+            response = self.request("GET", url, what, params=query)
+            items += self._validate(list[kind], response, what)  # type: ignore[valid-type] # a class known at run time
+            url, query = response.links.get("next", {}).get("url", ""), None
+            if not url:
+                return items
+            if not url.startswith(f"{self.url}/"):  # the token goes nowhere else
                 raise self._unexpected(what, "the next page is on another server")
-            url, query = following, {}
         raise self._unexpected(what, f"there are more than {_MOST_PAGES} pages")
 
-    def request(self, verb: str, url: str, what: str, *, once: bool = False, **content: Any) -> httpx.Response:
+    def request(
+        self, verb: str, url: str, what: str, *, once: bool = False, paced: bool = True, **content: Any
+    ) -> httpx.Response:
         """Send, and return the response of status 2xx.
 
         ``what`` is the call in words: "list the comments of org/repo#7". 5xx, lost connections and rate limits are
         tried again as long as the waits end before the deadline; with ``once`` nothing is, for a call that must be
-        reconsidered before it is made again. Raises ApiError.
+        reconsidered before it is made again. ``paced``: False for a read by POST. Raises ApiError.
         """
         began, tries = self.clock.now(), 0
         while True:
             tries += 1
-            if self._writes(verb, url):
+            if paced and verb != "GET":
                 if self._written is not None and (left := self._written + WRITE_GAP - self.clock.now()) > 0:
                     self.clock.sleep(left)
                 self._written = self.clock.now()
@@ -221,11 +222,12 @@ class CommentHost:
                     raise
                 pause = pause_before(tries) if error.wait is None else error.wait
                 if self.clock.now() - began + pause > self.deadline:
-                    raise self._given_up(error, what, pause, tries) from error
+                    limit = (
+                        f"{self.name} limits requests and asks to wait {pause:.0f} s before it is asked again to {what}"
+                    )
+                    message = limit if error.kind is ApiErrorKind.LIMITED else f"{error.message} ({tries} tries)"
+                    raise ApiError(error.kind, message) from error
             self.clock.sleep(pause)
-
-    def _writes(self, verb: str, url: str) -> bool:  # noqa: ARG002 - for a host that reads by POST
-        return verb != "GET"
 
     def _send(self, verb: str, url: str, what: str, content: dict[str, Any]) -> httpx.Response:
         import httpx
@@ -279,12 +281,6 @@ class CommentHost:
         text = f"{self.name} refused to {what}: {status}{f' {message}' if message else ''}{needs}"
         wait = _wait_asked_for(response, message, self.clock.wall())
         return ApiError(kind if wait is None else ApiErrorKind.LIMITED, text, wait)
-
-    def _given_up(self, failed: ApiError, what: str, pause: float, tries: int) -> ApiError:
-        message = f"{failed.message} ({tries} tries)"
-        if failed.kind is ApiErrorKind.LIMITED:
-            message = f"{self.name} limits requests and asks to wait {pause:.0f} s before it is asked again to {what}"
-        return ApiError(failed.kind, message)
 
 
 def pause_before(tries: int) -> float:

@@ -150,8 +150,8 @@ def compare(
     if flags.get("out"):
         refuse_unsafe_folders(settings)
     result = api.compare(base, head, settings)
-    written = write_requested_files(result, settings) if flags.get("out") else ()
-    summary.show(console(), result, written)
+    written = write_requested_files(result, settings) if flags.get("out") else {}
+    summary.show(console(), result, tuple(written.items()))
     raise typer.Exit(exit_code(result, settings.fail_on))
 
 
@@ -164,7 +164,7 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")] = False,
 ) -> None:
     """Show what the rules do on your own history: how often they block, what they catch, at what cost."""
-    from agent_eval_action.cli.simulate import simulate_command
+    from agent_eval_action.cli.baseline import simulate_command
 
     raise typer.Exit(simulate_command(flags, runs, seed, as_json=as_json))
 

@@ -13,7 +13,7 @@ from agent_eval_action.ci.log import GuardedStream, is_log, neutralize
 from agent_eval_action.results.redaction import Redaction, secrets_around
 
 if TYPE_CHECKING:
-    from agent_eval_action.ci.github.log import WorkflowCommands
+    from agent_eval_action.ci.github import WorkflowCommands
     from agent_eval_action.results.evalset import Annotation, AnnotationLevel
 
 TITLE: Final = "agent-eval"

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -144,57 +144,38 @@ def _overlap(name: Path, folder: Path) -> bool:
     return all(one.casefold() == other.casefold() for one, other in pairs)
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFiles:
-    """(label, path as shown) of the files that were written, and why others were not.
+def write_files(report: ReportInput, settings: Settings) -> tuple[dict[str, str], dict[str, OutputError]]:
+    """Write results.json and every report; a report that fails takes no other with it.
 
-    ``results_error`` is set where results.json itself could not be written: what was measured is then nowhere.
+    Returns by label the paths of the files as they are shown, and why others were not written.
     """
-
-    paths: tuple[tuple[str, str], ...] = ()
-    problems: tuple[str, ...] = ()
-    results_error: OutputError | None = None
-
-    def path(self, label: str) -> str:
-        """As shown; "" for a file that was not written."""
-        return dict(self.paths).get(label, "")
-
-
-def write_files(report: ReportInput, settings: Settings) -> WrittenFiles:
-    """Write results.json and every report. A report that fails takes no other with it."""
-    paths: list[tuple[str, str]] = []
-    problems: list[str] = []
-    results_error: OutputError | None = None
-    out = settings.out
+    paths: dict[str, str] = {}
+    errors: dict[str, OutputError] = {}
+    out, workspace = settings.out, settings.workspace
     try:
-        results_json.write(out / results_json.RESULTS, report.result, workspace=settings.workspace)
-        paths.append(("results", relative(out / results_json.RESULTS, settings.workspace)))
+        results_json.write(out / results_json.RESULTS, report.result, workspace=workspace)
+        paths["results"] = relative(out / results_json.RESULTS, workspace)
     except OutputError as error:
-        results_error = error
+        errors["results"] = error
     for name, file in REPORT_FILES.items():
         try:
-            text = REPORTS[name](in_detail(name, report, settings), None)
-            write_text(out / file, [text], workspace=settings.workspace)
-        except OutputError as error:
-            problems.append(f"there is no {file}: {error.message}")
+            write_text(out / file, [REPORTS[name](in_detail(name, report, settings), None)], workspace=workspace)
+            paths[name] = relative(out / file, workspace)
         except Exception as error:  # noqa: BLE001 - the verdict stands, whatever is wrong with a report of it
-            problems.append(f"there is no {file}: {type(error).__name__}: {error}")
-        else:
-            paths.append((name, relative(out / file, settings.workspace)))
-    return WrittenFiles(tuple(paths), tuple(problems), results_error)
+            why = error.message if isinstance(error, OutputError) else f"{type(error).__name__}: {error}"
+            errors[name] = OutputError(f"there is no {file}: {why}")
+    return paths, errors
 
 
-def write_requested_files(result: RunResult, settings: Settings) -> tuple[tuple[str, str], ...]:
-    """Every file, and outputs for later steps. Raises OutputError for the first that cannot be written."""
+def write_requested_files(result: RunResult, settings: Settings) -> dict[str, str]:
+    """Write every file, and outputs for later steps. Raises OutputError for those that cannot be written."""
     report = report_input(result)
-    written = write_files(report, settings)
-    if written.results_error is not None:
-        raise written.results_error
-    if written.problems:
-        raise OutputError("; ".join(written.problems))
-    if failed := detect(os.environ).write_outputs(outputs(report, written), os.environ):
+    paths, errors = write_files(report, settings)
+    if errors:
+        raise errors.get("results") or OutputError("; ".join(map(str, errors.values())))
+    if failed := detect(os.environ).write_outputs(outputs(report, paths), os.environ):
         log.warning(failed)
-    return written.paths
+    return paths
 
 
 def results_file(path: Path) -> Path:
@@ -220,50 +201,53 @@ def finish(result: RunResult, settings: Settings, publish: Callable[[], str] | N
     ``publish`` posts the comment and returns what went wrong, or "". A run that was interrupted posts none: whoever
     cancels is not waited for, and a newer run will say more.
     """
-    report = report_input(result)
-    written = write_files(report, settings)
+    report, decision = report_input(result), result.decision
+    paths, errors = write_files(report, settings)
     code = exit_code(result, result.conditions.fail_on or settings.fail_on)
     interrupted = result.status is RunStatus.INTERRUPTED
-    _publish(report, written, settings, None if interrupted else publish, red=code is not ExitCode.PASS)
-    for problem in written.problems:
-        log.warning(problem)
-    if written.results_error is not None and code is ExitCode.PASS:  # a pass that is written down nowhere is none
-        raise written.results_error
-    if written.results_error is not None:
-        log.warning(str(written.results_error))
-    if code is ExitCode.PASS and result.decision is not None and EXIT[result.decision.outcome] is not ExitCode.PASS:
-        log.warning(_headline(result.decision))  # green because of `fail_on`, not of the verdict
-    if code is not ExitCode.PASS and result.decision is not None:
-        log.error(_headline(result.decision), f"agent-eval: {fmt.OUTCOME_LABELS[result.decision.outcome].lower()}")
+    _publish(report, paths, settings, None if interrupted else publish, red=code is not ExitCode.PASS)
+    unwritten = errors.pop("results", None)
+    for error in errors.values():
+        log.warning(str(error))
+    if unwritten is not None:
+        if code is ExitCode.PASS:  # a pass that is written down nowhere is none
+            raise unwritten
+        log.warning(str(unwritten))
+    if decision is not None and code is not ExitCode.PASS:
+        log.error(_headline(decision), f"agent-eval: {fmt.OUTCOME_LABELS[decision.outcome].lower()}")
+    elif decision is not None and EXIT[decision.outcome] is not ExitCode.PASS:
+        log.warning(_headline(decision))  # green because of `fail_on`, not of the verdict
     return code
 
 
 def _publish(
-    report: ReportInput, written: WrittenFiles, settings: Settings, comment: Callable[[], str] | None, *, red: bool
+    report: ReportInput,
+    paths: Mapping[str, str],
+    settings: Settings,
+    comment: Callable[[], str] | None,
+    *,
+    red: bool,
 ) -> None:
     """Outputs, summary, the verdict on the log, annotations, comment. Never raises.
 
     The log comes before the comment, which may have to wait for its host.
     """
     ci, result = detect(os.environ), report.result
-    commands = ci.log_commands
 
     def show() -> None:
-        summary.show(console(), result, written.paths, rest=resume_command(result, settings))
+        summary.show(console(), result, tuple(paths.items()), rest=resume_command(result, settings))
 
     def annotate() -> None:
         # a red step keeps one place for the verdict itself
-        for remark in shown_in_step(list(remarks(report)), kept=int(red)) if commands else ():
+        for remark in shown_in_step(list(remarks(report)), kept=int(red)):
             log.annotate(remark)
 
     steps: list[tuple[str, Callable[[], str | None]]] = [("the verdict could not be shown", show)]
-    if commands is not None:
+    if ci.log_commands is not None:
+        render = partial(REPORTS["summary"], report)
         steps = [
-            ("the step's outputs could not be written", lambda: ci.write_outputs(outputs(report, written), os.environ)),
-            (
-                "the step's summary could not be written",
-                lambda: ci.append_summary(lambda room: REPORTS["summary"](report, room), os.environ),
-            ),
+            ("the step's outputs could not be written", lambda: ci.write_outputs(outputs(report, paths), os.environ)),
+            ("the step's summary could not be written", lambda: ci.append_summary(render, os.environ)),
             *steps,
             ("the annotations could not be made", annotate),
             ("the comment could not be posted", comment or (lambda: "")),
@@ -282,7 +266,7 @@ def _headline(decision: Decision) -> str:
     return str(Messages.for_decision(decision).headline(decision))
 
 
-def outputs(report: ReportInput, written: WrittenFiles) -> dict[str, str]:
+def outputs(report: ReportInput, paths: Mapping[str, str]) -> dict[str, str]:
     """The step's outputs as texts; "" for one that has no value."""
     result, decision = report.result, report.result.decision
     if decision is None:
@@ -295,10 +279,10 @@ def outputs(report: ReportInput, written: WrittenFiles) -> dict[str, str]:
         "pass-rate": f"{sum(map(passes, held)) / len(held):.4f}" if held else "",
         "regressions": str(sum(view.group is Group.REGRESSED for view in cases)),
         "cost": "" if result.totals.usd is None else f"{result.totals.usd:.6f}",
-        "results": written.path("results"),
-        "junit": written.path("junit"),
-        "comment": written.path("markdown"),
-        "report": written.path("html"),
+        "results": paths.get("results", ""),
+        "junit": paths.get("junit", ""),
+        "comment": paths.get("markdown", ""),
+        "report": paths.get("html", ""),
     }
 
 
@@ -310,16 +294,10 @@ def resume_command(result: RunResult, settings: Settings) -> str:
     )
     cut_short = result.status is not RunStatus.COMPLETE
     kept = any(attempt.error is None for attempt in attempts)
-    # answers that were cut off before their judges had scored them are in the transcripts alone
-    kept = kept or (cut_short and _has_content(settings.out / ATTEMPTS))
+    if cut_short and not kept:  # answers that were cut off before their judges had scored them are in the transcripts
+        with contextlib.suppress(OSError):
+            kept = (settings.out / ATTEMPTS).lstat().st_size > 0
     if not kept or not (cut_short or errors):
         return ""
     out = relative(settings.out, settings.workspace)
     return shlex.join(["agent-eval", "run", *result.conditions.arguments, "--resume", out])
-
-
-def _has_content(path: Path) -> bool:
-    try:
-        return path.lstat().st_size > 0
-    except OSError:
-        return False

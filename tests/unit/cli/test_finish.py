@@ -9,7 +9,7 @@ import pytest
 
 from agent_eval_action.cli import log
 from agent_eval_action.cli import outputs as cli_outputs
-from agent_eval_action.cli.outputs import WrittenFiles, finish, outputs
+from agent_eval_action.cli.outputs import finish, outputs
 from agent_eval_action.cli.session import exit_code
 from agent_eval_action.config.models import BaselineSettings, Settings
 from agent_eval_action.errors import ExitCode, OutputError
@@ -194,6 +194,6 @@ def test_what_makes_the_step_red_and_that_an_interrupted_run_never_is_green(
 
 
 def test_a_file_that_is_not_there_has_no_path() -> None:
-    given = outputs(ReportInput(result("regressed")), WrittenFiles((("results", "r.json"),)))
+    given = outputs(ReportInput(result("regressed")), {"results": "r.json"})
     assert (given["results"], given["junit"], given["report"]) == ("r.json", "", "")
     assert (given["verdict"], given["regressions"], given["pass-rate"]) == ("fail", "3", "0.5714")

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from pydantic import AliasPath, Field
+
 from agent_eval_action.ci.base import ChangeRequest, Job, PostedRun, number_of, sha_of, text_of
 from agent_eval_action.ci.github.event import value_at
 from agent_eval_action.ci.host import Account, ApiError, ApiErrorKind, ApiModel, Clock, CommentHost
@@ -17,26 +19,14 @@ _PUBLIC: Final = "https://api.github.com"
 _REPOSITORY: Final = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
 
 
-class RepositoryId(ApiModel):
-    """A repository."""
-
-    id: int
-
-
-class Side(ApiModel):
-    """One side of a pull request; ``repo`` is None when a fork was deleted."""
-
-    sha: str
-    repo: RepositoryId | None = None
-
-
 class Pull(ApiModel):
-    """A pull request."""
+    """A pull request; ``head_repository`` is None when a fork was deleted."""
 
     number: int
     state: str = ""
-    head: Side
-    base: Side
+    head_sha: str = Field(validation_alias=AliasPath("head", "sha"))
+    head_repository: int | None = Field(None, validation_alias=AliasPath("head", "repo", "id"))
+    base_repository: int | None = Field(None, validation_alias=AliasPath("base", "repo", "id"))
 
 
 class GitHubClient(CommentHost):
@@ -73,7 +63,7 @@ class GitHubClient(CommentHost):
         """
         query = {"query": "query { viewer { login databaseId } }"}
         try:
-            return self.read(Account, "POST", self.graphql, "say whose token this is", json=query)
+            return self.read(Account, "POST", self.graphql, "say whose token this is", paced=False, json=query)
         except ApiError as error:
             if error.kind not in {ApiErrorKind.ANSWER, ApiErrorKind.PERMISSION, ApiErrorKind.MISSING}:
                 raise
@@ -83,16 +73,13 @@ class GitHubClient(CommentHost):
         """Open pull requests from ``owner``'s branch, forks included."""
         params = {"state": "open", "head": f"{owner}:{branch}"}
         url = f"{self._repository_url(repository)}/pulls"
-        return list(self.pages(Pull, url, f"list the pull requests of {repository}", params))
+        return self.read_pages(Pull, url, f"list the pull requests of {repository}", params)
 
     def comments_url(self, target: ChangeRequest) -> str:
         return f"{self._repository_url(target.repository)}/issues/{target.number}/comments"
 
     def comment_url(self, target: ChangeRequest, number: int) -> str:
         return f"{self._repository_url(target.repository)}/issues/comments/{number}"
-
-    def _writes(self, verb: str, url: str) -> bool:
-        return verb != "GET" and url != self.graphql
 
     def _repository_url(self, repository: str) -> str:
         if not _REPOSITORY.fullmatch(repository):
@@ -124,9 +111,9 @@ def read_posted_run(environ: Mapping[str, str], payload: Any) -> PostedRun:
             return [], f"the run before was made on {event or 'an unknown event'}, not on a pull request"
         if not head_id or not owner or not branch:
             return [], "the repository the run's commits were in is gone"
-        wanted = ("open", head_sha, RepositoryId(id=head_id), RepositoryId(id=repository_id))
+        wanted = ("open", head_sha, head_id, repository_id)
         pulls = host.pulls_of_head(repository, owner, branch)
-        found = [p.number for p in pulls if (p.state, p.head.sha, p.head.repo, p.base.repo) == wanted]
+        found = [p.number for p in pulls if (p.state, p.head_sha, p.head_repository, p.base_repository) == wanted]
         why = "" if found else f"no open pull request has {head_sha[:10]} as its head any more"
         return [ChangeRequest(repository, number) for number in found], why
 
