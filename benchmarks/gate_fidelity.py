@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent_eval_action.gate.assess import assess
-from agent_eval_action.gate.evidence import EvidenceRules
+from agent_eval_action.gate.pairs import GateRules
 from agent_eval_action.gate.simulate import Agent, Drawn, Sampler, SimulatedCase, SimulatedRun, Suite
 
 RUNS: Final = 2_000
@@ -171,7 +171,7 @@ def measure(
     tallies = {name: Tally() for name in (OURS, *(OTHERS if others else ()), *([FIXED] if fixed else ()))}
     for _ in range(runs):
         drawn = sampler.draw(_ATTEMPTS)
-        outcome = SimulatedRun(sampler, drawn, EvidenceRules()).finish()
+        outcome = SimulatedRun(sampler, drawn, GateRules()).finish()
         ours = tallies[OURS]
         ours.blocked += outcome.blocked
         ours.inconclusive += outcome.inconclusive
@@ -180,8 +180,10 @@ def measure(
             tallies[name].blocked += rule(drawn, limit)
             tallies[name].runs += times
         if fixed:
-            everything = SimulatedRun(sampler, drawn, EvidenceRules(adaptive=False), control=False, first=REPEATS)
-            tallies[FIXED].blocked += assess(everything.state, EvidenceRules(adaptive=False)).blocked
+            everything = SimulatedRun(sampler, drawn, GateRules(adaptive=False), control=False, first=REPEATS)
+            tallies[FIXED].blocked += any(
+                found.confirmed for found in assess(everything.state, GateRules(adaptive=False)).values()
+            )
             tallies[FIXED].runs += REPEATS
     return {name: tally.shares(runs) for name, tally in tallies.items()}
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_snake
 
 from agent_eval_action.config.criteria import CriterionSpec
-from agent_eval_action.criteria.base import Criterion, Relaxation
+from agent_eval_action.criteria.base import Criterion, ExpectedCalls, Relaxation
 from agent_eval_action.criteria.custom import CustomCriterion, custom_criterion
 from agent_eval_action.criteria.deterministic.efficiency import (
     CostUsd,
@@ -41,7 +41,7 @@ from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.registry import Registry
 from agent_eval_action.results.run_result import CriterionInfo
 
-__all__ = ["CRITERIA", "build", "criterion_digest", "criterion_info", "relaxes", "warm_up"]
+__all__ = ["CRITERIA", "build", "criterion_digest", "criterion_info", "expected_calls", "relaxes", "warm_up"]
 
 _BUILT_IN: Final[dict[str, type[Criterion]]] = {
     ToolTrajectoryAvgScore.name: ToolTrajectoryAvgScore,
@@ -187,6 +187,11 @@ def _options(criterion: Criterion) -> dict[str, Any]:
 def relaxes(old: CriterionInfo, new: CriterionInfo) -> tuple[Relaxation, ...]:
     """The options of a criterion that ask for less in ``new``, as the criterion itself knows it."""
     return CRITERIA.get(new.name, CustomCriterion).relaxes(old, new)
+
+
+def expected_calls(info: CriterionInfo) -> ExpectedCalls:
+    """How a criterion compares tool calls with those a case expects."""
+    return CRITERIA.get(info.name, CustomCriterion).expected_calls(info)
 
 
 def warm_up() -> None:

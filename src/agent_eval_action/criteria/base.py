@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import AfterValidator
 
@@ -26,6 +26,9 @@ from agent_eval_action.results.redaction import compile_pattern, pattern_problem
 from agent_eval_action.results.run_result import CriterionInfo, CriterionScore, Goal, ScoreStatus, TurnScore
 
 _TURNS_SHOWN = 3
+
+ExpectedCalls = Literal["ignored", "matched", "exact"]
+"""How a criterion compares tool calls with those a case expects; *exact*: one more of them is a difference too."""
 
 Relaxed = Callable[[Any, Any], bool]
 """Whether the second value of an option asks for less than the first."""
@@ -164,6 +167,11 @@ class Criterion(AdkModel, abc.ABC):
     def models(self) -> tuple[str, ...]:
         """The models it will ask, as configured: their credentials are looked for before anything is spent."""
         return ()
+
+    @classmethod
+    def expected_calls(cls, _: CriterionInfo) -> ExpectedCalls:
+        """How the criterion with these options compares tool calls with those a case expects."""
+        return "ignored"
 
     @classmethod
     def relaxes(cls, old: CriterionInfo, new: CriterionInfo) -> tuple[Relaxation, ...]:

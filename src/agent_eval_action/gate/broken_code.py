@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from agent_eval_action.config.models import Policy
 from agent_eval_action.diagnostics.reader import plural
-from agent_eval_action.gate.evidence import RerunLimits, RunControl
+from agent_eval_action.gate.next_step import RunControl
+from agent_eval_action.gate.pairs import GateRules
 from agent_eval_action.results.run_result import AttemptError, AttemptSummary, CaseKey, CaseResult, ErrorKind, RunResult
 from agent_eval_action.stats import Stratum, lower_than_reference, passes
 
@@ -66,34 +65,16 @@ class BrokenCase:
         return self.may_differ and bool(self.fresh and self.base)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokenCode:
-    """The cases of a run that the change's code breaks, in stable order."""
-
-    confirmed: tuple[BrokenCase, ...] = ()
-
-    @property
-    def keys(self) -> frozenset[CaseKey]:
-        """The confirmed cases."""
-        return frozenset(case.key for case in self.confirmed)
-
-    def among(self, keys: AbstractSet[CaseKey]) -> BrokenCode:
-        """The confirmed cases that are among ``keys``."""
-        return BrokenCode(tuple(case for case in self.confirmed if case.key in keys))
-
-
-def broken_code(result: RunResult) -> BrokenCode:
-    """What this run shows of broken code. A case is confirmed with all others that fail in the same way."""
+def broken_code(result: RunResult) -> tuple[BrokenCase, ...]:
+    """The cases that the change's code breaks, sorted; each is confirmed with all that fail in the same way."""
     cases = _sorted(_broken(result))
     working = {case.key.agent for case in cases if not case.starts and any(case.base)}
     raising = [case for case in cases if case.starts]
     sure = _surely_raise_more(raising)
-    return BrokenCode(
-        tuple(case for case in cases if (sure and case.differs if case.starts else case.key.agent in working))
-    )
+    return tuple(case for case in cases if (sure and case.differs if case.starts else case.key.agent in working))
 
 
-def next_check(result: RunResult, policy: Policy, *, control: bool, limits: RerunLimits) -> RunControl | None:
+def next_check(result: RunResult, rules: GateRules, *, control: bool) -> RunControl | None:
     """The runs that are still needed to tell broken code from what it meets; None when there are none, or none allowed.
 
     ``control``: whether the base commit's agent can be run.
@@ -104,7 +85,7 @@ def next_check(result: RunResult, policy: Policy, *, control: bool, limits: Reru
     cases = [
         case
         for case in _sorted(_broken(result))
-        if policy.sets.get(case.key.eval_set, "blocking") == "blocking" and case.key.agent not in without_base
+        if rules.policy.sets.get(case.key.eval_set, "blocking") == "blocking" and case.key.agent not in without_base
     ]
     base: dict[CaseKey, int] = {}
     here: dict[CaseKey, int] = {}
@@ -121,7 +102,7 @@ def next_check(result: RunResult, policy: Policy, *, control: bool, limits: Reru
     wanted = tuple(sorted((key, runs) for key, runs in base.items() if runs))
     beside = tuple(sorted((key, runs) for key, runs in here.items() if runs))
     total = sum(runs for _, runs in (*wanted, *beside))
-    left = limits.for_cases(result.totals.cases) - result.totals.extra - result.totals.control
+    left = rules.limit(result.totals.cases) - result.totals.extra - result.totals.control
     if not wanted or total > left:
         return None
     return RunControl(wanted, _why(cases), beside, errors_answer=True)

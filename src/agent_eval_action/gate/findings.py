@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
+from agent_eval_action import criteria
 from agent_eval_action.config.models import Withheld
 from agent_eval_action.gate.assess import IN_DOUBT, CriterionEvidence, Status, SuspectTest
-from agent_eval_action.gate.broken_code import BrokenCase, BrokenCode
-from agent_eval_action.gate.evidence import PairEvidence, history_stats, mean
-from agent_eval_action.gate.pairs import TOLERANCE, ComparedPair, Incomparable
-from agent_eval_action.gate.policy import CriterionJudgement
-from agent_eval_action.gate.statistics import interval_of
+from agent_eval_action.gate.broken_code import BrokenCase
+from agent_eval_action.gate.judgement import CriterionJudgement, interval_of
+from agent_eval_action.gate.pairs import TOLERANCE, Incomparable, Pair, history_stats
+from agent_eval_action.gate.quantizer import is_binary, mean
 from agent_eval_action.results.decision import ChangeKind
 from agent_eval_action.results.findings import (
     NAMED,
+    RUN,
     Finding,
     FindingCode,
     Reason,
@@ -44,10 +44,7 @@ from agent_eval_action.results.run_result import (
 from agent_eval_action.results.trajectory import CallDifference, call_key, diff_calls, explain, format_call
 
 _UNDECIDED: Final = frozenset({Status.OPEN, Status.UNCONTROLLED})
-_QUIET: Final = frozenset({ChangeKind.SAME, ChangeKind.PASSING})
 _BELOW: Final = frozenset({ChangeKind.NEWLY_FAILING, ChangeKind.STILL_FAILING, ChangeKind.FAILING})
-_UNSCORED: Final = frozenset({ChangeKind.ERROR, ChangeKind.REMOVED, ChangeKind.NOT_APPLICABLE})
-_EXPLAINED: Final = _BELOW | {ChangeKind.WORSE}
 _CODES: Final = {
     Status.CONFIRMED: FindingCode.WORSE,
     Status.WITH_SUITE: FindingCode.WORSE_WITH_CRITERION,
@@ -57,7 +54,6 @@ _CODES: Final = {
     Status.UNCONTROLLED: FindingCode.WORSE_UNCONTROLLED,
     Status.ON_MAIN: FindingCode.BROKEN_ON_MAIN,
 }
-_TRAJECTORY: Final = "tool_trajectory_avg_score"
 _WORST_NAMED: Final = 3
 
 Trajectories = Mapping[CaseKey, TrajectoryRecord]
@@ -70,57 +66,51 @@ Trajectories = Mapping[CaseKey, TrajectoryRecord]
 def pair_findings(judged: CriterionJudgement, trajectories: Trajectories) -> Iterator[Finding]:
     """A finding per pair that is confirmed worse, undecided, as bad on main, or below a threshold that counts."""
     for pair in judged.pairs:
-        test = judged.weighed.test(pair)
-        severity: Severity | None = None
+        test = judged.test(pair)
         if test and test.status is not Status.CLEARED:
-            severity, reason = _tested(judged, pair, test), pair_reason(judged, pair, trajectories)
+            severity, reason = _severity_of(judged, pair, test), pair_reason(judged, pair, trajectories)
         elif pair.below and judged.threshold_counts(pair):
             severity, reason = judged.severity_of(pair), _compared(pair, trajectories)
         elif (pair.below and pair.accepted) or (test is None and pair.kind is ChangeKind.NEWLY_FAILING):
             severity, reason = "advisory", _compared(pair, trajectories)
-        if severity is None or reason is None:
+        else:
             continue
-        limit = {"limit": excerpt(judged.weighed.cut_short, 200)} if severity == "inconclusive" else {}
-        data = {**reason.data, **{name: text for name, text in limit.items() if text}}
-        yield Finding(severity=severity, subject=_of_pair(pair), code=reason.code, data=data)
+        if reason is not None:
+            limit = excerpt(judged.cut_short, 200) if severity == "inconclusive" else ""
+            data = reason.data | ({"limit": limit} if limit else {})
+            yield Finding(severity=severity, subject=_of_pair(pair), code=reason.code, data=data)
 
 
-def _tested(judged: CriterionJudgement, pair: ComparedPair, test: SuspectTest) -> Severity:
+def _severity_of(judged: CriterionJudgement, pair: Pair, test: SuspectTest) -> Severity:
     if test.status is Status.CONFIRMED or (pair.below and judged.policy.threshold_on == "case"):
         return judged.severity
     missed = pair.below and judged.policy.threshold_on == "regression"
-    if test.status in _UNDECIDED and judged.severity == "blocks" and (missed or judged.weighed.cut_short):
+    if test.status in _UNDECIDED and judged.severity == "blocks" and (missed or judged.cut_short):
         # below a threshold main met, and not run again or not controlled: neither a regression nor a pass
         return "inconclusive"
     return "advisory"
 
 
-def pair_reason(judged: CriterionJudgement | None, pair: ComparedPair, trajectories: Trajectories) -> Reason | None:
+def pair_reason(judged: CriterionJudgement | None, pair: Pair, trajectories: Trajectories) -> Reason | None:
     """What became of a pair, by its evidence where there is any; None where there is nothing to say."""
-    test = judged.weighed.test(pair) if judged else None
+    test = judged.test(pair) if judged else None
     by_threshold = judged is not None and pair.below and judged.policy.threshold_on == "case"
     if test is None or (test.status is Status.OPEN and by_threshold):
         return _compared(pair, trajectories)
-    data = _evidence(test)
-    if test.status is not Status.CLEARED:
-        data |= _explanation(pair, trajectories)
-    return Reason(code=_CODES[test.status], data=data)
-
-
-def _evidence(test: SuspectTest) -> dict[str, Any]:
-    """What main did, what this change did, and the base commit's agent just now."""
-    pair = test.pair
     # what chose a suspect is shown only where nothing better is known
     scores = test.fresh or pair.attempts
     interval = interval_of(pair, scores) if test.fresh else None
-    return {
+    data = {
         "main": score_counts(pair.history, history_stats(pair.history).mean),
-        "here": score_counts([(score, 1) for score in scores], mean(scores)),
+        "here": count_scores(scores),
         "rerun": bool(test.fresh),
-        "control": score_counts([(score, 1) for score in pair.control], mean(pair.control)) if pair.control else None,
+        "control": count_scores(pair.control) if pair.control else None,
         "interval": list(interval) if interval else None,
-        "binary": is_binary(pair),
+        "binary": passes_or_fails(pair),
     }
+    if test.status is not Status.CLEARED:
+        data |= _explanation(pair, trajectories)
+    return Reason(code=_CODES[test.status], data=data)
 
 
 def score_counts(counts: Sequence[ScoreCount], average: float) -> dict[str, Any]:
@@ -129,20 +119,31 @@ def score_counts(counts: Sequence[ScoreCount], average: float) -> dict[str, Any]
     return {"n": sum(times for _, times in counts), "mean": average, "passed": passed}
 
 
-def is_binary(pair: PairEvidence) -> bool:
+def count_scores(scores: Sequence[float]) -> dict[str, Any]:
+    """The same of the scores of single attempts."""
+    return score_counts([(score, 1) for score in scores], mean(scores))
+
+
+def passes_or_fails(pair: Pair) -> bool:
     """Whether every score of a pair is 0 or 1."""
-    seen = (*(score for score, _ in pair.history), *pair.attempts, *pair.control)
-    return all(score in {0.0, 1.0} for score in seen)
+    return is_binary([score for score, _ in pair.history], pair.attempts, pair.control)
 
 
-def _compared(pair: ComparedPair, trajectories: Trajectories) -> Reason | None:
+def _compared(pair: Pair, trajectories: Trajectories) -> Reason | None:
     """What became of a pair that no test is about."""
-    if pair.kind in _QUIET:
+    if pair.kind in {ChangeKind.SAME, ChangeKind.PASSING}:
         return None
-    if pair.kind in _UNSCORED:
-        return _without_score(pair)
+    measured, current = pair.measured, pair.current
     baseline = pair.baseline.mean if pair.baseline else None
-    data = {"score": pair.current.mean if pair.current else None, **_repeats(pair)}
+    if current is None:
+        return _without_score(pair, baseline)
+    data: dict[str, Any] = {
+        "score": current.mean,
+        "n": current.n,
+        "passed": current.passed,
+        "errors": pair.errors,
+        "attempts": len(measured.case.attempts) - measured.not_applicable if measured else 0,
+    }
     if pair.kind in {ChangeKind.NEW, ChangeKind.CHANGED}:
         return Reason(code=FindingCode.NOT_COMPARED, data={**data, **why_data(pair.incomparable)})
     data |= {"baseline": baseline, **_explanation(pair, trajectories)}
@@ -152,29 +153,16 @@ def _compared(pair: ComparedPair, trajectories: Trajectories) -> Reason | None:
     return Reason(code=FindingCode.BELOW_THRESHOLD, data=data)
 
 
-def _without_score(pair: ComparedPair) -> Reason:
-    """Of a pair that this run has no score of."""
+def _without_score(pair: Pair, baseline: float | None) -> Reason:
     if pair.kind is ChangeKind.ERROR:
         return Reason(code=FindingCode.NO_SCORE, data=_missing(pair))
     if pair.kind is ChangeKind.REMOVED:
-        before = pair.baseline.mean if pair.baseline else None
-        data = {"baseline": before, "below": pair.below, **why_data(pair.incomparable)}
+        data = {"baseline": baseline, "below": pair.below, **why_data(pair.incomparable)}
         return Reason(code=FindingCode.PAIR_REMOVED, data=data)
-    if pair.measured is not None and pair.measured.unmeasured:
-        return Reason(code=FindingCode.LEFT_OUT, data={"text": excerpt(pair.measured.unmeasured)})
+    if pair.left_out:
+        return Reason(code=FindingCode.LEFT_OUT, data={"text": excerpt(pair.left_out)})
     judgement = excerpt(pair.measured.reason) if pair.measured else ""
     return Reason(code=FindingCode.NOT_APPLICABLE, data={"judgement": judgement})
-
-
-def _repeats(pair: ComparedPair) -> dict[str, Any]:
-    current, measured = pair.current, pair.measured
-    attempts = len(measured.case.attempts) - measured.not_applicable if measured else 0
-    return {
-        "n": current.n if current else 0,
-        "passed": current.passed if current else None,
-        "errors": measured.errors if measured else 0,
-        "attempts": attempts,
-    }
 
 
 def why_data(incomparable: Incomparable | None) -> dict[str, Any]:
@@ -185,19 +173,19 @@ def why_data(incomparable: Incomparable | None) -> dict[str, Any]:
     return {"why": incomparable.why, **text}
 
 
-def _explanation(pair: ComparedPair, trajectories: Trajectories) -> dict[str, Any]:
+def _explanation(pair: Pair, trajectories: Trajectories) -> dict[str, Any]:
     """What the criterion said of the worst attempt, and the tool call that differs from the baseline's.
 
     Taken from the worst attempts: theirs is the score that needs explaining.
     """
-    if pair.kind not in _EXPLAINED or pair.measured is None:
+    if pair.kind not in _BELOW | {ChangeKind.WORSE} or pair.measured is None:
         return {}
     judgement = pair.measured.reason
     modal = modal_trajectory(pair.measured.worst)
     calls: dict[str, Any] | None = None
     if modal is not None:
         expected = tuple(turn.calls for turn in pair.measured.case.expected)
-        of_calls = pair.criterion == _TRAJECTORY
+        of_calls = criteria.expected_calls(pair.measured.info) != "ignored"
         if not judgement and of_calls and expected:
             judgement = difference_from_expected(expected, modal[0])
         then = trajectories.get(pair.key)
@@ -233,18 +221,15 @@ def difference_from_baseline(then: TrajectoryRecord, now: Trajectory) -> dict[st
 
 
 def _changed_call(found: CallDifference) -> dict[str, Any]:
+    before, after = (format_call(call) if call else "" for call in (found.expected, found.actual))
     if found.expected is None:
-        return {"change": "added", "new": format_call(found.actual) if found.actual else ""}
-    before = format_call(found.expected)
-    if found.actual is None:
-        return {"change": "removed", "old": before}
-    if found.kind == "moved":
-        return {"change": "moved", "old": before}
-    after = format_call(found.actual)
+        return {"change": "added", "new": after}
+    if found.actual is None or found.kind == "moved":
+        return {"change": "removed" if found.actual is None else "moved", "old": before}
     return {"change": "replaced" if before != after else "arguments", "old": before, "new": after}
 
 
-def _of_pair(pair: ComparedPair) -> Subject:
+def _of_pair(pair: Pair) -> Subject:
     return Subject(**pair.key._asdict(), criterion=pair.criterion)
 
 
@@ -257,78 +242,72 @@ def criterion_findings(judged: CriterionJudgement, *, silent: bool = False) -> I
     ``silent``: the model answers nothing, which says why main fell as well.
     """
     subject = Subject(criterion=judged.name)
-    if judged.policy.threshold_on == "suite":
-        for score, threshold, cases in judged.missed_suite_thresholds():
-            data = {"score": score, "threshold": threshold, "goal": judged.compared.goal, "cases": cases}
-            yield Finding(code=FindingCode.MEAN_MISSES_THRESHOLD, severity=judged.severity, subject=subject, data=data)
-    found = judged.weighed.criteria.get(judged.name)
-    if found is None:
-        if judged.limit_exceeded is not None:
-            yield _mean_finding(judged, None, subject)
-        return
-    if (fall := found.main_collapse) is not None:
+
+    def finding(code: FindingCode, severity: Severity, data: Mapping[str, Any]) -> Finding:
+        return Finding(code=code, severity=severity, subject=subject, data=dict(data))
+
+    for score, threshold, cases in judged.missed_suite_thresholds():
+        data = {"score": score, "threshold": threshold, "goal": judged.goal, "cases": cases}
+        yield finding(FindingCode.MEAN_MISSES_THRESHOLD, judged.severity, data)
+    found = judged.evidence
+    if found is not None and (fall := found.main_collapse) is not None:
         severity: Severity = "inconclusive" if judged.severity == "blocks" else "advisory"
         data = {"baseline": fall.before, "control": fall.main, "score": fall.now, "cases": fall.cases}
         if not silent:
-            yield Finding(code=FindingCode.MAIN_COLLAPSED, severity=severity, subject=subject, data=data)
+            yield finding(FindingCode.MAIN_COLLAPSED, severity, data)
         return
-    if judged.limit_exceeded is not None or (found.suite_test is not None and found.suite_test.confirmed):
-        yield _mean_finding(judged, found, subject)
-    if found.together_confirmed and not any(test.status is Status.CONFIRMED for test in found.tests):
-        code = FindingCode.SUSPECTS_WORSE
-        yield Finding(code=code, severity=judged.severity, subject=subject, data=_together(found))
-    if judged.severity == "blocks" and judged.weighed.cut_short:
-        yield from _uncontrolled(judged, found, subject)
+    suite = found.suite_test if found else None
+    sure = suite is not None and suite.confirmed
+    if judged.limit_exceeded is not None:
+        data = _mean_data(judged) | ({} if sure else _doubt(found))
+        yield finding(FindingCode.MEAN_BEYOND_LIMIT, judged.severity if sure else "advisory", data)
+    elif found and suite and sure:
+        yield finding(FindingCode.MEAN_WORSE, judged.severity, {"drop": suite.drop, "cases": len(found.complete)})
+    if found is not None:
+        if found.together_confirmed and Status.CONFIRMED not in _statuses(found):
+            yield finding(FindingCode.SUSPECTS_WORSE, judged.severity, _together_data(found))
+        if judged.severity == "blocks" and judged.cut_short and (unconfirmed := _uncontrolled(found)):
+            code, data = unconfirmed
+            limit = {"doubt": "not_confirmed", "limit_met": excerpt(judged.cut_short, 200)}
+            yield finding(code, "inconclusive", data | limit)
 
 
-def _mean_finding(judged: CriterionJudgement, found: CriterionEvidence | None, subject: Subject) -> Finding:
-    sure = found is not None and found.suite_test is not None and found.suite_test.confirmed
-    doubt = {} if sure else _doubt(found)
-    severity: Severity = judged.severity if sure else "advisory"
-    compared, limit = judged.compared, judged.limit_exceeded
-    if limit is None and found is not None:
-        return Finding(code=FindingCode.MEAN_WORSE, severity=severity, subject=subject, data=_fall(found) | doubt)
-    sign = -1 if compared.goal == "maximize" else 1
-    moved = [(sign * pair.change, pair) for pair in judged.pairs if pair.change is not None]
-    worst = sorted((item for item in moved if item[0] > TOLERANCE), key=lambda item: (-item[0], item[1].key))
-    data = {
-        "goal": compared.goal,
-        "baseline": compared.baseline,
-        "score": compared.paired,
-        "cases": compared.compared,
-        "limit": limit,
+def _statuses(found: CriterionEvidence) -> set[Status]:
+    return {test.status for test in found.tests.values()}
+
+
+def _uncontrolled(found: CriterionEvidence) -> tuple[FindingCode, dict[str, Any]] | None:
+    """What would block, had the base commit's agent been run as well: a limit came before it."""
+    suite = found.suite_test
+    if found.control and suite and suite.sure and not found.suite_controlled:
+        return FindingCode.MEAN_WORSE, {"drop": suite.drop, "cases": len(found.complete)}
+    single = _statuses(found) & {Status.CONFIRMED, Status.UNCONTROLLED}
+    if not single and not found.controlled and found.together(control=True).confirmed:
+        return FindingCode.SUSPECTS_WORSE, _together_data(found)
+    return None
+
+
+def _mean_data(judged: CriterionJudgement) -> dict[str, Any]:
+    fell = [pair for pair in judged.compared if pair.fall > TOLERANCE]
+    worst = sorted(fell, key=lambda pair: (-pair.fall, pair.key))
+    return {
+        "goal": judged.goal,
+        "baseline": judged.baseline,
+        "score": judged.paired,
+        "cases": len(judged.compared),
+        "limit": judged.limit_exceeded,
         "worse": len(worst),
         "worst": [
             case_reference(*pair.key, baseline=pair.baseline.mean, score=pair.current.mean)
-            for _, pair in worst[:_WORST_NAMED]
+            for pair in worst[:_WORST_NAMED]
             if pair.baseline and pair.current
         ],
     }
-    return Finding(code=FindingCode.MEAN_BEYOND_LIMIT, severity=severity, subject=subject, data=data | doubt)
 
 
-def _fall(found: CriterionEvidence) -> dict[str, Any]:
-    return {"drop": found.suite_test.drop if found.suite_test else 0.0, "cases": len(found.whole)}
-
-
-def _together(found: CriterionEvidence) -> dict[str, Any]:
-    test = found.together(control=True)
-    runs = found.common * len(found.suspects)
-    return {"cases": len(found.suspects), "runs": runs, "drop": test.drop, "p": test.p}
-
-
-def _uncontrolled(judged: CriterionJudgement, found: CriterionEvidence, subject: Subject) -> Iterator[Finding]:
-    """What would block, had the base commit's agent been run as well: a limit came before it."""
-    doubt = {"doubt": "not_confirmed", "limit_met": excerpt(judged.weighed.cut_short, 200)}
-    suite = found.suite_test
-    if found.control and suite and suite.beyond and suite.p <= suite.level and not found.suite_controlled:
-        data = _fall(found) | doubt
-        yield Finding(code=FindingCode.MEAN_WORSE, severity="inconclusive", subject=subject, data=data)
-        return
-    single = any(test.status in {Status.CONFIRMED, Status.UNCONTROLLED} for test in found.tests)
-    if not single and not found.controlled and found.together(control=True).confirmed:
-        data = _together(found) | doubt
-        yield Finding(code=FindingCode.SUSPECTS_WORSE, severity="inconclusive", subject=subject, data=data)
+def _together_data(found: CriterionEvidence) -> dict[str, Any]:
+    test, cases = found.together(control=True), len(found.suspects)
+    return {"cases": cases, "runs": found.common_runs * cases, "drop": test.drop, "p": test.p}
 
 
 def _doubt(found: CriterionEvidence | None) -> dict[str, Any]:
@@ -349,54 +328,72 @@ def _doubt(found: CriterionEvidence | None) -> dict[str, Any]:
 
 
 def unmeasured_findings(
-    judged: Sequence[CriterionJudgement], result: RunResult, broken: BrokenCode, unmeasured: Mapping[CaseKey, str]
+    judged: Sequence[CriterionJudgement],
+    result: RunResult,
+    broken: Sequence[BrokenCase],
+    unmeasured: Mapping[CaseKey, str],
 ) -> Iterator[Finding]:
     """What has no score, and why; cases that the change's code breaks are one finding, and block where they count.
 
     ``unmeasured``: cases whose scores on main this run was to measure and could not, with the reason.
     """
-    blocking = _gating_cases(judged) & broken.keys
-    yield from _broken_code(broken.among(blocking), result)
+    gating = {pair.key for one in judged if one.gating for pair in one.pairs}
+    blocking = gating & {case.key for case in broken}
+    yield from _broken_code([case for case in broken if case.key in blocking], result)
     cut_short = result.status is not RunStatus.COMPLETE
     if cut_short:
         yield _ended_early(judged, result)
-    unanswered: dict[CaseKey, tuple[ComparedPair, Severity]] = {}
+    unanswered: dict[CaseKey, tuple[Pair, Severity]] = {}
     for one in judged:
         for pair in one.pairs:
             severity: Severity = "inconclusive" if one.gating and not pair.added else "advisory"
-            measured = pair.measured
-            if pair.key in blocking or measured is None or not measured.errors or (cut_short and _only_stopped(pair)):
+            if pair.key in blocking or not pair.measured or not pair.errors or (cut_short and _only_stopped(pair)):
                 continue
-            if measured.answered:
-                code = FindingCode.NO_SCORE
-                yield Finding(code=code, severity=severity, subject=_of_pair(pair), data=_missing(pair))
+            if pair.measured.answered:
+                data = _missing(pair)
+                yield Finding(code=FindingCode.NO_SCORE, severity=severity, subject=_of_pair(pair), data=data)
             elif severity == "inconclusive" or pair.key not in unanswered:
                 unanswered[pair.key] = (pair, severity)
     for key, (pair, severity) in sorted(unanswered.items(), key=lambda item: item[0]):
-        attempts = pair.measured.case.attempts if pair.measured else ()
-        data = _missing(pair) | {"errors": sum(attempt.error is not None for attempt in attempts)}
+        data = _missing(pair) | {"errors": sum(attempt.error is not None for attempt in _attempts(pair))}
         yield Finding(code=FindingCode.NO_ANSWER, severity=severity, subject=Subject(**key._asdict()), data=data)
     yield from _unanswered_on_base(judged, unmeasured)
-    if not broken.confirmed and (nothing := _nothing_measured(judged)) is not None:
-        yield nothing
+    # a run in which nothing that could block has a score says nothing
+    deciding = [one for one in judged if one.gating] or list(judged)
+    if not broken and not any(pair.current is not None or pair.left_out for one in deciding for pair in one.pairs):
+        yield _doubtful(FindingCode.NOTHING_MEASURED, {"criteria": [one.name for one in deciding[:NAMED]]})
 
 
-def _gating_cases(judged: Sequence[CriterionJudgement]) -> AbstractSet[CaseKey]:
-    return {pair.key for one in judged if one.gating for pair in one.pairs}
+def _unanswered_on_base(judged: Sequence[CriterionJudgement], unmeasured: Mapping[CaseKey, str]) -> Iterator[Finding]:
+    """One finding per reason why main's own scores, which this run was to measure, are not there."""
+    counted = {pair.key for one in judged if one.gating for pair in one.pairs if not pair.added}
+    groups: dict[tuple[str, str], list[CaseKey]] = {}
+    for key, why in sorted(unmeasured.items()):
+        if key in counted:
+            groups.setdefault((key.agent, why), []).append(key)
+    for (agent, why), keys in groups.items():
+        data = {**named_cases(keys), "error": excerpt(why)}
+        yield _doubtful(FindingCode.BASE_NO_ANSWER, data, Subject(agent=agent))
 
 
-def _missing(pair: ComparedPair) -> dict[str, Any]:
-    measured = pair.measured
-    if measured is None:
-        return {"errors": 0, "attempts": 0, "error": ""}
-    return {"errors": measured.errors, "attempts": len(measured.case.attempts), "error": excerpt(measured.error)}
+def _doubtful(code: FindingCode, data: dict[str, Any], subject: Subject = RUN) -> Finding:
+    return Finding(code=code, severity="inconclusive", subject=subject, data=data)
 
 
-def _broken_code(broken: BrokenCode, result: RunResult) -> Iterator[Finding]:
+def _attempts(pair: Pair) -> Sequence[AttemptSummary]:
+    return pair.measured.case.attempts if pair.measured else ()
+
+
+def _missing(pair: Pair) -> dict[str, Any]:
+    error = excerpt(pair.measured.error) if pair.measured else ""
+    return {"errors": pair.errors, "attempts": len(_attempts(pair)), "error": error}
+
+
+def _broken_code(broken: Iterable[BrokenCase], result: RunResult) -> Iterator[Finding]:
     """One finding per agent that does not start, and per error that cases raise; each names its cases."""
     base = result.base.commit[:10] if result.base and result.base.commit else ""
     groups: dict[tuple[str, bool, str], list[BrokenCase]] = {}
-    for case in broken.confirmed:
+    for case in broken:
         message = "" if not case.starts else case.error.message
         groups.setdefault((case.key.agent, case.starts, message), []).append(case)
     for (agent, starts, _), cases in sorted(groups.items(), key=lambda item: item[0]):
@@ -419,20 +416,18 @@ def _failed(attempts: Iterable[Sequence[bool]]) -> list[int]:
 
 
 def _ended_early(judged: Sequence[CriterionJudgement], result: RunResult) -> Finding:
-    cases = {pair.key for one in judged for pair in one.pairs}
-    missing = {pair.key for one in judged for pair in one.pairs if pair.measured and pair.measured.errors}
+    pairs = [pair for one in judged for pair in one.pairs]
     data = {
         "status": result.status.value,
         "limit": excerpt(result.cut_short),
-        "missing": len(missing),
-        "cases": len(cases),
+        "missing": len({pair.key for pair in pairs if pair.errors}),
+        "cases": len({pair.key for pair in pairs}),
     }
-    return Finding(code=FindingCode.RUN_ENDED_EARLY, severity="inconclusive", data=data)
+    return _doubtful(FindingCode.RUN_ENDED_EARLY, data)
 
 
-def _only_stopped(pair: ComparedPair) -> bool:
-    attempts = pair.measured.case.attempts if pair.measured else ()
-    return {attempt.error.kind for attempt in attempts if attempt.error is not None} == {ErrorKind.STOPPED}
+def _only_stopped(pair: Pair) -> bool:
+    return {attempt.error.kind for attempt in _attempts(pair) if attempt.error is not None} == {ErrorKind.STOPPED}
 
 
 def silent_models(judged: Sequence[CriterionJudgement]) -> Iterator[Finding]:
@@ -444,14 +439,12 @@ def silent_models(judged: Sequence[CriterionJudgement]) -> Iterator[Finding]:
     worse: dict[CaseKey, CaseResult] = {}
     for one in judged:
         for pair in one.pairs if one.gating else ():
-            fell = pair.change is not None and (pair.change if pair.goal == "minimize" else -pair.change) > TOLERANCE
-            if fell and pair.measured is not None and pair.measured.case.control:
+            if pair.fall > TOLERANCE and pair.measured is not None and pair.measured.case.control:
                 worse.setdefault(pair.key, pair.measured.case)
     for key, case in sorted(worse.items(), key=lambda item: item[0]):
         if _mostly_silent(case, case.attempts) and _mostly_silent(case, case.control):
             data = {"attempts": len(case.attempts), "control": len(case.control)}
-            subject = Subject(**key._asdict())
-            yield Finding(code=FindingCode.MODEL_SILENT, severity="inconclusive", subject=subject, data=data)
+            yield _doubtful(FindingCode.MODEL_SILENT, data, Subject(**key._asdict()))
 
 
 def _mostly_silent(case: CaseResult, attempts: Sequence[AttemptSummary]) -> bool:
@@ -470,29 +463,6 @@ def _is_silent(case: CaseResult, attempt: AttemptSummary) -> bool:
     return asked and any(empty)
 
 
-def _unanswered_on_base(judged: Sequence[CriterionJudgement], unmeasured: Mapping[CaseKey, str]) -> Iterator[Finding]:
-    """One finding per reason why main's own scores, which this run was to measure, are not there."""
-    counted = {pair.key for one in judged if one.gating for pair in one.pairs if not pair.added}
-    groups: dict[tuple[str, str], list[CaseKey]] = {}
-    for key, why in sorted(unmeasured.items()):
-        if key in counted:
-            groups.setdefault((key.agent, why), []).append(key)
-    for (agent, why), keys in groups.items():
-        data = {**named_cases(keys), "error": excerpt(why)}
-        subject = Subject(agent=agent)
-        yield Finding(code=FindingCode.BASE_NO_ANSWER, severity="inconclusive", subject=subject, data=data)
-
-
-def _nothing_measured(judged: Sequence[CriterionJudgement]) -> Finding | None:
-    """A run in which nothing that could block has a score says nothing."""
-    deciding = [one for one in judged if one.gating] or list(judged)
-    pairs = [pair for one in deciding for pair in one.pairs]
-    if any(pair.current is not None or (pair.measured and pair.measured.unmeasured) for pair in pairs):
-        return None
-    data = {"criteria": [one.name for one in deciding[:NAMED]]}
-    return Finding(code=FindingCode.NOTHING_MEASURED, severity="inconclusive", data=data)
-
-
 def credentials_findings(
     judged: Sequence[CriterionJudgement], result: RunResult, withheld: Withheld
 ) -> tuple[Finding, ...]:
@@ -501,11 +471,10 @@ def credentials_findings(
     ``withheld``: what that means where GitHub gave the run no secrets. What was measured can pass, but a run in which
     nothing that counts was measured never does.
     """
-    left = [(one, [pair for pair in one.pairs if pair.measured and pair.measured.unmeasured]) for one in judged]
-    left = [(one, pairs) for one, pairs in left if pairs]
-    gating = [(one, pairs) for one, pairs in left if one.gating]
+    left = [(one, reasons) for one in judged if (reasons := [pair.left_out for pair in one.pairs if pair.left_out])]
     if not left:
         return ()
+    gating = [(one, reasons) for one, reasons in left if one.gating]
     severity: Severity = "inconclusive" if gating else "advisory"
     if gating and result.conditions.withheld:
         measured = any(pair.current is not None for one in judged if one.gating for pair in one.pairs)
@@ -514,12 +483,11 @@ def credentials_findings(
         elif withheld == "pass" and measured:
             severity = "advisory"
     shown = gating or left
-    first = next((pair.measured.unmeasured for _, pairs in shown for pair in pairs if pair.measured), "")
     data = {
-        "text": excerpt(first),
+        "text": excerpt(shown[0][1][0]),
         "why": excerpt(result.conditions.withheld or "; ".join(result.conditions.lacking)),
         "criteria": [
-            {"criterion": one.name, "cases": len(pairs), "of": len(one.pairs)} for one, pairs in shown[:NAMED]
+            {"criterion": one.name, "cases": len(reasons), "of": len(one.pairs)} for one, reasons in shown[:NAMED]
         ],
         "total": len(shown),
     }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from agent_eval_action.diagnostics.reader import plural
@@ -18,20 +18,8 @@ from agent_eval_action.gate.assess import (
     Status,
     assess,
 )
-from agent_eval_action.gate.evidence import (
-    Attempts,
-    EvidenceRules,
-    GateState,
-    Key,
-    PairEvidence,
-    RerunSuite,
-    RerunSuspects,
-    RunControl,
-    Step,
-    Stop,
-    history_stats,
-    mean,
-)
+from agent_eval_action.gate.pairs import GateRules, GateState, Pair, history_stats
+from agent_eval_action.gate.quantizer import mean
 from agent_eval_action.results.history import weighted_mean
 from agent_eval_action.results.pair_scores import exact_mean, meets
 from agent_eval_action.results.run_result import CaseKey
@@ -48,82 +36,120 @@ SHORT_HISTORY: Final = 2
 """A history of at most so many times the fresh runs tells less than the control would."""
 _DECIDED: Final = frozenset({Status.CONFIRMED, Status.ON_MAIN, Status.UNCONTROLLED})
 
+Attempts = tuple[tuple[CaseKey, int], ...]
+"""Cases in order with how many *more* attempts of each."""
 
-def next_step(state: GateState, rules: EvidenceRules) -> Step:
-    """The next thing worth running. ``state.closed`` or a rule that is not adaptive: nothing."""
-    if state.closed or not rules.adaptive:
+
+@dataclass(frozen=True, slots=True)
+class RerunSuspects:
+    """Run these cases again: they did worse than on main. ``why`` is for the progress display."""
+
+    attempts: Attempts
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RerunSuite:
+    """Pass the suite again: its drop is in doubt. Cases that were run again for another reason need less."""
+
+    attempts: Attempts
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunControl:
+    """Run these cases on the base commit's agent, and in turn with it ``beside`` on this change's.
+
+    What drifts, a model or a service, then meets both arms alike. ``errors_answer``: it is asked whether the base's
+    agent answers at all, so that an error of it is an answer and no reason to ask it nothing more.
+    """
+
+    attempts: Attempts
+    why: str
+    beside: Attempts = ()
+    errors_answer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Nothing more would change the verdict, or (``limited``) a limit forbids what would."""
+
+    reason: str
+    limited: bool = False
+
+
+Run = RerunSuspects | RerunSuite | RunControl
+Step = Run | Stop
+_Criteria = Iterable[CriterionEvidence]
+
+
+def next_step(state: GateState, rules: GateRules) -> Step:
+    """The next thing worth running. A rule that is not adaptive: nothing."""
+    if not rules.adaptive:
         return Stop("nothing more can be run")
     # where main itself collapsed, no run of either agent tells what the change does
-    criteria = tuple(found for found in assess(state, rules).criteria if found.main_collapse is None)
-    limit = rules.limits.for_cases(len({pair.case for pair in state.pairs}))
+    criteria = [found for found in assess(state, rules).values() if found.main_collapse is None]
+    limit = rules.limit(len({pair.key for pair in state.pairs}))
     room = limit - state.extra
     for step in _steps(criteria):
-        if isinstance(step, Stop) or _cost(step) <= room - _reserve(step, criteria):
+        if step is None:
+            continue
+        if isinstance(step, Stop):
             return step
-        if (smaller := _worst_first(step, criteria, room)) is not None:
-            return smaller
-        return Stop(f"the limit of {plural(limit, 'extra run')} is reached before this: {step.why}", limited=True)
+        beside = step.beside if isinstance(step, RunControl) else ()
+        # without its control a suspect would decide nothing
+        reserve = _control_costs(criteria) if isinstance(step, RerunSuspects) else {}
+        cost = sum(runs for _, runs in (*step.attempts, *beside))
+        if cost <= room - sum(reserve.get(case, 0) for case, _ in step.attempts):
+            return step
+        smaller = None if isinstance(step, RerunSuite) else _worst_first(step, criteria, reserve, room)
+        return smaller or Stop(
+            f"the limit of {plural(limit, 'extra run')} is reached before this: {step.why}", limited=True
+        )
     return Stop("nothing is in doubt")
 
 
-def _steps(criteria: tuple[CriterionEvidence, ...]) -> list[Step]:
+def _steps(criteria: _Criteria) -> Iterable[Step | None]:
     """What could be done, most needed first: what is plain after the first look is not run to the last."""
-    confirmed = any(criterion.confirmed for criterion in criteria)
-    large = any(criterion.plain_fall and criterion.confirmed for criterion in criteria)
     enough = Stop("a regression is confirmed")
-    steps = (
-        _slice_control(criteria),
-        enough if large else None,
-        _suspects(criteria, _first_look),
-        _control(criteria, _plain),
-        enough if confirmed else None,
-        _control(criteria, _short_of_history),
-        _suspects(criteria, _target),
-        _control(criteria, _doubtful),
-        _suite(criteria),
-    )
-    return [step for step in steps if step is not None]
+    yield _slice_control(criteria)
+    yield enough if any(criterion.fell_far and criterion.confirmed for criterion in criteria) else None
+    yield _suspects(criteria, _first_look)
+    yield _control(criteria, _as_good_as_decided)
+    yield enough if any(criterion.confirmed for criterion in criteria) else None
+    yield _control(criteria, _short_of_history)
+    yield _suspects(criteria, _next_look)
+    yield _control(criteria, _in_doubt)
+    yield _suite(criteria)
 
 
 # --- limits ---------------------------------------------------------------------------------------
 
 
-def _cost(step: RerunSuspects | RerunSuite | RunControl) -> int:
-    beside = step.beside if isinstance(step, RunControl) else ()
-    return sum(times for _, times in (*step.attempts, *beside))
-
-
-def _reserve(step: Step, criteria: Iterable[CriterionEvidence]) -> int:
-    """What the control of suspects will need after their re-runs: without it they would decide nothing."""
-    if not isinstance(step, RerunSuspects):
-        return 0
-    costs = _control_costs(criteria)
-    return sum(costs.get(case, 0) for case, _ in step.attempts)
-
-
-def _control_costs(criteria: Iterable[CriterionEvidence]) -> dict[Key, int]:
+def _control_costs(criteria: _Criteria) -> dict[CaseKey, int]:
     """The least the control of each suspect costs, both arms together, where none of it is made."""
-    found: dict[Key, int] = {}
+    found: dict[CaseKey, int] = {}
     for criterion in criteria:
         least = STABLE_RUNS + STABLE_RUNS - 1 if criterion.stable else SMALL_CONTROL + SMALL_BESIDE
         for pair in criterion.suspects if criterion.control else ():
             if pair.controllable and not pair.tried:
-                found[pair.case] = max(found.get(pair.case, 0), least)
+                _raise_to(found, pair, least)
     return found
 
 
 def _worst_first(
-    step: RerunSuspects | RerunSuite | RunControl, criteria: tuple[CriterionEvidence, ...], room: int
+    step: RerunSuspects | RunControl, criteria: _Criteria, reserve: Mapping[CaseKey, int], room: int
 ) -> Step | None:
     """As much of a step as there is room for: the cases that fell furthest, each with what its control needs."""
-    if isinstance(step, RerunSuite):
-        return None
     beside = dict(step.beside) if isinstance(step, RunControl) else {}
-    falls = _falls(criteria)
-    costs = _control_costs(criteria) if isinstance(step, RerunSuspects) else {}
-    chosen: dict[Key, int] = {}
+    falls: dict[CaseKey, float] = {}
+    for criterion in criteria:
+        for pair in criterion.suspects:
+            fall = history_stats(pair.history).mean - mean(pair.attempts)
+            falls[pair.key] = max(falls.get(pair.key, 0.0), fall)
+    chosen: dict[CaseKey, int] = {}
     for case, runs in sorted(step.attempts, key=lambda item: (-falls.get(item[0], 0.0), item)):
-        needed = runs + beside.get(case, 0) + costs.get(case, 0)
+        needed = runs + beside.get(case, 0) + reserve.get(case, 0)
         if needed > room:
             break
         room -= needed
@@ -131,241 +157,186 @@ def _worst_first(
     if not chosen:
         return None
     if isinstance(step, RunControl):
-        in_turn = {case: runs for case, runs in beside.items() if case in chosen}
-        return replace(step, attempts=_in_order(chosen), beside=_in_order(in_turn))
+        step = replace(step, beside=_in_order({case: runs for case, runs in beside.items() if case in chosen}))
     return replace(step, attempts=_in_order(chosen))
-
-
-def _falls(criteria: Iterable[CriterionEvidence]) -> dict[Key, float]:
-    """How far each suspect fell, over everything measured of it."""
-    found: dict[Key, float] = {}
-    for criterion in criteria:
-        for pair in criterion.suspects:
-            fall = history_stats(pair.history).mean - mean(pair.attempts)
-            found[pair.case] = max(found.get(pair.case, 0.0), fall)
-    return found
 
 
 # --- suspects again -------------------------------------------------------------------------------
 
-Target = Callable[[CriterionEvidence, PairEvidence], int]
 
-
-def _suspects(criteria: Iterable[CriterionEvidence], target: Target) -> RerunSuspects | None:
-    wanted: dict[Key, int] = {}
+def _suspects(criteria: _Criteria, target: Callable[[CriterionEvidence, Pair], int]) -> RerunSuspects | None:
+    wanted: dict[CaseKey, int] = {}
     for criterion in criteria:
         for pair in criterion.suspects:
             more = target(criterion, pair) - (len(pair.attempts) - pair.first)
-            if more > 0 and not pair.errors:
-                wanted[pair.case] = max(wanted.get(pair.case, 0), more)
-    if not wanted:
-        return None
-    return RerunSuspects(_in_order(wanted), f"{plural(len(wanted), 'case')} did worse than on main")
+            _raise_to(wanted, pair, 0 if pair.errors else more)
+    return RerunSuspects(_in_order(wanted), f"{plural(len(wanted), 'case')} did worse than on main") if wanted else None
 
 
-def _first_look(criterion: CriterionEvidence, pair: PairEvidence) -> int:
+def _first_look(criterion: CriterionEvidence, pair: Pair) -> int:
     """Fresh runs every suspect gets."""
-    if (
-        criterion.stable
-        and criterion.control
-        and pair.controllable
-        and not pair.tried
-        and (criterion.agreeing(pair) or not criterion.runs(pair))
-    ):
+    runs, worse = criterion.runs(pair), criterion.worse_each_time(pair)
+    if criterion.stable and (worse or not runs) and criterion.control and pair.controllable and not pair.tried:
         return 1  # the rest of the three is made in turn with the control
-    if criterion.stable and (criterion.runs(pair) < STABLE_RUNS or criterion.agrees(pair) or criterion.recovered(pair)):
+    if criterion.stable and (runs < STABLE_RUNS or worse or criterion.recovered(pair)):
         return STABLE_RUNS
     return FRESH_LOOKS[0][0]
 
 
-def _target(criterion: CriterionEvidence, pair: PairEvidence) -> int:
+def _next_look(criterion: CriterionEvidence, pair: Pair) -> int:
     """Fresh runs a suspect should have: to the next look while it is in doubt."""
     made, first, last = criterion.runs(pair), FRESH_LOOKS[0][0], FRESH_LOOKS[-1][0]
-    if made < first or made >= last or _decided(criterion, pair):
+    if made < first or made >= last or _is_decided(criterion, pair):
         return made
     doubt = FIRST_DOUBT if made == first else IN_DOUBT
     together = made == first and criterion.together(control=False).p <= FIRST_DOUBT * criterion.share
-    if not together and criterion.raw(pair, control=True) > doubt * criterion.share:
+    if not together and criterion.p_of(pair, control=True) > doubt * criterion.share:
         return made
     return next(runs for runs, _ in FRESH_LOOKS if runs > made)
 
 
-def _decided(criterion: CriterionEvidence, pair: PairEvidence) -> bool:
+def _is_decided(criterion: CriterionEvidence, pair: Pair) -> bool:
     """Whether a suspect is sure enough; before its control, as it would stand were that as history is."""
     if pair.control or not criterion.control or not pair.controllable:
-        return any(test.pair is pair and test.status in _DECIDED for test in criterion.tests)
-    return criterion.settled(pair, control=False)
+        return criterion.tests[pair.key].status in _DECIDED
+    return criterion.is_sure(pair, control=False)
 
 
 # --- the control ----------------------------------------------------------------------------------
 
-Worth = Callable[[CriterionEvidence], Iterable[PairEvidence]]
 
-
-def _slice_control(criteria: Iterable[CriterionEvidence]) -> RunControl | None:
+def _slice_control(criteria: _Criteria) -> RunControl | None:
     """Where nearly everything fell: a slice of the suite on both arms says whether that is the change."""
-    wanted: dict[Key, int] = {}
-    beside: dict[Key, int] = {}
+    wanted: dict[CaseKey, int] = {}
+    beside: dict[CaseKey, int] = {}
     for criterion in criteria:
-        if not criterion.plain_fall or criterion.confirmed:
-            continue
-        for pair in _next_slice(criterion):
-            _more(wanted, pair, 1 - max(pair.tried, len(pair.control)))
-            _more(beside, pair, 0 if pair.beside else 1)
+        if criterion.fell_far and not criterion.confirmed:
+            for pair in _next_slice(criterion):
+                _raise_to(wanted, pair, 1 - max(pair.tried, len(pair.control)))
+                _raise_to(beside, pair, 0 if pair.beside else 1)
     return _run_control(wanted, beside)
 
 
-def _next_slice(criterion: CriterionEvidence) -> tuple[PairEvidence, ...]:
+def _next_slice(criterion: CriterionEvidence) -> tuple[Pair, ...]:
     """The first slice that was not made; none where the slice before it shows main to be as bad."""
     for size in criterion.slices:
         test = criterion.slice_test(size)
         if test is None:
             chosen = criterion.slice_of(size)
-            missing = [pair for pair in chosen if not pair.tried]
-            return chosen if missing else ()
+            return () if all(pair.tried for pair in chosen) else chosen
         if not test.beyond and criterion.collapse_of(size) is None:
             return ()
     return ()
 
 
-def _control(criteria: Iterable[CriterionEvidence], worth: Worth) -> RunControl | None:
-    wanted: dict[Key, int] = {}
-    beside: dict[Key, int] = {}
+def _control(criteria: _Criteria, is_due: Callable[[CriterionEvidence, Pair], bool]) -> RunControl | None:
+    """The control of the suspects that are due, and of the whole suite where its mean would block."""
+    wanted: dict[CaseKey, int] = {}
+    beside: dict[CaseKey, int] = {}
     for criterion in criteria:
         if not criterion.control:
             continue
-        for pair in worth(criterion):
-            runs = criterion.needs(pair)
-            _more(wanted, pair, runs)
-            if runs:
-                _more(beside, pair, _interleaved_runs(criterion, pair))
-        if not criterion.confirmed and _suite_worth_control(criterion):
-            made = all(pair.beside for pair in criterion.whole)
-            for pair in (pair for pair in criterion.whole if pair.controllable):
-                _more(wanted, pair, criterion.passes - made - max(pair.tried, len(pair.control)))
-                _more(beside, pair, 0 if pair.beside else 1)
+        for pair in criterion.suspects:
+            if is_due(criterion, pair) and (runs := criterion.missing_control(pair)):
+                _raise_to(wanted, pair, runs)
+                _raise_to(beside, pair, _runs_beside(criterion, pair))
+        if not criterion.confirmed and criterion.has_limit and criterion.complete and criterion.passes:
+            made = all(pair.beside for pair in criterion.complete)
+            for pair in criterion.complete if criterion.suite(criterion.passes).sure else ():
+                if pair.controllable:
+                    _raise_to(wanted, pair, criterion.passes - made - max(pair.tried, len(pair.control)))
+                    _raise_to(beside, pair, 0 if pair.beside else 1)
     return _run_control(wanted, beside)
 
 
-def _run_control(wanted: dict[Key, int], beside: dict[Key, int]) -> RunControl | None:
+def _run_control(wanted: dict[CaseKey, int], beside: dict[CaseKey, int]) -> RunControl | None:
     if not wanted:
         return None
     in_turn = {case: runs for case, runs in beside.items() if case in wanted}
     return RunControl(_in_order(wanted), f"is {plural(len(wanted), 'case')} as bad on main?", _in_order(in_turn))
 
 
-def _more(wanted: dict[Key, int], pair: PairEvidence, runs: int) -> None:
-    if runs > 0:
-        wanted[pair.case] = max(wanted.get(pair.case, 0), runs)
-
-
-def _interleaved_runs(criterion: CriterionEvidence, pair: PairEvidence) -> int:
+def _runs_beside(criterion: CriterionEvidence, pair: Pair) -> int:
     """Runs of this change in turn with a suspect's control, so that what drifts meets both."""
-    if criterion.agreeing(pair):
+    if criterion.worse_each_time(pair):
         return STABLE_RUNS - criterion.runs(pair)
-    whole = criterion.needs(pair) + max(pair.tried, len(pair.control)) >= CONTROL_RUNS
+    whole = criterion.missing_control(pair) + max(pair.tried, len(pair.control)) >= CONTROL_RUNS
     return (BESIDE if whole else SMALL_BESIDE) - len(pair.beside)
 
 
-def _plain(criterion: CriterionEvidence) -> Iterable[PairEvidence]:
-    """Suspects that are as good as confirmed."""
-    return (
-        pair
-        for pair in criterion.suspects
-        if criterion.agreeing(pair) or (criterion.runs(pair) and _as_good_as_decided(criterion, pair))
-    )
-
-
-def _as_good_as_decided(criterion: CriterionEvidence, pair: PairEvidence) -> bool:
+def _as_good_as_decided(criterion: CriterionEvidence, pair: Pair) -> bool:
     """By history alone, also while a small control left doubts: then the rest of it is made."""
-    return _decided(criterion, pair) or (bool(pair.control) and criterion.settled(pair, control=False))
+    if not criterion.runs(pair) or criterion.worse_each_time(pair):
+        return criterion.worse_each_time(pair)
+    return _is_decided(criterion, pair) or (bool(pair.control) and criterion.is_sure(pair, control=False))
 
 
-def _short_of_history(criterion: CriterionEvidence) -> Iterable[PairEvidence]:
-    """Suspects in doubt for want of history more than of runs: the control tells more than as many re-runs."""
-    for pair in criterion.suspects:
-        runs = criterion.runs(pair)
-        short = runs and history_stats(pair.history).n <= SHORT_HISTORY * runs
-        if short and criterion.raw(pair, control=False) <= IN_DOUBT:
-            yield pair
+def _short_of_history(criterion: CriterionEvidence, pair: Pair) -> bool:
+    """A suspect in doubt for want of history more than of runs: the control tells more than as many re-runs."""
+    runs = criterion.runs(pair)
+    short = runs > 0 and history_stats(pair.history).n <= SHORT_HISTORY * runs
+    return short and criterion.p_of(pair, control=False) <= IN_DOUBT
 
 
-def _doubtful(criterion: CriterionEvidence) -> Iterable[PairEvidence]:
-    """Suspects that may be: the control says whether their history was lucky, or short."""
-    together = criterion.together(control=False).p <= IN_DOUBT
-    return (pair for pair in criterion.suspects if together or criterion.raw(pair, control=False) <= IN_DOUBT)
+def _in_doubt(criterion: CriterionEvidence, pair: Pair) -> bool:
+    """A suspect that may be worse: the control says whether its history was lucky, or short."""
+    return criterion.p_of(pair, control=False) <= IN_DOUBT or criterion.together(control=False).p <= IN_DOUBT
 
 
-def _suite_worth_control(criterion: CriterionEvidence) -> bool:
-    if not criterion.limited or not criterion.whole or not criterion.passes:
-        return False
-    test = criterion.suite(criterion.passes)
-    return test.beyond and test.p <= test.level
-
-
-def _suite(criteria: Iterable[CriterionEvidence]) -> RerunSuite | None:
-    wanted: dict[Key, int] = {}
+def _suite(criteria: _Criteria) -> RerunSuite | None:
+    wanted: dict[CaseKey, int] = {}
     doubtful = ""
     for criterion in criteria:
         first, passes = criterion.first, criterion.passes
-        if criterion.stable or not criterion.limited or not passes or passes - first + 1 >= len(SUITE_LOOKS):
+        if criterion.stable or not criterion.has_limit or not passes or passes - first + 1 >= len(SUITE_LOOKS):
             continue
-        test = criterion.suite(passes, criterion.suite_controlled)
+        test = criterion.suite(passes, control=criterion.suite_controlled)
         if test.p > SUITE_IN_DOUBT[passes - first] * criterion.share:
             continue
         doubtful = doubtful or criterion.criterion
-        for pair in criterion.whole:
-            more = passes + 1 - first + pair.first - len(pair.attempts)
-            if more > 0:
-                wanted[pair.case] = max(wanted.get(pair.case, 0), more)
+        for pair in criterion.complete:
+            _raise_to(wanted, pair, passes + 1 - first + pair.first - len(pair.attempts))
     return RerunSuite(_in_order(wanted), f"the drop of {doubtful} is in doubt") if wanted else None
 
 
-def _in_order(wanted: dict[Key, int]) -> Attempts:
+def _raise_to(wanted: dict[CaseKey, int], pair: Pair, runs: int) -> None:
+    if runs > 0:
+        wanted[pair.key] = max(wanted.get(pair.key, 0), runs)
+
+
+def _in_order(wanted: Mapping[CaseKey, int]) -> Attempts:
     return tuple(sorted(wanted.items()))
+
+
+# --- words for the progress display ---------------------------------------------------------------
 
 
 def describe_step(step: Step, state: GateState) -> str:
     """Like "3 cases, 4 more runs each: `tool_trajectory_avg_score` of `book_flight` fell from 14/14 to 0/1, …"."""
     if isinstance(step, Stop) or not step.attempts:
         return step.reason if isinstance(step, Stop) else step.why
+    wanted = {case for case, _ in step.attempts}
+    fell = [pair for pair in state.pairs if pair.key in wanted and pair.history and pair.attempts and _fall(pair) > 0]
+    worst = min(fell, key=lambda pair: (-_fall(pair), pair.criterion, str(pair.key)), default=None)
+    others = f", and {plural(len(step.attempts) - 1, 'other')}" if len(step.attempts) > 1 else ""
+    example = f"{_describe_fall(worst)}{others}" if worst else ""
     times = [more for _, more in step.attempts]
     if isinstance(step, RunControl):
-        return _controlled(step, _worst(step, state))
+        here = sum(runs for _, runs in step.beside)
+        runs = f"{plural(sum(times), 'run')} there{f' in turn with {here} here' if here else ''}"
+        return f"{step.why} {runs}{f': {example}' if example else ''}"
     each = plural(times[0], "more run") if len(set(times)) == 1 else f"{min(times)} to {max(times)} more runs"
-    cases = plural(len(step.attempts), "suspect" if isinstance(step, RerunSuspects) else "case")
-    worst = _worst(step, state)
-    if worst is None or not isinstance(step, RerunSuspects):
-        return f"{cases}, {each} each: {step.why}"
-    more = f", and {plural(len(step.attempts) - 1, 'other')}" if len(step.attempts) > 1 else ""
-    return f"{cases}, {each} each: {_fell(worst)}{more}"
+    suspects = isinstance(step, RerunSuspects)
+    cases = plural(len(step.attempts), "suspect" if suspects else "case")
+    return f"{cases}, {each} each: {example if suspects and example else step.why}"
 
 
-def _controlled(step: RunControl, worst: PairEvidence | None) -> str:
-    """Like "is 1 case as bad on main? 3 runs there in turn with 2 here: `quality` of `a` fell from 14/14 to 0/2"."""
-    here = sum(runs for _, runs in step.beside)
-    runs = f"{plural(sum(runs for _, runs in step.attempts), 'run')} there" + (
-        f" in turn with {here} here" if here else ""
-    )
-    fell = "" if worst is None else f": {_fell(worst)}"
-    more = f", and {plural(len(step.attempts) - 1, 'other')}" if worst is not None and len(step.attempts) > 1 else ""
-    return f"{step.why} {runs}{fell}{more}"
-
-
-def _worst(step: RerunSuspects | RunControl | Step, state: GateState) -> PairEvidence | None:
-    """The pair that fell furthest, of the cases a step is about."""
-    wanted = {case for case, _ in step.attempts} if not isinstance(step, Stop) else set()
-    fell = [pair for pair in state.pairs if pair.case in wanted and pair.history and pair.attempts and _drop(pair) > 0]
-    return min(fell, key=lambda pair: (-_drop(pair), pair.criterion, str(pair.case)), default=None)
-
-
-def _drop(pair: PairEvidence) -> float:
+def _fall(pair: Pair) -> float:
     down = weighted_mean(pair.history) - exact_mean(pair.attempts)
     return -down if pair.goal == "minimize" else down
 
 
-def _fell(pair: PairEvidence) -> str:
-    name = pair.case.case if isinstance(pair.case, CaseKey) else str(pair.case)
+def _describe_fall(pair: Pair) -> str:
     before, now = f"{weighted_mean(pair.history):.2f}", f"{exact_mean(pair.attempts):.2f}"
     if (limit := pair.threshold) is not None:
         runs = sum(times for _, times in pair.history)
@@ -374,4 +345,4 @@ def _fell(pair: PairEvidence) -> str:
         if past * len(pair.attempts) != met * runs:  # else the scores moved on one side of the threshold
             before, now = f"{past}/{runs}", f"{met}/{len(pair.attempts)}"
     moved = "rose" if pair.goal == "minimize" else "fell"
-    return f"{pair.criterion} of {name} {moved} from {before} to {now}"
+    return f"{pair.criterion} of {pair.key.case} {moved} from {before} to {now}"

@@ -7,26 +7,18 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from agent_eval_action.config.models import Policy
 from agent_eval_action.gate.assess import assess
-from agent_eval_action.gate.evidence import (
-    CriterionRule,
-    EvidenceRules,
-    GateState,
-    Key,
-    PairEvidence,
-    RerunLimits,
-    RunControl,
-    Stop,
-)
-from agent_eval_action.gate.next_step import next_step
+from agent_eval_action.gate.next_step import RunControl, Stop, next_step
+from agent_eval_action.gate.pairs import GateRules, GateState, Pair
+from agent_eval_action.gate.quantizer import is_binary
 from agent_eval_action.results.history import History, ScoreCount, weighted_mean
-from agent_eval_action.results.run_result import Goal
+from agent_eval_action.results.run_result import CaseKey, Goal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -149,19 +141,19 @@ class SimulatedRun:
     """One run as the pipeline makes it: a first pass, then whatever the gate asks for."""
 
     def __init__(
-        self, sampler: Sampler, drawn: Drawn, rules: EvidenceRules, *, control: bool = True, first: int = 1
+        self, sampler: Sampler, drawn: Drawn, rules: GateRules, *, control: bool = True, first: int = 1
     ) -> None:
         self._sampler, self._drawn, self._rules, self._control = sampler, drawn, rules, control
-        cases, criteria, _ = drawn.history.shape
+        cases, self._criteria, _ = drawn.history.shape
+        self._cases = {CaseKey("", "", f"{case:06}"): case for case in range(cases)}
         self._made = [first] * cases
         self._controls = [0] * cases
         self._beside: list[list[int]] = [[] for _ in range(cases)]
         history, head = drawn.history.tolist(), drawn.head[:, :, :first].tolist()
-        self._criteria = criteria
         self._pairs = [
-            PairEvidence(case, f"c{n}", _pooled(tuple(history[case][n])), tuple(head[case][n]), first)
-            for case in range(cases)
-            for n in range(criteria)
+            Pair(key, f"c{n}", _pooled(tuple(history[case][n])), tuple(head[case][n]), first)
+            for key, case in self._cases.items()
+            for n in range(self._criteria)
         ]
         self._extra = 0
 
@@ -173,28 +165,22 @@ class SimulatedRun:
     def finish(self) -> Outcome:
         """Run until the gate has enough, and decide."""
         while not isinstance(step := next_step(self.state, self._rules), Stop):
-            made = self._controls if isinstance(step, RunControl) else self._made
-            for case, more in step.attempts:
-                self._add(made, case, more)
-            for case, more in step.beside if isinstance(step, RunControl) else ():
-                self._beside[self._at(case)] += [*range(self._made[self._at(case)], self._made[self._at(case)] + more)]
+            control = isinstance(step, RunControl)
+            for key, more in step.attempts:
+                self._add(self._controls if control else self._made, self._cases[key], more)
+            for key, more in step.beside if isinstance(step, RunControl) else ():
+                case = self._cases[key]
+                self._beside[case] += range(self._made[case], self._made[case] + more)
                 self._add(self._made, case, more)
-        found = assess(self.state, self._rules)
-        unseen = any(criterion.main_collapse for criterion in found.criteria)
+        found = assess(self.state, self._rules).values()
+        blocked = any(criterion.confirmed for criterion in found)
+        unseen = any(criterion.main_collapse for criterion in found)
         runs = (sum(self._made) + sum(self._controls)) / len(self._made)
-        return Outcome(found.blocked, (step.limited or unseen) and not found.blocked, runs)
+        return Outcome(blocked, (step.limited or unseen) and not blocked, runs)
 
-    def _at(self, case: Key) -> int:
-        if not isinstance(case, int):
-            raise TypeError(case)
-        return case
-
-    def _add(self, made: list[int], case: Key, more: int) -> None:
-        made[self._at(case)] += more
+    def _add(self, made: list[int], case: int, more: int) -> None:
+        made[case] += more
         self._extra += more
-        self._renew(self._at(case))
-
-    def _renew(self, case: int) -> None:
         while max(self._made[case], self._controls[case]) > self._drawn.head.shape[2]:
             self._drawn = self._sampler.more(self._drawn)
         for n in range(self._criteria):
@@ -208,7 +194,7 @@ class SimulatedRun:
             )
 
 
-def simulate(suite: Suite, rules: EvidenceRules, runs: int, seed: int, *, control: bool = True) -> Iterable[Outcome]:
+def simulate(suite: Suite, rules: GateRules, runs: int, seed: int, *, control: bool = True) -> Iterable[Outcome]:
     """So many runs of a suite, each with a history of its own."""
     sampler = Sampler(suite, seed)
     for _ in range(runs):
@@ -246,46 +232,29 @@ def backtest_policy(
     """Simulate ``runs`` runs of each change. A case comes out as main's scores of it did."""
     rows: list[BacktestRow] = []
     left_out: list[str] = []
-    for criterion, scores in sorted(_by_criterion(history).items()):
+    by_criterion: dict[str, list[tuple[ScoreCount, ...]]] = defaultdict(list)
+    for (_, criterion), pair in sorted(history.pairs.items()):
+        if pair.scores:
+            by_criterion[criterion].append(pair.scores)
+    for criterion, scores in sorted(by_criterion.items()):
         goal = goals.get(criterion, "maximize")
-        rule = policy.for_criterion(criterion, goal)
-        why = _why_not(goal, rule.mode, scores)
-        if why:
-            left_out.append(f"{criterion}: {why}")
-            continue
-        rules = EvidenceRules(
-            confidence=policy.confidence,
-            min_effect=policy.min_effect,
-            criteria={"c0": CriterionRule(rule.max_drop, rule.max_rise)},
-            limits=RerunLimits(extra_runs),
-        )
-        rows += _criterion(criterion, scores, rules, runs, seed)
+        own = policy.for_criterion(criterion, goal)
+        if own.mode != "blocking":
+            left_out.append(f"{criterion}: its mode is {own.mode}, so it blocks nothing")
+        elif goal == "minimize" or any(not 0 <= score <= 1 for pair in scores for score, _ in pair):
+            left_out.append(f"{criterion}: only scores from 0 to 1 are simulated")
+        else:
+            simulated = policy.model_copy(update={"criteria": {"c0": own}, "sets": {}})
+            rows += _backtest_criterion(criterion, scores, GateRules(simulated, extra_runs), runs, seed)
     return Backtest(tuple(rows), tuple(left_out))
 
 
-def _by_criterion(history: History) -> dict[str, list[tuple[ScoreCount, ...]]]:
-    found: dict[str, list[tuple[ScoreCount, ...]]] = defaultdict(list)
-    for (_, criterion), pair in sorted(history.pairs.items()):
-        if pair.scores:
-            found[criterion].append(pair.scores)
-    return found
-
-
-def _why_not(goal: Goal, mode: str, scores: Sequence[tuple[ScoreCount, ...]]) -> str:
-    if mode != "blocking":
-        return f"its mode is {mode}, so it blocks nothing"
-    if goal == "minimize" or any(not 0 <= score <= 1 for pair in scores for score, _ in pair):
-        return "only scores from 0 to 1 are simulated"
-    return ""
-
-
-def _criterion(
-    criterion: str, scores: Sequence[tuple[ScoreCount, ...]], rules: EvidenceRules, runs: int, seed: int
+def _backtest_criterion(
+    criterion: str, scores: Sequence[tuple[ScoreCount, ...]], rules: GateRules, runs: int, seed: int
 ) -> Iterator[BacktestRow]:
     agents = [_agent(pair) for pair in scores]
     history = max(1, round(statistics.median(sum(count for _, count in pair) for pair in scores)))
-    for name, change in _changes(agents):
-        heads = change(agents)
+    for name, heads in _changes(agents):
         cases = tuple(SimulatedCase(base, head) for base, head in zip(agents, heads, strict=True))
         made = list(simulate(Suite(cases, history), rules, runs, seed))
         yield BacktestRow(
@@ -293,38 +262,32 @@ def _criterion(
             change=name,
             cases=len(cases),
             history=history,
-            blocked=sum(one.blocked for one in made) / runs,
-            inconclusive=sum(one.inconclusive for one in made) / runs,
-            runs_per_case=statistics.fmean(one.runs for one in made),
+            blocked=sum(outcome.blocked for outcome in made) / runs,
+            inconclusive=sum(outcome.inconclusive for outcome in made) / runs,
+            runs_per_case=statistics.fmean(outcome.runs for outcome in made),
         )
 
 
 def _agent(scores: Sequence[ScoreCount]) -> Agent:
     """A pass rate where every score was 0 or 1, else mean and spread."""
     mean = weighted_mean(scores)
-    if all(score in {0.0, 1.0} for score, _ in scores):
+    if is_binary([score for score, _ in scores]):
         return Agent(mean)
     everything = [score for score, count in scores for _ in range(count)]
     return Agent(mean, statistics.stdev(everything) if len(everything) > 1 else 0.0)
 
 
-Change = Callable[[Sequence[Agent]], list[Agent]]
-
-
-def _changes(agents: Sequence[Agent]) -> Iterator[tuple[str, Change]]:
+def _changes(agents: Sequence[Agent]) -> Iterator[tuple[str, Sequence[Agent]]]:
+    """What a change is called, and the agents under it."""
     best = max(range(len(agents)), key=lambda at: agents[at].mean)
-    yield "nothing (a harmless change)", list
-    yield "its most reliable case always fails", lambda own: _worse(own, {best}, 0.0)
+    yield "nothing (a harmless change)", agents
+    yield "its most reliable case always fails", _scaled(agents, {best}, 0.0)
     if len(agents) > _FIVE:
         spread = {at * len(agents) // _FIVE for at in range(_FIVE)}
-        yield "five cases lose half", lambda own: _worse(own, spread, 0.5)
+        yield "five cases lose half", _scaled(agents, spread, 0.5)
     for drop in _DROPS:
-        yield f"every case loses {drop:g}", _lower(drop)
+        yield f"every case loses {drop:g}", [replace(agent, mean=max(0.0, agent.mean - drop)) for agent in agents]
 
 
-def _worse(agents: Sequence[Agent], which: set[int], part: float) -> list[Agent]:
-    return [replace(one, mean=one.mean * part) if at in which else one for at, one in enumerate(agents)]
-
-
-def _lower(drop: float) -> Change:
-    return lambda own: [replace(one, mean=max(0.0, one.mean - drop)) for one in own]
+def _scaled(agents: Sequence[Agent], cases: set[int], factor: float) -> list[Agent]:
+    return [replace(agent, mean=agent.mean * factor) if at in cases else agent for at, agent in enumerate(agents)]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
 from agent_eval_action import criteria
-from agent_eval_action.gate.pairs import differs
+from agent_eval_action.gate.pairs import Incomparable, comparable_record, differs
 from agent_eval_action.gate_changes.rules import weaker_rules
 from agent_eval_action.gate_changes.snapshot import CaseSnapshot, ExpectedTurn, SetSnapshot, Snapshot, case_identities
 from agent_eval_action.results.case_matching import CaseIdentity, CaseMatches, match_cases, with_current_names
@@ -28,8 +28,8 @@ from agent_eval_action.results.findings import (
     named_cases,
     with_severity,
 )
-from agent_eval_action.results.history import CriterionRecord, PairName, Record, kept_digest, kept_key, kept_name
-from agent_eval_action.results.run_result import CriterionInfo, Goal
+from agent_eval_action.results.history import PairName, kept_digest, kept_key, kept_name
+from agent_eval_action.results.run_result import CriterionInfo
 
 _SINGLY: Final = 5
 """Up to here each removed case of a file has a finding of its own, beyond it they share one."""
@@ -202,7 +202,7 @@ def _edits(then: CaseSnapshot, now: CaseSnapshot, infos: Iterable[CriterionInfo]
     if then.turns is None or now.turns is None:
         return [], [{"edit": "definition"}]
     # where calls must match exactly, one more of them is another expectation
-    exact = any(info.options.get("match_type") == "EXACT" for info in infos)
+    exact = any(criteria.expected_calls(info) == "exact" for info in infos)
     changes: list[_Change] = []
     for number, (old, new) in enumerate(zip(then.turns, now.turns, strict=False), 1):
         changes += _turn_changes(number, old, new, exact=exact)
@@ -272,9 +272,6 @@ def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
 
 
-_Records = Mapping[PairName, tuple[str, CriterionRecord]]
-"""Records of a baseline by pair, each with the digest its case has there."""
-
 _Loss = tuple[float, PairName, dict[str, Any]]
 """How much main's score of a pair lost, and what it was and is."""
 
@@ -294,19 +291,25 @@ def _weaker_baseline(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
         CaseIdentity(kept_key(case.key), kept_digest(case.digest), frozenset(map(kept_digest, case.criteria)))
         for case in case_identities(head.sets)
     ]
-    before, after = (_records(with_current_names(stored, current)) for stored in (base.baseline, head.baseline))
+    before, after = (
+        {record.key: record for record in with_current_names(stored, current).cases}
+        for stored in (base.baseline, head.baseline)
+    )
     losses: dict[FindingCode, list[_Loss]] = {
         FindingCode.BASELINE_SCORES_REMOVED: [],
         FindingCode.BASELINE_SCORES_LOWERED: [],
         FindingCode.BASELINE_SCORES_THINNED: [],
     }
-    for pair, goal in _comparable_pairs(head, before).items():
-        digest, then = before[pair]
-        now_digest, now = after.get(pair, ("", then))
-        if now_digest != digest or now.digest != then.digest:
+    for case, info in ((case, info) for item in head.sets for case in item.cases for info in item.criteria):
+        key = kept_key(case.key)
+        then, now = (comparable_record(case.digest, info, side.get(key)) for side in (before, after))
+        if isinstance(then, Incomparable):
+            continue
+        pair = key, kept_name(info.name)
+        if isinstance(now, Incomparable):
             losses[FindingCode.BASELINE_SCORES_REMOVED].append((1.0, pair, {}))
             continue
-        fall = then.average - now.average if goal == "maximize" else now.average - then.average
+        fall = then.average - now.average if info.goal == "maximize" else now.average - then.average
         if fall > 0 and differs(then.average, now.average):
             change = {"old": float(then.average), "new": float(now.average)}
             losses[FindingCode.BASELINE_SCORES_LOWERED].append((fall, pair, change))
@@ -318,25 +321,6 @@ def _weaker_baseline(base: Snapshot, head: Snapshot) -> Iterator[Finding]:
             key, name = worst[0][1]
             subject = Subject(**key._asdict(), criterion=name) if len(worst) == 1 else RUN
             yield _finding(code, subject, scores=len(worst), named=named)
-
-
-def _comparable_pairs(head: Snapshot, before: _Records) -> dict[PairName, Goal]:
-    """The pairs of the base's baseline that its scores count for in the suite as it is now."""
-    found: dict[PairName, Goal] = {}
-    for item in head.sets:
-        for case in item.cases:
-            for info in item.criteria:
-                pair = kept_key(case.key), kept_name(info.name)
-                digest, then = before.get(pair, ("", None))
-                if then and digest == kept_digest(case.digest) and then.digest == kept_digest(info.digest):
-                    found[pair] = info.goal
-    return found
-
-
-def _records(baseline: Record) -> dict[PairName, tuple[str, CriterionRecord]]:
-    return {
-        (case.key, name): (case.digest, scores) for case in baseline.cases for name, scores in case.criteria.items()
-    }
 
 
 def _added_acceptances(base: Snapshot, head: Snapshot) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from agent_eval_action.diagnostics.suggestions import plural
-from agent_eval_action.gate.evidence import RerunSuite, RerunSuspects, RunControl, Step, Stop
+from agent_eval_action.gate.next_step import RerunSuite, RerunSuspects, RunControl, Step, Stop
 from agent_eval_action.results.run_result import (
     AttemptError,
     Base,

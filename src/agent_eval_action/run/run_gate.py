@@ -11,10 +11,9 @@ from agent_eval_action.baseline.measured_base import baseline_of, unmeasured_on_
 from agent_eval_action.config.models import Settings
 from agent_eval_action.folders import relative
 from agent_eval_action.gate import compare, decide
-from agent_eval_action.gate.broken_code import BrokenCode, broken_code, next_check
-from agent_eval_action.gate.evidence import RunControl, Step, Stop
-from agent_eval_action.gate.next_step import describe_step, next_step
-from agent_eval_action.gate.pairs import rules_of, state_of, stored_history
+from agent_eval_action.gate.broken_code import BrokenCase, broken_code, next_check
+from agent_eval_action.gate.next_step import RunControl, Step, Stop, describe_step, next_step
+from agent_eval_action.gate.pairs import GateRules, GateState
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.history import History, Record
 from agent_eval_action.results.run_result import AttemptSummary, CaseKey, CaseResult, ErrorKind, RunResult
@@ -51,14 +50,15 @@ class RunGate:
             return RunControl(tuple((case, 1) for case in cases), why)
         if not self.adaptive:
             return Stop("nothing is run again")
-        result, policy = self.without_unanswered(result), self.settings.policy
+        result = self.without_unanswered(result)
         compared, baseline = self._operands(result)
-        state = state_of(compared, stored_history(baseline), policy, control=control)
-        rules = rules_of(policy, compared, extra_runs=self.settings.max_extra_runs)
+        comparison = compare(baseline, compared, history=self.history)
+        state = GateState(comparison.pairs, control, comparison.extra)
+        rules = GateRules(self.settings.policy, self.settings.max_extra_runs, compared.conditions.adaptive)
         step = next_step(state, rules)
         if not isinstance(step, Stop):
             return replace(step, why=describe_step(step, state))
-        return next_check(result, policy, control=control, limits=rules.limits) or step
+        return next_check(result, rules, control=control) or step
 
     def without_unanswered(self, result: RunResult) -> RunResult:
         """Return the result with what could not be asked for want of credentials marked as not measured."""
@@ -94,7 +94,7 @@ def decide_result(
     source: Path,
     *,
     history: History | None = None,
-    broken: BrokenCode | None = None,
+    broken: Sequence[BrokenCase] | None = None,
     unmeasured: Mapping[CaseKey, str] | None = None,
 ) -> Decision:
     """Compare a result with a baseline and decide. ``source``: where the baseline is from, as reports show it.

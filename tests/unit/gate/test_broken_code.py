@@ -18,7 +18,7 @@ from agent_eval_action.gate.broken_code import (
     broken_code,
     next_check,
 )
-from agent_eval_action.gate.evidence import RerunLimits
+from agent_eval_action.gate.pairs import GateRules
 from agent_eval_action.results.run_result import AttemptError, AttemptSummary, CaseResult, ErrorKind, RunResult
 from agent_eval_action.stats import Stratum, lower_than_reference, passes
 from support.messages import sentence
@@ -33,14 +33,12 @@ def attempt(repeat: int, kind: ErrorKind | None, *, purpose: str = "first", arm:
     return AttemptSummary.model_validate({"repeat": repeat, "purpose": purpose, "arm": arm, "error": error})
 
 
-def looped(
-    names: list[str], answers: Answers, policy: Policy | None = None, limits: RerunLimits | None = None
-) -> RunResult:
+def looped(names: list[str], answers: Answers) -> RunResult:
     """A run with everything that the check asks for made, as the loop makes it."""
     cases = {name: case(name, attempt(0, answers(name, "head"))) for name in names}
     for _ in range(20):
         result = run(*cases.values(), criteria=[info()])
-        step = next_check(result, policy or Policy(), control=True, limits=limits or RerunLimits())
+        step = next_check(result, GateRules(), control=True)
         if step is None:
             return result
         for key, runs in step.attempts:
@@ -72,7 +70,7 @@ def test_always_failing_here_and_never_on_the_base_is_sure_in_every_row_of_the_p
 def test_what_fails_in_every_attempt_where_the_base_never_does_is_broken(kind: ErrorKind, count: int):
     result = looped(names(count), lambda _, arm: kind if arm == "head" else None)
     broken = broken_code(result)
-    assert len(broken.confirmed) == min(count, CASES)
+    assert len(broken) == min(count, CASES)
     (finding,) = [
         finding for finding in decide(compare(None, result), result, Policy()).findings if finding.severity == "blocks"
     ]
@@ -84,7 +82,7 @@ def test_what_fails_in_every_attempt_where_the_base_never_does_is_broken(kind: E
 @pytest.mark.parametrize("kind", sorted(NOT_STARTED))
 def test_an_agent_that_does_not_start_is_broken_once_the_base_answers(kind: ErrorKind):
     result = looped(names(9), lambda _, arm: kind if arm == "head" else None)
-    assert len(broken_code(result).confirmed) == 9
+    assert len(broken_code(result)) == 9
     assert sum(len(one.control) for one in result.sets[0].cases) == 3
     (finding,) = [
         finding for finding in decide(compare(None, result), result, Policy()).findings if finding.severity == "blocks"
@@ -102,18 +100,18 @@ NOT_OF_CODE = (
 def test_what_no_code_can_help_is_never_asked_about_and_never_blamed(kind: ErrorKind):
     result = looped(names(3), lambda _, arm: kind if arm == "head" else None)
     assert not any(one.control for one in result.sets[0].cases)
-    assert not broken_code(result).confirmed
+    assert not broken_code(result)
 
 
 @pytest.mark.parametrize("kind", sorted(RAISED | NOT_STARTED))
 def test_what_fails_on_the_base_as_well_is_not_the_changes(kind: ErrorKind):
-    assert not broken_code(looped(names(4), lambda _, __: kind)).confirmed
+    assert not broken_code(looped(names(4), lambda _, __: kind))
 
 
 @pytest.mark.parametrize("trouble", [ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE, ErrorKind.CREDENTIALS])
 def test_trouble_of_the_base_is_no_evidence_against_the_change(trouble: ErrorKind):
     result = looped(names(4), lambda _, arm: ErrorKind.EXCEPTION if arm == "head" else trouble)
-    assert not broken_code(result).confirmed
+    assert not broken_code(result)
 
 
 def test_what_main_has_broken_before_hides_nothing_that_the_change_breaks():
@@ -121,15 +119,15 @@ def test_what_main_has_broken_before_hides_nothing_that_the_change_breaks():
         return ErrorKind.EXCEPTION if arm == "head" or name < "case_02" else None
 
     broken = broken_code(looped(names(4), answers))
-    assert [one.key.case for one in broken.confirmed] == ["case_02", "case_03"]
+    assert [one.key.case for one in broken] == ["case_02", "case_03"]
 
 
 def test_nothing_is_asked_without_a_base_or_beyond_the_limit():
     result = run(case("a", attempt(0, ErrorKind.EXCEPTION)), criteria=[info()])
-    assert next_check(result, Policy(), control=False, limits=RerunLimits()) is None
-    assert next_check(result, Policy(), control=True, limits=RerunLimits(12)) is None
-    assert next_check(result, Policy(), control=True, limits=RerunLimits(13)) is not None
-    assert next_check(result, Policy(sets={"set": "advisory"}), control=True, limits=RerunLimits()) is None
+    assert next_check(result, GateRules(), control=False) is None
+    assert next_check(result, GateRules(extra_runs=12), control=True) is None
+    assert next_check(result, GateRules(extra_runs=13), control=True) is not None
+    assert next_check(result, GateRules(Policy(sets={"set": "advisory"})), control=True) is None
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.5, 0.8])
@@ -141,5 +139,5 @@ def test_an_agent_that_raises_as_often_as_mains_is_hardly_ever_blamed(rate: floa
         return ErrorKind.EXCEPTION if draw.random() < rate else None
 
     runs = 1_500
-    blamed = sum(bool(broken_code(looped(names(count), answers)).confirmed) for _ in range(runs))
+    blamed = sum(bool(broken_code(looped(names(count), answers))) for _ in range(runs))
     assert blamed <= 3 * LEVEL * runs

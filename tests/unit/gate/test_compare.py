@@ -9,6 +9,7 @@ from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import decide
 from agent_eval_action.gate.pairs import compare
 from agent_eval_action.results.decision import ChangeKind as K
+from agent_eval_action.results.decision import Verdict
 from agent_eval_action.results.run_result import RunStatus
 from support.messages import notes
 from support.results import QUALITY, attempt, broken, case, eval_set, info, run, run_of, simple
@@ -180,7 +181,7 @@ def test_what_a_narrowed_run_leaves_out_is_not_removed():
 def test_means_are_paired_over_what_both_runs_have():
     old = from_result(run(simple("a", 1.0), simple("b", 0.5), simple("gone", 0.0)))
     new = run(simple("a", 0.5), simple("b", 0.5), simple("c", 0.25), case("d", broken()))
-    (one,) = compare(old, new).criteria
+    (one,) = decide(compare(old, new), new, Policy()).criteria
     assert (one.baseline, one.paired, one.change, one.compared) == (0.75, 0.5, -0.25, 2)
     assert one.current == pytest.approx(1.25 / 3)
 
@@ -202,8 +203,9 @@ def test_whose_threshold_it_is():
     default = info("words", source="default")
     measured = case("a", attempt({QUALITY: 1.0, "words": 1.0, "tokens": 9.0}))
     tokens = info("tokens", None, goal="minimize")
-    assert compare(None, run(measured, criteria=[info(), default, tokens])).own_thresholds == {QUALITY}
-    assert compare(None, run(measured, criteria=[default, tokens])).own_thresholds == frozenset()
+    for criteria, verdict in (([info(), default, tokens], Verdict.PASS), ([default, tokens], Verdict.COLLECTING)):
+        result = run(measured, criteria=criteria)
+        assert decide(compare(None, result), result, Policy()).outcome is verdict
 
 
 def test_a_run_that_is_cut_short_has_removed_nothing_it_planned():

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from agent_eval_action.baseline.records import from_result
-from agent_eval_action.config.models import Policy
+from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.assess import Status, assess
-from agent_eval_action.gate.evidence import CriterionRule, EvidenceRules, GateState, PairEvidence
+from agent_eval_action.gate.pairs import GateRules, GateState, Pair
 from agent_eval_action.stats import clustered
 from support.results import run, simple
 
-RULES = EvidenceRules()
+RULES = GateRules()
 
 
 def history(passed, n):
@@ -21,14 +21,14 @@ def history(passed, n):
 
 def suspect(case, past, passed, runs):
     """Failed in the first pass, and passed so many of so many runs after it."""
-    return PairEvidence(case, "quality", past, (0.0, *[1.0] * passed, *[0.0] * (runs - passed)))
+    return Pair(case, "quality", past, (0.0, *[1.0] * passed, *[0.0] * (runs - passed)))
 
 
 def statuses(*suspects):
-    rest = [PairEvidence(n, "quality", history(10, 10), (1.0,)) for n in range(10, 28)]
-    noisy = PairEvidence(28, "quality", history(8, 10), (1.0,))
-    (one,) = assess(GateState((*suspects, *rest, noisy)), RULES).criteria
-    return {test.pair.case: test.status for test in one.tests}
+    rest = [Pair(n, "quality", history(10, 10), (1.0,)) for n in range(10, 28)]
+    noisy = Pair(28, "quality", history(8, 10), (1.0,))
+    (one,) = assess(GateState((*suspects, *rest, noisy)), RULES).values()
+    return {test.pair.key: test.status for test in one.tests.values()}
 
 
 def test_what_confirms_one_suspect_does_not_confirm_one_of_two():
@@ -45,10 +45,10 @@ def test_an_early_look_takes_more_than_the_last_one():
 
 def test_the_suite_is_compared_case_by_case():
     """Two of ten cases that always pass fail: plain beside themselves, nothing beside ten that never did."""
-    always = [PairEvidence(n, "quality", history(10, 10), (float(n > 1),)) for n in range(10)]
-    never = [PairEvidence(n, "quality", history(0, 10), (0.0,)) for n in range(10, 20)]
-    rules = EvidenceRules(criteria={"quality": CriterionRule(0.05)})
-    (one,) = assess(GateState((*always, *never)), rules).criteria
+    always = [Pair(n, "quality", history(10, 10), (float(n > 1),)) for n in range(10)]
+    never = [Pair(n, "quality", history(0, 10), (0.0,)) for n in range(10, 20)]
+    rules = GateRules(Policy(criteria={"quality": CriterionPolicy(max_drop=0.05)}))
+    (one,) = assess(GateState((*always, *never)), rules).values()
     assert one.suite(1).p == pytest.approx(1 / 11**2)
 
 
@@ -62,16 +62,16 @@ def test_the_interval_of_a_mean_counts_cases_and_not_their_repeats():
 def test_a_policy_s_confidence_decides_what_confirms():
     sure = suspect(0, history(10, 10), 8, 20)
     for confidence, status in ((0.99, Status.CONFIRMED), (0.9999, Status.CLEARED)):
-        rest = [PairEvidence(n, "quality", history(9, 10), (1.0,)) for n in range(1, 19)]
-        (one,) = assess(GateState((sure, *rest)), EvidenceRules(confidence=confidence)).criteria
-        assert [test.status for test in one.tests] == [status]
+        rest = [Pair(n, "quality", history(9, 10), (1.0,)) for n in range(1, 19)]
+        (one,) = assess(GateState((sure, *rest)), GateRules(Policy(confidence=confidence))).values()
+        assert [test.status for test in one.tests.values()] == [status]
 
 
 def test_a_policy_s_least_effect_decides_what_is_large_enough():
     """Fell from 1.00 to 0.80 beyond doubt, thirty times."""
     past = tuple((score, 20) for score in (0.98, 1.0))
-    fell = PairEvidence(0, "quality", past, (0.8, *[0.8, 0.78] * 10))
-    rest = [PairEvidence(n, "quality", past, (1.0,)) for n in range(1, 9)]
+    fell = Pair(0, "quality", past, (0.8, *[0.8, 0.78] * 10))
+    rest = [Pair(n, "quality", past, (1.0,)) for n in range(1, 9)]
     for least, found in ((0.1, [Status.CONFIRMED]), (0.5, [])):
-        (one,) = assess(GateState((fell, *rest)), EvidenceRules(min_effect=least)).criteria
-        assert [test.status for test in one.tests] == found
+        (one,) = assess(GateState((fell, *rest)), GateRules(Policy(min_effect=least))).values()
+        assert [test.status for test in one.tests.values()] == found

@@ -9,23 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.gate.assess import Status, assess
-from agent_eval_action.gate.evidence import (
-    CriterionRule,
-    EvidenceRules,
-    GateState,
-    PairEvidence,
-    RerunLimits,
-    RerunSuite,
-    RerunSuspects,
-    RunControl,
-    Stop,
-)
-from agent_eval_action.gate.next_step import next_step
+from agent_eval_action.gate.next_step import RerunSuite, RerunSuspects, RunControl, Stop, next_step
+from agent_eval_action.gate.pairs import GateRules, GateState, Pair
 from agent_eval_action.gate.simulate import Agent, Sampler, SimulatedCase, SimulatedRun, Suite, simulate
 from agent_eval_action.stats import Stratum, lower_than_reference, passes
 
-RULES = EvidenceRules()
+RULES = GateRules()
 MANY = settings(max_examples=60, deadline=None)
 
 
@@ -34,7 +25,7 @@ def passed(n, times):
 
 
 def pair(case, history, *attempts, **fields):
-    return PairEvidence(case, "quality", history, tuple(map(float, attempts)), **fields)
+    return Pair(case, "quality", history, tuple(map(float, attempts)), **fields)
 
 
 def noisy(*others):
@@ -43,9 +34,13 @@ def noisy(*others):
     return (*others, *rest, pair(19, passed(8, 10), 1))
 
 
+def blocked(state, rules):
+    return any(found.confirmed for found in assess(state, rules).values())
+
+
 def status(state, rules=RULES):
-    (one,) = assess(state, rules).criteria
-    return {test.pair.case: test.status for test in one.tests}
+    (one,) = assess(state, rules).values()
+    return {test.pair.key: test.status for test in one.tests.values()}
 
 
 def test_what_got_worse_in_the_first_pass_is_run_again_and_nothing_else():
@@ -68,10 +63,10 @@ def test_nothing_worse_needs_nothing():
 def test_the_choice_is_no_evidence():
     chosen = GateState(noisy(pair(0, passed(10, 10), 0, first=1)))
     assert status(chosen) == {0: Status.OPEN}
-    assert not assess(chosen, RULES).blocked
+    assert not blocked(chosen, RULES)
     again = pair(0, passed(10, 10), 0, 1, 1, 0, 1, 1)
-    (one,) = assess(GateState(noisy(again)), RULES).criteria
-    assert one.raw(again, control=False) == lower_than_reference([Stratum(passes(10, 10), passes(4, 5))])
+    (one,) = assess(GateState(noisy(again)), RULES).values()
+    assert one.p_of(again, control=False) == lower_than_reference([Stratum(passes(10, 10), passes(4, 5))])
 
 
 def test_a_suspect_that_fails_again_goes_to_the_control_and_then_blocks():
@@ -123,14 +118,14 @@ def test_no_step_asks_for_a_control_that_the_base_lacks_and_a_collapse_still_blo
             one, score = pairs[case], (0.0,) * more
             pairs[case] = replace(one, attempts=one.attempts + score, beside=one.beside + score)
     assert isinstance(step, Stop)
-    assert assess(state, RULES).blocked
+    assert blocked(state, RULES)
 
 
 def test_as_bad_on_the_base_commit_is_not_held_against_the_change():
     drifted = pair(0, passed(10, 10), 0, *[0] * 20, control=(0.0,) * 10)
     state = GateState(noisy(drifted), control=True)
     assert status(state) == {0: Status.ON_MAIN}
-    assert not assess(state, RULES).blocked
+    assert not blocked(state, RULES)
 
 
 def test_a_suspect_that_passes_again_is_cleared():
@@ -140,15 +135,15 @@ def test_a_suspect_that_passes_again_is_cleared():
 
 
 def test_a_case_that_is_run_again_is_run_once_for_all_its_criteria():
-    two = [PairEvidence(0, name, passed(9, 10), (0.0,)) for name in ("words", "tools")]
-    rest = [PairEvidence(n, name, passed(9, 10), (1.0,)) for n in range(1, 9) for name in ("words", "tools")]
+    two = [Pair(0, name, passed(9, 10), (0.0,)) for name in ("words", "tools")]
+    rest = [Pair(n, name, passed(9, 10), (1.0,)) for n in range(1, 9) for name in ("words", "tools")]
     step = next_step(GateState((*two, *rest)), RULES)
     assert isinstance(step, RerunSuspects)
     assert step.attempts == ((0, 5),)
 
 
 def test_a_limit_of_extra_runs_ends_the_loop_aloud():
-    step = next_step(GateState(noisy(pair(0, passed(10, 10), 0)), extra=3), EvidenceRules(limits=RerunLimits(7)))
+    step = next_step(GateState(noisy(pair(0, passed(10, 10), 0)), extra=3), GateRules(extra_runs=7))
     assert isinstance(step, Stop)
     assert step.limited
 
@@ -161,17 +156,18 @@ def test_the_whole_suite_is_passed_again_only_for_the_cases_that_need_it():
 
 
 def test_advisory_pairs_are_not_tested():
-    state = GateState(noisy(pair(0, passed(10, 10), 0, blocking=False)))
-    assert isinstance(next_step(state, RULES), Stop)
+    rules = GateRules(Policy(criteria={"quality": CriterionPolicy(mode="advisory")}))
+    assert isinstance(next_step(GateState(noisy(pair(0, passed(10, 10), 0))), rules), Stop)
 
 
 def test_lower_is_better_is_held_by_its_mean():
-    rows = [PairEvidence(n, "tokens", ((100.0, 5), (110.0, 5)), (150.0,), goal="minimize") for n in range(12)]
-    rules = EvidenceRules(criteria={"tokens": CriterionRule(None, 0.1)})
-    assert assess(GateState(tuple(rows)), rules).blocked
-    assert not assess(GateState(tuple(rows)), EvidenceRules(criteria={"tokens": CriterionRule(None, 0.6)})).blocked
-    fewer = [PairEvidence(n, "tokens", ((100.0, 5), (110.0, 5)), (50.0,), goal="minimize") for n in range(12)]
-    assert not assess(GateState(tuple(fewer)), rules).blocked
+    rows = [Pair(n, "tokens", ((100.0, 5), (110.0, 5)), (150.0,), goal="minimize") for n in range(12)]
+    rules = GateRules(Policy(criteria={"tokens": CriterionPolicy(max_rise=0.1)}))
+    assert blocked(GateState(tuple(rows)), rules)
+    wide = GateRules(Policy(criteria={"tokens": CriterionPolicy(max_rise=0.6)}))
+    assert not blocked(GateState(tuple(rows)), wide)
+    fewer = [Pair(n, "tokens", ((100.0, 5), (110.0, 5)), (50.0,), goal="minimize") for n in range(12)]
+    assert not blocked(GateState(tuple(fewer)), rules)
 
 
 # --- the control takes turns with the change -------------------------------------------------------
@@ -188,10 +184,10 @@ def test_what_was_over_by_the_time_of_the_control_is_not_the_change_s():
     """The model was ill for the re-runs and well when the base's agent was asked: both arms say so."""
     over = in_turn(passed(40, 40), [0] * 5, [1] * 5, [1] * 10)
     state = GateState(noisy(over), control=True)
-    (one,) = assess(state, RULES).criteria
+    (one,) = assess(state, RULES).values()
     assert one.tests[0].p < 0.001, "all fresh runs together would do"
     assert status(state) == {0: Status.CLEARED}
-    assert not assess(state, RULES).blocked
+    assert not blocked(state, RULES)
     lasting = in_turn(passed(10, 10), [0] * 5, [0, 0, 1, 0, 0], [1] * 10)
     assert status(GateState(noisy(lasting), control=True)) == {0: Status.CONFIRMED}
 
@@ -204,9 +200,9 @@ def test_what_becomes_ill_in_between_is_as_bad_on_main():
 def test_suspects_that_are_well_in_turn_with_their_control_do_not_block_together():
     def several(beside):
         attempts, control = (0.0, *[0.0] * 5, *beside), (1.0,) * 10
-        made = [PairEvidence(n, "quality", passed(19, 20), attempts, control=control, beside=beside) for n in range(6)]
+        made = [Pair(n, "quality", passed(19, 20), attempts, control=control, beside=beside) for n in range(6)]
         rest = [pair(n, passed(10, 10), 1) for n in range(6, 20)]
-        (one,) = assess(GateState((*made, *rest), control=True), RULES).criteria
+        (one,) = assess(GateState((*made, *rest), control=True), RULES).values()
         assert one.together(control=True).p < 1e-6, "all fresh runs together would do"
         return one
 
@@ -219,14 +215,14 @@ def test_suspects_that_are_well_in_turn_with_their_control_do_not_block_together
 @pytest.mark.parametrize(("beside", "confirmed"), [(0.0, True), (1.0, False)])
 def test_a_suite_that_is_well_in_turn_with_its_control_does_not_block(beside, confirmed):
     rows = [pair(n, passed(19, 20), 0, beside, beside=(beside,), control=(1.0,)) for n in range(30)]
-    (one,) = assess(GateState(tuple(rows), control=True), RULES).criteria
+    (one,) = assess(GateState(tuple(rows), control=True), RULES).values()
     assert one.suite_test
     assert (one.suite_test.beyond, one.suite_test.confirmed) == (True, confirmed)
 
 
 def test_a_large_fall_of_the_suite_is_controlled_on_a_slice_before_anything_is_run_again():
-    rows = [PairEvidence(n, "tokens", ((100.0, 5), (110.0, 5)), (150.0,), goal="minimize") for n in range(12)]
-    rules = EvidenceRules(criteria={"tokens": CriterionRule(None, 0.1)})
+    rows = [Pair(n, "tokens", ((100.0, 5), (110.0, 5)), (150.0,), goal="minimize") for n in range(12)]
+    rules = GateRules(Policy(criteria={"tokens": CriterionPolicy(max_rise=0.1)}))
     step = next_step(GateState(tuple(rows), control=True), rules)
     assert isinstance(step, RunControl)
     assert step.attempts == step.beside
@@ -235,10 +231,10 @@ def test_a_large_fall_of_the_suite_is_controlled_on_a_slice_before_anything_is_r
     def controlled(score):
         chosen = dict(step.attempts)
         more = {"attempts": (150.0, 150.0), "beside": (150.0,), "control": (score,), "tried": 1}
-        return GateState(tuple(replace(one, **more) if one.case in chosen else one for one in rows), control=True)
+        return GateState(tuple(replace(one, **more) if one.key in chosen else one for one in rows), control=True)
 
     assert next_step(controlled(105.0), rules) == Stop("a regression is confirmed")
-    assert not assess(controlled(150.0), rules).blocked, "main is as bad"
+    assert not blocked(controlled(150.0), rules), "main is as bad"
 
 
 @pytest.mark.parametrize(("cases", "runs"), [(5, 3), (9, 2.34), (20, 2), (50, 1.6)])
@@ -260,7 +256,7 @@ def test_a_control_cut_off_confirms_nothing_and_is_asked_for_as_far_as_it_is_mis
     cut = pair(0, passed(10, 10), 0, *[0] * 5, control=control, tried=len(control))
     state = GateState(noisy(cut), control=True)
     assert status(state) == {0: Status.UNCONTROLLED}
-    assert not assess(state, RULES).blocked
+    assert not blocked(state, RULES)
     step = next_step(state, RULES)
     assert isinstance(step, RunControl)
     assert step.attempts == ((0, 3 - len(control)),)
@@ -276,7 +272,7 @@ def test_a_control_that_gave_no_score_is_not_waited_for():
 @pytest.mark.parametrize(("limit", "limited"), [(10, True), (11, False)])
 def test_a_limit_counts_both_arms(limit, limited):
     state = GateState(noisy(pair(0, passed(10, 10), 0, *[0] * 5)), control=True, extra=5)
-    assert isinstance(next_step(state, EvidenceRules(limits=RerunLimits(limit))), Stop) is limited
+    assert isinstance(next_step(state, GateRules(extra_runs=limit)), Stop) is limited
 
 
 # --- a suite that never differs -------------------------------------------------------------------
@@ -308,7 +304,7 @@ def test_in_a_stable_suite_the_last_two_of_three_take_turns_with_the_control():
 def test_a_stable_suite_that_was_ill_for_a_moment_is_not_blocked():
     ill = pair(0, passed(5, 5), 0, 0, 1, 1, beside=(1.0, 1.0), control=(1.0,) * 3, tried=3)
     state = GateState(stable(ill), control=True)
-    assert not assess(state, RULES).blocked
+    assert not blocked(state, RULES)
     assert isinstance(next_step(state, RULES), RerunSuspects)
 
 
@@ -339,7 +335,7 @@ PAIRS = st.lists(st.tuples(HISTORY, ATTEMPTS, st.lists(BINARY, max_size=12)), mi
 
 def made(rows):
     return tuple(
-        PairEvidence(n, "quality", before, tuple(scores), control=tuple(control))
+        Pair(n, "quality", before, tuple(scores), control=tuple(control))
         for n, (before, scores, control) in enumerate(rows)
     )
 
@@ -349,8 +345,8 @@ def made(rows):
 def test_the_order_of_pairs_and_of_fresh_runs_within_a_look_does_not_matter(rows, control, shuffler):
     pairs = made(rows)
     mixed = [
-        PairEvidence(
-            one.case,
+        Pair(
+            one.key,
             one.criterion,
             one.history,
             (one.attempts[0], *shuffler.sample(one.attempts[1:6], len(one.attempts[1:6])), *one.attempts[6:]),
@@ -358,9 +354,7 @@ def test_the_order_of_pairs_and_of_fresh_runs_within_a_look_does_not_matter(rows
         )
         for one in shuffler.sample(pairs, len(pairs))
     ]
-    rules = EvidenceRules(
-        criteria={"quality": CriterionRule(None)}
-    )  # the suite's passes are in the order they were made
+    rules = GateRules(Policy(max_drop=None))  # the suite's passes are in the order they were made
     before, after = GateState(pairs, control=control), GateState(tuple(mixed), control=control)
     assert status_of_all(before, rules) == status_of_all(after, rules)
     assert next_step(before, rules) == next_step(after, rules)
@@ -376,11 +370,13 @@ def test_a_failure_more_in_turn_with_the_control_never_unblocks(rows, beside, da
 
     at = data.draw(st.integers(0, len(beside) - 1))
     worse = [*beside[:at], 0.0, *beside[at + 1 :]]
-    assert assess(controlled(worse), RULES).blocked >= assess(controlled(beside), RULES).blocked
+    assert blocked(controlled(worse), RULES) >= blocked(controlled(beside), RULES)
 
 
 def status_of_all(state, rules):
-    return [[(test.pair.case, test.status, test.p) for test in one.tests] for one in assess(state, rules).criteria]
+    return [
+        [(test.pair.key, test.status, test.p) for test in one.tests.values()] for one in assess(state, rules).values()
+    ]
 
 
 @MANY
@@ -390,10 +386,10 @@ def test_a_failure_more_never_unblocks(rows, data):
     n = data.draw(st.integers(0, len(pairs) - 1))
     one = pairs[n]
     at = data.draw(st.integers(0, len(one.attempts) - 1))
-    worse = PairEvidence(one.case, one.criterion, one.history, (*one.attempts[:at], 0.0, *one.attempts[at + 1 :]))
+    worse = Pair(one.key, one.criterion, one.history, (*one.attempts[:at], 0.0, *one.attempts[at + 1 :]))
     spoilt = (*pairs[:n], worse, *pairs[n + 1 :])
     if at > 0:  # the first pass only chooses: what it chooses more is one more to correct for
-        assert assess(GateState(spoilt), RULES).blocked >= assess(GateState(pairs), RULES).blocked
+        assert blocked(GateState(spoilt), RULES) >= blocked(GateState(pairs), RULES)
 
 
 # --- calibration ----------------------------------------------------------------------------------
@@ -408,12 +404,12 @@ def test_a_suspects_p_is_conservative_though_it_was_chosen(sd):
     for _ in range(500):
         drawn = sampler.draw(16)
         run = SimulatedRun(sampler, drawn, RULES)
-        (one,) = assess(run.state, RULES).criteria
+        (one,) = assess(run.state, RULES).values()
         again = tuple(
-            PairEvidence(p.case, p.criterion, p.history, tuple(drawn.head[p.case, 0, :6].tolist())) for p in one.pairs
+            Pair(p.key, p.criterion, p.history, tuple(drawn.head[int(p.key.case), 0, :6].tolist())) for p in one.pairs
         )
-        (tested,) = assess(GateState(again), RULES).criteria
-        found += [tested.raw(suspect, control=False) for suspect in tested.suspects]
+        (tested,) = assess(GateState(again), RULES).values()
+        found += [tested.p_of(suspect, control=False) for suspect in tested.suspects]
     assert len(found) > 300
     for level in (0.02, 0.1, 0.3):
         share = sum(p <= level for p in found) / len(found)
@@ -434,7 +430,7 @@ def test_a_harmless_change_is_hardly_ever_blocked_and_a_break_nearly_always_foun
 
 def test_a_first_pass_of_several_repeats_counts_whole():
     cases = tuple(pair(n, passed(10, 10), *[0, 1] * 2, first=4) for n in range(20))
-    (one,) = assess(GateState(cases), EvidenceRules(adaptive=False)).criteria
+    (one,) = assess(GateState(cases), GateRules(adaptive=False)).values()
     assert one.suite_test
     assert one.suite_test.drop == pytest.approx(0.5)
     assert one.suite_test.confirmed
@@ -466,7 +462,7 @@ def test_a_collapse_of_main_itself_is_not_the_change_s(cases):
 @MANY
 @given(st.integers(3, 12), st.integers(1, 10), st.integers(0, 60), st.randoms(use_true_random=False))
 def test_a_step_never_costs_more_than_the_limit_leaves(cases, history, limit, chance):
-    rules = EvidenceRules(limits=RerunLimits(limit))
+    rules = GateRules(extra_runs=limit)
     main = [chance.choice([0.6, 0.8, 0.95]) for _ in range(cases)]
     suite = Suite(tuple(SimulatedCase(Agent(rate), Agent(0.0)) for rate in main), history)
     sampler = Sampler(suite, chance.randrange(999))
@@ -478,7 +474,7 @@ def test_a_step_never_costs_more_than_the_limit_leaves(cases, history, limit, ch
 @pytest.mark.parametrize("limit", [12, 20, 40])
 def test_a_small_limit_does_not_turn_a_collapse_into_doubt(limit):
     made = tuple(SimulatedCase(Agent(0.9), Agent(0.0)) for _ in range(9))
-    rules = EvidenceRules(limits=RerunLimits(limit))
+    rules = GateRules(extra_runs=limit)
     outcomes = list(simulate(Suite(made, 5), rules, 60, 3))
     assert sum(outcome.blocked for outcome in outcomes) >= 54
 
@@ -503,14 +499,14 @@ def test_flaky_is_what_passed_when_it_was_run_again():
 
 def test_a_suspect_is_run_again_only_where_the_limit_leaves_room_for_its_control():
     fell = noisy(pair(0, passed(10, 10), 0))
-    assert isinstance(next_step(GateState(fell, control=True), EvidenceRules(limits=RerunLimits(10))), Stop)
-    assert isinstance(next_step(GateState(fell, control=True), EvidenceRules(limits=RerunLimits(11))), RerunSuspects)
+    assert isinstance(next_step(GateState(fell, control=True), GateRules(extra_runs=10)), Stop)
+    assert isinstance(next_step(GateState(fell, control=True), GateRules(extra_runs=11)), RerunSuspects)
     two = (pair(0, passed(7, 10), 0), pair(1, passed(10, 10), 0), *noisy()[1:])
-    step = next_step(GateState(two, control=True), EvidenceRules(limits=RerunLimits(12)))
+    step = next_step(GateState(two, control=True), GateRules(extra_runs=12))
     assert isinstance(step, RerunSuspects)
     assert step.attempts == ((1, 5),), "the one that fell furthest"
 
 
 def noisy_rest(*others):
-    taken = {one.case for one in others}
+    taken = {one.key for one in others}
     return (*others, *[pair(n, passed(8, 10), 1) for n in range(10, 20) if n not in taken])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agent_eval_action.cli.progress import PlainDisplay
-from agent_eval_action.gate.evidence import GateState, PairEvidence, RerunSuite, RerunSuspects, RunControl, Stop
-from agent_eval_action.gate.next_step import describe_step
+from agent_eval_action.gate.next_step import RerunSuite, RerunSuspects, RunControl, Stop, describe_step
+from agent_eval_action.gate.pairs import GateState, Pair
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.results.run_result import Attempt, CaseKey, CriterionScore, Purpose, ScoreStatus, Totals
 from agent_eval_action.run.events import AttemptFinished, PhaseStarted, RerunsPlanned, RunPlanned
@@ -16,9 +16,9 @@ def key(name: str) -> CaseKey:
     return CaseKey("bot", "set", name)
 
 
-BOOK = PairEvidence(key("book_flight"), "tool_trajectory_avg_score", ((1.0, 14),), (0.0,), threshold=1.0)
-SLOW = PairEvidence(key("slow"), "token_usage_v1", ((100.0, 5),), (140.0,), goal="minimize")
-NEAR = PairEvidence(key("near"), "response_match_score", ((0.95, 5),), (0.85,), threshold=0.8)
+BOOK = Pair(key("book_flight"), "tool_trajectory_avg_score", ((1.0, 14),), (0.0,), threshold=1.0)
+SLOW = Pair(key("slow"), "token_usage_v1", ((100.0, 5),), (140.0,), goal="minimize")
+NEAR = Pair(key("near"), "response_match_score", ((0.95, 5),), (0.85,), threshold=0.8)
 
 
 def test_a_suspect_is_named_with_what_it_did_on_main_and_here() -> None:
@@ -36,17 +36,17 @@ def test_a_suspect_is_named_with_what_it_did_on_main_and_here() -> None:
         (SLOW, "1 suspect, 1 more run each: token_usage_v1 of slow rose from 100.00 to 140.00"),
     ],
 )
-def test_scores_are_said_where_counts_would_not_tell(pair: PairEvidence, words: str) -> None:
-    assert describe_step(RerunSuspects(((pair.case, 1),), "worse"), GateState((pair,))) == words
+def test_scores_are_said_where_counts_would_not_tell(pair: Pair, words: str) -> None:
+    assert describe_step(RerunSuspects(((pair.key, 1),), "worse"), GateState((pair,))) == words
 
 
 def test_a_control_says_how_much_is_run_on_either_side() -> None:
-    both = RunControl(((BOOK.case, 3),), "is 1 case as bad on main?", ((BOOK.case, 2),))
+    both = RunControl(((BOOK.key, 3),), "is 1 case as bad on main?", ((BOOK.key, 2),))
     fell = "tool_trajectory_avg_score of book_flight fell from 14/14 to 0/1"
     assert (
         describe_step(both, GateState((BOOK,))) == f"is 1 case as bad on main? 3 runs there in turn with 2 here: {fell}"
     )
-    alone = RunControl(((BOOK.case, 3), (key("b"), 3)), "are they as bad on main?")
+    alone = RunControl(((BOOK.key, 3), (key("b"), 3)), "are they as bad on main?")
     assert describe_step(alone, GateState((BOOK,))) == f"are they as bad on main? 6 runs there: {fell}, and 1 other"
 
 

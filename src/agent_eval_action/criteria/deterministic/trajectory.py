@@ -9,10 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from agent_eval_action.criteria.base import Relaxed, Sample, TurnCriterion, becomes, later_in
+from agent_eval_action.criteria.base import ExpectedCalls, Relaxed, Sample, TurnCriterion, becomes, later_in
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.results.evalset import FunctionCall
-from agent_eval_action.results.run_result import TurnScore
+from agent_eval_action.results.run_result import CriterionInfo, TurnScore
 from agent_eval_action.results.trajectory import CallDifference, call_key, diff_calls, explain
 
 Calls = tuple[FunctionCall, ...]
@@ -57,6 +57,10 @@ class ToolTrajectoryAvgScore(TurnCriterion):
         if isinstance(value, str):
             return value.strip().upper().replace("-", "_").replace(" ", "_")
         return value
+
+    @classmethod
+    def expected_calls(cls, info: CriterionInfo) -> ExpectedCalls:
+        return "exact" if info.options.get("match_type") == MatchType.EXACT else "matched"
 
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
         want, got = sample.case.turns[turn].tool_calls(), sample.actual[turn].tool_calls()
