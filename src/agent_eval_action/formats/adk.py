@@ -49,7 +49,9 @@ def _read(reading: Reading) -> EvalSet | None:
             case_id, key = _get(case, "eval_id")
             ids.append(((*at, key), case_id))
     check_ids(ids, reading)
-    if _refuse_long_lists(value, reading):
+    before = len(reading.errors)
+    _report_long_lists(_list(value.get("eval_cases")), ("eval_cases",), reading)
+    if len(reading.errors) > before:
         return None
     eval_set = _validate(value, None if changed else source.json, reading)
     if eval_set is None or reading.errors:
@@ -93,28 +95,15 @@ def _validate(value: JsonObject, text: str | None, reading: Reading) -> EvalSet 
     return whole.model_copy(update={"eval_cases": tuple(found)}) if whole and not reading.errors else None
 
 
-def _refuse_long_lists(value: JsonObject, reading: Reading) -> bool:
+def _report_long_lists(value: Any, at: JsonPath, reading: Reading) -> None:
     """Report lists inside cases that nobody wrote: each of a million wrong items would be an error of its own."""
-    before = len(reading.errors)
-    for index, case in enumerate(_list(value.get("eval_cases"))):
-        for at, size in _long_lists(case, ("eval_cases", index)):
-            message = f"is a list of {size:,} items; at most {_LONGEST_LIST:,} are read"
-            reading.error(at, message, hint="make several cases of it")
-    return len(reading.errors) > before
-
-
-def _long_lists(value: Any, at: JsonPath) -> Iterator[tuple[JsonPath, int]]:
-    if isinstance(value, list):
-        if len(value) > _LONGEST_LIST:
-            yield at, len(value)
-            return
-        for index, item in enumerate(value):
-            if isinstance(item, dict | list):
-                yield from _long_lists(item, (*at, index))
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if isinstance(item, dict | list) and key not in _FREE:
-                yield from _long_lists(item, (*at, key))
+    if len(at) > 1 and isinstance(value, list) and len(value) > _LONGEST_LIST:
+        message = f"is a list of {len(value):,} items; at most {_LONGEST_LIST:,} are read"
+        reading.error(at, message, hint="make several cases of it")
+        return
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(item, dict | list) and key not in _FREE:
+            _report_long_lists(item, (*at, key), reading)
 
 
 def check_ids(places: list[tuple[JsonPath, Any]], reading: Reading) -> None:
@@ -174,13 +163,13 @@ def _check_keys(value: JsonObject, model: type[EvalCase | SessionInput], at: Jso
 
     Warns of that, and of unknown keys. Returns whether one was dropped.
     """
-    known = model.model_fields.keys()
-    twice = [name for name in known if (camel := _camel(name)) != name and camel in value and name in value]
-    for name in twice:
-        reading.warn((*at, name), f"is given twice; `{_camel(name)}` counts", hint=f"remove `{name}`")
+    known = {_camel(name): name for name in model.model_fields}
+    twice = [(camel, name) for camel, name in known.items() if camel != name and camel in value and name in value]
+    for camel, name in twice:
+        reading.warn((*at, name), f"is given twice; `{camel}` counts", hint=f"remove `{name}`")
         del value[name]
-    if not value.keys() <= known:
-        warn_misspelt(value, (*known, *(_camel(name) for name in known)), at, reading)
+    if not value.keys() <= model.model_fields.keys():
+        warn_misspelt(value, (*known.values(), *known), at, reading)
     return bool(twice)
 
 

@@ -82,7 +82,7 @@ def _case(item: JsonObject, at: JsonPath, reading: Reading) -> EvalCase | None:
         reading.warn((*at, "data"), "this conversation has no turns: nothing to measure")
     turns = _turns(data, (*at, "data"), reading)
     own = item.get("initial_session") or None
-    session = _initial_session(own, (*at, "initial_session"), reading) if own is not None else reading.session
+    session = reading.session if own is None else _initial_session(own, (*at, "initial_session"), reading)
     if name is None:
         return None
     case = EvalCase(eval_id=name, conversation=turns, session_input=SessionInput(**session) if session else None)
@@ -90,13 +90,10 @@ def _case(item: JsonObject, at: JsonPath, reading: Reading) -> EvalCase | None:
 
 
 def _turns(items: list[Any], at: JsonPath, reading: Reading) -> tuple[Invocation, ...]:
-    turns = []
     for index, item in enumerate(items):
-        if isinstance(item, dict):
-            turns.append(_turn(item, (*at, index), reading))
-        else:
+        if not isinstance(item, dict):
             reading.error((*at, index), "must be an object: a turn", value=shorten(item))
-    return tuple(turns)
+    return tuple(_turn(item, (*at, index), reading) for index, item in enumerate(items) if isinstance(item, dict))
 
 
 def _turn(turn: JsonObject, at: JsonPath, reading: Reading) -> Invocation:

@@ -12,6 +12,7 @@ from agent_eval_action.diagnostics.reader import YAML_SUFFIXES, did_you_mean, sh
 from agent_eval_action.errors import EvalFileError, UsageError
 from agent_eval_action.results.evalset import EvalCase, EvalSet
 
+_LISTED = 10
 _QUOTED = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')\s*(?:,|\Z)""", re.DOTALL)
 
 
@@ -64,9 +65,18 @@ def select_cases(eval_set: EvalSet, case_ids: Sequence[str]) -> EvalSet:
     if not case_ids:
         return eval_set
     known = {case.eval_id for case in eval_set.eval_cases}
-    chosen = list(_resolve(tuple(case_ids), known, eval_set))
-    repeated = sorted({case_id for case_id in chosen if chosen.count(case_id) > 1})
-    if repeated:
+    left, chosen = tuple(case_ids), []
+    while left:
+        joined = (",".join(left[:length]) for length in range(len(left), 0, -1))
+        found = next((name for name in joined if name in known or name.strip() in known), None)
+        if found is None:
+            listed = ", ".join(map(shorten, sorted(known)[:_LISTED])) or "none"
+            more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+            hint = did_you_mean(left[0].strip(), known) or f"it has {listed}{more}"
+            raise EvalFileError(f"{_name(eval_set)} has no case {shorten(left[0].strip())}", hint)
+        chosen.append(found if found in known else found.strip())
+        left = left[1 + found.count(",") :]
+    if repeated := sorted({case_id for case_id in chosen if chosen.count(case_id) > 1}):
         raise EvalFileError(f"{_name(eval_set)}: {', '.join(map(shorten, repeated))} is selected more than once")
     wanted = set(chosen)
     return _only(eval_set, lambda case: case.eval_id in wanted)
@@ -76,23 +86,6 @@ def match_cases(eval_set: EvalSet, pattern: str) -> EvalSet:
     """The cases whose id is ``pattern``, else those it matches (``*``, ``?``, ``[abc]``); maybe none."""
     exact = _only(eval_set, lambda case: case.eval_id == pattern)
     return exact if exact.eval_cases else _only(eval_set, lambda case: fnmatch.fnmatchcase(case.eval_id, pattern))
-
-
-def _resolve(case_ids: tuple[str, ...], known: set[str], eval_set: EvalSet) -> Iterator[str]:
-    while case_ids:
-        joined = (",".join(case_ids[:length]) for length in range(len(case_ids), 0, -1))
-        found = next((name for name in joined if name in known or name.strip() in known), None)
-        if found is None:
-            raise _unknown(case_ids[0].strip(), known, eval_set)
-        yield found if found in known else found.strip()
-        case_ids = case_ids[1 + found.count(",") :] if found.count(",") < len(case_ids) else ()
-
-
-def _unknown(case_id: str, known: set[str], eval_set: EvalSet) -> EvalFileError:
-    listed = ", ".join(map(shorten, sorted(known)[:10])) or "none"
-    more = f" and {len(known) - 10} more" if len(known) > 10 else ""  # noqa: PLR2004 - as many as are listed
-    hint = did_you_mean(case_id, known) or f"it has {listed}{more}"
-    return EvalFileError(f"{_name(eval_set)} has no case {shorten(case_id)}", hint)
 
 
 def _only(eval_set: EvalSet, wanted: Callable[[EvalCase], bool]) -> EvalSet:

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from pydantic.alias_generators import to_camel
+
 from agent_eval_action.criteria.base import Sample, TurnCriterion
-from agent_eval_action.llm.budget import agent_calls
+from agent_eval_action.llm.budget import agent_calls, is_model_call
 from agent_eval_action.llm.pricing import Prices, listed_on
 from agent_eval_action.results.decision import Unit
 from agent_eval_action.results.evalset import Invocation, InvocationEvent, InvocationEvents, JsonObject
@@ -17,14 +19,13 @@ from agent_eval_action.results.run_result import CriterionScore, Goal, ScoreStat
 _TURNS_SHOWN = 10
 _NAMES_SHOWN = 5
 
-_TOKENS: dict[str, tuple[str, str]] = {
-    "prompt_tokens": ("prompt_token_count", "promptTokenCount"),
-    "cached_tokens": ("cached_content_token_count", "cachedContentTokenCount"),
-    "tool_use_tokens": ("tool_use_prompt_token_count", "toolUsePromptTokenCount"),
-    "candidates_tokens": ("candidates_token_count", "candidatesTokenCount"),
-    "reasoning_tokens": ("thoughts_token_count", "thoughtsTokenCount"),
+_TOKENS = {
+    "prompt_tokens": "prompt_token_count",
+    "cached_tokens": "cached_content_token_count",
+    "tool_use_tokens": "tool_use_prompt_token_count",
+    "candidates_tokens": "candidates_token_count",
+    "reasoning_tokens": "thoughts_token_count",
 }
-
 
 Measured = tuple[float | None, dict[str, Any], str]
 
@@ -54,23 +55,18 @@ class EfficiencyCriterion(TurnCriterion, abc.ABC):
         if not measured:
             return self.no_score(ScoreStatus.ERROR, self.unmeasured, turns=tuple(turns))
         mean = sum(turn.score or 0.0 for turn in measured) / len(measured)
-        details = _means([turn.details for turn in measured])
-        return self.result(mean, reason=self._reason(mean, turns), turns=tuple(turns), details=details)
-
-    def _reason(self, mean: float, turns: Sequence[TurnScore]) -> str:
-        if len(turns) == 1:
-            return turns[0].reason
-        shown = ", ".join(
-            "not measured" if turn.score is None else f"{turn.score:.6g}" for turn in turns[:_TURNS_SHOWN]
-        )
-        more = ", …" if len(turns) > _TURNS_SHOWN else ""
-        return f"{mean:.6g} {self.noun} a turn ({shown}{more})"
-
-
-def _means(details: list[dict[str, Any]]) -> dict[str, Any]:
-    """Each part's mean over the measured turns; a part some turns lack counts 0 there, so that parts add up."""
-    parts = {name for found in details for name, value in found.items() if value is not None}
-    return {name: sum(found.get(name) or 0 for found in details) / len(details) for name in sorted(parts)}
+        # a part some turns lack counts 0 there, so that the parts' means add up
+        parts = {name for turn in measured for name, value in turn.details.items() if value is not None}
+        details = {
+            name: sum(turn.details.get(name) or 0 for turn in measured) / len(measured) for name in sorted(parts)
+        }
+        reason = turns[0].reason
+        if len(turns) > 1:
+            shown = [turn.score for turn in turns[:_TURNS_SHOWN]]
+            each = ", ".join("not measured" if score is None else f"{score:.6g}" for score in shown)
+            more = ", …" if len(turns) > _TURNS_SHOWN else ""
+            reason = f"{mean:.6g} {self.noun} a turn ({each}{more})"
+        return self.result(mean, reason=reason, turns=tuple(turns), details=details)
 
 
 def _events(turn: Invocation) -> tuple[InvocationEvent, ...] | None:
@@ -105,7 +101,7 @@ class InferenceCallCount(EfficiencyCriterion):
     def measure(self, turn: Invocation, prices: Prices) -> Measured:
         del prices
         events = _events(turn)
-        return (None if events is None else float(sum(map(_is_model_call, events)))), {}, ""
+        return (None if events is None else float(sum(map(is_model_call, events)))), {}, ""
 
 
 class TokenUsage(EfficiencyCriterion):
@@ -118,7 +114,7 @@ class TokenUsage(EfficiencyCriterion):
 
     def measure(self, turn: Invocation, prices: Prices) -> Measured:
         del prices
-        calls = [event for event in _events(turn) or () if _is_model_call(event)]
+        calls = [event for event in _events(turn) or () if is_model_call(event)]
         reports = [counts for event in calls if (counts := _counts(event.usage_metadata or {}))]
         parts = {name: sum(report.get(name, 0) for report in reports) for report in reports for name in report}
         given = parts.keys() - {"cached_tokens"}
@@ -153,16 +149,14 @@ class InvocationDuration(EfficiencyCriterion):
         return model + tool, details, remark
 
 
-def _is_model_call(event: InvocationEvent) -> bool:
-    return event.usage_metadata is not None or event.model_version is not None
-
-
 def _counts(usage: JsonObject) -> dict[str, int]:
-    """The reported counts; what is absent, null or no number is not reported."""
-    found = {
-        name: next((usage[key] for key in keys if usage.get(key) is not None), None) for name, keys in _TOKENS.items()
-    }
-    return {name: int(value) for name, value in found.items() if isinstance(value, int | float) and value == value // 1}
+    """The reported counts, by either spelling; what is absent, null or no number is not reported."""
+    found = {}
+    for name, key in _TOKENS.items():
+        value = usage.get(to_camel(key)) if usage.get(key) is None else usage[key]
+        if isinstance(value, int | float) and value == value // 1:
+            found[name] = int(value)
+    return found
 
 
 class CostUsd(EfficiencyCriterion):

@@ -68,17 +68,13 @@ class Tokenizer:
         words: Counter[str] = Counter()
         if text.isascii():
             words.update(_ASCII_WORDS.findall(text.lower()))
-        else:
-            for chunk in _chunks(text):
-                words.update(self._words(chunk))
+        for chunk in () if text.isascii() else _chunks(text):
+            plain = unicodedata.normalize("NFKC", _LONG_RUN.sub(_interrupted, chunk)).lower()
+            words.update(plain.translate(self._spacing).split())
         counts: Counter[str] = Counter()
         for word, times in words.items():
             counts[self._stems.get(word) or self._stem(word)] += times
         return counts
-
-    def _words(self, text: str) -> list[str]:
-        text = unicodedata.normalize("NFKC", _LONG_RUN.sub(_interrupted, text)).lower()
-        return text.translate(self._spacing).split()
 
     def _stem(self, word: str) -> str:
         """A word made of ASCII letters and digits is one token of rouge-score's; others stay as they are."""

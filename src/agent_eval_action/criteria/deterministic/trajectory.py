@@ -13,7 +13,7 @@ from agent_eval_action.criteria.base import ExpectedCalls, Relaxed, Sample, Turn
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.results.evalset import FunctionCall
 from agent_eval_action.results.run_result import CriterionInfo, TurnScore
-from agent_eval_action.results.trajectory import CallDifference, call_key, diff_calls, explain
+from agent_eval_action.results.trajectory import call_key, diff_calls, explain
 
 Calls = tuple[FunctionCall, ...]
 
@@ -65,11 +65,11 @@ class ToolTrajectoryAvgScore(TurnCriterion):
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
         want, got = sample.case.turns[turn].tool_calls(), sample.actual[turn].tool_calls()
         try:
-            if self._matches(want, got):
-                return TurnScore(turn=turn, score=1.0, reason=_agreement(want, got))
-            return TurnScore(turn=turn, score=0.0, reason=self._reason(want, got))
+            agreed = self._matches(want, got)
+            reason = _agreement(want, got) if agreed else self._differences(want, got)
         except RecursionError:
             return self.unscored(turn, "arguments of a call are nested too deeply to be compared")
+        return TurnScore(turn=turn, score=float(agreed), reason=reason)
 
     def _matches(self, want: Calls, got: Calls) -> bool:
         if self.match_type is MatchType.EXACT:
@@ -83,17 +83,13 @@ class ToolTrajectoryAvgScore(TurnCriterion):
     def _equal(self, want: FunctionCall, got: FunctionCall) -> bool:
         return want.name == got.name and (self.ignore_args or (want.args or {}) == (got.args or {}))
 
-    def _reason(self, want: Calls, got: Calls) -> str:
+    def _differences(self, want: Calls, got: Calls) -> str:
+        """The first few differences in words, and how many more there are."""
         allowed = _ALLOWED[self.match_type]
         found = [d for d in diff_calls(want, got, ignore_args=self.ignore_args) if d.kind not in allowed]
-        return _explain(found, ignore_args=self.ignore_args)
-
-
-def _explain(differences: list[CallDifference], *, ignore_args: bool) -> str:
-    """The first few differences in words, and how many more there are."""
-    parts = [explain(difference, ignore_args=ignore_args) for difference in differences[:_SHOWN]]
-    rest = len(differences) - len(parts)
-    return "; ".join(parts) + (f"; and {plural(rest, 'more difference')}" if rest else "")
+        shown = "; ".join(explain(difference, ignore_args=self.ignore_args) for difference in found[:_SHOWN])
+        rest = len(found) - _SHOWN
+        return shown + (f"; and {plural(rest, 'more difference')}" if rest > 0 else "")
 
 
 def _agreement(want: Calls, got: Calls) -> str:
