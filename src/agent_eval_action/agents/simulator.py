@@ -23,8 +23,10 @@ from agent_eval_action.results.evalset import (
     Part,
     Persona,
     PersonaBehavior,
+    default_behaviors,
+    fill_placeholders,
+    find_persona,
 )
-from agent_eval_action.results.personas import default_behaviors, fill_placeholders, find_persona
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
 STOP_SIGNAL: Final = "</finished>"

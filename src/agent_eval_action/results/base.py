@@ -10,30 +10,26 @@ from pydantic.alias_generators import to_camel
 _FIELD_SETS: Final[dict[frozenset[str], set[str]]] = {}
 
 
-class _SharedFieldSet(BaseModel):
-    """A model whose set of given field names is shared by all instances with the same one.
-
-    pydantic gives each instance a set of its own, of 216 bytes and from five names on 728: of a large suite that is
-    a third of the memory. Nothing changes these sets, for the models are frozen, and a copy of a model gets a copy.
-    """
-
-    def model_post_init(self, _: Any, /) -> None:
-        given = self.__pydantic_fields_set__
-        object.__setattr__(self, "__pydantic_fields_set__", _FIELD_SETS.setdefault(frozenset(given), given))
-
-
-class Frozen(_SharedFieldSet):
+class Frozen(BaseModel):
     """A value of ours: snake_case, no unknown fields, immutable, no NaN and no infinity in its numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    def model_post_init(self, _: Any, /) -> None:
+        """Share the set of the names of given fields with all instances that have the same one.
 
-class AdkModel(_SharedFieldSet):
+        pydantic gives each instance a set of its own, of 216 bytes and from five names on 728: of a large suite that
+        is a third of the memory. Nothing changes these sets, for the models are frozen; a copy of a model gets a copy.
+        """
+        given = self.__pydantic_fields_set__
+        object.__setattr__(self, "__pydantic_fields_set__", _FIELD_SETS.setdefault(frozenset(given), given))
+
+
+class AdkModel(Frozen):
     """A value in ADK's wire form: snake_case and camelCase are read, snake_case is written."""
 
     model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
+        allow_inf_nan=True,
         alias_generator=to_camel,
         validate_by_name=True,
         validate_by_alias=True,

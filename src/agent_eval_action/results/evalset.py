@@ -1,14 +1,17 @@
-"""Personas of simulated users, as ADK's files write them (snake_case only, as in ADK)."""
+"""Eval sets: cases, their turns and events in ADK's form, and the personas of simulated users."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, Discriminator, Field, PrivateAttr, Tag
 
+from agent_eval_action.diagnostics.suggestions import did_you_mean
 from agent_eval_action.results.base import AdkModel, Frozen
 
 BUILT_IN_PERSONAS = ("EXPERT", "NOVICE", "EVALUATOR")
@@ -18,7 +21,7 @@ EVAL_SUFFIXES: Final = (".evalset.json", ".test.json")
 
 
 class PersonaBehavior(Frozen):
-    """One behaviour of a persona, with the rubrics that tell when it is violated."""
+    """One behaviour of a persona, with the rubrics that tell when it is violated. snake_case only, as in ADK."""
 
     model_config = ConfigDict(extra="ignore")  # as in ADK
 
@@ -46,6 +49,50 @@ PersonaRef = Annotated[
     Annotated[str, Tag("<persona id>")] | Annotated[Persona, Tag("<persona>")],
     Discriminator(_kind),
 ]
+
+
+@cache
+def _persona_file() -> dict[str, Any]:
+    import yaml  # noqa: PLC0415 - only simulated users need it
+
+    content: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("personas.yaml").read_text("utf-8"))
+    return content
+
+
+def personas_version() -> str:
+    """The version of the built-in behaviours: scores judged by other behaviours do not compare."""
+    return str(_persona_file()["version"])
+
+
+def default_behaviors() -> tuple[PersonaBehavior, ...]:
+    """The behaviours of a simulated user without a persona."""
+    return _behaviors(_persona_file()["default_behaviors"])
+
+
+def find_persona(ref: str | Persona) -> Persona:
+    """Return a built-in persona by its id, or a custom one as it is.
+
+    Raises ValueError for an unknown id; ``formats`` refuses eval files that name one.
+    """
+    if isinstance(ref, Persona):
+        return ref
+    if ref not in BUILT_IN_PERSONAS:
+        hint = did_you_mean(ref, BUILT_IN_PERSONAS) or f"the built-in ones are {', '.join(BUILT_IN_PERSONAS)}"
+        raise ValueError(f"no persona has the id `{ref}`: {hint}")
+    fields = _persona_file()["personas"][ref]
+    return Persona(id=ref, description=fields["description"], behaviors=_behaviors(fields["behaviors"]))
+
+
+def _behaviors(names: list[str]) -> tuple[PersonaBehavior, ...]:
+    return tuple(PersonaBehavior.model_validate(_persona_file()["behaviors"][name]) for name in names)
+
+
+def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
+    """Replace every ``{{ name }}`` by its value in one pass, so that a value is never read as a placeholder.
+
+    A placeholder without a value stays as it is.
+    """
+    return re.sub(r"\{\{\s*(\w+)\s*\}\}", lambda match: values.get(match[1], match[0]), text)
 
 
 @dataclass(frozen=True, slots=True)

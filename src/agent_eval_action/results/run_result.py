@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import enum
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from agent_eval_action.results.base import Frozen
-from agent_eval_action.results.decision import CallBrief as CallBrief  # noqa: PLC0414 - re-exported for those who import results
-from agent_eval_action.results.decision import Decision, Unit
-from agent_eval_action.results.decision import TurnBrief as TurnBrief  # noqa: PLC0414 - re-exported for those who import results
+from agent_eval_action.results.decision import Decision, TurnBrief, Unit
 from agent_eval_action.results.evalset import Invocation
 
 SentenceKind = Literal["supported", "unsupported", "contradictory", "disputed", "not_applicable"]
@@ -160,43 +158,29 @@ class Usage(Frozen):
     calls_without_usage: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            model_calls=self.model_calls + other.model_calls,
-            tool_calls=self.tool_calls + other.tool_calls,
-            input_tokens=_add(self.input_tokens, other.input_tokens),
-            output_tokens=_add(self.output_tokens, other.output_tokens),
-            total_tokens=_add(self.total_tokens, other.total_tokens),
-            calls_without_usage=self.calls_without_usage + other.calls_without_usage,
-        )
+        def total(one: int | None, two: int | None) -> int | None:
+            return two if one is None else one if two is None else one + two
+
+        return Usage(**{name: total(getattr(self, name), getattr(other, name)) for name in Usage.model_fields})
 
     @classmethod
-    def of_turns(cls, turns: Iterable[Invocation]) -> Usage:
+    def of_turns(cls, turns: Sequence[Invocation]) -> Usage:
         """Sum what the events of all turns report; a model event without a report is counted as such."""
-        total = cls()
-        for turn in turns:
-            total += cls(tool_calls=len(turn.tool_calls()))
-            for event in getattr(turn.intermediate_data, "invocation_events", ()):
-                if (report := event.usage_metadata) is not None:
-                    tokens = [_count(report, f"{name}_token_count") for name in ("prompt", "candidates", "total")]
-                    total += cls(
-                        model_calls=1,
-                        input_tokens=tokens[0],
-                        output_tokens=tokens[1],
-                        total_tokens=tokens[2],
-                        calls_without_usage=int(tokens[2] is None),
-                    )
-                elif event.model_version is not None:
-                    total += cls(model_calls=1, calls_without_usage=1)
+        total = cls(tool_calls=sum(len(turn.tool_calls()) for turn in turns))
+        for event in (event for turn in turns for event in getattr(turn.intermediate_data, "invocation_events", ())):
+            if event.usage_metadata is None and event.model_version is None:
+                continue
+            report = event.usage_metadata or {}
+            values = [report.get(f"{name}_token_count") for name in ("prompt", "candidates", "total")]
+            tokens = [value if isinstance(value, int) and not isinstance(value, bool) else None for value in values]
+            total += cls(
+                model_calls=1,
+                input_tokens=tokens[0],
+                output_tokens=tokens[1],
+                total_tokens=tokens[2],
+                calls_without_usage=int(tokens[2] is None),
+            )
         return total
-
-
-def _count(report: Mapping[str, object], name: str) -> int | None:
-    value = report.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _add(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else a + b
 
 
 class Durations(Frozen):
@@ -209,16 +193,16 @@ class Durations(Frozen):
     @classmethod
     def of_turns(cls, turns: Sequence[Invocation]) -> Durations:
         """Sum the durations of the turns that were measured."""
+
+        def seconds(values: Iterable[float | None]) -> float | None:
+            measured = [value for value in values if value is not None]
+            return round(sum(measured), 6) if measured else None
+
         return cls(
-            total=_seconds(turn.duration for turn in turns),
-            model=_seconds(turn.model_duration for turn in turns),
-            tool=_seconds(turn.tool_duration for turn in turns),
+            total=seconds(turn.duration for turn in turns),
+            model=seconds(turn.model_duration for turn in turns),
+            tool=seconds(turn.tool_duration for turn in turns),
         )
-
-
-def _seconds(values: Iterable[float | None]) -> float | None:
-    measured = [value for value in values if value is not None]
-    return round(sum(measured), 6) if measured else None
 
 
 class ScoreStatus(enum.StrEnum):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import Any, Literal, Protocol
 
-from agent_eval_action.diagnostics.suggestions import clip
+from agent_eval_action.diagnostics.suggestions import clip, shorten
 
 DifferenceKind = Literal["missing", "extra", "different", "moved"]
 
@@ -152,12 +151,20 @@ _ABSENT = object()
 
 def format_call(call: Call, limit: int = _CALL) -> str:
     """``roll_die(sides=17)``; at most ``limit`` characters."""
-    return _bounded(_call_pieces(call, limit), limit)
+    text = f"{clip(str(call.name), limit)}("
+    for index, (key, value) in enumerate((call.args or {}).items()):
+        if len(text) > limit:
+            break
+        text += f"{', ' if index else ''}{clip(str(key), limit)}={format_value(value, limit)}"
+    return clip(f"{text})", limit)
 
 
 def format_value(value: Any, limit: int = _VALUE) -> str:
     """JSON of a value, cut at ``limit`` characters without ever making the whole text."""
-    return _bounded(_pieces(value, limit), limit)
+    try:
+        return shorten(value, limit)
+    except ValueError:  # Python writes no number of more than 4300 digits
+        return "a number of more digits than can be shown"
 
 
 def explain(difference: CallDifference, *, ignore_args: bool = False) -> str:
@@ -213,44 +220,3 @@ def _contrast(want: Any, got: Any) -> tuple[str, str]:
         return lead + format_value(want[start:end]), lead + format_value(got[start:end])
     before, after = ("nothing" if value is _ABSENT else format_value(value) for value in (want, got))
     return before, after
-
-
-def _call_pieces(call: Call, limit: int) -> Iterator[str]:
-    yield f"{clip(str(call.name), limit)}("
-    for index, (key, value) in enumerate((call.args or {}).items()):
-        yield f"{', ' if index else ''}{clip(str(key), limit)}="
-        yield from _pieces(value, limit)
-    yield ")"
-
-
-def _pieces(value: Any, limit: int) -> Iterator[str]:
-    if isinstance(value, dict):
-        yield "{"
-        for index, (key, inner) in enumerate(value.items()):
-            yield f"{', ' if index else ''}{json.dumps(clip(str(key), limit), ensure_ascii=False)}: "
-            yield from _pieces(inner, limit)
-        yield "}"
-    elif isinstance(value, list | tuple):
-        yield "["
-        for index, inner in enumerate(value):
-            yield ", " if index else ""
-            yield from _pieces(inner, limit)
-        yield "]"
-    elif isinstance(value, str):
-        yield json.dumps(clip(value, limit), ensure_ascii=False)
-    elif isinstance(value, int) and value.bit_length() > 4 * limit:
-        yield "a number of more digits than can be shown"  # str() of it raises beyond 4300 digits
-    elif value is None or isinstance(value, bool | int | float):
-        yield json.dumps(value)
-    else:
-        yield clip(repr(value), limit)
-
-
-def _bounded(pieces: Iterator[str], limit: int) -> str:
-    out, room = [], limit
-    for piece in pieces:
-        out.append(piece)
-        room -= len(piece)
-        if room < 0:
-            break
-    return clip("".join(out), limit)

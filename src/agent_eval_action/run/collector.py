@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from agent_eval_action.results.decision import CallBrief, TurnBrief
 from agent_eval_action.results.evalset import FunctionCall, Invocation
 from agent_eval_action.results.run_result import (
     ArmName,
@@ -17,7 +18,6 @@ from agent_eval_action.results.run_result import (
     AttemptError,
     AttemptSummary,
     Base,
-    CallBrief,
     CaseKey,
     CaseResult,
     Conditions,
@@ -27,7 +27,6 @@ from agent_eval_action.results.run_result import (
     ScoreStatus,
     SetResult,
     Totals,
-    TurnBrief,
     Usage,
 )
 from agent_eval_action.run.plan import Plan, PlannedCase

@@ -12,8 +12,7 @@ from agent_eval_action.criteria.base import Sample, ScoringContext
 from agent_eval_action.criteria.judge.verdicts import SimulatorQuality
 from agent_eval_action.errors import ConfigError
 from agent_eval_action.llm.client import Llm, LlmError, LlmRequest
-from agent_eval_action.results.evalset import BUILT_IN_PERSONAS, EvalCase, Invocation
-from agent_eval_action.results.personas import default_behaviors, find_persona
+from agent_eval_action.results.evalset import BUILT_IN_PERSONAS, EvalCase, Invocation, default_behaviors, find_persona
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, Votes
 from support.fenced_texts import texts_in
 from support.judging import AWAY, said, scored

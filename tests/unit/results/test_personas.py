@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from agent_eval_action.results.evalset import BUILT_IN_PERSONAS, Persona
-from agent_eval_action.results.personas import default_behaviors, fill_placeholders, find_persona
+from agent_eval_action.results.evalset import (
+    BUILT_IN_PERSONAS,
+    Persona,
+    default_behaviors,
+    fill_placeholders,
+    find_persona,
+)
 
 
 def test_every_id_an_eval_file_may_name_is_there():

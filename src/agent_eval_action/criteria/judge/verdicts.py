@@ -11,8 +11,14 @@ from agent_eval_action.criteria.base import Sample, TurnCriterion
 from agent_eval_action.criteria.judge.base import JudgedCriterion, VoteResult, as_json, verdict_question, vote
 from agent_eval_action.criteria.judge.grounding_context import answer_text
 from agent_eval_action.diagnostics.reader import shorten
-from agent_eval_action.results.evalset import ConversationScenario, Invocation
-from agent_eval_action.results.personas import default_behaviors, fill_placeholders, find_persona, personas_version
+from agent_eval_action.results.evalset import (
+    ConversationScenario,
+    Invocation,
+    default_behaviors,
+    fill_placeholders,
+    find_persona,
+    personas_version,
+)
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, TurnScore
 
 
