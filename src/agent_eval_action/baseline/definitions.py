@@ -48,6 +48,8 @@ def _short(value: Any) -> Any:
 
 _UNKNOWN: Final = "the criterion's options changed since the baseline"
 _JUDGE: Final = ("judge_model", "judge_model_options.judge_model", "judge")
+_PROMPT: Final = ("prompt_version", "judge_prompt")
+_LAST: Final = ("scoring version", "goal")
 _SHOWN: Final = 3
 
 
@@ -55,25 +57,23 @@ def describe_definition_change(old: Definition | None, new: Definition | None) -
     """``judge gemini-2.5-flash → gemini-3-flash``; a plain sentence where the old definition is not kept."""
     if old is None or new is None:
         return _UNKNOWN
-    before, after = dict(_flat(old.options)), dict(_flat(new.options))
-    parts = [
-        _changed(_word(name), before.get(name), after.get(name))
-        for name in sorted(before.keys() | after.keys(), key=lambda name: (name not in _JUDGE, name))
-        if before.get(name) != after.get(name)
-    ]
-    if old.judge != new.judge and (judged := _changed("judge", old.judge or None, new.judge or None)) not in parts:
-        parts.insert(0, judged)
-    if old.scoring_version != new.scoring_version:
-        parts.append(f"scoring version {old.scoring_version} → {new.scoring_version}")
-    if old.goal != new.goal:
-        parts.append(f"goal {old.goal} → {new.goal}")
+    before, after = _facts(old), _facts(new)
+    parts = []
+    for name in sorted(before.keys() | after.keys(), key=lambda name: (name != "judge", name in _LAST, name)):
+        then, now = before.get(name), after.get(name)
+        if then != now:
+            shown = f"{_value(then)} → {_value(now)}"
+            parts.append(f"{name} {shown}" if _value(then) != _value(now) else f"{name} changed")
     more = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
     return ", ".join(parts[:_SHOWN]) + more if parts else _UNKNOWN
 
 
-def _changed(name: str, old: Any, new: Any) -> str:
-    before, after = _value(old), _value(new)
-    return f"{name} {before} → {after}" if before != after else f"{name} changed"
+def _facts(definition: Definition) -> dict[str, Any]:
+    """What a criterion was, by the names that people know; options inside others by their path."""
+    facts: dict[str, Any] = {"judge": definition.judge or None}
+    for name, value in _flat(definition.options):
+        facts["judge" if name in _JUDGE else "judge prompt" if name.rpartition(".")[2] in _PROMPT else name] = value
+    return facts | {"scoring version": definition.scoring_version, "goal": definition.goal}
 
 
 def _flat(options: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -82,12 +82,6 @@ def _flat(options: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, An
             yield from _flat(value, f"{above}{name}.")
         else:
             yield f"{above}{name}", value
-
-
-def _word(name: str) -> str:
-    if name in _JUDGE:
-        return "judge"
-    return "judge prompt" if name.rpartition(".")[2] in ("prompt_version", "judge_prompt") else name
 
 
 def _value(value: Any) -> str:

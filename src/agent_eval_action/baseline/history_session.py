@@ -41,14 +41,12 @@ def why_never_recorded(event: Event, head: str | None) -> str | None:
 
 def why_not_recorded(event: Event, result: RunResult, head: str | None) -> str | None:
     """Why this run leaves no record; None when it may. ``head``: the commit that was tested."""
-    decision = result.decision
-    never = why_never_recorded(event, head)
-    reasons = (
-        (never is not None, never),
-        (result.status is not RunStatus.COMPLETE, "the run is not complete"),
-        (decision is None or decision.outcome is Verdict.INCONCLUSIVE, "the run is inconclusive"),
-    )
-    return next((why for holds, why in reasons if holds), None)
+    if why := why_never_recorded(event, head):
+        return why
+    if result.status is not RunStatus.COMPLETE:
+        return "the run is not complete"
+    inconclusive = result.decision is None or result.decision.outcome is Verdict.INCONCLUSIVE
+    return "the run is inconclusive" if inconclusive else None
 
 
 def regressed(decision: Decision) -> tuple[tuple[CaseKey, str], ...]:

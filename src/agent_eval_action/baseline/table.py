@@ -1,31 +1,26 @@
-"""A baseline as rows of text for a table. Pure; whoever prints escapes."""
+"""Records as rows of text for a table. Pure; whoever prints escapes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
-from agent_eval_action.results.history import CaseRecord, CriterionRecord, Record
+from agent_eval_action.results.history import Record, TrajectoryRecord
 from agent_eval_action.results.trajectory import format_call
 
 _CALLS_SHOWN = 4
 
 
-class Row(NamedTuple):
-    """One pair. ``tool_calls`` are the case's usual ones, in its first row."""
-
-    agent: str
-    eval_set: str
-    case: str
-    criterion: str
-    passed: str
-    mean: str
-    tool_calls: str
-
-
-def show(record: Record) -> tuple[Row, ...]:
-    """Every pair, in the order of the file."""
-    return tuple(row for case in record.cases for row in _rows(case))
+def show(record: Record) -> Iterator[tuple[str, ...]]:
+    """A row per pair: agent, set, case, criterion, passed, mean, and in a case's first row its usual tool calls."""
+    for case in record.cases:
+        calls = _usual_calls(case.trajectory) if case.trajectory else ""
+        for name, kept in sorted(case.criteria.items()):
+            passed = "–" if kept.passed is None else f"{kept.passed} of {kept.n}"
+            scores = [score for score, _ in kept.scores]
+            low, high = min(scores), max(scores)
+            spread = f" ({low:,.2f}–{high:,.2f})" if low != high else ""
+            yield (*case.key, name, passed, f"{kept.average:,.2f}{spread}", calls)
+            calls = ""
 
 
 def records_table(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
@@ -46,27 +41,8 @@ def records_table(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _rows(record: CaseRecord) -> list[Row]:
-    usual = _usual(record)
-    rows: list[Row] = []
-    for name, scores in sorted(record.criteria.items()):
-        passed = "–" if scores.passed is None else f"{scores.passed} of {scores.n}"
-        rows.append(Row(*record.key, name, passed, _mean(scores), "" if rows else usual))
-    return rows
-
-
-def _mean(record: CriterionRecord) -> str:
-    scores = [score for score, _ in record.scores]
-    low, high = min(scores), max(scores)
-    spread = f" ({low:,.2f}–{high:,.2f})" if low != high else ""
-    return f"{record.average:,.2f}{spread}"
-
-
-def _usual(record: CaseRecord) -> str:
+def _usual_calls(trajectory: TrajectoryRecord) -> str:
     """``roll_die(sides=17) | check_prime(nums=[7])``: turns apart, and how many attempts did so if not all."""
-    trajectory = record.trajectory
-    if trajectory is None:
-        return ""
     left = _CALLS_SHOWN
     turns: list[str] = []
     for calls in trajectory.turns:

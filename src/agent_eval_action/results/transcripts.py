@@ -88,53 +88,39 @@ class TranscriptWriter:
         if self._file is None:
             raise ValueError("the writer is not open")
         try:
-            record = attempt.model_dump(mode="json", exclude_defaults=True)
-            line = _dumped(record)
+            line = _dumped(attempt.model_dump(mode="json", exclude_defaults=True))
             if '"inline_data":{' in line:
-                self._store_media(record)
-                line = _dumped(record)
+                line = _dumped(json.loads(line, object_hook=self._with_stored_media))
             self._file.write(line.encode("ascii") + b"\n")
             self._file.flush()
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def _store_media(self, value: Any) -> None:
-        for blob in _blobs_in(value):
-            data = blob["data"]
-            if not isinstance(data, str) or len(data) * 3 // 4 <= BLOB_BYTES or data.startswith(_BLOB_PREFIX):
-                continue
-            raw = _decode(data)
-            digest = hashlib.sha256(raw).hexdigest()
-            if digest not in self._kept:
-                # also where there is one: what an earlier run left may be half a file, or somebody else's
-                self.folder.replace(f"{BLOBS}/{digest}", [raw], sync=False)
-                self._kept.add(digest)
-            blob["data"] = _BLOB_PREFIX + digest
+    def _with_stored_media(self, value: dict[str, Any]) -> dict[str, Any]:
+        inline = value.get("inline_data")
+        if not isinstance(inline, dict):
+            return value
+        data = inline.get("data")
+        if not isinstance(data, str) or len(data) * 3 // 4 <= BLOB_BYTES or data.startswith(_BLOB_PREFIX):
+            return value
+        try:
+            alphabet = b"-_" if {"-", "_"} & set(data) else None
+            raw = base64.b64decode(data + "=" * (-len(data) % 4), altchars=alphabet)
+        except ValueError:
+            raw = data.encode("utf-8", "surrogatepass")
+        digest = hashlib.sha256(raw).hexdigest()
+        if digest not in self._kept:
+            # also where there is one: what an earlier run left may be half a file, or somebody else's
+            self.folder.replace(f"{BLOBS}/{digest}", [raw], sync=False)
+            self._kept.add(digest)
+        inline["data"] = _BLOB_PREFIX + digest
+        return value
 
     def _unwritable(self, error: OSError) -> OutputError:
-        said = f"{self.folder.path / ATTEMPTS} cannot be written: {error.strerror or error}"
-        return OutputError(said, hint="free disk space or choose --out")
+        message = f"{self.folder.path / ATTEMPTS} cannot be written: {error.strerror or error}"
+        return OutputError(message, hint="free disk space or choose --out")
 
 
 def _dumped(record: dict[str, Any]) -> str:
     """One line. ASCII escapes carry lone surrogates, which UTF-8 cannot."""
     return json.dumps(record, separators=(",", ":"), ensure_ascii=True)
-
-
-def _blobs_in(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        inline = value.get("inline_data")
-        if isinstance(inline, dict) and "data" in inline:
-            yield inline
-        for item in value.values():
-            yield from _blobs_in(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _blobs_in(item)
-
-
-def _decode(data: str) -> bytes:
-    try:
-        return base64.b64decode(data + "=" * (-len(data) % 4), altchars=b"-_" if {"-", "_"} & set(data) else None)
-    except ValueError:
-        return data.encode("utf-8", "surrogatepass")
