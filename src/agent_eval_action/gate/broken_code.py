@@ -6,15 +6,14 @@ base commit's agent in the same job, in turn with the change's: docs/statistics.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.gate.next_step import RunControl
 from agent_eval_action.gate.pairs import GateRules
-from agent_eval_action.results.run_result import AttemptError, AttemptSummary, CaseKey, CaseResult, ErrorKind, RunResult
+from agent_eval_action.results.run_result import AttemptError, AttemptSummary, CaseKey, ErrorKind, RunResult
 from agent_eval_action.stats import Stratum, lower_than_reference, passes
 
 NOT_STARTED: Final = frozenset({ErrorKind.ENVIRONMENT, ErrorKind.IMPORT})
@@ -67,10 +66,14 @@ class BrokenCase:
 
 def broken_code(result: RunResult) -> tuple[BrokenCase, ...]:
     """The cases that the change's code breaks, sorted; each is confirmed with all that fail in the same way."""
-    cases = _sorted(_broken(result))
+    cases = _failing_cases(result)
     working = {case.key.agent for case in cases if not case.starts and any(case.base)}
-    raising = [case for case in cases if case.starts]
-    sure = _surely_raise_more(raising)
+    strata = [
+        Stratum(passes(sum(case.base), len(case.base)), passes(sum(case.fresh), len(case.fresh)))
+        for case in cases
+        if case.starts and case.base and case.fresh
+    ]
+    sure = bool(strata) and lower_than_reference(strata) <= LEVEL
     return tuple(case for case in cases if (sure and case.differs if case.starts else case.key.agent in working))
 
 
@@ -84,7 +87,7 @@ def next_check(result: RunResult, rules: GateRules, *, control: bool) -> RunCont
     without_base = result.base.unavailable_agents if result.base else {}
     cases = [
         case
-        for case in _sorted(_broken(result))
+        for case in _failing_cases(result)
         if rules.policy.sets.get(case.key.eval_set, "blocking") == "blocking" and case.key.agent not in without_base
     ]
     base: dict[CaseKey, int] = {}
@@ -95,20 +98,21 @@ def next_check(result: RunResult, rules: GateRules, *, control: bool) -> RunCont
             base.update((case.key, 1) for case in own[:START_CASES])
     # what main raises as well, or what was answered after all, leaves more runs to be made of the others
     differing = [case for case in cases if case.starts and case.may_differ]
-    fresh, asked = _runs(len(differing))
+    fresh, asked = next(((fresh, base) for least, fresh, base in _RUNS if len(differing) >= least), (0, 0))
     for case in differing[:CASES]:
-        base[case.key] = max(0, asked - case.asked)
-        here[case.key] = max(0, fresh - case.made)
-    wanted = tuple(sorted((key, runs) for key, runs in base.items() if runs))
-    beside = tuple(sorted((key, runs) for key, runs in here.items() if runs))
+        base[case.key] = asked - case.asked
+        here[case.key] = fresh - case.made
+    wanted, beside = (tuple(sorted((key, n) for key, n in runs.items() if n > 0)) for runs in (base, here))
     total = sum(runs for _, runs in (*wanted, *beside))
-    left = rules.limit(result.totals.cases) - result.totals.extra - result.totals.control
-    if not wanted or total > left:
+    if not wanted or total > rules.limit(result.totals.cases) - result.totals.extra - result.totals.control:
         return None
-    return RunControl(wanted, _why(cases), beside, errors_answer=True)
+    raising = sum(case.starts for case in cases)
+    why = f"does the base commit's agent answer the {plural(raising, 'case')} that this change's fails in?"
+    return RunControl(wanted, why if raising else "does the base commit's agent start?", beside, errors_answer=True)
 
 
-def _broken(result: RunResult) -> Iterable[BrokenCase]:
+def _failing_cases(result: RunResult) -> list[BrokenCase]:
+    """Cases of which every attempt of the first pass failed by the agent's code, sorted."""
     started = {
         one_set.agent
         for one_set in result.sets
@@ -116,49 +120,21 @@ def _broken(result: RunResult) -> Iterable[BrokenCase]:
         for attempt in case.attempts
         if attempt.error is None or attempt.error.kind in RAISED
     }
+    found: list[BrokenCase] = []
     for one_set in result.sets:
         kinds = RAISED if one_set.agent in started else NOT_STARTED
         for case in one_set.cases:
             first = [attempt.error for attempt in case.attempts if attempt.purpose == "first"]
             errors = [error for error in first if error is not None and error.kind in kinds]
             if first and len(errors) == len(first) and not case.unmeasured:
-                yield _case(CaseKey(one_set.agent, one_set.eval_set, case.case), case, errors[0])
-
-
-def _case(key: CaseKey, case: CaseResult, error: AttemptError) -> BrokenCase:
-    further = [attempt for attempt in case.attempts if attempt.purpose != "first"]
-    return BrokenCase(key, error, _answered(further), _answered(case.control), len(further), len(case.control))
+                key = CaseKey(one_set.agent, one_set.eval_set, case.case)
+                again = [attempt for attempt in case.attempts if attempt.purpose != "first"]
+                answered = _answered(again), _answered(case.control)
+                found.append(BrokenCase(key, errors[0], *answered, len(again), len(case.control)))
+    return sorted(found, key=lambda case: case.key)
 
 
 def _answered(attempts: Iterable[AttemptSummary]) -> tuple[bool, ...]:
     """Whether each attempt was answered, without those that failed for what is nobody's code."""
-    return tuple(
-        attempt.error is None
-        for attempt in attempts
-        if attempt.error is None or attempt.error.kind in NOT_STARTED | RAISED
-    )
-
-
-def _surely_raise_more(cases: Iterable[BrokenCase]) -> bool:
-    """Whether the fresh runs were answered surely less often than the base's: the exact test stratified by case."""
-    strata = [
-        Stratum(passes(sum(case.base), len(case.base)), passes(sum(case.fresh), len(case.fresh)))
-        for case in cases
-        if case.base and case.fresh
-    ]
-    return bool(strata) and lower_than_reference(strata) <= LEVEL
-
-
-def _runs(cases: int) -> tuple[int, int]:
-    return next(((fresh, base) for least, fresh, base in _RUNS if cases >= least), (0, 0))
-
-
-def _sorted(cases: Iterable[BrokenCase]) -> list[BrokenCase]:
-    return sorted(cases, key=lambda case: case.key)
-
-
-def _why(cases: Sequence[BrokenCase]) -> str:
-    kinds = Counter(case.starts for case in cases)
-    if not kinds[True]:
-        return "does the base commit's agent start?"
-    return f"does the base commit's agent answer the {plural(kinds[True], 'case')} that this change's fails in?"
+    errors = (attempt.error for attempt in attempts)
+    return tuple(error is None for error in errors if error is None or error.kind in NOT_STARTED | RAISED)

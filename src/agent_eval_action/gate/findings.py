@@ -11,11 +11,10 @@ from agent_eval_action.gate.assess import IN_DOUBT, CriterionEvidence, Status, S
 from agent_eval_action.gate.broken_code import BrokenCase
 from agent_eval_action.gate.judgement import CriterionJudgement, interval_of
 from agent_eval_action.gate.pairs import TOLERANCE, Incomparable, Pair, history_stats
-from agent_eval_action.gate.quantizer import is_binary, mean
+from agent_eval_action.gate.quantizer import mean
 from agent_eval_action.results.decision import ChangeKind
 from agent_eval_action.results.findings import (
     NAMED,
-    RUN,
     Finding,
     FindingCode,
     Reason,
@@ -23,24 +22,12 @@ from agent_eval_action.results.findings import (
     Subject,
     case_reference,
     excerpt,
+    finding,
     named_cases,
 )
-from agent_eval_action.results.history import (
-    ScoreCount,
-    Trajectory,
-    TrajectoryRecord,
-    short_call,
-    trajectory_digest,
-)
+from agent_eval_action.results.history import ScoreCount, Trajectory, TrajectoryRecord, short_call, trajectory_digest
 from agent_eval_action.results.pair_scores import modal_trajectory
-from agent_eval_action.results.run_result import (
-    AttemptSummary,
-    CaseKey,
-    CaseResult,
-    ErrorKind,
-    RunResult,
-    RunStatus,
-)
+from agent_eval_action.results.run_result import AttemptSummary, CaseKey, CaseResult, ErrorKind, RunResult, RunStatus
 from agent_eval_action.results.trajectory import CallDifference, call_key, diff_calls, explain, format_call
 
 _UNDECIDED: Final = frozenset({Status.OPEN, Status.UNCONTROLLED})
@@ -78,7 +65,7 @@ def pair_findings(judged: CriterionJudgement, trajectories: Trajectories) -> Ite
         if reason is not None:
             limit = excerpt(judged.cut_short, 200) if severity == "inconclusive" else ""
             data = reason.data | ({"limit": limit} if limit else {})
-            yield Finding(severity=severity, subject=_of_pair(pair), code=reason.code, data=data)
+            yield finding(severity, reason.code, pair.subject, **data)
 
 
 def _severity_of(judged: CriterionJudgement, pair: Pair, test: SuspectTest) -> Severity:
@@ -106,7 +93,7 @@ def pair_reason(judged: CriterionJudgement | None, pair: Pair, trajectories: Tra
         "rerun": bool(test.fresh),
         "control": count_scores(pair.control) if pair.control else None,
         "interval": list(interval) if interval else None,
-        "binary": passes_or_fails(pair),
+        "binary": pair.binary,
     }
     if test.status is not Status.CLEARED:
         data |= _explanation(pair, trajectories)
@@ -122,11 +109,6 @@ def score_counts(counts: Sequence[ScoreCount], average: float) -> dict[str, Any]
 def count_scores(scores: Sequence[float]) -> dict[str, Any]:
     """The same of the scores of single attempts."""
     return score_counts([(score, 1) for score in scores], mean(scores))
-
-
-def passes_or_fails(pair: Pair) -> bool:
-    """Whether every score of a pair is 0 or 1."""
-    return is_binary([score for score, _ in pair.history], pair.attempts, pair.control)
 
 
 def _compared(pair: Pair, trajectories: Trajectories) -> Reason | None:
@@ -229,10 +211,6 @@ def _changed_call(found: CallDifference) -> dict[str, Any]:
     return {"change": "replaced" if before != after else "arguments", "old": before, "new": after}
 
 
-def _of_pair(pair: Pair) -> Subject:
-    return Subject(**pair.key._asdict(), criterion=pair.criterion)
-
-
 # --- a criterion over its cases --------------------------------------------------------------------
 
 
@@ -242,34 +220,30 @@ def criterion_findings(judged: CriterionJudgement, *, silent: bool = False) -> I
     ``silent``: the model answers nothing, which says why main fell as well.
     """
     subject = Subject(criterion=judged.name)
-
-    def finding(code: FindingCode, severity: Severity, data: Mapping[str, Any]) -> Finding:
-        return Finding(code=code, severity=severity, subject=subject, data=dict(data))
-
     for score, threshold, cases in judged.missed_suite_thresholds():
         data = {"score": score, "threshold": threshold, "goal": judged.goal, "cases": cases}
-        yield finding(FindingCode.MEAN_MISSES_THRESHOLD, judged.severity, data)
+        yield finding(judged.severity, FindingCode.MEAN_MISSES_THRESHOLD, subject, **data)
     found = judged.evidence
     if found is not None and (fall := found.main_collapse) is not None:
         severity: Severity = "inconclusive" if judged.severity == "blocks" else "advisory"
         data = {"baseline": fall.before, "control": fall.main, "score": fall.now, "cases": fall.cases}
         if not silent:
-            yield finding(FindingCode.MAIN_COLLAPSED, severity, data)
+            yield finding(severity, FindingCode.MAIN_COLLAPSED, subject, **data)
         return
     suite = found.suite_test if found else None
     sure = suite is not None and suite.confirmed
     if judged.limit_exceeded is not None:
         data = _mean_data(judged) | ({} if sure else _doubt(found))
-        yield finding(FindingCode.MEAN_BEYOND_LIMIT, judged.severity if sure else "advisory", data)
+        yield finding(judged.severity if sure else "advisory", FindingCode.MEAN_BEYOND_LIMIT, subject, **data)
     elif found and suite and sure:
-        yield finding(FindingCode.MEAN_WORSE, judged.severity, {"drop": suite.drop, "cases": len(found.complete)})
+        yield finding(judged.severity, FindingCode.MEAN_WORSE, subject, drop=suite.drop, cases=len(found.complete))
     if found is not None:
         if found.together_confirmed and Status.CONFIRMED not in _statuses(found):
-            yield finding(FindingCode.SUSPECTS_WORSE, judged.severity, _together_data(found))
+            yield finding(judged.severity, FindingCode.SUSPECTS_WORSE, subject, **_together_data(found))
         if judged.severity == "blocks" and judged.cut_short and (unconfirmed := _uncontrolled(found)):
             code, data = unconfirmed
-            limit = {"doubt": "not_confirmed", "limit_met": excerpt(judged.cut_short, 200)}
-            yield finding(code, "inconclusive", data | limit)
+            limit = excerpt(judged.cut_short, 200)
+            yield finding("inconclusive", code, subject, **data, doubt="not_confirmed", limit_met=limit)
 
 
 def _statuses(found: CriterionEvidence) -> set[Status]:
@@ -350,18 +324,17 @@ def unmeasured_findings(
             if pair.key in blocking or not pair.measured or not pair.errors or (cut_short and _only_stopped(pair)):
                 continue
             if pair.measured.answered:
-                data = _missing(pair)
-                yield Finding(code=FindingCode.NO_SCORE, severity=severity, subject=_of_pair(pair), data=data)
+                yield finding(severity, FindingCode.NO_SCORE, pair.subject, **_missing(pair))
             elif severity == "inconclusive" or pair.key not in unanswered:
                 unanswered[pair.key] = (pair, severity)
     for key, (pair, severity) in sorted(unanswered.items(), key=lambda item: item[0]):
         data = _missing(pair) | {"errors": sum(attempt.error is not None for attempt in _attempts(pair))}
-        yield Finding(code=FindingCode.NO_ANSWER, severity=severity, subject=Subject(**key._asdict()), data=data)
+        yield finding(severity, FindingCode.NO_ANSWER, Subject(**key._asdict()), **data)
     yield from _unanswered_on_base(judged, unmeasured)
     # a run in which nothing that could block has a score says nothing
     deciding = [one for one in judged if one.gating] or list(judged)
     if not broken and not any(pair.current is not None or pair.left_out for one in deciding for pair in one.pairs):
-        yield _doubtful(FindingCode.NOTHING_MEASURED, {"criteria": [one.name for one in deciding[:NAMED]]})
+        yield finding("inconclusive", FindingCode.NOTHING_MEASURED, criteria=[one.name for one in deciding[:NAMED]])
 
 
 def _unanswered_on_base(judged: Sequence[CriterionJudgement], unmeasured: Mapping[CaseKey, str]) -> Iterator[Finding]:
@@ -373,11 +346,7 @@ def _unanswered_on_base(judged: Sequence[CriterionJudgement], unmeasured: Mappin
             groups.setdefault((key.agent, why), []).append(key)
     for (agent, why), keys in groups.items():
         data = {**named_cases(keys), "error": excerpt(why)}
-        yield _doubtful(FindingCode.BASE_NO_ANSWER, data, Subject(agent=agent))
-
-
-def _doubtful(code: FindingCode, data: dict[str, Any], subject: Subject = RUN) -> Finding:
-    return Finding(code=code, severity="inconclusive", subject=subject, data=data)
+        yield finding("inconclusive", FindingCode.BASE_NO_ANSWER, Subject(agent=agent), **data)
 
 
 def _attempts(pair: Pair) -> Sequence[AttemptSummary]:
@@ -406,7 +375,7 @@ def _broken_code(broken: Iterable[BrokenCase], result: RunResult) -> Iterator[Fi
                 "again": _failed([case.fresh for case in cases]),
                 "control": _failed([case.base for case in cases]),
             }
-        yield Finding(code=code, severity="blocks", subject=Subject(agent=agent), data=data)
+        yield finding("blocks", code, Subject(agent=agent), **data)
 
 
 def _failed(attempts: Iterable[Sequence[bool]]) -> list[int]:
@@ -417,13 +386,13 @@ def _failed(attempts: Iterable[Sequence[bool]]) -> list[int]:
 
 def _ended_early(judged: Sequence[CriterionJudgement], result: RunResult) -> Finding:
     pairs = [pair for one in judged for pair in one.pairs]
-    data = {
+    data: dict[str, Any] = {
         "status": result.status.value,
         "limit": excerpt(result.cut_short),
         "missing": len({pair.key for pair in pairs if pair.errors}),
         "cases": len({pair.key for pair in pairs}),
     }
-    return _doubtful(FindingCode.RUN_ENDED_EARLY, data)
+    return finding("inconclusive", FindingCode.RUN_ENDED_EARLY, **data)
 
 
 def _only_stopped(pair: Pair) -> bool:
@@ -444,7 +413,7 @@ def silent_models(judged: Sequence[CriterionJudgement]) -> Iterator[Finding]:
     for key, case in sorted(worse.items(), key=lambda item: item[0]):
         if _mostly_silent(case, case.attempts) and _mostly_silent(case, case.control):
             data = {"attempts": len(case.attempts), "control": len(case.control)}
-            yield _doubtful(FindingCode.MODEL_SILENT, data, Subject(**key._asdict()))
+            yield finding("inconclusive", FindingCode.MODEL_SILENT, Subject(**key._asdict()), **data)
 
 
 def _mostly_silent(case: CaseResult, attempts: Sequence[AttemptSummary]) -> bool:
@@ -483,7 +452,7 @@ def credentials_findings(
         elif withheld == "pass" and measured:
             severity = "advisory"
     shown = gating or left
-    data = {
+    data: dict[str, Any] = {
         "text": excerpt(shown[0][1][0]),
         "why": excerpt(result.conditions.withheld or "; ".join(result.conditions.lacking)),
         "criteria": [
@@ -491,4 +460,4 @@ def credentials_findings(
         ],
         "total": len(shown),
     }
-    return (Finding(code=FindingCode.CREDENTIALS_MISSING, severity=severity, data=data),)
+    return (finding(severity, FindingCode.CREDENTIALS_MISSING, **data),)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from agent_eval_action.gate.assess import Status
-from agent_eval_action.gate.findings import count_scores, passes_or_fails, why_data
+from agent_eval_action.gate.findings import count_scores, why_data
 from agent_eval_action.gate.judgement import CriterionJudgement
 from agent_eval_action.gate.pairs import EDITED, NEW_CASE, NO_BASELINE, NO_CASE, Comparison, Incomparable, Pair
 from agent_eval_action.results.decision import ChangeKind
@@ -156,7 +156,7 @@ def _flaky(judged: Iterable[CriterionJudgement]) -> Iterator[Finding]:
             case_reference(
                 *test.pair.key,
                 criterion=test.pair.criterion,
-                binary=passes_or_fails(test.pair),
+                binary=test.pair.binary,
                 **count_scores(test.fresh),
             )
             for test in cleared[:NAMED]

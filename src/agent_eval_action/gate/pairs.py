@@ -12,6 +12,7 @@ from agent_eval_action.config.models import Policy
 from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.case_matching import measured_identities, with_current_names
 from agent_eval_action.results.decision import BaselineInfo, ChangeKind, Stat, Unit
+from agent_eval_action.results.findings import Subject
 from agent_eval_action.results.history import (
     CaseRecord,
     CriterionRecord,
@@ -96,6 +97,17 @@ class Pair:
     def added(self) -> bool:
         """Whether the change under test adds the set or the criterion."""
         return self.measured is not None and self.measured.info.added
+
+    @property
+    def binary(self) -> bool:
+        """Whether every score of it, of either side, is 0 or 1."""
+        scores = (*(score for score, _ in self.history), *self.attempts, *self.control)
+        return all(score in {0.0, 1.0} for score in scores)
+
+    @property
+    def subject(self) -> Subject:
+        """The pair as findings name it."""
+        return Subject(**self.key._asdict(), criterion=self.criterion)
 
     @property
     def left_out(self) -> str:

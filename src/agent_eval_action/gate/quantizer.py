@@ -47,9 +47,7 @@ class ScoreQuantizer:
     def for_pairs(cls, pairs: Sequence[Pair], goal: Goal) -> ScoreQuantizer:
         """The grid of one criterion."""
         minimize = goal == "minimize"
-        if not minimize and all(
-            is_binary([score for score, _ in pair.history], pair.attempts, pair.control) for pair in pairs
-        ):
+        if not minimize and all(pair.binary for pair in pairs):
             return cls(True, 1.0, 0, 1)
         seen = [history_stats(pair.history) for pair in pairs]
         low, high = min(past.low for past in seen), max(past.high for past in seen)

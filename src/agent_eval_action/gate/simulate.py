@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from agent_eval_action.config.models import Policy
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
-CORRELATION: Final = 0.6
+_CORRELATION: Final = 0.6
 _AT_ONCE: Final = 16
 
 
@@ -55,16 +54,13 @@ class Suite:
     """A suite with its history.
 
     ``flip``: how often a judge takes a pass for a failure and the other way round (a graded score for one
-    minus it). ``criteria`` are correlated over each attempt of a case; the change is in the first
-    ``changed`` of them (None: in all).
+    minus it). ``criteria`` are correlated over each attempt of a case; the change is in all of them.
     """
 
     cases: tuple[SimulatedCase, ...]
     history: int = 10
     criteria: int = 1
-    changed: int | None = None
     flip: float = 0.0
-    correlation: float = CORRELATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +88,9 @@ class Sampler:
         import numpy as np  # noqa: PLC0415 - needed by simulations alone
 
         self.suite, self._random = suite, np.random.default_rng(seed)
-        changed = suite.criteria if suite.changed is None else suite.changed
-        columns = [True] * changed + [False] * (suite.criteria - changed)
-        self._base = [[case.base for _ in columns] for case in suite.cases]
-        self._past = [[case.past or case.base for _ in columns] for case in suite.cases]
-        self._head = [[case.head if new else case.base for new in columns] for case in suite.cases]
+        self._base = [case.base for case in suite.cases]
+        self._past = [case.past or case.base for case in suite.cases]
+        self._head = [case.head for case in suite.cases]
 
     def draw(self, attempts: int) -> Drawn:
         """One run, with so many attempts of each arm to take from."""
@@ -114,7 +108,7 @@ class Sampler:
         head = np.concatenate([drawn.head, self._scores(self._head, count)], axis=2)
         return Drawn(drawn.history, head, np.concatenate([drawn.base, self._scores(self._base, count)], axis=2))
 
-    def _scores(self, agents: Sequence[Sequence[Agent]], attempts: int) -> Floats:
+    def _scores(self, agents: Sequence[Agent], attempts: int) -> Floats:
         import numpy as np  # noqa: PLC0415 - needed by simulations alone
         from scipy.special import ndtri  # type: ignore[import-untyped]  # noqa: PLC0415 - needed by simulations alone
 
@@ -122,19 +116,14 @@ class Sampler:
         latent = self._random.standard_normal(shape)
         if self.suite.criteria > 1:
             shared = self._random.standard_normal((shape[0], 1, attempts))
-            latent = self.suite.correlation**0.5 * shared + (1 - self.suite.correlation) ** 0.5 * latent
-        mean = np.array([[agent.mean for agent in row] for row in agents])[:, :, None]
-        sd = np.array([[np.nan if agent.sd is None else agent.sd for agent in row] for row in agents])[:, :, None]
+            latent = _CORRELATION**0.5 * shared + (1 - _CORRELATION) ** 0.5 * latent
+        mean = np.array([agent.mean for agent in agents])[:, None, None]
+        sd = np.array([np.nan if agent.sd is None else agent.sd for agent in agents])[:, None, None]
         graded = np.clip(mean + np.nan_to_num(sd) * latent, 0.0, 1.0).round(4)
         scores: Floats = np.where(np.isnan(sd), (latent < ndtri(mean)).astype(float), graded)
         if self.suite.flip:
             scores = np.where(self._random.random(shape) < self.suite.flip, 1 - scores, scores)
         return scores
-
-
-@lru_cache(maxsize=50_000)
-def _pooled(scores: tuple[float, ...]) -> tuple[ScoreCount, ...]:
-    return tuple((score, scores.count(score)) for score in sorted(set(scores)))
 
 
 class SimulatedRun:
@@ -151,7 +140,7 @@ class SimulatedRun:
         self._beside: list[list[int]] = [[] for _ in range(cases)]
         history, head = drawn.history.tolist(), drawn.head[:, :, :first].tolist()
         self._pairs = [
-            Pair(key, f"c{n}", _pooled(tuple(history[case][n])), tuple(head[case][n]), first)
+            Pair(key, f"c{n}", tuple(sorted(Counter(history[case][n]).items())), tuple(head[case][n]), first)
             for key, case in self._cases.items()
             for n in range(self._criteria)
         ]
@@ -201,8 +190,7 @@ def simulate(suite: Suite, rules: GateRules, runs: int, seed: int, *, control: b
         yield SimulatedRun(sampler, sampler.draw(_AT_ONCE), rules, control=control).finish()
 
 
-_FIVE: Final = 5
-_DROPS: Final = (0.05, 0.1, 0.2)
+_SEVERAL: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,17 +242,17 @@ def _backtest_criterion(
 ) -> Iterator[BacktestRow]:
     agents = [_agent(pair) for pair in scores]
     history = max(1, round(statistics.median(sum(count for _, count in pair) for pair in scores)))
-    for name, heads in _changes(agents):
+    for change, heads in _changes(agents):
         cases = tuple(SimulatedCase(base, head) for base, head in zip(agents, heads, strict=True))
-        made = list(simulate(Suite(cases, history), rules, runs, seed))
+        outcomes = list(simulate(Suite(cases, history), rules, runs, seed))
         yield BacktestRow(
             criterion=criterion,
-            change=name,
+            change=change,
             cases=len(cases),
             history=history,
-            blocked=sum(outcome.blocked for outcome in made) / runs,
-            inconclusive=sum(outcome.inconclusive for outcome in made) / runs,
-            runs_per_case=statistics.fmean(outcome.runs for outcome in made),
+            blocked=sum(outcome.blocked for outcome in outcomes) / runs,
+            inconclusive=sum(outcome.inconclusive for outcome in outcomes) / runs,
+            runs_per_case=statistics.fmean(outcome.runs for outcome in outcomes),
         )
 
 
@@ -282,10 +270,10 @@ def _changes(agents: Sequence[Agent]) -> Iterator[tuple[str, Sequence[Agent]]]:
     best = max(range(len(agents)), key=lambda at: agents[at].mean)
     yield "nothing (a harmless change)", agents
     yield "its most reliable case always fails", _scaled(agents, {best}, 0.0)
-    if len(agents) > _FIVE:
-        spread = {at * len(agents) // _FIVE for at in range(_FIVE)}
+    if len(agents) > _SEVERAL:
+        spread = {at * len(agents) // _SEVERAL for at in range(_SEVERAL)}
         yield "five cases lose half", _scaled(agents, spread, 0.5)
-    for drop in _DROPS:
+    for drop in (0.05, 0.1, 0.2):
         yield f"every case loses {drop:g}", [replace(agent, mean=max(0.0, agent.mean - drop)) for agent in agents]
 
 

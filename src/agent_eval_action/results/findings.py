@@ -138,9 +138,14 @@ class Finding(Reason):
         return self.code, self.subject, self.data.get("text", "") if self.code is FindingCode.TEXT else ""
 
 
+def finding(severity: Severity, code: FindingCode, subject: Subject = RUN, **data: Any) -> Finding:
+    """A finding with its data by name."""
+    return Finding(code=code, severity=severity, subject=subject, data=data)
+
+
 def note(code: FindingCode, subject: Subject = RUN, **data: Any) -> Finding:
     """A finding that is only something to know."""
-    return Finding(code=code, severity="note", subject=subject, data=data)
+    return finding("note", code, subject, **data)
 
 
 def text_note(text: str) -> Finding:
