@@ -48,7 +48,7 @@ def build_environment(
     ``environ`` is what the install step sees (``variables.install_environ``). ``announce`` is called before it begins.
     """
     if sandbox is not None:
-        with sandbox.building:
+        with sandbox.owner.building:
             return _build_in_sandbox(sandbox, lock, cache, environ, given_up, announce=announce)
     final = cache.path / lock.digest(environ)
     if _has_python(final):

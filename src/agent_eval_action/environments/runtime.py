@@ -107,16 +107,6 @@ class Launch:
     environment: AgentEnvironment
     program: Literal["agent", "metrics"] = "agent"
 
-    @property
-    def subject(self) -> str:
-        """The process in messages."""
-        return "the agent's process" if self.program == "agent" else "its process"
-
-    @property
-    def imports(self) -> str:
-        """What the process imports before it is ready, in messages."""
-        return "the agent" if self.program == "agent" else "google.adk.evaluation"
-
     def command(self, read_fd: int, write_fd: int) -> list[str]:
         """The command of a worker that reads and writes frames at these descriptors."""
         return [str(self.environment.python), str(_WORKER_MAIN), str(read_fd), str(write_fd), self.program]

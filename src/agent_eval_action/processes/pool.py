@@ -58,13 +58,11 @@ class WorkerPool:
 
     async def _first_ready(self) -> Frame | AttemptError:
         """The frame of the first worker that is ready, or the last error when none ever is."""
-        waiting = {worker.ready for worker in self._workers if not worker.ready.done()}
-        while True:
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            results = [future.result() for future in done]
-            ready = next((result for result in results if not isinstance(result, AttemptError)), None)
-            if ready is not None or not waiting:
-                return ready if ready is not None else results[-1]
+        for future in asyncio.as_completed([worker.ready for worker in self._workers if not worker.ready.done()]):
+            ready = await future
+            if not isinstance(ready, AttemptError):
+                break
+        return ready
 
     async def acquire(self, session: str, *, alone: bool) -> WorkerClient | AttemptError:
         """A worker for the session; ``alone`` gets one that holds no other, ever."""

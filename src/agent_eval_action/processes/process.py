@@ -18,6 +18,7 @@ from agent_eval_action.environments.runtime import Launch
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.processes.protocol import encode
 from agent_eval_action.sandbox.sandboxes import popen_options
+from agent_eval_action.sandbox.users import child_pids, process_statuses
 
 MARKER = "AGENT_EVAL_WORKER"
 TAIL_BYTES = 32 * 1024
@@ -86,10 +87,16 @@ def kill_tree(process: subprocess.Popen[bytes], marker: str) -> None:
     deadline = time.monotonic() + _GONE_S
     while strays and time.monotonic() < deadline:
         for pid in strays:
-            _kill_and_reap(pid)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+            # As the container's first process we inherit orphans, and nobody else would reap them.
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
         time.sleep(0.005)
+        # Zombies are another's to reap, unless we are the first process.
+        running = {pid for pid, status in process_statuses() if os.getpid() == 1 or status["State"][0] != "Z"}
         # A child may have been forked between the look and the kill.
-        strays = {pid for pid in strays if _is_running(pid)} | pids_with_marker(marker) - {process.pid}
+        strays = (strays & running) | pids_with_marker(marker) - {process.pid}
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GONE_S)
 
@@ -100,32 +107,12 @@ def kill_children() -> None:
     On Linux; elsewhere they end when their pipes do.
     """
     own_group = os.getpgid(0)
-    children: set[int] = set()
-    for file in Path("/proc/self/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            children.update(map(int, file.read_text().split()))
-    for pid in children:
+    for pid in child_pids():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if (group := os.getpgid(pid)) != own_group:
                 os.killpg(group, signal.SIGKILL)
             else:
                 os.kill(pid, signal.SIGKILL)
-
-
-def _kill_and_reap(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
-    # As the container's first process we inherit orphans, and nobody else would reap them.
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return False
-    return state != "Z" or os.getpid() == 1
 
 
 def pids_with_marker(marker: str) -> set[int]:

@@ -17,7 +17,6 @@ from agent_eval_action.results.evalset import (
     Invocation,
     InvocationEvent,
     InvocationEvents,
-    Part,
 )
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
@@ -68,20 +67,30 @@ def to_invocation(frame: Frame, sent: Content, invocation_id: str) -> Invocation
 
 
 def _convert(frame: Frame, sent: Content, invocation_id: str) -> Invocation:
-    events = _without_partials([(e, _content(e.get("c"))) for e in frame["events"]])
-    final = _final(events)
-    user = [content for e, content in events if _is_user(e) and content is not None]
+    contents = [None if event.get("c") is None else Content.model_validate(event["c"]) for event in frame["events"]]
+    events = _without_partials(list(zip(frame["events"], contents, strict=True)))
+    final, final_content = _final(events)
+    user = [content for event, content in events if _is_user(event) and content is not None]
     total, model, tool = frame["seconds"]
+    if final_content:
+        spoken = tuple(part for part in final_content.parts or () if not part.thought)
+        final_content = Content(role=final_content.role, parts=spoken)
+    recorded = (_recorded(event, content, event is final) for event, content in events if _counts(event, content))
+    authors = {str(event["a"]) for event, _ in events}
     return Invocation(
         invocation_id=invocation_id,
         user_content=user[-1] if user else sent,
-        final_response=_without_thoughts(final[1]) if final and final[1] else None,
-        intermediate_data=InvocationEvents(
-            invocation_events=tuple(
-                _recorded(e, content, e is (final or ({},))[0]) for e, content in events if _counts(e, content)
-            )
+        final_response=final_content,
+        intermediate_data=InvocationEvents(invocation_events=tuple(recorded)),
+        app_details=AppDetails(
+            agent_details={
+                name: AgentDetails(
+                    name=name, instructions=str(detail["instructions"]), tool_declarations=tuple(detail["tools"])
+                )
+                for name, detail in frame["details"].items()
+                if name in authors
+            }
         ),
-        app_details=_app_details(frame["details"], {str(e["a"]) for e, _ in events}),
         creation_timestamp=float(frame["started_at"]),
         duration=round(total, 6),
         model_duration=round(model, 6),
@@ -89,16 +98,12 @@ def _convert(frame: Frame, sent: Content, invocation_id: str) -> Invocation:
     )
 
 
-def _content(wire: dict[str, Any] | None) -> Content | None:
-    return None if wire is None else Content.model_validate(wire)
-
-
 def _is_user(event: dict[str, Any]) -> bool:
     return str(event["a"] or "agent").lower() == "user"
 
 
 def _without_partials(events: Sequence[_Event]) -> list[_Event]:
-    """Drop partial events whose author goes on to say the whole."""
+    """Drop partial events whose author sends the whole later."""
     kept: list[_Event] = []
     whole: set[tuple[str, str]] = set()
     for event, content in reversed(events):
@@ -111,15 +116,15 @@ def _without_partials(events: Sequence[_Event]) -> list[_Event]:
     return kept[::-1]
 
 
-def _final(events: Sequence[_Event]) -> _Event | None:
+def _final(events: Sequence[_Event]) -> tuple[dict[str, Any] | None, Content | None]:
     """The last final event with text; one without text never replaces one that has some."""
-    final: _Event | None = None
+    final, text = None, None
     for event, content in events:
         if _is_user(event) or event["p"] or not event["f"] or not content or not content.parts:
             continue
-        if final is None or not (final[1] and final[1].text) or content.text:
-            final = (event, content)
-    return final
+        if final is None or not (text and text.text) or content.text:
+            final, text = event, content
+    return final, text
 
 
 def _counts(event: dict[str, Any], content: Content | None) -> bool:
@@ -143,24 +148,4 @@ def _recorded(event: dict[str, Any], content: Content | None, is_final: bool) ->
         grounding_metadata=event.get("g"),
         usage_metadata=event.get("u"),
         model_version=event.get("m"),
-    )
-
-
-def _without_thoughts(content: Content) -> Content:
-    return Content(role=content.role, parts=tuple(p for p in content.parts or () if not _is_thought(p)))
-
-
-def _is_thought(part: Part) -> bool:
-    return bool(part.thought)
-
-
-def _app_details(details: dict[str, Any], authors: set[str]) -> AppDetails:
-    return AppDetails(
-        agent_details={
-            name: AgentDetails(
-                name=name, instructions=str(detail["instructions"]), tool_declarations=tuple(detail["tools"])
-            )
-            for name, detail in details.items()
-            if name in authors
-        }
     )

@@ -24,6 +24,8 @@ _LAST_FRAMES_S: Final = 0.1
 _STACK_S: Final = 0.3  # in which a process that was asked for its stacks prints them
 _MAX_MESSAGE: Final = 2_000
 _MAX_TRACE: Final = 16_000
+_SUBJECTS: Final = {"agent": "the agent's process", "metrics": "its process"}
+_IMPORTS: Final = {"agent": "the agent", "metrics": "google.adk.evaluation"}
 
 _Verdict = Callable[[str], AttemptError]
 """The error of a session, named by its id, when the worker has ended; "" asks for no session in particular."""
@@ -63,7 +65,7 @@ class WorkerClient:
                 self._pid_fd = os.pidfd_open(started.process.pid)
                 self._loop.add_reader(self._pid_fd, self._on_exit)
         limit = launch.spec.limits.import_s
-        message = f"importing {launch.imports} took longer than {limit:g} s"
+        message = f"importing {_IMPORTS[launch.program]} took longer than {limit:g} s"
         self._timer = self._loop.call_later(limit, self._give_up, ErrorKind.IMPORT, message)
 
     @property
@@ -214,13 +216,13 @@ class WorkerClient:
             self._pid_fd = None
 
     def _on_end(self, reason: str) -> None:
-        sessions = len(self.sessions)
+        sessions, subject = len(self.sessions), _SUBJECTS[self.launch.program]
 
         def verdict(_session: str) -> AttemptError:
             if reason:
-                message = f"{self.launch.subject} wrote to the worker's own pipe ({reason})"
+                message = f"{subject} wrote to the worker's own pipe ({reason})"
             else:
-                message = f"{self.launch.subject} {self._exit_description()}"
+                message = f"{subject} {self._exit_description()}"
             if sessions > 1:
                 message += f" while {sessions} sessions were open in it; whose doing it was shows when each runs alone"
             kind = ErrorKind.PROTOCOL if reason else ErrorKind.DIED
@@ -262,7 +264,7 @@ class WorkerClient:
             self.ended_while_importing = self.dead.kind is ErrorKind.DIED
             error = self.dead
             if error.kind in (ErrorKind.DIED, ErrorKind.PROTOCOL):
-                message = f"{error.message} while it imported {self.launch.imports}"
+                message = f"{error.message} while it imported {_IMPORTS[self.launch.program]}"
                 error = AttemptError(kind=ErrorKind.IMPORT, message=message, traceback=error.traceback)
             self.ready.set_result(error)
 

@@ -20,7 +20,7 @@ from typing import Final, Literal
 
 from agent_eval_action.sandbox.ownership import owned_folders, restore_ownership
 from agent_eval_action.sandbox.step_guard import StepGuard
-from agent_eval_action.sandbox.users import ISOLATION_VARIABLE
+from agent_eval_action.sandbox.users import ISOLATION_VARIABLE, child_pids
 
 Mode = Literal["container", "on", "job"]
 
@@ -154,23 +154,12 @@ def _reap() -> list[tuple[int, int]]:
 def _kill_children() -> None:
     """Kill what the work left behind: nothing may write any more while files change their owner."""
     deadline = time.monotonic() + _GONE_S
-    while (left := _children()) and time.monotonic() < deadline:
+    while (left := child_pids()) and time.monotonic() < deadline:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         _reap()
         time.sleep(0.005)
-
-
-def _children() -> list[int]:
-    ours, found = str(os.getpid()), []
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, IndexError):
-                fields = Path(f"/proc/{entry.name}/stat").read_text(errors="replace").rpartition(")")[2].split()
-                if fields[1] == ours:
-                    found.append(int(entry.name))
-    return found
 
 
 def _prctl(option: int, value: int) -> None:

@@ -13,7 +13,6 @@ import socket
 import threading
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
@@ -30,17 +29,106 @@ _LEAST_S: Final = 300.0
 """google-auth asks again when a token has less than 225 seconds left; it must then get another one."""
 
 
-@dataclass
-class GoogleTokens:
-    """A metadata server on the loopback that hands out one identity's access tokens to some uids."""
+class GoogleTokens(ThreadingHTTPServer):
+    """A metadata server on the loopback that hands out one identity's access tokens to some uids.
 
-    server: ThreadingHTTPServer
-    environ: Mapping[str, str]
+    ``info``: a credential file, whose tokens google-auth gets in this process. ``environ``: what its clients need.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, info: dict[str, Any], environ: Mapping[str, str], uids: frozenset[int]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self._info = info
+        self._uids = uids
+        self._project = environ.get("GOOGLE_CLOUD_PROJECT") or str(info.get("project_id") or "")
+        self._email = str(info.get("client_email") or info.get("service_account_email") or "default")
+        self._credentials: Any = None
+        self._lock = threading.Lock()
+        address = f"127.0.0.1:{self.server_address[1]}"
+        # the second is asked first, to find out whether this is a machine of Google's
+        self.environ = {"GCE_METADATA_HOST": address, "GCE_METADATA_IP": address, "GCE_METADATA_MTLS_MODE": "none"}
+        if quota := info.get("quota_project_id"):
+            self.environ["GOOGLE_CLOUD_QUOTA_PROJECT"] = str(quota)
+        if self._project:
+            self.environ["GOOGLE_CLOUD_PROJECT"] = self._project
+        no_proxy = ",".join(filter(None, (environ.get("NO_PROXY") or environ.get("no_proxy"), "127.0.0.1")))
+        self.environ |= {"NO_PROXY": no_proxy, "no_proxy": no_proxy}
+        threading.Thread(target=self.serve_forever, args=(0.1,), name="google-tokens", daemon=True).start()
 
     def close(self) -> None:
         """Answer nobody any more."""
-        self.server.shutdown()
-        self.server.server_close()
+        self.shutdown()
+        self.server_close()
+
+    def answer(self, request: _Handler) -> tuple[int, str, str]:
+        """Status, content type and text of the metadata server's reply, as far as google-auth asks it."""
+        host, port = request.client_address[:2]
+        if request.headers.get("Metadata-Flavor") != "Google" or uid_of_peer(str(host), port) not in self._uids:
+            return 403, _TEXT, "not for you"
+        path = urlsplit(request.path).path
+        found = {"/": "agent-eval", _ROOT: "agent-eval", f"{_ROOT}universe/universe-domain": "googleapis.com"}
+        if self._project:
+            found[f"{_ROOT}project/project-id"] = self._project
+        if path.startswith(_ACCOUNT):
+            path = path.removeprefix(_ACCOUNT).rstrip("/").partition("/")[2]
+            if path == "token":
+                return self._token()
+            if path == "":
+                return 200, _JSON, json.dumps({"aliases": ["default"], "email": self._email, "scopes": [_SCOPE]})
+            found = {"email": self._email, "scopes": _SCOPE}
+        return (200, _TEXT, found[path]) if path in found else (404, _TEXT, "no such value")
+
+    def _token(self) -> tuple[int, str, str]:
+        try:
+            from google.auth.transport.requests import Request  # noqa: PLC0415 - heavy, needed where there is such a file
+
+            with self._lock:
+                if self._credentials is None:
+                    self._credentials = self._load()
+                if not self._credentials.token or self._seconds_left() < _LEAST_S:
+                    self._credentials.refresh(Request())
+                token, seconds = str(self._credentials.token), max(int(self._seconds_left()), 0)
+        except Exception as error:  # noqa: BLE001 - google-auth raises many kinds, and all mean no token
+            # without its text: an exchange's answer may quote what was exchanged
+            return 503, _TEXT, f"no token: {type(error).__name__}"
+        return 200, _JSON, json.dumps({"access_token": token, "expires_in": seconds, "token_type": "Bearer"})
+
+    def _load(self) -> Any:
+        import google.auth  # noqa: PLC0415 - heavy, and needed where there is such a file
+        from google.auth import aws, identity_pool  # noqa: PLC0415 - the same
+
+        if self._info.get("type") == "external_account":
+            # google.auth.default() would also ask Google for the project's name, which we know
+            kind: Any = aws if self._info.get("subject_token_type") == _AWS else identity_pool
+            return kind.Credentials.from_info(self._info, scopes=[_SCOPE])
+        load: Any = google.auth.load_credentials_from_dict
+        with warnings.catch_warnings():
+            # it warns of files from strangers, as google.auth.default() does not: this one is the job's own
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return load(self._info, scopes=[_SCOPE])[0]
+
+    def _seconds_left(self) -> float:
+        expiry = self._credentials.expiry
+        if expiry is None:
+            return _LEAST_S
+        return float((expiry - dt.datetime.now(dt.UTC).replace(tzinfo=None)).total_seconds())
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: GoogleTokens
+
+    def do_GET(self) -> None:
+        status, kind, text = self.server.answer(self)
+        self.send_response(status)
+        self.send_header("Metadata-Flavor", "Google")
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the library names it
+        """Nothing: an agent must not be able to write into our log."""
 
 
 def serve_google_tokens(
@@ -51,24 +139,11 @@ def serve_google_tokens(
     if path is None:
         return None
     try:
-        info = json.loads(path.read_text("utf-8"))
-        source = _TokenSource(dict(info))
+        info = dict(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, TypeError) as error:
         warn(f"the Google credentials of {path} are not used for the agent: they cannot be read ({error})")
         return None
-    project = environ.get("GOOGLE_CLOUD_PROJECT") or str(info.get("project_id") or "")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(source, uids, project))
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.1,), name="google-tokens", daemon=True).start()
-    address = f"127.0.0.1:{server.server_address[1]}"
-    # the second is asked first, to find out whether this is a machine of Google's
-    given = {"GCE_METADATA_HOST": address, "GCE_METADATA_IP": address, "GCE_METADATA_MTLS_MODE": "none"}
-    if quota := info.get("quota_project_id"):
-        given["GOOGLE_CLOUD_QUOTA_PROJECT"] = str(quota)
-    if project:
-        given["GOOGLE_CLOUD_PROJECT"] = project
-    no_proxy = ",".join(filter(None, (environ.get("NO_PROXY") or environ.get("no_proxy"), "127.0.0.1")))
-    return GoogleTokens(server, {**given, "NO_PROXY": no_proxy, "no_proxy": no_proxy})
+    return GoogleTokens(info, environ, uids)
 
 
 def credential_file(environ: Mapping[str, str]) -> Path | None:
@@ -79,99 +154,6 @@ def credential_file(environ: Mapping[str, str]) -> Path | None:
     folder = environ.get("CLOUDSDK_CONFIG", "")
     found = Path(folder) / Path(_WELL_KNOWN).name if folder else Path(home) / _WELL_KNOWN
     return found if (home or folder) and found.is_file() else None
-
-
-class _TokenSource:
-    """Tokens of one credential file, exchanged by google-auth in this process."""
-
-    def __init__(self, info: dict[str, Any]) -> None:
-        self.email = str(info.get("client_email") or info.get("service_account_email") or "default")
-        self._info = info
-        self._lock = threading.Lock()
-        self._credentials: Any = None
-
-    def token(self) -> tuple[str, int]:
-        """An access token that lasts a while yet, and its seconds; raises what google-auth raises."""
-        from google.auth.transport.requests import Request  # noqa: PLC0415 - heavy, needed where there is such a file
-
-        with self._lock:
-            if self._credentials is None:
-                self._credentials = self._loaded()
-            if not self._credentials.token or self._left() < _LEAST_S:
-                self._credentials.refresh(Request())
-            return str(self._credentials.token), max(int(self._left()), 0)
-
-    def _loaded(self) -> Any:
-        import google.auth  # noqa: PLC0415 - heavy, and needed where there is such a file
-        from google.auth import aws, identity_pool  # noqa: PLC0415 - the same
-
-        if self._info.get("type") == "external_account":
-            # google.auth.default() would also ask Google for the project's name, which we are told
-            kind: Any = aws if self._info.get("subject_token_type") == _AWS else identity_pool
-            return kind.Credentials.from_info(self._info, scopes=[_SCOPE])
-        load: Any = google.auth.load_credentials_from_dict
-        with warnings.catch_warnings():
-            # it warns of files from strangers, as google.auth.default() does not: this one is the job's own
-            warnings.simplefilter("ignore", DeprecationWarning)
-            return load(self._info, scopes=[_SCOPE])[0]
-
-    def _left(self) -> float:
-        expiry = self._credentials.expiry
-        if expiry is None:
-            return _LEAST_S
-        return float((expiry - dt.datetime.now(dt.UTC).replace(tzinfo=None)).total_seconds())
-
-
-_Answer = tuple[int, str, str]
-"""Status, content type and text."""
-
-_NONE: Final = (404, _TEXT, "no such value")
-_REFUSED: Final = (403, _TEXT, "not for you")
-
-
-def _answer(path: str, source: _TokenSource, project: str) -> _Answer:
-    """What the metadata server says, as far as google-auth asks it."""
-    found = {"/": "agent-eval", _ROOT: "agent-eval", f"{_ROOT}universe/universe-domain": "googleapis.com"}
-    if project:
-        found[f"{_ROOT}project/project-id"] = project
-    if path.startswith(_ACCOUNT):
-        path = path.removeprefix(_ACCOUNT).rstrip("/").partition("/")[2]
-        if path == "token":
-            return _token_answer(source)
-        if path == "":
-            account = {"aliases": ["default"], "email": source.email, "scopes": [_SCOPE]}
-            return 200, _JSON, json.dumps(account)
-        found = {"email": source.email, "scopes": _SCOPE}
-    return (200, _TEXT, found[path]) if path in found else _NONE
-
-
-def _token_answer(source: _TokenSource) -> _Answer:
-    try:
-        token, seconds = source.token()
-    except Exception as error:  # noqa: BLE001 - google-auth raises many kinds, and all mean no token
-        # without its text: an exchange's answer may quote what was exchanged
-        return 503, _TEXT, f"no token: {type(error).__name__}"
-    return 200, _JSON, json.dumps({"access_token": token, "expires_in": seconds, "token_type": "Bearer"})
-
-
-def _handler(source: _TokenSource, uids: frozenset[int], project: str) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            host, port = self.client_address[:2]
-            allowed = self.headers.get("Metadata-Flavor") == "Google" and uid_of_peer(str(host), port) in uids
-            status, kind, text = _answer(urlsplit(self.path).path, source, project) if allowed else _REFUSED
-            body = text.encode()
-            self.send_response(status)
-            self.send_header("Metadata-Flavor", "Google")
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the library names it
-            """Nothing: an agent must not be able to write into our log."""
-
-    return Handler
 
 
 def uid_of_peer(host: str, port: int) -> int | None:

@@ -1,11 +1,13 @@
-"""The sandboxes of a run: for each tree a copy of it, a uid of its own, and what its processes see."""
+"""The sandboxes of a run: for each tree a copy of it, a uid of its own, and the variables its processes see."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
+import re
 import shutil
+import ssl
 import stat
 import tempfile
 import threading
@@ -14,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from agent_eval_action.sandbox.certificates import BUNDLE_VARIABLES, read_certificates
+from agent_eval_action.folders import open_below, real_path
 from agent_eval_action.sandbox.google_tokens import GoogleTokens, serve_google_tokens
 from agent_eval_action.sandbox.permissions import close_paths, find_open_paths, paths_to_close
 from agent_eval_action.sandbox.tree import TreeCopy
@@ -30,6 +32,18 @@ Role = Literal["head", "base", "metrics"]
 Level = Literal["info", "warning"]
 ROLES: Final[tuple[Role, ...]] = ("head", "base", "metrics")
 
+BUNDLE_VARIABLES: Final = (
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    "PIP_CERT",
+)
+"""Variables that name a file of certificates."""
+
+_BUNDLE_BYTES: Final = 8 << 20
+_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 _CREDENTIALS: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 _IN_CONTAINER: Final = Path("/agent-eval")
 """Always the same folder: environments with code of the tree in them are found again by the next job."""
@@ -44,8 +58,7 @@ class Sandbox:
     user: SandboxUser
     installer: SandboxUser
     environments: Path
-    building: threading.Lock
-    rewrite: Callable[[dict[str, str]], dict[str, str]]
+    owner: Sandboxes
 
     def inside(self, path: Path) -> Path:
         """A path of the workspace in the copy; others stay."""
@@ -57,11 +70,11 @@ class Sandbox:
 
     def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
         """What a process of this sandbox sees of variables that were picked for it."""
-        return self.rewrite(self.user.environ(environ))
+        return self.owner.readable_environ(self.user.environ(environ), self)
 
     def install_environ(self, environ: Mapping[str, str], pythons: Path) -> dict[str, str]:
         """The same for the install step. ``pythons``: where uv puts an interpreter it has to download."""
-        found = self.rewrite(self.installer.environ(environ))
+        found = self.owner.readable_environ(self.installer.environ(environ), self)
         # agents cannot write beside the modules they import, so bytecode is made now or never
         return {**found, "UV_PYTHON_INSTALL_DIR": str(pythons), "UV_COMPILE_BYTECODE": "1"}
 
@@ -89,7 +102,7 @@ class Sandboxes:
     hidden: Collection[Path] = ()
     _sandboxes: dict[tuple[Role, Path], Sandbox] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _building: threading.Lock = field(default_factory=threading.Lock)
+    building: threading.Lock = field(default_factory=threading.Lock)
 
     def sandbox(self, role: Role, workspace: Path) -> Sandbox:
         """The sandbox of a tree, its copy made at the first call. Raises AgentEnvironmentError or OSError. Blocks."""
@@ -121,21 +134,17 @@ class Sandboxes:
         environments, left_out = self.root / "environments", {*self.closed, *hidden}
         copy = TreeCopy(workspace, folder / workspace.name, user.uid, installer.uid, environments, left_out)
         copy.make()
+        return Sandbox(workspace, copy.target, user, installer, environments, self)
 
-        def rewrite(environ: dict[str, str]) -> dict[str, str]:
-            return self._rewrite(environ, workspace, copy.target)
-
-        return Sandbox(workspace, copy.target, user, installer, environments, self._building, rewrite)
-
-    def _rewrite(self, environ: dict[str, str], workspace: Path, tree: Path) -> dict[str, str]:
-        found = {}
+    def readable_environ(self, environ: Mapping[str, str], sandbox: Sandbox) -> dict[str, str]:
+        """Variables whose paths and credentials a process of the sandbox can read."""
+        found, workspace = {}, str(sandbox.workspace)
         for name, value in environ.items():
+            found[name] = value
             if name in BUNDLE_VARIABLES:
                 found[name] = self._readable_bundle(value)
-            elif value == str(workspace) or value.startswith(f"{workspace}/"):  # as the runner maps its own paths
-                found[name] = str(tree) + value[len(str(workspace)) :]
-            else:
-                found[name] = value
+            elif value == workspace or value.startswith(f"{workspace}/"):  # as the runner maps its own paths
+                found[name] = str(sandbox.tree) + value[len(workspace) :]
         if self.tokens is not None:
             ours = self.environ.get(_CREDENTIALS) or None
             if (environ.get(_CREDENTIALS) or None) == ours:  # not one of the agent's own
@@ -227,3 +236,29 @@ def _make_folders(root: Path, *paths: Path) -> None:
             if folder.is_relative_to(root) and folder != root:
                 folder.mkdir(exist_ok=True)
                 folder.chmod(stat.S_IRWXU | stat.S_IXGRP | stat.S_IXOTH)
+
+
+def read_certificates(path: Path, workspace: Path) -> bytes | None:
+    """The certificates of a PEM file and nothing else of it; None where it has none, or cannot be read.
+
+    A link inside the workspace is not followed, because the change could have brought it along. A link outside,
+    such as Debian's and Fedora's in /etc/ssl, is the machine's own.
+    """
+    try:
+        workspace = workspace.resolve()
+        path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
+        if not path.is_relative_to(workspace):
+            path = real_path(path)
+        if path.is_relative_to(workspace):
+            descriptor = open_below(str(path), str(workspace), os.O_RDONLY | os.O_CLOEXEC)
+        else:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_size > _BUNDLE_BYTES:
+                return None
+            certificates = b"\n".join([*_CERTIFICATE.findall(file.read(_BUNDLE_BYTES)), b""])
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=certificates.decode("ascii"))
+    except (OSError, ValueError):  # ssl.SSLError is an OSError
+        return None
+    return certificates

@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -128,18 +128,32 @@ def kill_processes_of(uids: Collection[int]) -> bool:
     return True
 
 
-def _uids_by_pid() -> dict[int, int]:
-    """Uids of living processes by pid. Read from their status, for that is open where their environment is not."""
-    found = {}
+def process_statuses() -> Iterator[tuple[int, dict[str, str]]]:
+    """Pid and fields of /proc/PID/status of every process, zombies included; nothing where there is no /proc.
+
+    They are open where a process's environment is not.
+    """
     with contextlib.suppress(OSError):
         for entry in os.scandir("/proc"):
             if entry.name.isdigit():
-                with contextlib.suppress(OSError, KeyError, ValueError, IndexError):
+                with contextlib.suppress(OSError):
                     lines = Path(f"/proc/{entry.name}/status").read_text(errors="replace").splitlines()
-                    fields = dict(line.split(":", 1) for line in lines if ":" in line)
-                    if not fields["State"].strip().startswith(("Z", "X")):
-                        found[int(entry.name)] = int(fields["Uid"].split()[0])
-    return found
+                    parts = [line.partition(":") for line in lines]
+                    yield int(entry.name), {name: value.strip() for name, _, value in parts}
+
+
+def child_pids() -> list[int]:
+    """The children of this process, and the orphans that were given to it."""
+    return [pid for pid, status in process_statuses() if status.get("PPid") == str(os.getpid())]
+
+
+def _uids_by_pid() -> dict[int, int]:
+    """Uids of living processes by pid."""
+    return {
+        pid: int(status["Uid"].split()[0])
+        for pid, status in process_statuses()
+        if "Uid" in status and not status["State"].startswith(("Z", "X"))
+    }
 
 
 def no_new_privileges() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.sandbox.certificates import read_certificates
+from agent_eval_action.sandbox.sandboxes import read_certificates
 
 
 @pytest.fixture(scope="module")
