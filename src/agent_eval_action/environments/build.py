@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from uv import find_uv_bin
 
@@ -136,43 +136,34 @@ def _archive(environment: Path, folder: OutputFolder, name: str) -> None:
 
     One that cannot be kept is built again next time, which is no error.
     """
-    tar = shutil.which("tar")
-    if tar is None:
-        return
     with contextlib.suppress(OSError):
         for draft, found in folder.files():
             if draft.endswith(".tmp") and time.time() - found.st_mtime > _ABANDONED_S:  # of a job that was killed
                 folder.remove(draft)
-    command = [tar, "--create", f"--directory={environment.parent}", f"--transform=s,^{environment.name},env,S"]
+    renamed = ["--transform", f"s,^{environment.name},env,S", "--owner=0", "--group=0", environment.name]
     with contextlib.suppress(OSError, subprocess.SubprocessError), folder.replacing(name, sync=False) as target:
-        subprocess.run(  # noqa: S603 - tar, with arguments of ours
-            [*command, "--owner=0", "--group=0", environment.name],
-            stdout=target,
-            stderr=subprocess.DEVNULL,
-            env={"PATH": os.defpath},
-            check=True,
-            timeout=_LONGEST_TAR_S,
-        )
+        _run_tar(["--create", f"--directory={environment.parent}", *renamed], stdout=target)
 
 
 def _extract(cache: OutputFolder, name: str, folder: Path, user: SandboxUser) -> bool:
     """Extract an archive into ``folder/env`` as ``user``, who can write nowhere else; False when it has to be built."""
-    tar = shutil.which("tar")
-    if tar is None or not cache.holds(name):
-        return False
+    command = ["--extract", "--no-same-owner", "--no-same-permissions", f"--directory={folder}"]
     with contextlib.suppress(OSError, subprocess.SubprocessError), cache.read(name) as source:
-        subprocess.run(  # noqa: S603 - tar, with arguments of ours
-            [tar, "--extract", "--no-same-owner", "--no-same-permissions", f"--directory={folder}"],
-            stdin=source,
-            stderr=subprocess.DEVNULL,
-            env={"PATH": os.defpath},
-            check=True,
-            timeout=_LONGEST_TAR_S,
-            **user.options(),
-        )
+        _run_tar(command, stdin=source, **user.options())
         # a Python that uv had downloaded for it is not here any more
         return _has_python(folder / "env")
     return False
+
+
+def _run_tar(arguments: list[str], **options: Any) -> None:
+    subprocess.run(  # noqa: S603 - tar, with arguments of ours
+        [shutil.which("tar") or "tar", *arguments],
+        stderr=subprocess.DEVNULL,
+        env={"PATH": os.defpath},
+        check=True,
+        timeout=_LONGEST_TAR_S,
+        **options,
+    )
 
 
 def uv_binary(environ: Mapping[str, str]) -> str:

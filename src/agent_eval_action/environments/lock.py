@@ -1,4 +1,4 @@
-"""The file that says what an agent needs, and the name of the environment built from it: equal names, equal content."""
+"""The file that lists what an agent needs, and the name of its environment: equal names mean equal content."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ _SKIPPED: Final = frozenset({".git", ".agent-eval", ".venv", "__pycache__", "nod
 
 @dataclass(frozen=True, slots=True)
 class LockFile:
-    """The file that says what the agent needs, in a workspace."""
+    """The file that lists what the agent needs, in a workspace."""
 
     path: Path
     workspace: Path
 
     def packages(self) -> int:
-        """How many packages it names, as far as the file itself says; 0 where it does not."""
+        """How many packages it names; 0 where the file itself does not list them all."""
         text = _text(self.path)
         if self.path.name == UV_LOCK:
             return len(_LOCKED.findall(text))

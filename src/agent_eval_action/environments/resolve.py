@@ -243,7 +243,7 @@ def reason_env_not_reusable(python: Path, here: AgentFolder, there: AgentFolder,
 
 
 def _requirement_files(place: AgentFolder) -> dict[str, bytes]:
-    """Everything that says what an agent needs, by its path in the agent's folder, which may be renamed, or above."""
+    """All files that define what an agent needs, by their paths in its folder, which may be renamed, or above it."""
     found: dict[str, bytes] = {}
     for folder in folders_upwards(place.folder, place.workspace):
         paths = [path for name in (*KINDS, *_OTHER_REQUIREMENT_FILES) if (path := folder / name).is_file()]

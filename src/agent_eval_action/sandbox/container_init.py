@@ -1,8 +1,8 @@
 """The first process, in the container and in a step on the runner: hides what it was given and supervises the work.
 
 It takes the settings out of its environment, executes itself again without them (a process's first environment can
-be read in /proc for as long as it lives), and hands them to a child by a file in memory. Then it does what nobody
-else does in a container: it forwards signals, reaps orphans, and in the end gives files to the checkout's owner.
+be read in /proc for as long as it lives), and hands them to a child by a file in memory. Then it forwards signals,
+reaps orphans, and at the end gives files to the checkout's owner, as no other process in a container does.
 Standard library only.
 """
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from agent_eval_action.sandbox.ownership import owned_folders, restore_ownership
+from agent_eval_action.sandbox.runner import ON_A_RUNNER, TEMPORARY, WORKSPACE
 from agent_eval_action.sandbox.step_guard import StepGuard
 from agent_eval_action.sandbox.users import ISOLATION_VARIABLE, child_pids
 
@@ -26,11 +27,11 @@ Mode = Literal["container", "on", "job"]
 
 SETTINGS_FD: Final = "AGENT_EVAL_SETTINGS_FD"
 _NAME: Final = "agent-eval-settings"
-_KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TERM", "COLUMNS", "TMPDIR", "GITHUB_WORKSPACE", "RUNNER_TEMP")
+_KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TERM", "COLUMNS", "TMPDIR", WORKSPACE, TEMPORARY)
 """What the first process needs itself, and no secret is in."""
 
 _KEPT_ON_THE_RUNNER: Final = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH")
-"""What an interpreter of the job's own may not start without; the image's needs none of it."""
+"""What an interpreter of the job's own may need to start; the image's needs none of it."""
 
 _FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _WATCHED: Final = frozenset((*_FORWARDED, signal.SIGCHLD))
@@ -56,7 +57,7 @@ def supervise(report_error: Callable[[str], None]) -> None:
 
 
 def supervision_mode(environ: Mapping[str, str], pid: int, uid: int) -> Mode | None:
-    """How this process supervises its work; None: not at all, where there is nothing to hide from anybody.
+    """How this process supervises its work; None: not at all, because there is nothing to hide.
 
     *container* and *on*: agents get uids of their own. *job*: a step on the runner, where they have the same uid.
     """
@@ -67,11 +68,11 @@ def supervision_mode(environ: Mapping[str, str], pid: int, uid: int) -> Mode | N
         return "container"
     if uid == 0 and asked == "on":
         return "on"
-    return "job" if environ.get("GITHUB_ACTIONS") == "true" else None
+    return "job" if environ.get(ON_A_RUNNER) == "true" else None
 
 
 def _reexecute(environ: dict[bytes, bytes], mode: Mode) -> None:
-    # until the process that handles them is there none may be lost: the first process has no default handlers
+    # none may be lost before the process that handles them runs: the first process has no default handlers
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     environ[ISOLATION_VARIABLE.encode()] = mode.encode()
     fd = os.memfd_create(_NAME, 0)
@@ -85,10 +86,9 @@ def _reexecute(environ: dict[bytes, bytes], mode: Mode) -> None:
 
 def _is_our_file(fd: str) -> bool:
     """Whether the descriptor is the file in memory that we made; the job's environment can hold any number."""
-    try:
+    with contextlib.suppress(OSError, ValueError):
         return Path(f"/proc/self/fd/{int(fd)}").readlink().name.startswith(f"memfd:{_NAME}")
-    except (OSError, ValueError):
-        return False
+    return False
 
 
 def _fork_work(fd: int, report_error: Callable[[str], None]) -> None:
@@ -99,9 +99,9 @@ def _fork_work(fd: int, report_error: Callable[[str], None]) -> None:
     settings = {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries if name}
     guard = None
     if settings.get(ISOLATION_VARIABLE) == "job":
-        # sudo, which GitHub's runners give without a password, would make an agent root
+        # sudo, which hosted runners give without a password, would make an agent root
         _prctl(_SET_NO_NEW_PRIVS, 1)
-        guard = StepGuard.start(settings)
+        guard = StepGuard(settings)
     child = os.fork()
     if child == 0:
         # a group of its own: what is typed at a terminal reaches it once, by us
@@ -125,7 +125,7 @@ def _fork_work(fd: int, report_error: Callable[[str], None]) -> None:
 
 
 def _wait_for(child: int) -> tuple[int, bool]:
-    """Forward signals to the child and reap whoever ends, until it ends: its exit code, and whether one was sent."""
+    """Forward signals to the child and reap processes until it ends: its exit code, and whether a signal came."""
     leave_by = None
     while True:
         received = signal.sigtimedwait(_WATCHED, 1.0)
@@ -133,21 +133,21 @@ def _wait_for(child: int) -> tuple[int, bool]:
             leave_by = leave_by or time.monotonic() + _TO_LEAVE_S
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, received.si_signo)
-        for pid, status in _reap():
-            if pid == child:
-                code = os.waitstatus_to_exitcode(status)
-                return (code if code >= 0 else _INTERRUPTED if leave_by else 128 - code), leave_by is not None
+        status = _reap().get(child)
+        if status is not None:
+            code = os.waitstatus_to_exitcode(status)
+            return (code if code >= 0 else _INTERRUPTED if leave_by else 128 - code), leave_by is not None
         if leave_by and time.monotonic() > leave_by:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
 
 
-def _reap() -> list[tuple[int, int]]:
-    """Whoever ended, our child or an orphan that was given to us."""
-    ended = []
+def _reap() -> dict[int, int]:
+    """Exit statuses by pid of those that ended, our child or orphans that were given to us."""
+    ended = {}
     with contextlib.suppress(ChildProcessError):
         while (process := os.waitpid(-1, os.WNOHANG))[0]:
-            ended.append(process)
+            ended[process[0]] = process[1]
     return ended
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from agent_eval_action.sandbox.runner import MOUNTED, TEMPORARY, WORKSPACE
 from agent_eval_action.sandbox.users import SANDBOX_UIDS
 
 _FIRST: Final = ".agent-eval"
-_GITHUB: Final = Path("/github")
 _DEEPEST: Final = 250
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -27,9 +27,9 @@ def main() -> None:
 
 def owned_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
     """The workspace, then the runner's other folders that are mounted into a container action."""
-    workspace = Path(environ.get("GITHUB_WORKSPACE", "").strip() or Path.cwd())
-    others = (Path(environ[name]) for name in ("HOME", "RUNNER_TEMP") if environ.get(name))
-    return (workspace, *(folder for folder in others if folder.is_relative_to(_GITHUB)))
+    workspace = Path(environ.get(WORKSPACE, "").strip() or Path.cwd())
+    others = (Path(environ[name]) for name in ("HOME", TEMPORARY) if environ.get(name))
+    return (workspace, *(folder for folder in others if folder.is_relative_to(MOUNTED)))
 
 
 def restore_ownership(roots: Iterable[Path], until: float | None = None) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from agent_eval_action.sandbox.runner import EVENT, MOUNTED_FOLDERS, NEVER_WRITTEN, TEMPORARY, WORKSPACE, WRITTEN
 from agent_eval_action.sandbox.users import SandboxUser
 
 _SHARED: Final = frozenset(
@@ -18,17 +19,7 @@ _SHARED: Final = frozenset(
     for name in ("/", "/bin", "/dev", "/etc", "/home", "/lib", "/opt", "/proc", "/sys", "/tmp", "/usr", "/var")  # noqa: S108 - names, nothing is written there
 )
 _SOCKETS: Final = ("/var/run/docker.sock", "/run/docker.sock", "/run/podman/podman.sock", "/run/containerd")
-_FILES: Final = (
-    "GITHUB_OUTPUT",
-    "GITHUB_ENV",
-    "GITHUB_PATH",
-    "GITHUB_STATE",
-    "GITHUB_STEP_SUMMARY",
-    "GITHUB_EVENT_PATH",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-)
-_FOLDERS: Final = ("GITHUB_WORKSPACE", "RUNNER_TEMP", "HOME")
-_ALWAYS: Final = ("/github/file_commands", "/github/home", "/github/workflow", "/github/runner_temp")
+_VARIABLES: Final = (WORKSPACE, TEMPORARY, "HOME", *WRITTEN, *NEVER_WRITTEN, EVENT, "GOOGLE_APPLICATION_CREDENTIALS")
 _PROBE: Final = """
 import json, os, socket, stat, sys
 def open_to_us(path):
@@ -49,9 +40,9 @@ _PROBE_S: Final = 30.0
 
 
 def paths_to_close(environ: Mapping[str, str], more: Iterable[Path] = ()) -> tuple[Path, ...]:
-    """What nobody but us may read or write, as far as it is there."""
-    named = [environ[name] for name in (*_FOLDERS, *_FILES) if environ.get(name, "").startswith("/")]
-    paths = [Path(text) for text in (*named, *_ALWAYS, *_SOCKETS)]
+    """Existing paths that only we may read or write."""
+    named = [environ[name] for name in _VARIABLES if environ.get(name, "").startswith("/")]
+    paths = [Path(text) for text in (*named, *MOUNTED_FOLDERS, *_SOCKETS)]
     return tuple(dict.fromkeys(path for path in (*more, *paths) if os.path.lexists(path)))
 
 
@@ -74,7 +65,7 @@ def close_paths(paths: Iterable[Path]) -> None:
 
 
 def find_open_paths(user: SandboxUser, paths: Sequence[Path]) -> tuple[str, ...] | str:
-    """Which of these a process of this user can open; a text says why there can be no such process."""
+    """Which of these a process of this user can open; a text: why there can be no such process."""
     command = [sys.executable, "-I", "-S", "-c", _PROBE, *map(str, paths)]
     try:
         done = subprocess.run(  # noqa: S603 - our own interpreter and program

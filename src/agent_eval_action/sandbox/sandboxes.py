@@ -113,7 +113,7 @@ class Sandboxes:
             return made
 
     def close(self) -> None:
-        """Kill whatever still runs as one of our uids, and remove the copies where nobody else does."""
+        """Kill everything that still runs as one of our uids, and remove the copies, unless the container is."""
         kill_processes_of({user.uid for user in (*self.users.values(), *self.installers.values())})
         if self.tokens is not None:
             self.tokens.close()

@@ -12,14 +12,12 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_WRITTEN: Final = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
-"""Files that the command itself writes to."""
+from agent_eval_action.sandbox.runner import NEVER_WRITTEN, OUTPUT, TEMPORARY, WRITTEN
 
-_LEFT_ALONE: Final = ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_STATE")
 _APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PRECOMPILED: Final = "__pycache__"
 _PACKAGES: Final = frozenset({"site-packages", "dist-packages"})
@@ -40,7 +38,7 @@ class _GuardedFile:
     written: int | None = None
 
     def restore(self) -> bool:
-        """Leave what was there and what the command wrote; whether nobody else had written. Raises OSError."""
+        """Leave what was there and what the command wrote; False: somebody else had written. Raises OSError."""
         untouched = _read_all(self.descriptor) == self.before
         added = _read_all(self.written) if self.written is not None else b""
         if not untouched:
@@ -50,30 +48,27 @@ class _GuardedFile:
         return untouched
 
 
-@dataclass(slots=True)
 class StepGuard:
-    """What is watched while a command runs. ``tool`` is None where the tool's files are not its own alone."""
+    """What is watched while a command runs: files of the runner's, and the tool's where they are its own alone.
 
-    files: list[_GuardedFile] = field(default_factory=list)
-    tool: dict[str, FileState] | None = None
-    roots: tuple[Path, ...] = ()
+    ``environ`` then names files for the command to write that no other process can open.
+    """
 
-    @classmethod
-    def start(cls, environ: MutableMapping[str, str]) -> StepGuard:
-        """Look at everything. ``environ`` then names files for the command to write that nobody else can open."""
-        guard = cls(roots=tool_folders(environ))
-        if guard.roots:
-            sys.dont_write_bytecode = True  # what is new in the tool's folders is then nobody's but an agent's
-            guard.tool = dict(_file_states(guard.roots))
-        for name in (*_WRITTEN, *_LEFT_ALONE):
-            with contextlib.suppress(OSError):
-                guard._keep(name, environ)
-        return guard
+    def __init__(self, environ: MutableMapping[str, str]) -> None:
+        self._roots = tool_folders(environ)
+        if self._roots:
+            sys.dont_write_bytecode = True  # what is new in the tool's folders was then written by an agent
+        self._tool = dict(_file_states(self._roots))
+        self._files: list[_GuardedFile] = []
+        for name in (*WRITTEN, *NEVER_WRITTEN):
+            if path := environ.get(name):
+                with contextlib.suppress(OSError):
+                    self._keep(name, path, environ)
 
     def finish(self) -> list[str]:
         """Give the runner what the command wrote. Returns what somebody else did, in sentences."""
         found = []
-        for file in self.files:
+        for file in self._files:
             try:
                 if not file.restore():
                     found.append(f"something that ran in this step wrote to {file.name}, and that was taken out again")
@@ -81,42 +76,35 @@ class StepGuard:
                 found.append(f"{file.name} could not be written: {error.strerror or error}")
         if changed := self._first_changed():
             found.append(f"files of agent-eval itself were changed while it ran, {changed} for example")
-            self._withdraw_verdict()
+            withdrawal = b"verdict=inconclusive\nreason=files of agent-eval itself were changed\n"
+            for file in self._files:
+                if file.name == OUTPUT:
+                    with contextlib.suppress(OSError):
+                        _append(file.descriptor, withdrawal)
         return found
 
-    def _keep(self, name: str, environ: MutableMapping[str, str]) -> None:
-        path = environ.get(name, "")
-        if not path:
-            return
+    def _keep(self, name: str, path: str, environ: MutableMapping[str, str]) -> None:
         descriptor = os.open(path, _APPEND)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             return
         kept = _GuardedFile(name, descriptor, _read_all(descriptor))
-        if name in _WRITTEN:
+        if name in WRITTEN:
             kept.written = os.memfd_create(f"agent-eval-{name.lower()}")
             environ[name] = f"/proc/self/fd/{kept.written}"
-        self.files.append(kept)
+        self._files.append(kept)
 
     def _first_changed(self) -> str:
         """A file of the tool's that is not what it was; "" where all are."""
-        if self.tool is None:
-            return ""
-        now = dict(_file_states(self.roots))
-        for path, state in self.tool.items():
+        now = dict(_file_states(self._roots))
+        for path, state in self._tool.items():
             if now.get(path) != state:
                 return path
-        for path in now.keys() - self.tool.keys():
+        for path in now.keys() - self._tool.keys():
             # an agent that runs on the same Python compiles its standard library for everybody
             if _PRECOMPILED not in Path(path).parts or Path(path).is_relative_to(sys.prefix):
                 return path
         return ""
-
-    def _withdraw_verdict(self) -> None:
-        for file in self.files:
-            if file.name == "GITHUB_OUTPUT":
-                with contextlib.suppress(OSError):
-                    _append(file.descriptor, b"verdict=inconclusive\nreason=files of agent-eval itself were changed\n")
 
 
 def tool_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
@@ -124,7 +112,7 @@ def tool_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
     Elsewhere it may share a Python with the agent, whose installations are no attack.
     """
-    temporary = environ.get("RUNNER_TEMP", "")
+    temporary = environ.get(TEMPORARY, "")
     prefix = Path(sys.prefix)
     if not temporary or not prefix.resolve().is_relative_to(Path(temporary).resolve()):
         return ()

@@ -14,13 +14,11 @@ from typing import Final
 
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder
+from agent_eval_action.sandbox.runner import CREDENTIAL_FILES
 
 LEFT_OUT: Final = frozenset(
     {".git", ".agent-eval", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox", ".hypothesis"}
 )
-CREDENTIAL_FILES: Final = "gha-creds-*.json"
-"""What google-github-actions/auth leaves in the workspace."""
-
 TREE_BYTES: Final = 4 << 30
 _NAMED: Final = 3
 _MODE: Final = 0o700
@@ -69,7 +67,7 @@ class TreeCopy:
                     self._folder(path, target / entry.name)
             elif entry.is_file(follow_symlinks=False):
                 self._file(path, target / entry.name)
-            # pipes, sockets and devices are nobody's source code
+            # pipes, sockets and devices are no source code
         self._give(target, source.lstat().st_mode)
 
     def _file(self, source: Path, target: Path) -> None:

@@ -61,11 +61,11 @@ class SandboxUser:
     umask: int = 0o077
 
     def options(self) -> dict[str, Any]:
-        """What ``subprocess.Popen`` is told, so that the process is this user's before it executes anything."""
+        """Arguments of ``subprocess.Popen``: the process is this user's before it executes anything."""
         return {"user": self.uid, "group": self.uid, "extra_groups": [], "umask": self.umask}
 
     def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The variables with what says who and where this user is; folders of ours are not its."""
+        """The variables with this user's name and home, and without our own folders."""
         kept = {name: value for name, value in environ.items() if name not in _VARIABLES_OF_OURS}
         # getpass.getuser() asks these first, and the uid is in no /etc/passwd
         return {**kept, "HOME": str(self.home), "TMPDIR": str(self.home / "tmp"), "USER": "agent", "LOGNAME": "agent"}
@@ -73,8 +73,8 @@ class SandboxUser:
     def command(self, command: Sequence[str]) -> list[str]:
         """The command, bounded: no core, no endless file, no fork without end, less memory than there is.
 
-        The process bounds itself before it becomes what was asked for: root without CAP_SYS_RESOURCE, which a
-        container lacks, may not do that to a process of another uid.
+        The process bounds itself before it executes the command: root without CAP_SYS_RESOURCE, which a container
+        lacks, may not do that to a process of another uid.
         """
         bounds = {
             "RLIMIT_CORE": 0,
@@ -108,7 +108,7 @@ def memory_bytes(cgroup: Path = Path("/sys/fs/cgroup/memory.max"), meminfo: Path
 
 
 def free_uids(count: int, taken: Collection[int]) -> tuple[int, ...]:
-    """Uids nobody has a process of. ``taken``: uids that something of value belongs to."""
+    """Uids without a process. ``taken``: uids that own something of value."""
     running = set(_uids_by_pid().values()) | set(taken)
     start = (os.getpid() * count) % (len(SANDBOX_UIDS) - count)
     candidates = [*SANDBOX_UIDS[start:], *SANDBOX_UIDS[:start]]
