@@ -31,11 +31,11 @@ import os, subprocess, sys
 from agent_eval_action.cli import print_step_error
 from agent_eval_action.sandbox.container_init import supervise
 supervise(print_step_error)
-from agent_eval_action.ci.github.outputs import write_outputs
+from agent_eval_action.ci.github import GitHubActions
 attack = sys.argv[1]
 done = subprocess.run([sys.executable, "-I", "-c", attack, *sys.argv[2:]], env={}, capture_output=True, text=True)
 sys.stdout.write(done.stdout + done.stderr)
-said = write_outputs({"verdict": "fail" if len(sys.argv) < 3 else sys.argv[2]}, os.environ)
+said = GitHubActions().write_outputs({"verdict": "fail" if len(sys.argv) < 3 else sys.argv[2]}, os.environ)
 sys.exit(said or 0)
 """
 
