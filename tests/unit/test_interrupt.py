@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent_eval_action import api
+from agent_eval_action.api.evaluation import Evaluation, RunContext
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.results.decision import Verdict
@@ -43,7 +43,7 @@ async def breaks() -> None:
 def ended(monkeypatch: pytest.MonkeyPatch, folder: Path, work: object, *, measuring: bool) -> tuple[float, RunResult]:
     """When a run that was interrupted at ``AT`` gave its result, and which."""
 
-    async def evaluate(evaluation: api.Evaluation) -> RunResult:
+    async def evaluate(evaluation: Evaluation) -> RunResult:
         if measuring:
             gate = RunGate(evaluation.settings)
             evaluation.measurement = SimpleNamespace(result=lambda *_: MEASURED, gate=gate)
@@ -54,7 +54,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, folder: Path, work: object, *, measur
         loop, stop = asyncio.get_running_loop(), StopRequest()
         settings = resolve(flags={}, environ={}, cwd=folder).settings
         loop.call_at(AT, stop.request, RunStatus.INTERRUPTED)
-        result = await api.Evaluation(settings, api.RunContext({}, lambda _: None, stop)).result()
+        result = await Evaluation(settings, RunContext({}, lambda _: None, stop)).result()
         at = loop.time()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             while not task.done():
@@ -63,7 +63,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, folder: Path, work: object, *, measur
             await asyncio.gather(task, return_exceptions=True)
         return at, result
 
-    monkeypatch.setattr(api.Evaluation, "_evaluate", evaluate)
+    monkeypatch.setattr(Evaluation, "_evaluate", evaluate)
     return virtual_time.run(main)
 
 

@@ -6,27 +6,15 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agent_eval_action.api.comparison import compare
-from agent_eval_action.api.evaluation import Evaluation, RunContext, discover_eval_files, names_of
-from agent_eval_action.ci import detect
-from agent_eval_action.config.loader import load_settings
-from agent_eval_action.config.models import Settings
-from agent_eval_action.results.run_result import RunResult
-from agent_eval_action.run.events import Event
-from agent_eval_action.run.orchestrator import StopRequest
+if TYPE_CHECKING:
+    from agent_eval_action.config.models import Settings
+    from agent_eval_action.results.run_result import RunResult
+    from agent_eval_action.run.events import Event
 
-__all__ = [
-    "Evaluation",
-    "RunContext",
-    "compare",
-    "discover_eval_files",
-    "evaluate",
-    "evaluate_sync",
-    "load_settings",
-    "names_of",
-]
+# The library's names are imported at once, what they need when they are called.
+# ruff: noqa: PLC0415
 
 
 async def evaluate(
@@ -53,7 +41,12 @@ async def evaluate(
         AgentEvalError: The configuration, an eval file or a credential is wrong, so that nothing could be measured.
             What fails later is part of the result.
     """
-    if not isinstance(settings, Settings):
+    from agent_eval_action.api.evaluation import Evaluation, RunContext
+    from agent_eval_action.ci import detect
+    from agent_eval_action.config.loader import load_settings
+    from agent_eval_action.run.orchestrator import StopRequest
+
+    if isinstance(settings, Path | str):
         settings = load_settings(settings, **options)
     elif options:
         raise TypeError("options are for a folder; settings hold theirs already")
@@ -78,3 +71,23 @@ def evaluate_sync(
 ) -> RunResult:
     """Do what ``evaluate`` does, from code that runs no event loop."""
     return asyncio.run(evaluate(settings, eval_sets=eval_sets, on_event=on_event, **options))
+
+
+def compare(base: RunResult | Path | str, head: RunResult | Path | str, settings: Settings | None = None) -> RunResult:
+    """Decide the result ``head`` against ``base``; nothing is run.
+
+    Args:
+        base: What to compare with: a result, or the path of results.json, of a baseline, of google-adk's results
+            (also a pattern), or of a folder that holds one of these.
+        head: The result to decide, given like ``base``.
+        settings: Whose gate rules hold; those of the current folder by default.
+
+    Returns:
+        The result ``head`` with its decision. What was measured in one and not in the other is a finding.
+
+    Raises:
+        ResultsError: One of the two cannot be read.
+    """
+    from agent_eval_action.api.comparison import compare_results
+
+    return compare_results(base, head, settings)

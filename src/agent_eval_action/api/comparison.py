@@ -60,21 +60,8 @@ class ComparisonInput:
         return Snapshot(sets)
 
 
-def compare(base: RunResult | Path | str, head: RunResult | Path | str, settings: Settings | None = None) -> RunResult:
-    """Decide the result ``head`` against ``base``; nothing is run.
-
-    Args:
-        base: What to compare with: a result, or the path of results.json, of a baseline, of google-adk's results
-            (also a pattern), or of a folder that holds one of these.
-        head: The result to decide, given like ``base``.
-        settings: Whose gate rules hold; those of the current folder by default.
-
-    Returns:
-        The result ``head`` with its decision. What was measured in one and not in the other is a finding.
-
-    Raises:
-        ResultsError: One of the two cannot be read.
-    """
+def compare_results(base: RunResult | Path | str, head: RunResult | Path | str, settings: Settings | None) -> RunResult:
+    """Do what ``api.compare`` promises."""
     settings = settings or load_settings()
     after, before = _comparison_input(head), _comparison_input(base)
     before, after = before.aligned_with(after), after.aligned_with(before)

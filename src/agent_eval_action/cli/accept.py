@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agent_eval_action import api
+from agent_eval_action.api.evaluation import discover_eval_files, names_of
 from agent_eval_action.baseline import accepted
 from agent_eval_action.baseline.accepted import ACCEPT
 from agent_eval_action.cli.outputs import results_file
@@ -30,7 +30,7 @@ def accept_named(named: Mapping[str, Sequence[str]], reason: str, config: str | 
     Raises UsageError for a name that the suite, as its files have it, does not have.
     """
     settings = settings_for({"config": config}).settings
-    names = api.names_of(Loader(settings.workspace).plan(api.discover_eval_files(settings), 1))
+    names = names_of(Loader(settings.workspace).plan(discover_eval_files(settings), 1))
     for word, values in named.items():
         known = getattr(names, word)
         for value in values:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent_eval_action import api
+from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.cli import log
 from agent_eval_action.cli.session import print_line, settings_for
 from agent_eval_action.diagnostics.reader import plural
@@ -32,7 +32,7 @@ def validate_command(paths: Sequence[Path], config: str | None) -> ExitCode:
             checked, found = validate_paths(paths, resolved.settings.workspace)
             problems += found
         else:
-            discovery = api.discover_eval_files(resolved.settings)
+            discovery = discover_eval_files(resolved.settings)
             loader = Loader(resolved.settings.workspace)
             plan = loader.plan(discovery, 1)
             problems += loader.warnings

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent_eval_action import api
+from agent_eval_action.api.evaluation import Evaluation, RunContext
 from agent_eval_action.ci import Job, detect
 from agent_eval_action.cli import log
 from agent_eval_action.cli.progress import Display, LiveDisplay, PlainDisplay
@@ -87,7 +87,7 @@ def evaluated(
     """
     stop, runner = StopRequest(), asyncio.Runner()
     with _display() as display:
-        context = api.RunContext(
+        context = RunContext(
             environ=os.environ,
             emit=display,
             stop=stop,
@@ -102,7 +102,7 @@ def evaluated(
             redaction=log.redaction,
             hide_secrets=log.hide,
         )
-        evaluation = api.Evaluation(resolved.settings, context)
+        evaluation = Evaluation(resolved.settings, context)
         try:
             result = runner.run(_result(evaluation, stop))
         except KeyboardInterrupt:  # a signal before the loop listened to it
@@ -131,7 +131,7 @@ def _display() -> Display:
     )
 
 
-async def _result(evaluation: api.Evaluation, stop: StopRequest) -> RunResult:
+async def _result(evaluation: Evaluation, stop: StopRequest) -> RunResult:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _interrupt, stop)

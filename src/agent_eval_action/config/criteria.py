@@ -127,17 +127,11 @@ def set_values(value: Any, *, nulls: bool = False) -> Any:
     return [set_values(inner, nulls=nulls) for inner in value] if isinstance(value, list) else value
 
 
-class _AdkConfig(AdkModel):
-    """Its schema is built when it is first used: ``--help`` needs none."""
-
-    model_config = ConfigDict(defer_build=True)
-
-
 _TAKEN = ("system_instruction", "response_schema", "response_json_schema", "response_mime_type", "tools")
 _PLACEHOLDERS = ("stop_signal", "conversation_plan", "conversation_history")
 
 
-class CodeConfig(_AdkConfig):
+class CodeConfig(AdkModel):
     """Where the user's function is: ``package.module.function``."""
 
     model_config = ConfigDict(extra="allow")
@@ -145,7 +139,7 @@ class CodeConfig(_AdkConfig):
     name: str
 
 
-class Interval(_AdkConfig):
+class Interval(AdkModel):
     """The values a metric can take."""
 
     min_value: float
@@ -160,13 +154,13 @@ class Interval(_AdkConfig):
         return self
 
 
-class MetricValueInfo(_AdkConfig):
+class MetricValueInfo(AdkModel):
     """What kind of value a metric has."""
 
     interval: Interval | None = None
 
 
-class MetricInfo(_AdkConfig):
+class MetricInfo(AdkModel):
     """What a custom metric says about itself."""
 
     metric_name: str
@@ -175,7 +169,7 @@ class MetricInfo(_AdkConfig):
     requires_threshold: bool = True
 
 
-class CustomMetric(_AdkConfig):
+class CustomMetric(AdkModel):
     """One entry of ``custom_metrics``: runs only when ``criteria`` names it too."""
 
     code_config: CodeConfig
@@ -183,7 +177,7 @@ class CustomMetric(_AdkConfig):
     description: str = ""
 
 
-class UserSimulatorConfig(_AdkConfig):
+class UserSimulatorConfig(AdkModel):
     """How simulated users talk. ``max_allowed_invocations`` below zero: no limit."""
 
     type: Literal["llm_backed", "llm_audio"] = "llm_backed"
@@ -247,7 +241,7 @@ def _refuse_live_mode(value: Any) -> None:
         raise ValueError("live (bidirectional streaming) mode is known, but not in this version")
 
 
-class _BesideCriteria(_AdkConfig):
+class _BesideCriteria(AdkModel):
     """What a test_config.json holds beside its criteria."""
 
     criteria: None = None

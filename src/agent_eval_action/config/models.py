@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
 from agent_eval_action.config.types import (
     CHOICE,
@@ -81,12 +81,6 @@ def option(default: Any, description: str, shown: str = "{}", scope: Scope = "ru
     return Field(default, description=description, json_schema_extra={INFO: OptionInfo(shown, scope, **info)})  # type: ignore[dict-item]  # no schema is made of the models themselves
 
 
-class _Section(Frozen):
-    """Schemas are built when they are first used: ``--help`` needs none."""
-
-    model_config = ConfigDict(defer_build=True)
-
-
 @dataclass(frozen=True, slots=True)
 class Looser:
     """Marks a field as a rule: a choice that stands later in ``strictest_first`` demands less of a run.
@@ -144,7 +138,7 @@ ADVISORY: Final = frozenset({"invocation_duration_v1"})
 """Seconds vary with the machine and the model's load, so they advise unless told to block."""
 
 
-class CriterionPolicy(_Section):
+class CriterionPolicy(Frozen):
     """The rules of one criterion.
 
     ``mode``: *advisory* findings are shown and never block; *off* is not judged at all.
@@ -192,7 +186,7 @@ Sets = Annotated[
 ]
 
 
-class Policy(_Section):
+class Policy(Frozen):
     """The section ``gate``: the rules for every criterion, and whole rules for those that have their own."""
 
     on_weakened: OnWeakened = option(
@@ -273,7 +267,7 @@ class Policy(_Section):
         )
 
 
-class AgentDefaults(_Section):
+class AgentDefaults(Frozen):
     """The options of an agent, as agents have them that set nothing of their own.
 
     ``env`` maps a variable to its value, or to None to let it through; ``paths`` None: not known, so that
@@ -345,14 +339,14 @@ class AgentSettings(AgentDefaults):
     evals: Evals = ()
 
 
-class AgentIdentity(_Section):
+class AgentIdentity(Frozen):
     """The fields that an entry of ``agents`` has beside the options of an agent."""
 
     path: Text | None = option(None, "The agent's folder.")
     name: Name | None = option(None, "The agent's name in every result; by default its folder's.")
 
 
-class BaselineSettings(_Section):
+class BaselineSettings(Frozen):
     """The section ``baseline``; a text in its place is its path."""
 
     path: Annotated[Path, FILE] = option(
@@ -374,7 +368,7 @@ class BaselineSettings(_Section):
     )
 
 
-class LlmOptions(_Section):
+class LlmOptions(Frozen):
     """The section ``llm``: how models that judge or play users are asked."""
 
     concurrency: Annotated[int, whole_number(1, 10000)] = option(
@@ -415,7 +409,7 @@ class LlmOptions(_Section):
     )
 
 
-class Settings(_Section):
+class Settings(Frozen):
     """Everything that is configured, once. Paths are absolute, times are seconds.
 
     ``agents`` is empty when none is configured: ``discovery`` finds them and gives each

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args
 
-from pydantic import ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, InstanceOf
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, InstanceOf
 from pydantic_core import CoreSchema, core_schema
 
 from agent_eval_action.config.criteria import CriterionSpec, UserSimulatorConfig, parse_criteria, set_values
@@ -524,8 +524,6 @@ PerMillion = Annotated[
 
 class ModelPrice(Frozen):
     """USD per million tokens."""
-
-    model_config = ConfigDict(defer_build=True)
 
     input: PerMillion
     output: PerMillion

@@ -1,4 +1,4 @@
-"""The two base classes of serialised values."""
+"""The two base classes of serialised values. Their schemas are built when they are first used: not every run does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FIELD_SETS: Final[dict[frozenset[str], set[str]]] = {}
 class Frozen(BaseModel):
     """A value of ours: snake_case, no unknown fields, immutable, no NaN and no infinity in its numbers."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     def model_post_init(self, _: Any, /) -> None:
         """Share the set of the names of given fields with all instances that have the same one.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval_action.api import discover_eval_files
+from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.run.affected import hidden_files
 from agent_eval_action.sandbox.tree import TreeCopy
