@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from agent_eval_action.diagnostics.json_positions import JsonLines, parse_json
 from agent_eval_action.diagnostics.suggestions import JsonPath, closest, did_you_mean, json_path_text, plural, shorten
-from agent_eval_action.diagnostics.yaml_loader import parse_yaml
 from agent_eval_action.errors import AgentEvalError, Problem, Unreadable
 
 __all__ = ["JsonPath", "Source", "closest", "did_you_mean", "json_path_text", "plural", "shorten"]
@@ -58,6 +57,8 @@ class Source:
         """Parse text that is already here; ``path`` names it in messages and tells JSON from YAML."""
         try:
             if _is_yaml(path):
+                from agent_eval_action.diagnostics.yaml_loader import parse_yaml  # noqa: PLC0415 - PyYAML is slow to load
+
                 return cls(path, text, *parse_yaml(path, text))
             value, warnings = parse_json(path, text)
         except Unreadable as unreadable:
