@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -63,10 +63,10 @@ def regressed(decision: Decision) -> tuple[tuple[CaseKey, str], ...]:
 class HistorySession:
     """The records of main that a run is compared with, and the store that its own goes to.
 
-    ``how`` describes the commit to compare with. Without ``accepts`` the policy forbids accepting: no history starts
-    anew, now or at the merge. ``last`` runs of a pair are pooled; records older than ``max_age`` days are noted.
+    ``how`` describes the commit to compare with. ``entries``: the accepted changes, with their lines.
     """
 
+    settings: Settings
     store: Store
     kind: StoreKind
     event: Event
@@ -74,20 +74,18 @@ class HistorySession:
     found: FoundRecords
     how: str
     entries: Mapping[Accepted, int | None]
-    last: int
-    max_age: int
-    accepts: bool = True
 
     @property
-    def pending(self) -> tuple[Accepted, ...]:
-        """Accepted changes that main has no record with yet."""
-        return pending(self.entries, self.found.records)
+    def _accepted(self) -> tuple[Accepted, ...]:
+        """Where the policy forbids accepting there are none: no history starts anew, now or at the merge."""
+        return tuple(self.entries) if self.settings.policy.accept == "honour" else ()
 
-    def history(self, suite: Suite | None = None, *, now: dt.datetime | None = None) -> History:
+    def history(self, suite: Suite | None = None) -> History:
         """The pooled history, as far as it is comparable with ``suite``; without one with main's newest."""
-        accepts = self.pending if self.accepts else ()
-        pooled = pool(self.found.records, suite, accepts=accepts, last=self.last, source=self.store.name)
-        old = age_note(pooled, now or dt.datetime.now(dt.UTC), self.max_age)
+        records, rules = self.found.records, self.settings.baseline
+        accepts = pending(self._accepted, records)
+        pooled = pool(records, suite, accepts=accepts, last=rules.runs, source=self.store.name)
+        old = age_note(pooled, dt.datetime.now(dt.UTC), rules.max_age)
         notes = (*((old,) if old else ()), *self.found.notes, *pooled.notes)
         return replace(pooled, store=self.kind, notes=notes)
 
@@ -100,13 +98,12 @@ class HistorySession:
         """Whether this run may become a part of the history."""
         return why_never_recorded(self.event, self.head.sha if self.head else None) is None
 
-    def add(self, result: RunResult, worse: Sequence[tuple[CaseKey, str]] | None = None) -> WriteResult:
-        """Record a run of main. ``worse``: the pairs found regressed; None: as decided."""
+    def add(self, result: RunResult) -> WriteResult:
+        """Record a run of main, without the pairs that its decision found regressed."""
         if why := why_not_recorded(self.event, result, self.head.sha if self.head else None):
             return WriteResult(False, why)
-        bad = worse if worse is not None else regressed(result.decision) if result.decision else ()
-        accepted = self.entries if self.accepts else ()
-        return self.store.add(record_of(result, self.head, regressed=bad, accepted=accepted))
+        bad = regressed(result.decision) if result.decision else ()
+        return self.store.add(record_of(result, self.head, regressed=bad, accepted=self._accepted))
 
 
 def open_history_session(
@@ -120,23 +117,24 @@ def open_history_session(
     repository = Repository(settings.workspace, environ)
     name = store_name(settings, environ, event, base)
     store, own = STORES[name](settings, environ), FileStore.of_settings(settings, environ)
-    remote_name, runs = settings.baseline.remote, settings.baseline.runs
-    remote = remote_of(repository, remote_name, environ) if name == "branch" else None
-    query = look_up(repository, event, remote, remote_name=remote_name, limit=2 * runs)
-    is_rerun = settings.baseline.store == "rerun"
+    baseline = settings.baseline
+    remote = remote_of(repository, baseline.remote, environ) if name == "branch" else None
+    query = look_up(repository, event, remote, remote_name=baseline.remote, limit=2 * baseline.runs)
+    is_rerun = baseline.store == "rerun"
     if is_rerun:
         found = FoundRecords()
     elif base and name == "file":
         found = _records_of_base(own, base)
     else:
         found = store.records(query)
-    if base and name == "branch" and settings.baseline.store == "auto" and os.path.lexists(own.path):
+    if base and name == "branch" and baseline.store == "auto" and os.path.lexists(own.path):
         if found.records:
             note = f"the {own.name} that this change adds is not used: main's scores are on {store.name}"
             found = replace(found, notes=(*found.notes, note))
         else:
             name, store, found = "file", own, _records_of_base(own, base)
     return HistorySession(
+        settings=settings,
         store=store,
         kind="rerun" if is_rerun else name,
         event=event,
@@ -144,9 +142,6 @@ def open_history_session(
         found=found,
         how=query.how,
         entries=read(settings.workspace / ACCEPT, workspace=settings.workspace),
-        last=runs,
-        max_age=settings.baseline.max_age,
-        accepts=settings.policy.accept == "honour",
     )
 
 

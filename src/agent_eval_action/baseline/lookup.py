@@ -59,18 +59,21 @@ def select(records: Sequence[Record], query: RecordQuery) -> FoundRecords:
     near.sort(key=lambda record: (-rank[record.commit or ""], record.created_at), reverse=True)
     if query.complete or len(near) >= query.limit:
         return FoundRecords(tuple(near[: query.limit]), query.notes)
-    by_date = [record for record in records if record.commit not in rank and _before(record, query.at)]
+    latest = query.at
+    by_date = [
+        record
+        for record in records
+        if record.commit not in rank
+        and (latest is None or (record.committed_at is not None and record.committed_at <= latest))
+    ]
     by_date.sort(key=lambda record: (record.committed_at or 0, record.created_at), reverse=True)
     chosen = (*near, *by_date)[: query.limit]
+    if len(chosen) == len(near):
+        return FoundRecords(chosen, query.notes)
     note = "matched by date, not by ancestry: the clone's history is cut (actions/checkout: fetch-depth: 0)"
-    more = (
-        (f"{len(chosen) - len(near)} of {len(chosen)} records of main are {note}",) if len(chosen) > len(near) else ()
+    return FoundRecords(
+        chosen, (*query.notes, f"{len(chosen) - len(near)} of {len(chosen)} records of main are {note}")
     )
-    return FoundRecords(tuple(chosen), (*query.notes, *more))
-
-
-def _before(record: Record, at: int | None) -> bool:
-    return at is None or (record.committed_at is not None and record.committed_at <= at)
 
 
 def look_up(

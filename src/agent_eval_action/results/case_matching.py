@@ -65,9 +65,9 @@ def match_cases(earlier: Iterable[CaseIdentity], current: Iterable[CaseIdentity]
         {case.key: case for case in sorted(current, key=lambda case: case.key)},
     )
     matching.pair(lambda case: (case.key, case.digest))
-    matching.pair_within_agents({})
+    matching.pair(*_WITHIN_AGENT)
     agents = matching.renamed_agents()
-    matching.pair_within_agents(agents)
+    matching.pair(*_WITHIN_AGENT, agents=agents)
     ambiguous = matching.pair_across_agents()
     matching.pair_edited(agents, set(ambiguous))
     return CaseMatches(matching.found, ambiguous, agents)
@@ -75,15 +75,15 @@ def match_cases(earlier: Iterable[CaseIdentity], current: Iterable[CaseIdentity]
 
 _Value = Callable[[CaseIdentity], Hashable]
 
-_SHARED: Final[tuple[_Value, ...]] = (
-    lambda case: (case.key.eval_set, case.key.case, case.criteria),
-    lambda case: (case.key.case, case.criteria),
-    lambda case: (case.key.eval_set, case.criteria),
-    lambda case: case.criteria,
-    lambda case: case.key.case,
-    lambda _: "",
+_WITHIN_AGENT: Final[tuple[_Value, ...]] = (
+    lambda case: (case.digest, case.key, case.criteria),
+    lambda case: (case.digest, case.key.agent, case.key.case, case.criteria),
+    lambda case: (case.digest, case.key.agent, case.key.eval_set, case.criteria),
+    lambda case: (case.digest, case.key.agent, case.criteria),
+    lambda case: (case.digest, case.key.agent, case.key.case),
+    lambda case: (case.digest, case.key.agent),
 )
-"""What two cases of one digest may have in common besides, the most telling first."""
+"""What two cases of one digest and one agent may have in common, the most telling first."""
 
 
 def with_current_names(
@@ -153,21 +153,20 @@ class _Matching:
     current: dict[CaseKey, CaseIdentity]
     found: dict[CaseKey, CaseKey] = field(default_factory=dict)
 
-    def pair(self, earlier_value: _Value, current_value: _Value | None = None) -> None:
-        """Match cases with equal values, those with the lowest keys first; a case whose value is None stays."""
-        waiting: dict[Hashable, list[CaseKey]] = defaultdict(list)
-        for case in reversed(self.current.values()):
-            waiting[(current_value or earlier_value)(case)].append(case.key)
-        for case in list(self.earlier.values()):
-            value = earlier_value(case)
-            if value is not None and (same := waiting.get(value)):
-                self._match(case.key, same.pop())
+    def pair(self, *values: _Value, agents: Mapping[str, str] | None = None) -> None:
+        """Match cases with equal values, those with the lowest keys first; a case whose value is None stays.
 
-    def pair_within_agents(self, renamed: Mapping[str, str]) -> None:
-        """Match by digest within each agent: what shares most with a case is the likeliest to be it."""
-        for shared in _SHARED:
-            if self.earlier and self.current:
-                self.pair(_within_agent(shared, renamed), _within_agent(shared, {}))
+        ``agents``: what the agents of earlier cases are called now, where that differs.
+        """
+        for value in values:
+            waiting: dict[Hashable, list[CaseKey]] = defaultdict(list)
+            for case in reversed(self.current.values()):
+                waiting[value(case)].append(case.key)
+            for case in list(self.earlier.values()):
+                agent = (agents or {}).get(case.key.agent, case.key.agent)
+                wanted = value(case._replace(key=case.key._replace(agent=agent)))
+                if wanted is not None and (same := waiting.get(wanted)):
+                    self._match(case.key, same.pop())
 
     def renamed_agents(self) -> dict[str, str]:
         """Agents that share the most cases with one another, and with nobody else as many; earlier to current."""
@@ -196,8 +195,10 @@ class _Matching:
             for key, case in self.current.items()
             if case.digest in then and case.digest not in plain
         }
-        self.pair(lambda case: (case.digest, case.criteria) if case.digest in plain else None)
-        self.pair(lambda case: case.digest if case.digest in plain else None)
+        self.pair(
+            lambda case: (case.digest, case.criteria) if case.digest in plain else None,
+            lambda case: case.digest if case.digest in plain else None,
+        )
         return ambiguous
 
     def pair_edited(self, agents: Mapping[str, str], left_out: set[CaseKey]) -> None:
@@ -215,10 +216,6 @@ class _Matching:
     def _match(self, then: CaseKey, now: CaseKey) -> None:
         self.found[then] = now
         del self.earlier[then], self.current[now]
-
-
-def _within_agent(shared: _Value, renamed: Mapping[str, str]) -> _Value:
-    return lambda case: (renamed.get(case.key.agent, case.key.agent), case.digest, shared(case))
 
 
 def _agents_by_digest(cases: Iterable[CaseIdentity]) -> dict[str, set[str]]:
