@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from agent_eval_action.llm.client import Llm, LlmError, LlmErrorKind, LlmReply, LlmRequest, Message, ProviderConfig
 from agent_eval_action.llm.providers.google import GoogleProvider
-from agent_eval_action.llm.rate_limit import AdaptiveSemaphore, Limiters, RateLimited
+from agent_eval_action.llm.rate_limit import AdaptiveSemaphore, RateLimited
 from agent_eval_action.llm.retry import Retrying
 from benchmarks.judged_job import MODEL
 from support.gemini_server import client
@@ -45,7 +45,7 @@ class Halving:
 
 def learning(inner: Llm) -> Llm:
     """What a run does."""
-    return RateLimited(inner, Limiters())
+    return RateLimited(inner)
 
 
 async def ask_all(gemini: client.RunningGemini, limited: Callable[[Llm], Llm], clients: int) -> float:

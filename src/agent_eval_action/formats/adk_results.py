@@ -6,10 +6,11 @@ google-adk 2.13 writes an object; 1.10 wrote the same object as one JSON string 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import BeforeValidator, ConfigDict, ValidationError
 
 from agent_eval_action.diagnostics.reader import Source, shorten
 from agent_eval_action.errors import ResultsError
@@ -55,22 +56,35 @@ class AdkMetric(_Lenient):
         return {name: value for name, value in given.items() if value is not None}
 
 
+def _known(value: Mapping[str, Any], model: type[AdkModel]) -> dict[str, Any]:
+    """The fields a model has, by its own names; nulls are absent."""
+    found = {name: value.get(name, value.get(field.alias or name)) for name, field in model.model_fields.items()}
+    return {name: item for name, item in found.items() if item is not None}
+
+
+def _without_additions(value: Any) -> Any:
+    """The turn without what later versions may add and what we do not compare."""
+    if not isinstance(value, dict):
+        return value
+    kept = {name: item for name, item in _known(value, Invocation).items() if name not in {"app_details", "rubrics"}}
+    for name in ("user_content", "final_response"):
+        if isinstance(kept.get(name), dict):
+            kept[name] = _known(kept[name], Content)
+    data = kept.get("intermediate_data")
+    if isinstance(data, dict) and not {"invocation_events", "invocationEvents"} & data.keys():
+        kept["intermediate_data"] = _known(data, IntermediateData)
+    return kept
+
+
+_Invocation = Annotated[Invocation, BeforeValidator(_without_additions)]
+
+
 class AdkTurn(_Lenient):
-    """One turn: what the agent did, what was expected, its metrics. Invocations are read one by one."""
+    """One turn: what the agent did, what was expected, its metrics."""
 
-    actual_invocation: dict[str, Any]
-    expected_invocation: dict[str, Any] | None = None
+    actual_invocation: _Invocation
+    expected_invocation: _Invocation | None = None
     eval_metric_results: tuple[AdkMetric, ...] = ()
-
-    @property
-    def actual(self) -> Invocation:
-        """What the agent did."""
-        return _invocation(self.actual_invocation)
-
-    @property
-    def expected(self) -> Invocation | None:
-        """What it should have done."""
-        return _invocation(self.expected_invocation) if self.expected_invocation is not None else None
 
 
 class _Session(_Lenient):
@@ -111,45 +125,16 @@ def read_results(path: Path) -> AdkResults:
         source = Source.parse(source.value, path=path, error=ResultsError)
     if not isinstance(source.value, dict) or not {"eval_case_results", "evalCaseResults"} & source.value.keys():
         raise ResultsError(f"{path} holds no results of google-adk", hint=_HINT)
+    unreadable = f"{path} holds no results of google-adk that can be read"
     try:
         found = AdkResults.model_validate(source.value)
-        for case in found.eval_case_results:
-            for turn in case.eval_metric_result_per_invocation:
-                _ = turn.actual, turn.expected
-    except (ValidationError, RecursionError) as error:
-        message = f"{path} holds no results of google-adk that can be read: {_describe(error)}"
-        raise ResultsError(message, hint=_HINT) from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(str(step)[:60] for step in first["loc"])
+        got = "" if first["type"] == "missing" else f" (got {shorten(first['input'])})"
+        raise ResultsError(f"{unreadable}: {where}: {first['msg']}{got}", hint=_HINT) from None
+    except RecursionError:
+        raise ResultsError(f"{unreadable}: it is nested too deeply", hint=_HINT) from None
     if not found.eval_case_results:
         raise ResultsError(f"{path} holds no case: nothing was measured", hint=_HINT)
     return found
-
-
-def _invocation(value: dict[str, Any]) -> Invocation:
-    """The turn without what later versions may add and what we do not compare."""
-    kept = {name: item for name, item in _known(value, Invocation).items() if name not in {"app_details", "rubrics"}}
-    for name in ("user_content", "final_response"):
-        if isinstance(kept.get(name), dict):
-            kept[name] = _known(kept[name], Content)
-    data = kept.get("intermediate_data")
-    if isinstance(data, dict) and not {"invocation_events", "invocationEvents"} & data.keys():
-        kept["intermediate_data"] = _known(data, IntermediateData)
-    return Invocation.model_validate(kept)
-
-
-def _known(value: dict[str, Any], model: type[AdkModel]) -> dict[str, Any]:
-    """The fields a model has, by its own names; nulls are absent."""
-    found: dict[str, Any] = {}
-    for name, field in model.model_fields.items():
-        item = value.get(name, value.get(field.alias or name))
-        if item is not None:
-            found[name] = item
-    return found
-
-
-def _describe(error: ValidationError | RecursionError) -> str:
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    first = error.errors(include_url=False, include_context=False)[0]
-    where = ".".join(str(step)[:60] for step in first["loc"])
-    got = "" if first["type"] == "missing" else f" (got {shorten(first['input'])})"
-    return f"{where}: {first['msg']}{got}"

@@ -166,35 +166,24 @@ class Limiter:
 
 
 @dataclass
-class Limiters:
-    """One limiter per model as configured, whose name says the provider too; made when first asked for."""
-
-    options: LlmOptions = field(default_factory=LlmOptions)
-    _made: dict[str, Limiter] = field(default_factory=dict)
-
-    def find(self, model: str) -> Limiter:
-        """The limiter of a model; the key ``*`` of a bound holds for models without their own."""
-        if model not in self._made:
-            requests, tokens = self.options.requests_per_minute, self.options.tokens_per_minute
-            minute = MinuteLimits(requests.get(model, requests.get("*")), tokens.get(model, tokens.get("*")))
-            self._made[model] = Limiter(self.options.concurrency, minute)
-        return self._made[model]
-
-    def refusals(self) -> int:
-        """How often a server answered 429."""
-        return sum(limiter.refusals for limiter in self._made.values())
-
-
-@dataclass(frozen=True)
 class RateLimited:
     """An ``Llm`` whose every call waits for its turn. Retries go around it: a wait between tries holds no permit."""
 
     inner: Llm
-    limiters: Limiters
+    options: LlmOptions = field(default_factory=LlmOptions)
+    _limiters: dict[str, Limiter] = field(default_factory=dict)
+
+    def limiter(self, model: str) -> Limiter:
+        """The limiter of a model as configured; the key ``*`` of a bound holds for models without their own."""
+        if model not in self._limiters:
+            requests, tokens = self.options.requests_per_minute, self.options.tokens_per_minute
+            minute = MinuteLimits(requests.get(model, requests.get("*")), tokens.get(model, tokens.get("*")))
+            self._limiters[model] = Limiter(self.options.concurrency, minute)
+        return self._limiters[model]
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         """One try."""
-        async with self.limiters.find(request.model).call(estimated_usage(request).total or 0) as call:
+        async with self.limiter(request.model).call(estimated_usage(request).total or 0) as call:
             answer = await self.inner.generate(request)
             if isinstance(answer, LlmReply):
                 call.tokens = call.tokens if answer.usage.total is None else answer.usage.total

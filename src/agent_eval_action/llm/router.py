@@ -19,7 +19,7 @@ from agent_eval_action.llm.client import Llm, LlmError, LlmReply, LlmRequest, Pr
 from agent_eval_action.llm.credentials import OPENAI_URLS, uses_vertex
 from agent_eval_action.llm.providers import PROVIDERS, provider_of
 from agent_eval_action.llm.providers.base import ModelProvider
-from agent_eval_action.llm.rate_limit import Limiters, RateLimited
+from agent_eval_action.llm.rate_limit import RateLimited
 from agent_eval_action.llm.retry import Retrying
 
 CACHE_FOLDER = "llm"
@@ -71,7 +71,7 @@ class LlmStack:
     """An ``Llm`` with all policies around it."""
 
     llm: Llm
-    limiters: Limiters
+    rated: RateLimited
     meter: Meter
     _router: ProviderRouter
     _store: AnswerStore | None = None
@@ -110,10 +110,11 @@ def open_llm(
     would understate the judges' noise. ``say`` is called once when the cache cannot be used.
     """
     setup = ProviderConfig(environ, options.timeout_s, options.openai_base_url or "")
-    router, limiters = ProviderRouter(setup, meter, observe), Limiters(options)
-    llm: Llm = Budgeted(Retrying(RateLimited(router, limiters), options.retry_deadline), meter)
+    router = ProviderRouter(setup, meter, observe)
+    rated = RateLimited(router, options)
+    llm: Llm = Budgeted(Retrying(rated, options.retry_deadline), meter)
     store = None
     if cache is not None and options.cache:
         store = AnswerStore(cache / CACHE_FOLDER, say)
         llm = Cached(llm, store, router.identity, read_cache, meter.count_cached)
-    return LlmStack(llm, limiters, meter, router, store)
+    return LlmStack(llm, rated, meter, router, store)

@@ -52,7 +52,7 @@ class _ImportedSet:
     def add(self, file: AdkResults, case: AdkCase) -> None:
         """Add an attempt of a case. Files must be added from the newest to the oldest."""
         turns = case.eval_metric_result_per_invocation
-        expected = tuple(turn.expected for turn in turns if turn.expected is not None)
+        expected = tuple(turn.expected_invocation for turn in turns if turn.expected_invocation is not None)
         whole = len(expected) == len(turns)
         digest = case_digest(EvalCase(eval_id=case.eval_id, conversation=expected if whole else ())) if turns else ""
         known = self.cases.get(case.eval_id)
@@ -75,7 +75,7 @@ class _ImportedSet:
                 scores.append(_score(metric, newest, case))
             else:
                 self.left_out += 1
-        actual, attempts = tuple(turn.actual for turn in turns), self.attempts[case.eval_id]
+        actual, attempts = tuple(turn.actual_invocation for turn in turns), self.attempts[case.eval_id]
         attempt = Attempt(
             agent=self.agent,
             eval_set=self.name,

@@ -85,7 +85,7 @@ async def test_a_storm_of_429_loses_no_question(gemini: GeminiServer, tmp_path: 
     assert all(isinstance(reply, LlmReply) for reply in replies)
     assert gemini.seen.answered == 60
     assert gemini.seen.calls <= 60 + 48, "the first burst is all that is wasted, and few are asked twice after it"
-    assert llm.limiters.refusals() == gemini.seen.calls - 60
+    assert llm.rated.limiter(ask().model).refusals == gemini.seen.calls - 60
 
 
 async def test_who_waits_to_ask_again_holds_no_place(gemini: GeminiServer, tmp_path: Path) -> None:

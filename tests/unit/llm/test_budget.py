@@ -21,7 +21,7 @@ from agent_eval_action.llm.budget import (
 )
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message, ProviderConfig
 from agent_eval_action.llm.pricing import PlannedCalls, Price, Prices, estimate
-from agent_eval_action.llm.rate_limit import Limiters, RateLimited
+from agent_eval_action.llm.rate_limit import RateLimited
 from agent_eval_action.llm.router import ProviderRouter
 from agent_eval_action.results.evalset import Content, Invocation, InvocationEvent, InvocationEvents, Part
 from support.scripted_llm import ScriptedLlm
@@ -117,7 +117,7 @@ async def test_a_call_given_up_on_the_wire_is_counted_and_one_in_the_queue_is_no
 
     server: Any = ScriptedLlm(lambda _: "yes", latency=600.0)
     wired = ProviderRouter(ProviderConfig({}), meter, made={"google": server})
-    llm = Budgeted(RateLimited(wired, Limiters(LlmOptions(concurrency=1))), meter)
+    llm = Budgeted(RateLimited(wired, LlmOptions(concurrency=1)), meter)
     asking = [asyncio.create_task(llm.generate(request("x" * 4000))) for _ in range(3)]
     await asyncio.sleep(0.01)
     for task in asking:

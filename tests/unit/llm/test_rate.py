@@ -12,9 +12,10 @@ import pytest
 
 from agent_eval_action.config.models import LlmOptions
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message
-from agent_eval_action.llm.rate_limit import AdaptiveSemaphore, Limiter, Limiters, MinuteLimits, RateLimited
+from agent_eval_action.llm.rate_limit import AdaptiveSemaphore, Limiter, MinuteLimits, RateLimited
 from agent_eval_action.worker.agent_eval_worker_rate import MARGIN, RateEstimator
 from support import virtual_time
+from support.scripted_llm import ScriptedLlm
 
 CHANCE = random.Random(7)  # noqa: S311 - jitter, the same in every run
 
@@ -189,9 +190,9 @@ def request(model: str = "m") -> LlmRequest:
 
 async def test_each_model_has_a_limiter_and_its_own_bounds() -> None:
     options = LlmOptions(concurrency=3, requests_per_minute={"*": 60, "b": 5}, tokens_per_minute={"b": 9})
-    limiters = Limiters(options)
-    a, b = limiters.find("a"), limiters.find("b")
-    assert limiters.find("a") is a
+    rated = RateLimited(ScriptedLlm(lambda _: "yes"), options)
+    a, b = rated.limiter("a"), rated.limiter("b")
+    assert rated.limiter("a") is a
     assert (a.minute.requests, a.minute.tokens) == (60, None)
     assert (b.minute.requests, b.minute.tokens) == (5, 9)
     assert a.permits.ceiling == 3
@@ -210,11 +211,11 @@ async def test_only_a_429_is_a_refusal_and_reported_tokens_replace_the_estimate(
         async def generate(self, _: LlmRequest) -> LlmReply | LlmError:
             return next(answers)
 
-    rated = RateLimited(Provider(), Limiters(LlmOptions(tokens_per_minute={"*": 10_000})))
+    rated = RateLimited(Provider(), LlmOptions(tokens_per_minute={"*": 10_000}))
     for refusals in (0, 0, 1):
         await rated.generate(request())
-        assert rated.limiters.refusals() == refusals
-    assert [call.tokens for call in rated.limiters.find("m").minute._calls][1:] == [9]
+        assert rated.limiter("m").refusals == refusals
+    assert [call.tokens for call in rated.limiter("m").minute._calls][1:] == [9]
 
 
 def test_one_refusal_of_a_call_that_was_alone_costs_seconds_not_half_a_minute() -> None:

@@ -171,10 +171,10 @@ class Question(Generic[T]):
     read: Callable[[Any], T]
 
 
-def verdict_question(prompt_name: str, texts: Mapping[str, str]) -> Question[JudgeVerdict]:
-    """A yes/no question on these texts, by a prompt file of ``criteria/prompts``."""
+def ask_about(prompt_name: str, texts: Mapping[str, str], shape: Any, read: Callable[[Any], T]) -> Question[T]:
+    """A question on these texts, by a prompt file of ``criteria/prompts``."""
     prompt = prompts.load(prompt_name)
-    return Question(prompt.text, message(texts), VerdictAnswer, prompt.version, VerdictAnswer.read)
+    return Question(prompt.text, message(texts), shape, prompt.version, read)
 
 
 @dataclass(frozen=True, slots=True)

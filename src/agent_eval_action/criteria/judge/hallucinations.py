@@ -16,9 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
 
-from agent_eval_action.criteria import prompts
 from agent_eval_action.criteria.base import Sample, TurnCriterion, worst_reasons
-from agent_eval_action.criteria.judge.base import Answer, Judge, JudgedCriterion, JudgeError, Question, as_json, message
+from agent_eval_action.criteria.judge.base import Answer, Judge, JudgedCriterion, JudgeError, as_json, ask_about
 from agent_eval_action.criteria.judge.grounding_context import Passage, passages
 from agent_eval_action.diagnostics.reader import shorten
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, SentenceKind, SentenceLabel, TurnScore
@@ -153,30 +152,20 @@ async def _label_passage(judge: Judge, passage: Passage) -> tuple[SentenceLabel,
     """The sentences of one text with their labels; the second question needs the answer to the first."""
     cut: tuple[str, ...] | JudgeError = ()
     if _signs(passage.text):  # an emoji alone is one sentence, however it is looked at
-        split, text = prompts.load(_SPLIT), passage.text
         cut = await judge.ask(
-            Question(
-                split.text,
-                message({"answer": text}),
+            ask_about(
+                _SPLIT,
+                {"answer": passage.text},
                 SplitAnswer,
-                split.version,
-                lambda answer: sentences_of(text, answer.sentences),
+                lambda answer: sentences_of(passage.text, answer.sentences),
             )
         )
     if isinstance(cut, JudgeError):
         return JudgeError(f"the text could not be cut into its sentences: {cut.reason}", cut.kind)
     sentences = cut or (passage.text.strip(),)  # nothing but layout
-    prompt = prompts.load(_LABEL)
     listed = as_json([{"index": index, "sentence": sentence} for index, sentence in enumerate(sentences, 1)])
-    labels = await judge.ask(
-        Question(
-            prompt.text,
-            message({**passage.context, "sentences": listed}),
-            LabelAnswer,
-            prompt.version,
-            lambda answer: _in_order(sentences, answer.labels),
-        )
-    )
+    texts = {**passage.context, "sentences": listed}
+    labels = await judge.ask(ask_about(_LABEL, texts, LabelAnswer, lambda answer: _in_order(sentences, answer.labels)))
     if isinstance(labels, JudgeError):
         return JudgeError(f"its sentences could not be labelled: {labels.reason}", labels.kind)
     return labels

@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, create_model, model_validator
 
-from agent_eval_action.criteria import prompts
 from agent_eval_action.criteria.base import Sample, TurnCriterion, worst_reasons
 from agent_eval_action.criteria.judge import grounding_context
 from agent_eval_action.criteria.judge.base import (
@@ -21,7 +20,7 @@ from agent_eval_action.criteria.judge.base import (
     Question,
     VerdictAnswer,
     as_json,
-    message,
+    ask_about,
     vote_each,
 )
 from agent_eval_action.diagnostics.reader import did_you_mean, plural
@@ -89,8 +88,7 @@ def _question(prompt_name: str, texts: Mapping[str, str], rubrics: Sequence[Rubr
             raise PartialAnswer(f"there is no verdict for {', '.join(missing)}", found)
         return found
 
-    prompt, whole = prompts.load(prompt_name), message({**texts, "rubrics": as_json(listed)})
-    return Question(prompt.text, whole, _answer_shape(len(ids)), prompt.version, read)
+    return ask_about(prompt_name, {**texts, "rubrics": as_json(listed)}, _answer_shape(len(ids)), read)
 
 
 def _weighted_mean(scores: Iterable[RubricScore]) -> float | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from pydantic import Field
 
 from agent_eval_action.criteria.base import Sample, TurnCriterion
-from agent_eval_action.criteria.judge.base import JudgedCriterion, VoteResult, as_json, verdict_question, vote
+from agent_eval_action.criteria.judge.base import JudgedCriterion, VerdictAnswer, VoteResult, as_json, ask_about, vote
 from agent_eval_action.criteria.judge.grounding_context import answer_text
 from agent_eval_action.diagnostics.reader import shorten
 from agent_eval_action.results.evalset import (
@@ -24,6 +24,11 @@ from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, Tu
 
 class VerdictCriterion(JudgedCriterion, TurnCriterion):
     """A judged criterion whose turns are 1 where most samples say yes, else 0."""
+
+    async def vote(self, sample: Sample, texts: Mapping[str, str]) -> VoteResult:
+        """Whether most samples say yes to these texts."""
+        question = ask_about(self.prompt_names[0], texts, VerdictAnswer, VerdictAnswer.read)
+        return await vote(self.judge(sample), question)
 
     def score_vote(self, turn: int, result: VoteResult) -> TurnScore:
         """The score of a turn by its vote."""
@@ -55,7 +60,7 @@ class FinalResponseMatch(VerdictCriterion):
             "reference": answer_text(expected, intermediate=whole),
             "answer": answer_text(actual, intermediate=whole),
         }
-        return self.score_vote(turn, await vote(self.judge(sample), verdict_question(self.prompt_names[0], texts)))
+        return self.score_vote(turn, await self.vote(sample, texts))
 
 
 class SimulatorQuality(VerdictCriterion):
@@ -121,7 +126,7 @@ class SimulatorQuality(VerdictCriterion):
             "history": as_json(messages),
             "message": sent,
         }
-        return await vote(self.judge(sample), verdict_question(self.prompt_names[0], texts))
+        return await self.vote(sample, texts)
 
     def _user(self, scenario: ConversationScenario) -> dict[str, str]:
         """Who the user is. A persona's behaviours may name the plan and the stop signal, as in ADK."""
