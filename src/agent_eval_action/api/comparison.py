@@ -16,7 +16,7 @@ from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ResultsError
 from agent_eval_action.formats.adk_results import SUFFIX, read_results
 from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
-from agent_eval_action.gate_changes.snapshot import Snapshot, sets_of_result
+from agent_eval_action.gate_changes.snapshot import SetSnapshot, Snapshot, sets_of_result
 from agent_eval_action.reports import results_json
 from agent_eval_action.results.findings import text_note
 from agent_eval_action.results.history import Record
@@ -27,6 +27,7 @@ from agent_eval_action.run.run_gate import decide_result
 _ADK_HISTORY: Final = Path(".adk") / "eval_history"
 _BASELINE: Final = "baseline.json"
 _ACCEPTED: Final = f"give {results_json.RESULTS}, {_BASELINE}, *{SUFFIX}, or a folder that holds one of them"
+_ADK_KEYS: Final = (b"eval_set_result", b"evalSetResult", b"eval_set_id", b"eval_case_results")
 _MAX_FILES: Final = 10_000
 _PEEK_BYTES: Final = 4_096
 
@@ -51,13 +52,14 @@ class ComparisonInput:
         note = f"cases of {TOOL}'s results are known by their names alone: it does not keep their whole definition"
         return ComparisonInput(align_names(self.result, other.result.sets), notes=(*self.notes, note))
 
-    def snapshot(self) -> Snapshot:
+    def sets(self) -> tuple[SetSnapshot, ...]:
         """Return what it was measured by, without the metrics that google-adk reports unasked (INFORMATIONAL)."""
         sets = sets_of_result(self.result)
-        if self.of_adk:
-            asked = [tuple(info for info in one.criteria if info.threshold is not None) for one in sets]
-            sets = tuple(replace(one, criteria=infos) for one, infos in zip(sets, asked, strict=True))
-        return Snapshot(sets)
+        if not self.of_adk:
+            return sets
+        return tuple(
+            replace(each, criteria=tuple(info for info in each.criteria if info.threshold is not None)) for each in sets
+        )
 
 
 def compare_results(base: RunResult | Path | str, head: RunResult | Path | str, settings: Settings | None) -> RunResult:
@@ -68,15 +70,14 @@ def compare_results(base: RunResult | Path | str, head: RunResult | Path | str, 
     source = Path(base) if isinstance(base, Path | str) else Path("the result given")
     baseline = before.baseline or from_result(before.result)
     decision = decide_result(after.result, baseline, settings, source)
-    measured_before, measured_after = before.snapshot(), after.snapshot()
+    sets_before, sets_after = before.sets(), after.sets()
     if after.result.conditions.selection:  # narrowed on purpose
-        run = {case.key for eval_set in measured_after.sets for case in eval_set.cases}
-        kept = (
+        run = {case.key for eval_set in sets_after for case in eval_set.cases}
+        sets_before = tuple(
             replace(eval_set, cases=tuple(case for case in eval_set.cases if case.key in run))
-            for eval_set in measured_before.sets
+            for eval_set in sets_before
         )
-        measured_before = Snapshot(tuple(kept))
-    found = weakenings(measured_before, measured_after)
+    found = weakenings(Snapshot(sets_before), Snapshot(sets_after))
     decision = apply_weakenings(decision, found, settings.policy.on_weakened)
     notes = (*map(text_note, dict.fromkeys((*before.notes, *after.notes))), *decision.notes)
     return after.result.model_copy(update={"decision": decision.model_copy(update={"notes": notes})})
@@ -110,26 +111,20 @@ def read_comparison_input(path: Path) -> ComparisonInput:
 
 def _adk_files(path: Path) -> Sequence[Path]:
     """Return google-adk's files: the one named, those a pattern matches, those of a folder or an agent's history."""
-    if path.name.endswith(SUFFIX) and path.is_file():
-        return [path]
     files: list[Path] = []
     if path.is_dir():
         files = sorted([*path.glob(f"*{SUFFIX}"), *(path / _ADK_HISTORY).glob(f"*{SUFFIX}")])
+    elif path.is_file():
+        # 1.10 wrote its results inside a string
+        head = _beginning(path).replace(b'\\"', b'"').lstrip(b'\xef\xbb\xbf \t\r\n"{\\n')
+        files = [path] if path.name.endswith(SUFFIX) or head.startswith(_ADK_KEYS) else []
     elif not path.exists() and glob.has_magic(str(path)):
         files = sorted(Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207 - absolute patterns too
         if not files:
             raise ResultsError(f"nothing matches {path}")
-    elif path.is_file() and _begins_like_adk(path):
-        files = [path]
     if len(files) > _MAX_FILES:
         raise ResultsError(f"{path} holds {len(files):,} files of results, more than {_MAX_FILES:,}")
     return files
-
-
-def _begins_like_adk(path: Path) -> bool:
-    """Whether a file of another name begins with a key of google-adk's results; 1.10 wrote them inside a string."""
-    head = _beginning(path).replace(b'\\"', b'"').lstrip(b'\xef\xbb\xbf \t\r\n"{\\n')
-    return head.startswith((b"eval_set_result", b"evalSetResult", b"eval_set_id", b"eval_case_results"))
 
 
 def _is_baseline(path: Path) -> bool:

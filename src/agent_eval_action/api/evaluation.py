@@ -36,7 +36,7 @@ from agent_eval_action.results.history import History
 from agent_eval_action.results.redaction import Redaction
 from agent_eval_action.results.run_result import AttemptError, Conditions, Provenance, RunResult, RunStatus
 from agent_eval_action.results.transcripts import TranscriptWriter
-from agent_eval_action.run.affected import AffectedAgents, affected_agents, changed_files, declares_paths, hidden_files
+from agent_eval_action.run.affected import AffectedAgents, affected_agents, hidden_files
 from agent_eval_action.run.attempt_runner import (
     AttemptBudget,
     AttemptLimits,
@@ -61,11 +61,10 @@ from agent_eval_action.run.orchestrator import Orchestrator, RunLimits, StopRequ
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resources import (
     BaseMetricFunctions,
-    ResourceOptions,
+    ResourceOpener,
     agent_secrets,
     make_base_driver,
     make_driver,
-    open_resources,
     open_sandbox,
     recordings,
     redact_logs,
@@ -394,25 +393,26 @@ class Evaluation:
         if functions is not None:
             closing.append(partial(asyncio.to_thread, functions.tree.release))
         budget, stall = AttemptBudget(Meter.for_run(settings)), StallDetector()
-        options = ResourceOptions(
+        opener = ResourceOpener(
             settings,
             context.environ,
             scope.agents,
+            agents.head,
             budget.meter,
+            closing,
+            say=lambda text: context.note([text]),
             # of a run that writes history every vote is made anew, or history would understate the judges' noise;
             # where the change could write into the cache, it could have written votes
             read_cache=context.repeats is None and not scope.session.recording and not agents.exposed,
-            say=lambda text: context.note([text]),
             sandboxes=agents.sandbox,
             may_lack=context.may_lack_credentials,
             base=functions,
             brought_along=scope.change.brought_along,
             observe=stall.observe_reply,
         )
-        resources = await open_resources(plan, options, agents.head)
-        closing.append(resources.close)
-        plan = mark_unmeasured(plan, resources.missing, agents.head.replay_only)
-        context.warn(credential_warnings(resources.missing))
+        contexts, lacking = await opener.open(plan)
+        plan = mark_unmeasured(plan, lacking, agents.head.replay_only)
+        context.warn(credential_warnings(lacking))
         previous = PreviousAttempts(agents.provenance)
         if settings.resume:
             folder, workspace = settings.resume, settings.workspace
@@ -424,7 +424,7 @@ class Evaluation:
             adaptive=scope.conditions.adaptive,
             may_lack_credentials=context.may_lack_credentials,
             withheld=context.job.withheld,
-            missing=resources.missing,
+            missing=lacking,
         )
         runner = AttemptRunner(
             AttemptLimits(settings.concurrency, settings.retries),
@@ -434,7 +434,7 @@ class Evaluation:
             budget,
             context.emit,
             previous,
-            resources.contexts,
+            contexts,
             context.redaction.value,
             stall,
         )
@@ -510,11 +510,11 @@ def _select_affected(
 ) -> AffectedAgents:
     """Leave out agents that the change does not affect, where they declare what they are made of."""
     # a baseline is whole, and of main every commit is run: later comparisons would miss a record
-    if context.repeats is not None or not context.job.event.is_change or not declares_paths(found):
+    if context.repeats is not None or not context.job.event.is_change:
         return AffectedAgents(found, settings)
+    commits = checkout.exact_sha, checkout.head.sha if checkout.head else None
     repository = Repository(settings.workspace, context.environ)
-    changed = changed_files(repository, checkout.exact_sha, checkout.head.sha if checkout.head else None)
-    return affected_agents(settings, found, changed, context.job.definition)
+    return affected_agents(settings, found, repository, commits, context.job.definition)
 
 
 def discover_eval_files(settings: Settings, selectors: Sequence[str] = (), *, may_lack: bool = False) -> Discovery:

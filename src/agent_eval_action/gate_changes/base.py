@@ -210,14 +210,13 @@ def _load(
     notes: list[str] = []
     for found in discovery.sets:
         loader = Loader(there.workspace)
-        planned = loader.planned_set(found)
-        if loader.config_problems:
+        loaded = loader.planned_set(found)
+        if loaded is None and not loader.config_problems:
+            path, problem = relative(found.path, there.workspace), loader.eval_problems[0].message
+            notes.append(f"what the change does to {path} is not known, {commit[:10]} has it unreadable: {problem}")
+            loaded = Loader(there.workspace).planned_set(found, without_cases=True)
+        if loaded is None:
             raise ConfigError("the criteria cannot be used", problems=loader.config_problems)
-        if planned is None:
-            problem = f": {loader.eval_problems[0].message}" if loader.eval_problems else ""
-            path = relative(found.path, there.workspace)
-            notes.append(f"what the change does to {path} is not known, {commit[:10]} has it unreadable{problem}")
-        loaded = planned or loader.set_without_cases(found)
         sets.append(replace(loaded, cases=()))
         snapshots.append(set_snapshot(loaded))
     return tuple(sets), tuple(snapshots), tuple(notes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,7 @@ from agent_eval_action.config.discovery import CRITERIA_FILE, DiscoveredSet, Dis
 from agent_eval_action.config.loader import CONFIG_NAMES
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.config.walk import glob_regex, is_eval_file
+from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.environments.lock import included, table_at
 from agent_eval_action.folders import folders_upwards, real_path
 from agent_eval_action.git.repository import Repository
@@ -181,36 +182,30 @@ class AffectedAgents:
         return RunResult(started_at=started_at, conditions=conditions, decision=decision)
 
 
-def declares_paths(found: Discovery) -> bool:
-    """Whether any agent declares what it is made of."""
-    return any(planned.agent.paths is not None for planned in found.sets)
-
-
-def changed_files(repository: Repository, base: str | None, head: str | None) -> tuple[Path, ...] | str:
-    """Return the files that differ between two commits, absolute, or a sentence why this clone cannot tell."""
-    if base is None or head is None:
-        return "the commit it is put upon is not known"
-    root = repository.root()
-    names = repository.changed(base, head) if root else None
-    if root is None or names is None:
-        return f"the commit {base[:10]} it is put upon is not in this clone (actions/checkout: fetch-depth: 2)"
-    return tuple(root / name for name in names)
-
-
 def affected_agents(
-    settings: Settings, found: Discovery, changed: Sequence[Path] | str, workflow: str = ""
+    settings: Settings, found: Discovery, repository: Repository, commits: tuple[str | None, str | None], workflow: str
 ) -> AffectedAgents:
-    """Return what a change of these files leaves to run; everything where they are not known. Pure.
+    """Return what the change between two commits leaves to run; everything where it is not known.
 
-    ``changed`` as ``changed_files`` returns it. ``workflow``: the file that defines this job, from the workspace.
+    Agents that do not declare what they are made of are always run. ``workflow``: the file that defines this job, from
+    the workspace.
     """
-    if isinstance(changed, str):
-        note = f"everything is run, for what this change touches is not known: {changed}"
-        return AffectedAgents(found, settings, notes=(note,))
     agents = {planned.agent.name: planned.agent for planned in found.sets}
-    shared = _SharedFiles.collect(settings, found, workflow)
+    if all(agent.paths is None for agent in agents.values()):
+        return AffectedAgents(found, settings)
+    unknown = "the commit it is put upon is not known"
+    root = names = None
+    base, head = commits
+    if base is not None and head is not None:
+        unknown = f"the commit {base[:10]} it is put upon is not in this clone (actions/checkout: fetch-depth: 2)"
+        root = repository.root()
+        names = repository.changed(base, head) if root else None
+    if root is None or names is None:
+        note = f"everything is run, for what this change touches is not known: {unknown}"
+        return AffectedAgents(found, settings, notes=(note,))
+    changed = [root / name for name in names]
     skipped: tuple[str, ...] = ()
-    if not any(path in shared for path in changed):
+    if not any(map(_shared_files(settings, found, workflow), changed)):
         skipped = tuple(
             name
             for name, agent in agents.items()
@@ -219,7 +214,7 @@ def affected_agents(
     if not skipped:
         return AffectedAgents(found, settings)
     left = tuple(name for name in agents if name not in skipped)
-    files = f"{len(changed):,} changed file" + ("" if len(changed) == 1 else "s")
+    files = plural(len(changed), "changed file")
     note = f"nothing relevant changed for {', '.join(skipped)}: none of {files} is the agent's (paths)"
     kept = tuple(agent for agent in settings.agents if agent.name in left)
     narrowed = settings.model_copy(update={"agents": kept, "only_agents": left})
@@ -227,36 +222,24 @@ def affected_agents(
     return AffectedAgents(replace(found, sets=sets), narrowed, skipped, (note,))
 
 
-@dataclass(frozen=True, slots=True)
-class _SharedFiles:
-    """Files that count for every agent: the configuration and what it names, what is stored, the workflow.
+def _shared_files(settings: Settings, found: Discovery, workflow: str) -> Callable[[Path], bool]:
+    """Return whether a file counts for every agent: the configuration and what it names, what is stored, the workflow.
 
     Also eval files that belong to no agent.
     """
-
-    folder: Path
-    files: frozenset[Path]
-    config_text: str
-    assigned: frozenset[Path]
-
-    @classmethod
-    def collect(cls, settings: Settings, found: Discovery, workflow: str) -> _SharedFiles:
-        named = (settings.baseline.path, settings.config, settings.workspace / workflow)
-        try:
-            text = settings.config.read_bytes()[:_MAX_CONFIG].decode("utf-8", "replace") if settings.config else ""
-        except OSError:
-            text = ""
-        assigned = frozenset(planned.path for planned in found.sets)
-        return cls(settings.workspace / _OUR_FOLDER, frozenset(path for path in named if path), text, assigned)
-
-    def __contains__(self, path: Path) -> bool:
-        return (
-            path in self.files
-            or path.is_relative_to(self.folder)
-            or path.name in (*CONFIG_NAMES, "agent-eval.yaml")
-            or path.name in self.config_text  # a criteria file, a simulated user
-            or (is_eval_file(path) and path not in self.assigned)  # removed, or belonging to no agent
-        )
+    named = {settings.baseline.path, settings.config, settings.workspace / workflow}
+    assigned = {planned.path for planned in found.sets}
+    try:
+        text = settings.config.read_bytes()[:_MAX_CONFIG].decode("utf-8", "replace") if settings.config else ""
+    except OSError:
+        text = ""
+    return lambda path: (
+        path in named
+        or path.is_relative_to(settings.workspace / _OUR_FOLDER)
+        or path.name in (*CONFIG_NAMES, "agent-eval.yaml")
+        or path.name in text  # a criteria file, a simulated user
+        or (is_eval_file(path) and path not in assigned)  # removed, or belonging to no agent
+    )
 
 
 def _is_affected(agent: AgentSettings, sets: Iterable[DiscoveredSet], changed: Iterable[Path], workspace: Path) -> bool:

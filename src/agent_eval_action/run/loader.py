@@ -102,9 +102,13 @@ class Loader:
             message = f"none of its criteria ({names}) can score any of its cases: {why}"
             yield Problem(self.workspace / planned.path, message, hint=hint)
 
-    def planned_set(self, found: DiscoveredSet) -> PlannedSet | None:
-        """Return one set; None, with the problems added to this loader's, where its files cannot be used."""
-        built, eval_set = self._criteria(found), self._eval_set(found)
+    def planned_set(self, found: DiscoveredSet, *, without_cases: bool = False) -> PlannedSet | None:
+        """Return one set; None, with the problems added to this loader's, where its files cannot be used.
+
+        ``without_cases``: only what it is scored by, whatever is wrong with its eval file.
+        """
+        built = self._criteria(found)
+        eval_set = EvalSet(eval_set_id="", eval_cases=()) if without_cases else self._eval_set(found)
         if eval_set is None or built is None:
             return None
         simulator = found.agent.user_simulator or built.simulator or UserSimulatorConfig()
@@ -113,17 +117,6 @@ class Loader:
         if self.config_problems or self.eval_problems:
             return None
         cases = tuple(PlannedCase(case, planned_digest(case, simulator)) for case in eval_set.eval_cases)
-        return self._planned(found, built, cases)
-
-    def set_without_cases(self, found: DiscoveredSet) -> PlannedSet:
-        """Return what a set is scored by, whatever is wrong with its eval file. Raises ConfigError."""
-        built = self._criteria(found)
-        if built is None:
-            raise ConfigError("the criteria cannot be used", problems=self.config_problems)
-        return self._planned(found, built, ())
-
-    def _planned(self, found: DiscoveredSet, built: _BuiltCriteria, cases: tuple[PlannedCase, ...]) -> PlannedSet:
-        simulator = found.agent.user_simulator or built.simulator or UserSimulatorConfig()
         path = relative(found.path, self.workspace)
         return PlannedSet(found.agent.name, found.key, path, cases, built.criteria, built.infos, simulator)
 
@@ -149,27 +142,26 @@ class Loader:
         # entries written in agent-eval.yaml hold dicts, which are no keys; their place in the file is
         key = tuple((spec.path, spec.at) for spec in source) if isinstance(source, tuple) else source
         if key not in self._built:
-            self._built[key] = self._build(source)
+            try:
+                self._built[key] = self._build(source)
+            except ConfigError as error:
+                problems = error.problems or (Problem(self.workspace, error.message, hint=error.hint),)
+                self.config_problems.extend(problems)
+                self._built[key] = None
         return self._built[key]
 
-    def _build(self, source: Path | tuple[CriterionSpec, ...] | None) -> _BuiltCriteria | None:
-        specs: tuple[CriterionSpec, ...]
-        simulator = None
-        try:
-            if source is None:
-                specs, where = DEFAULT_CRITERIA, "default"
-            elif isinstance(source, tuple):
-                path = source[0].path if source else None
-                specs, where = source, relative(path, self.workspace) if path else "configuration"
-            else:
-                config = load_criteria_file(source, workspace=self.workspace)
-                self.warnings.extend(config.warnings)
-                specs, where = config.specs, relative(source, self.workspace)
-                simulator = config.user_simulator_config
-            built = criteria.build(specs)
-        except ConfigError as error:
-            self.config_problems.extend(error.problems or (Problem(self.workspace, error.message, hint=error.hint),))
-            return None
+    def _build(self, source: Path | tuple[CriterionSpec, ...] | None) -> _BuiltCriteria:
+        specs: tuple[CriterionSpec, ...] = DEFAULT_CRITERIA
+        where, simulator = "default", None
+        if isinstance(source, tuple):
+            path = source[0].path if source else None
+            specs, where = source, relative(path, self.workspace) if path else "configuration"
+        elif source is not None:
+            config = load_criteria_file(source, workspace=self.workspace)
+            self.warnings.extend(config.warnings)
+            specs, where = config.specs, relative(source, self.workspace)
+            simulator = config.user_simulator_config
+        built = criteria.build(specs)
         lines = {spec.name: spec.line for spec in specs}
         infos = (criteria.criterion_info(criterion, where, lines.get(criterion.name)) for criterion in built)
         return _BuiltCriteria(built, tuple(infos), simulator)

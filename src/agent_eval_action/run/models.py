@@ -52,11 +52,7 @@ def model_requirements(plan: Plan, recorded: Collection[str] = ()) -> tuple[Mode
 
 
 def check_models(
-    required: Sequence[ModelRequirement],
-    environ: Mapping[str, str],
-    *,
-    openai_base_url: str = "",
-    may_lack: bool = False,
+    required: Sequence[ModelRequirement], environ: Mapping[str, str], openai_url: str = "", *, may_lack: bool = False
 ) -> dict[str, str]:
     """Return the models that lack credentials, with a sentence each; without ``may_lack`` they are an error.
 
@@ -65,7 +61,7 @@ def check_models(
     reasons = [unknown_model(model.model) or check_options(model.model, model.options) for model in required]
     if problems := _problems(required, reasons):
         raise ConfigError("a model is configured that cannot be asked", problems=problems)
-    reasons = [missing(model.model, environ, openai_base_url=openai_base_url) for model in required]
+    reasons = [missing(model.model, environ, openai_base_url=openai_url) for model in required]
     if not may_lack and (problems := _problems(required, reasons)):
         raise CredentialsError("a model that is needed cannot be asked here, so nothing was run", problems=problems)
     pairs = sorted(zip((model.model for model in required), reasons, strict=True))

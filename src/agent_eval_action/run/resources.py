@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ from agent_eval_action.run.models import (
     model_requirements,
 )
 from agent_eval_action.run.plan import Plan
-from agent_eval_action.sandbox.sandboxes import Level, Role, Sandboxes, open_sandboxes
+from agent_eval_action.sandbox.sandboxes import Role, Sandboxes, open_sandboxes
 
 
 async def open_sandbox(
@@ -56,12 +55,10 @@ async def open_sandbox(
     ``hidden``: files that no copy of the checkout holds that an agent works on, relative to the workspace.
     """
     notices: list[Notice] = []
-
-    def say(text: str, level: Level) -> None:
-        notices.append(Notice(text, level=level))
-
     ours = (settings.out, settings.cache_dir)
-    sandboxes = await asyncio.to_thread(open_sandboxes, environ, settings.workspace, ours, say)
+    sandboxes = await asyncio.to_thread(
+        open_sandboxes, environ, settings.workspace, ours, lambda text, level: notices.append(Notice(text, level))
+    )
     if sandboxes is not None:
         sandboxes.hidden = hidden
     for notice in notices if any(agent.driver != "recorded" for agent in agents) else ():
@@ -77,11 +74,14 @@ def make_driver(
     say: Log = lambda _text, _level: None,
 ) -> AgentDriver:
     """Return the driver that an agent asks for. ``say`` is called from another thread, before what takes long."""
-
-    def say_of_agent(text: str, level: Level) -> None:
-        say(f"{agent.name}: {text}", level)
-
-    context = DriverContext(agent, settings, environ, settings.workspace, sandboxes, say=say_of_agent)
+    context = DriverContext(
+        agent,
+        settings,
+        environ,
+        settings.workspace,
+        sandboxes,
+        say=lambda text, level: say(f"{agent.name}: {text}", level),
+    )
     return AGENTS[agent.driver](context)
 
 
@@ -189,94 +189,9 @@ class FunctionRouter:
         return await source.call(function, arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class RunResources:
-    """What criteria may use, by agent. ``missing``: models without credentials, where a run may do without."""
-
-    contexts: Mapping[str, ScoringContext]
-    llm: LlmStack | None = None
-    missing: MissingCredentials = field(default_factory=dict)
-    functions: tuple[MetricFunctions, ...] = ()
-
-    async def close(self) -> None:
-        """End what was opened; never raises for what a function or a server did."""
-        if self.llm is not None:
-            await self.llm.close()
-        await asyncio.gather(*(functions.stop() for functions in self.functions), return_exceptions=True)
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceOptions:
-    """How a run opens its resources.
-
-    ``read_cache`` False: every vote is made anew. ``say`` is called with what is worth knowing before money is spent.
-    ``may_lack``: models without credentials are left out and returned, and nothing is raised. ``base``: where metric
-    functions come from, if not from the checkout. ``brought_along``: whether a file of the workspace is the change's,
-    which then configures no judge. ``observe`` is called with the outcome of every model call.
-    """
-
-    settings: Settings
-    environ: Mapping[str, str]
-    agents: Sequence[AgentSettings]
-    meter: Meter
-    read_cache: bool
-    say: Callable[[str], None]
-    sandboxes: Sandboxes | None = None
-    may_lack: bool = False
-    base: BaseMetricFunctions | None = None
-    brought_along: Callable[[Path], bool] = lambda _: False
-    observe: Callable[[LlmReply | LlmError], None] = lambda _: None
-
-
 def recordings(agents: Iterable[AgentSettings]) -> frozenset[str]:
     """Return the names of agents that are recordings, whose users are not simulated."""
     return frozenset(agent.name for agent in agents if agent.driver == "recorded")
-
-
-async def open_resources(plan: Plan, options: ResourceOptions, head: AgentGroup) -> RunResources:
-    """Open what this plan needs. Raises ConfigError or CredentialsError for what cannot be asked."""
-    llm, lacking = await _open_models(plan, options)
-    callers, functions = _open_functions(plan, options, head)
-    prices = options.meter.prices
-    contexts = {planned.agent: ScoringContext(llm, callers.get(planned.agent), prices) for planned in plan.sets}
-    return RunResources(contexts, llm, lacking, functions)
-
-
-async def _open_models(plan: Plan, options: ResourceOptions) -> tuple[LlmStack | None, MissingCredentials]:
-    recorded = recordings(options.agents)
-    required = model_requirements(plan, recorded)
-    if not required:
-        return None, {}
-    settings = options.settings
-    folders = [agent.path.resolve() for agent in options.agents]
-    environ = judge_environ(options.environ, dotenv_of(folders, settings.workspace.resolve(), options.brought_along))
-    lacking = check_models(
-        required, environ, openai_base_url=settings.llm.openai_base_url or "", may_lack=options.may_lack
-    )
-    models = [model.model for model in required if model.model not in lacking]
-    if not models:
-        return None, lacking
-    prices = options.meter.prices
-    prices.require(models, settings.max_cost)
-    if text := estimate_plan(mark_unmeasured(plan, lacking, recorded), prices, recorded).sentence:
-        options.say(text)
-    llm = open_llm(
-        settings.llm,
-        environ,
-        # an answer is kept with its question, which holds what is not to be stored
-        cache=None if settings.redact else settings.output_folder(settings.cache_dir),
-        read_cache=options.read_cache,
-        meter=options.meter,
-        say=options.say,
-        observe=options.observe,
-    )
-    # the clients load while the agents start; what fails (an extra, an identity) fails before anything is spent
-    failed = await llm.warm_up(models)
-    if failed and (not options.may_lack or any(EXTRA in reason for reason in failed.values())):
-        await llm.close()
-        reasons = "; ".join(dict.fromkeys(failed.values()))
-        raise CredentialsError(f"a model that is needed cannot be asked here, so nothing was run: {reasons}")
-    return llm, {**lacking, **failed}
 
 
 def custom_metrics(plan: Plan) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
@@ -289,44 +204,98 @@ def custom_metrics(plan: Plan) -> dict[str, tuple[frozenset[str], frozenset[str]
     return {agent: (frozenset(own), frozenset(added - own)) for agent, (own, added) in found.items()}
 
 
-def _open_functions(
-    plan: Plan, options: ResourceOptions, head: AgentGroup
-) -> tuple[dict[str, Functions], tuple[MetricFunctions, ...]]:
-    """Open the metric functions of each agent; no process is started before the first call."""
-    callers: dict[str, Functions] = {}
-    opened: list[MetricFunctions] = []
-    named = custom_metrics(plan)
-    for agent in options.agents:
-        in_force, added = named.get(agent.name, (frozenset(), frozenset()))
-        driver = head.drivers.get(agent.name)
-        then = options.base.agents.get(agent.name) if options.base and in_force else None
-        base = _base_functions(then, options, options.base, driver) if options.base and then else None
-        own = None
-        if added or (in_force and options.base is None):
+@dataclass(frozen=True, slots=True)
+class ResourceOpener:
+    """Opens what criteria of a run may use: models and metric functions.
+
+    ``closing`` gets what ends them; none of it raises for what a function or a server did. ``read_cache`` False: every
+    vote is made anew. ``say`` is called with what is worth knowing before money is spent. ``may_lack``: models without
+    credentials are left out and returned, and nothing is raised. ``base``: where metric functions come from, if not
+    from the checkout. ``brought_along``: whether a file of the workspace is the change's, which then configures no
+    judge. ``observe`` is called with the outcome of every model call.
+    """
+
+    settings: Settings
+    environ: Mapping[str, str]
+    agents: Sequence[AgentSettings]
+    head: AgentGroup
+    meter: Meter
+    closing: list[Callable[[], Awaitable[None]]]
+    say: Callable[[str], None]
+    read_cache: bool
+    sandboxes: Sandboxes | None = None
+    may_lack: bool = False
+    base: BaseMetricFunctions | None = None
+    brought_along: Callable[[Path], bool] = lambda _: False
+    observe: Callable[[LlmReply | LlmError], None] = lambda _: None
+
+    async def open(self, plan: Plan) -> tuple[dict[str, ScoringContext], MissingCredentials]:
+        """Return what the criteria of each agent may use, and the models that cannot be asked.
+
+        Raises ConfigError or CredentialsError.
+        """
+        llm, lacking = await self._open_models(plan)
+        named = custom_metrics(plan)
+        agents = [agent for agent in self.agents if agent.name in named]
+        functions = {agent.name: self._open_functions(agent, *named[agent.name]) for agent in agents}
+        names = {planned.agent for planned in plan.sets}
+        return {name: ScoringContext(llm, functions.get(name), self.meter.prices) for name in names}, lacking
+
+    async def _open_models(self, plan: Plan) -> tuple[LlmStack | None, MissingCredentials]:
+        settings, recorded, prices = self.settings, self.head.replay_only, self.meter.prices
+        required = model_requirements(plan, recorded)
+        if not required:
+            return None, {}
+        folders = [agent.path.resolve() for agent in self.agents]
+        environ = judge_environ(self.environ, dotenv_of(folders, settings.workspace.resolve(), self.brought_along))
+        lacking = check_models(required, environ, settings.llm.openai_base_url or "", may_lack=self.may_lack)
+        models = [model.model for model in required if model.model not in lacking]
+        if not models:
+            return None, lacking
+        prices.require(models, settings.max_cost)
+        if text := estimate_plan(mark_unmeasured(plan, lacking, recorded), prices, recorded).sentence:
+            self.say(text)
+        llm = open_llm(
+            settings.llm,
+            environ,
+            # an answer is kept with its question, which holds what is not to be stored
+            cache=None if settings.redact else settings.output_folder(settings.cache_dir),
+            read_cache=self.read_cache,
+            meter=self.meter,
+            say=self.say,
+            observe=self.observe,
+        )
+        self.closing.append(llm.close)
+        # the clients load while the agents start; what fails (an extra, an identity) fails before anything is spent
+        failed = await llm.warm_up(models)
+        if failed and (not self.may_lack or any(EXTRA in reason for reason in failed.values())):
+            reasons = "; ".join(dict.fromkeys(failed.values()))
+            raise CredentialsError(f"a model that is needed cannot be asked here, so nothing was run: {reasons}")
+        return llm, {**lacking, **failed}
+
+    def _open_functions(
+        self, agent: AgentSettings, in_force: frozenset[str], added: frozenset[str]
+    ) -> Functions | None:
+        """Open the metric functions of an agent; no process is started before the first call."""
+        driver = self.head.drivers.get(agent.name)
+        base, own = self._base_functions(agent.name, driver) if in_force else None, None
+        if added or (in_force and self.base is None):
             # what the change adds decides nothing: beside the base's it runs as the change's agent
-            settings = options.settings
             role: Role = "head" if base else "metrics"
-            context = DriverContext(agent, settings, options.environ, settings.workspace, options.sandboxes, role)
-            own = MetricFunctions(runtime_spec(context), partial(_interpreter, driver))
-        opened += [functions for functions in (base, own) if functions]
-        if base:
-            callers[agent.name] = FunctionRouter(base, own, in_force)
-        elif own:
-            callers[agent.name] = own
-    return callers, tuple(opened)
+            context = DriverContext(agent, self.settings, self.environ, self.settings.workspace, self.sandboxes, role)
+            own = MetricFunctions(
+                runtime_spec(context), lambda: driver.python if isinstance(driver, AdkAgent) else None
+            )
+        self.closing.extend(functions.stop for functions in (base, own) if functions)
+        return FunctionRouter(base, own, in_force) if base else own
 
-
-def _interpreter(driver: AgentDriver | None) -> Path | None:
-    return driver.python if isinstance(driver, AdkAgent) else None
-
-
-def _base_functions(
-    agent: AgentSettings, options: ResourceOptions, base: BaseMetricFunctions, current: AgentDriver | None
-) -> MetricFunctions:
-    environ, workspace = options.environ, base.tree.workspace
-    context = DriverContext(agent, options.settings, environ, workspace, options.sandboxes, role="metrics")
-    spec = replace(runtime_spec(context), python=None)
-    return MetricFunctions(spec, lambda: _base_interpreter(current, base.commit, environ, agent, workspace))
+    def _base_functions(self, name: str, current: AgentDriver | None) -> MetricFunctions | None:
+        if self.base is None or (agent := self.base.agents.get(name)) is None:
+            return None
+        base, environ, workspace = self.base, self.environ, self.base.tree.workspace
+        context = DriverContext(agent, self.settings, environ, workspace, self.sandboxes, role="metrics")
+        spec = replace(runtime_spec(context), python=None)
+        return MetricFunctions(spec, lambda: _base_interpreter(current, base.commit, environ, agent, workspace))
 
 
 def agent_secrets(agents: Iterable[AgentSettings], environ: Mapping[str, str], workspace: Path) -> Iterator[str]:

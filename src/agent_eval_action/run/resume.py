@@ -139,9 +139,9 @@ class PreviousAttempts:
     """
 
     current: Mapping[str, Provenance] = field(default_factory=dict)
-    outdated: Counter[tuple[str, str]] = field(default_factory=Counter)
     workspace: Path | None = None
-    _places: dict[tuple[AttemptKey, str], tuple[Path, int, int]] = field(default_factory=dict)
+    outdated: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
+    _places: dict[tuple[AttemptKey, str], tuple[Path, int, int]] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self._places)
@@ -183,18 +183,13 @@ class PreviousAttempts:
                 continue
             if attempt.error is not None or digests.get(attempt.key.case_key) != attempt.case_digest:
                 continue
-            if changed := self._change_since(attempt):
-                self.outdated[attempt.agent, changed] += 1
+            now, then = self.current.get(attempt.agent), attempt.provenance
+            if now is not None and attempt.arm == "head" and now.code != then.code:
+                self.outdated[attempt.agent, "files of the checkout changed"] += 1
+            elif now is not None and now.settings != then.settings:
+                self.outdated[attempt.agent, "the agent's settings changed"] += 1
             else:
                 self._places[attempt.key, attempt.commit] = (path, number, offset)
-
-    def _change_since(self, attempt: Attempt) -> str:
-        now, then = self.current.get(attempt.agent), attempt.provenance
-        if now is None:
-            return ""
-        if attempt.arm == "head" and now.code != then.code:
-            return "files of the checkout changed"
-        return "the agent's settings changed" if now.settings != then.settings else ""
 
     def warnings(self) -> Iterator[str]:
         """Say which attempts of the earlier run are not kept, and why."""
@@ -225,26 +220,21 @@ def load_previous_attempts(
         )
     if real_path(source.path) == real_path(out.path) and out.holds(ATTEMPTS):
         try:
-            _move_aside(out)
+            if out.holds(_PREVIOUS):  # the run was itself resumed and died: keep both
+                with out.append(_PREVIOUS) as file:
+                    file.writelines(line for _, _, line in read_lines(out.path / ATTEMPTS))
+                out.remove(ATTEMPTS)
+            else:
+                out.rename(ATTEMPTS, _PREVIOUS)
         except OSError as error:
             path = out.path / _PREVIOUS
             hint = "free disk space, or choose another folder with --out"
             raise OutputError(f"{path} cannot be written: {error.strerror or error}", hint=hint) from error
-    previous, digests = PreviousAttempts(current or {}, workspace=workspace), dict(plan.digests())
+    previous, digests = PreviousAttempts(current or {}, workspace), dict(plan.digests())
     for name in (_PREVIOUS, ATTEMPTS):
         if source.holds(name):
             previous.add_file(source.path / name, digests)
     return previous
-
-
-def _move_aside(out: OutputFolder) -> None:
-    if not out.holds(_PREVIOUS):
-        out.rename(ATTEMPTS, _PREVIOUS)
-        return
-    with out.append(_PREVIOUS) as file:  # the run was itself resumed and died: keep both
-        for _, _, line in read_lines(out.path / ATTEMPTS):
-            file.write(line)
-    out.remove(ATTEMPTS)
 
 
 def discard_previous_attempts(out: OutputFolder) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -23,10 +23,7 @@ _Score = TypeVar("_Score", TurnScore, CriterionScore)
 
 @dataclass
 class SharedScores:
-    """Returns one object for equal scores: in a large suite most scores are equal, and scores are half of the memory.
-
-    Scores with a judge's words are not shared.
-    """
+    """Returns one object for equal scores, as most are in a large suite. Scores with a judge's words stay apart."""
 
     _turns: dict[tuple[object, ...], TurnScore] = field(default_factory=dict)
     _scores: dict[tuple[object, ...], CriterionScore] = field(default_factory=dict)
@@ -121,12 +118,14 @@ class AttemptScorer:
             details = {"traceback": traceback.format_exc()[-_TRACEBACK_LIMIT:]}
             return criterion.no_score(ScoreStatus.ERROR, reason, details=details)
 
-    def _new_score(self, criterion: Criterion, sample: Sample) -> Awaitable[CriterionScore]:
+    async def _new_score(self, criterion: Criterion, sample: Sample) -> CriterionScore:
         """Use the turn scores made while the conversation went on; a recording or a kept attempt has none yet."""
         tasks = self._turn_scores.get(criterion.name, [])
-        if isinstance(criterion, TurnCriterion) and tasks and len(tasks) == len(sample.actual):
-            return _combine(criterion, sample, tasks)
-        return criterion.score(sample)
+        if not isinstance(criterion, TurnCriterion) or not tasks or len(tasks) != len(sample.actual):
+            return await criterion.score(sample)
+        if reason := sample.unmeasurable():
+            return criterion.no_score(ScoreStatus.ERROR, reason)
+        return await criterion.aggregate(sample, await asyncio.gather(*tasks))
 
 
 def _applies(criterion: TurnCriterion, sample: Sample) -> bool:
@@ -135,11 +134,3 @@ def _applies(criterion: TurnCriterion, sample: Sample) -> bool:
         return criterion.refuse(sample) is None
     except Exception:  # noqa: BLE001 - see above
         return False
-
-
-async def _combine(
-    criterion: TurnCriterion, sample: Sample, tasks: Sequence[asyncio.Task[TurnScore]]
-) -> CriterionScore:
-    if reason := sample.unmeasurable():
-        return criterion.no_score(ScoreStatus.ERROR, reason)
-    return await criterion.aggregate(sample, await asyncio.gather(*tasks))
