@@ -39,7 +39,6 @@ from agent_eval_action.results.transcripts import TranscriptWriter
 from agent_eval_action.run.affected import AffectedAgents, affected_agents, hidden_files
 from agent_eval_action.run.attempt_runner import (
     AttemptBudget,
-    AttemptLimits,
     AttemptRunner,
     StallDetector,
     stall_timeout,
@@ -57,7 +56,7 @@ from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.events import Event, Notice, PhaseStarted
 from agent_eval_action.run.loader import Loader
 from agent_eval_action.run.models import credential_warnings, mark_unmeasured
-from agent_eval_action.run.orchestrator import Orchestrator, RunLimits, StopRequest
+from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resources import (
     BaseMetricFunctions,
@@ -427,7 +426,6 @@ class Evaluation:
             missing=lacking,
         )
         runner = AttemptRunner(
-            AttemptLimits(settings.concurrency, settings.retries),
             agents.warm_up,
             stack.enter_context(TranscriptWriter(scope.out)),
             ResultCollector(plan),
@@ -437,6 +435,8 @@ class Evaluation:
             contexts,
             context.redaction.value,
             stall,
+            settings.concurrency,
+            settings.retries,
         )
         orchestrator = self._orchestrator(scope, agents.head, own, runner, gate)
         return Measurement(orchestrator, gate, own, functions, scope.session.without_records())
@@ -474,7 +474,8 @@ class Evaluation:
             runner,
             context.stop,
             scope.conditions,
-            RunLimits(settings.max_time, stall_timeout(settings.stall_timeout, longest)),
+            settings.max_time,
+            stall_timeout(settings.stall_timeout, longest),
             next_step=gate.next_step if asks_gate else None,
             base_agents=LazyBaseAgents(open_base, commit) if asks_gate or rerun else None,
             base_passes=max(PASSES, settings.repeats) if rerun else 0,

@@ -139,18 +139,6 @@ class AttemptBudget:
         self._spent += spent
         self.meter.settle(estimate, spent)
 
-    def exhausted_reason(self) -> str:
-        """Return which limit is reached, in words; "" while there is none."""
-        return self.meter.exhausted_reason()
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptLimits:
-    """``concurrency``: sessions at once over all agents. ``retries``: tries after infrastructure errors."""
-
-    concurrency: int = 32
-    retries: int = 2
-
 
 @dataclass
 class _Conversation:
@@ -199,10 +187,10 @@ class AttemptRunner:
 
     ``scoring_ready`` ends when the slow imports of criteria are done. ``contexts`` holds what the criteria of each
     agent may use, by the agent's name. ``redact`` takes secrets out of a scored attempt before it is kept: nothing
-    that is stored or shown is made of anything else.
+    that is stored or shown is made of anything else. ``concurrency``: sessions at once over all agents. ``retries``:
+    tries after infrastructure errors.
     """
 
-    limits: AttemptLimits
     scoring_ready: asyncio.Task[None]
     writer: TranscriptWriter
     collector: ResultCollector
@@ -212,11 +200,13 @@ class AttemptRunner:
     contexts: Mapping[str, ScoringContext] = field(default_factory=lambda: defaultdict(ScoringContext))
     redact: Callable[[Attempt], Attempt] = lambda attempt: attempt
     stall: StallDetector = field(default_factory=StallDetector)
+    concurrency: int = 32
+    retries: int = 2
 
     def __post_init__(self) -> None:
-        self._sessions = AdaptiveSemaphore(self.limits.concurrency)
+        self._sessions = AdaptiveSemaphore(self.concurrency)
         self._solo = defaultdict[tuple[ArmName, str], asyncio.Semaphore](lambda: asyncio.Semaphore(_SOLO_SESSIONS))
-        self._scoring = asyncio.Semaphore(self.limits.concurrency * _SCORING_PER_SESSION)
+        self._scoring = asyncio.Semaphore(self.concurrency * _SCORING_PER_SESSION)
         self._changed_environments: set[str] = set()
 
     async def make(self, attempts: Iterable[PlannedAttempt], *groups: AgentGroup) -> None:
@@ -229,7 +219,7 @@ class AttemptRunner:
         try:
             async with asyncio.TaskGroup() as tasks:
                 # more workers than sessions: an attempt that is being scored must not occupy a session
-                for _ in range(self.limits.concurrency * 2):
+                for _ in range(self.concurrency * 2):
                     tasks.create_task(self._work(queue, by_name, tasks, scorers))
         finally:
             # After a cut the judges of turns that were made already would be asked, and paid, for nothing.
@@ -331,7 +321,7 @@ class AttemptRunner:
             attempt = conversation.attempt(planned, tries)
             count(attempt)
             error = attempt.error
-            if error is None or error.kind not in INFRASTRUCTURE or tries > self.limits.retries:
+            if error is None or error.kind not in INFRASTRUCTURE or tries > self.retries:
                 break
             if error.kind is ErrorKind.DIED:
                 if alone:  # no other session was in its worker, so this attempt killed it

@@ -68,21 +68,14 @@ class NextStep(Protocol):
     def __call__(self, result: RunResult, *, control: bool) -> Step: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RunLimits:
-    """In seconds; None: no limit. ``stall_timeout`` bounds the time without any answer."""
-
-    max_time: float | None = None
-    stall_timeout: float | None = None
-
-
 @dataclass
 class Orchestrator:
     """Runs a plan: the first pass, the re-runs and the control, within the run's limits.
 
     ``conditions`` are those of the run without its agents, which are known when they have started. ``next_step`` None:
     nothing is run again. ``base_agents`` None: there is no control. ``base_passes``: how often the base commit's
-    agent runs every case beside the first pass, as the baseline.
+    agent runs every case beside the first pass, as the baseline. ``max_time`` and ``stall_timeout``, the time without
+    any answer, are in seconds; None: no limit.
     """
 
     plan: Plan
@@ -90,7 +83,8 @@ class Orchestrator:
     runner: AttemptRunner
     stop: StopRequest
     conditions: Conditions
-    limits: RunLimits = RunLimits()
+    max_time: float | None = None
+    stall_timeout: float | None = None
     next_step: NextStep | None = None
     base_agents: LazyBaseAgents | None = None
     base_passes: int = 0
@@ -129,7 +123,7 @@ class Orchestrator:
         stalled = asyncio.create_task(self._wait_for_stall())
         tasks = (steps, stopped, stalled)
         try:
-            await asyncio.wait(tasks, timeout=self.limits.max_time, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, timeout=self.max_time, return_when=asyncio.FIRST_COMPLETED)
             if not steps.done():
                 self._end_early(stalled.result() if stalled.done() else "")
         finally:
@@ -140,15 +134,15 @@ class Orchestrator:
         def starting() -> bool:  # building an environment and importing an agent have limits of their own
             return self.head.starting or (self.base_agents is not None and self.base_agents.starting)
 
-        if self.limits.stall_timeout is None:
+        if self.stall_timeout is None:
             await asyncio.Event().wait()
             return ""
-        return await self.runner.stall.wait_for_stall(self.limits.stall_timeout, excused=starting)
+        return await self.runner.stall.wait_for_stall(self.stall_timeout, excused=starting)
 
     def _end_early(self, stalled: str) -> None:
         """A first pass that is cut off leaves cases unmeasured; re-runs cut off leave doubts, which the gate weighs."""
         if not self.stop.requested and self._first_pass_done:
-            self._cut_short = stalled or f"max_time of {self.limits.max_time:g} s was reached"
+            self._cut_short = stalled or f"max_time of {self.max_time:g} s was reached"
             self._warn(f"stopping: {self._cut_short}; the verdict stands on what there is")
         elif not self.stop.requested and stalled:
             self._stop_at_limit(stalled)
@@ -157,14 +151,14 @@ class Orchestrator:
             self._warn(f"stopping: the run {_ENDINGS[self.stop.status]}")
 
     async def _run_steps(self) -> None:
-        budget, collector = self.runner.budget, self.runner.collector
+        meter, collector = self.runner.budget.meter, self.runner.collector
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._run_first_pass())
             if self.base_passes:  # the base commit's agent runs everything too, under the conditions of this run
                 every_case = dict.fromkeys((case for case, _ in self.plan.digests()), self.base_passes)
                 why = "the base commit's agent runs everything, as the baseline"
                 tasks.create_task(self._run_base(every_case, why))
-        exhausted = budget.exhausted_reason()
+        exhausted = meter.exhausted_reason()
         if self.base_passes and exhausted and not self.stop.requested:
             self._stop_at_limit(f"{exhausted} while the base commit's agent ran as the baseline")
         self._first_pass_done = True
@@ -174,7 +168,7 @@ class Orchestrator:
             if isinstance(step, Stop):
                 self._cut_short = step.reason if step.limited else ""
                 return
-            if exhausted := budget.exhausted_reason():  # a limit matters only where more is wanted
+            if exhausted := meter.exhausted_reason():  # a limit matters only where more is wanted
                 self._end_reruns(exhausted)
                 return
             if isinstance(step, RunControl):
@@ -183,7 +177,7 @@ class Orchestrator:
                 continue
             scores = collector.score_count()
             await self._rerun(step, control=control)
-            if collector.score_count() == scores and not self._cut_short and not budget.exhausted_reason():
+            if collector.score_count() == scores and not self._cut_short and not meter.exhausted_reason():
                 self._end_reruns("what was run again could not be measured")  # else it would be asked for without end
 
     def _ask(self, next_step: NextStep, *, control: bool) -> Step:
@@ -196,7 +190,7 @@ class Orchestrator:
         self.runner.emit(RunPlanned(attempts=len(attempts), cases=self.plan.cases, kept=kept))
         await self.runner.make(attempts, self.head)
         if not self.runner.collector.first_pass_complete():
-            self._stop_at_limit(self.runner.budget.exhausted_reason())
+            self._stop_at_limit(self.runner.budget.meter.exhausted_reason())
 
     async def _rerun(self, step: RerunSuspects | RerunSuite, *, control: bool) -> None:
         purpose: Purpose = "rerun" if isinstance(step, RerunSuspects) else "suite"

@@ -19,7 +19,6 @@ from agent_eval_action.llm.budget import Budgeted, Meter, SpendingLimits
 from agent_eval_action.results.evalset import ConversationScenario, EvalCase
 from agent_eval_action.results.run_result import AttemptError, CriterionScore, ErrorKind, RunResult, ScoreStatus
 from agent_eval_action.results.transcripts import TranscriptWriter
-from agent_eval_action.run.attempt_runner import AttemptLimits
 from agent_eval_action.run.base_agents import AgentGroup
 from agent_eval_action.run.plan import Plan, PlannedCase
 from agent_eval_action.run.resume import PreviousAttempts, load_previous_attempts
@@ -59,7 +58,8 @@ async def make(
         runner = attempt_runner(
             plan,
             writer,
-            limits=AttemptLimits(concurrency, retries=1),
+            concurrency=concurrency,
+            retries=1,
             meter=meter,
             previous=PreviousAttempts() if kept is None else kept,
             contexts={"bot": ScoringContext(llm=llm)},

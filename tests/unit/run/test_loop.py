@@ -26,10 +26,10 @@ from agent_eval_action.results.run_result import (
     RunStatus,
 )
 from agent_eval_action.results.transcripts import ATTEMPTS, parse_attempt, read_lines
-from agent_eval_action.run.attempt_runner import AttemptLimits, StallDetector, interleave
+from agent_eval_action.run.attempt_runner import StallDetector, interleave
 from agent_eval_action.run.base_agents import AgentGroup, LazyBaseAgents
 from agent_eval_action.run.events import AttemptStarted, Event, Notice, PhaseStarted, RerunsPlanned
-from agent_eval_action.run.orchestrator import RunLimits, StopRequest
+from agent_eval_action.run.orchestrator import StopRequest
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import PreviousAttempts, load_previous_attempts
 from support.plan_runner import run_plan
@@ -92,12 +92,13 @@ class Loop:
             head,
             stop=self.stop,
             orchestrate={
-                "limits": RunLimits(self.max_time, self.stall_timeout),
+                "max_time": self.max_time,
+                "stall_timeout": self.stall_timeout,
                 "next_step": self.gate,
                 "base_agents": LazyBaseAgents(opened, BASE) if self.base else None,
                 "base_passes": self.passes,
             },
-            limits=AttemptLimits(self.concurrency),
+            concurrency=self.concurrency,
             meter=Meter(self.limits),
             emit=self.events.append,
             previous=PreviousAttempts() if kept is None else kept,

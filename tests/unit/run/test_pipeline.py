@@ -22,10 +22,9 @@ from agent_eval_action.results.run_result import (
     RunStatus,
 )
 from agent_eval_action.results.transcripts import ATTEMPTS, TranscriptWriter, parse_attempt, read_lines
-from agent_eval_action.run.attempt_runner import AttemptLimits
 from agent_eval_action.run.base_agents import AgentGroup
 from agent_eval_action.run.events import AttemptFinished, AttemptRetried, Event, Notice
-from agent_eval_action.run.orchestrator import RunLimits, StopRequest
+from agent_eval_action.run.orchestrator import StopRequest
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import (
     PreviousAttempts,
@@ -50,9 +49,9 @@ def kit(scripted: type[Any]) -> Any:
 class Runner:
     """Runs a plan over one scripted driver and keeps what it said."""
 
-    def __init__(self, out: Path, bounds: AttemptLimits | None = None, max_time: float | None = None) -> None:
+    def __init__(self, out: Path, max_time: float | None = None, **bounds: int) -> None:
         self.out = out
-        self.bounds = bounds or AttemptLimits(concurrency=4)
+        self.bounds = {"concurrency": 4, **bounds}
         self.max_time = max_time
         self.events: list[Event] = []
         self.stop = StopRequest()
@@ -63,8 +62,8 @@ class Runner:
             plan,
             AgentGroup.start("head", {"bot": driver}),
             stop=self.stop,
-            orchestrate={"limits": RunLimits(self.max_time)},
-            limits=self.bounds,
+            orchestrate={"max_time": self.max_time},
+            **self.bounds,
             emit=self.events.append,
             previous=PreviousAttempts() if kept is None else kept,
         )
@@ -100,7 +99,7 @@ async def test_every_score_is_there_and_totals_add_up(tmp_path: Path, kit: Any) 
 @pytest.mark.parametrize("concurrency", [1, 3])
 async def test_no_more_sessions_at_once_than_asked_for(tmp_path: Path, kit: Any, concurrency: int) -> None:
     driver = kit.Script(lambda *_: "yes", lambda _: 0.005)
-    await Runner(tmp_path, AttemptLimits(concurrency))(kit.plan(*(kit.case(f"c{n}") for n in range(9))), driver)
+    await Runner(tmp_path, concurrency=concurrency)(kit.plan(*(kit.case(f"c{n}") for n in range(9))), driver)
     assert driver.most == concurrency
 
 
@@ -119,7 +118,7 @@ async def test_infrastructure_errors_are_tried_again_and_bounded(tmp_path: Path,
         return "yes" if request.key.case == "recovers" and before == 1 else BUSY
 
     driver = kit.Script(answer)
-    runner = Runner(tmp_path, AttemptLimits(concurrency=4, retries=1))
+    runner = Runner(tmp_path, retries=1)
     result = await runner(kit.plan(kit.case("recovers"), kit.case("never")), driver)
     recovers, never = (case.attempts[0] for case in result.sets[0].cases)
     assert (recovers.error, recovers.tries) == (None, 2)
@@ -141,7 +140,9 @@ async def test_a_session_whose_worker_died_runs_alone_and_the_culprit_dies_alone
         return DIED if request.key.case == "culprit" or not request.alone else "yes"
 
     driver = kit.Script(answer)
-    result = await Runner(tmp_path, AttemptLimits(retries=5))(kit.plan(kit.case("culprit"), kit.case("victim")), driver)
+    result = await Runner(tmp_path, concurrency=32, retries=5)(
+        kit.plan(kit.case("culprit"), kit.case("victim")), driver
+    )
     culprit, victim = (case.attempts[0] for case in result.sets[0].cases)
     assert culprit.error is not None
     assert culprit.error.kind is ErrorKind.DIED
@@ -154,7 +155,7 @@ async def test_max_time_ends_the_run_with_everything_finished_written(tmp_path: 
     def delay(request: SessionRequest) -> float:
         return 0.0 if request.key.case == "quick" else 60.0
 
-    runner = Runner(tmp_path, AttemptLimits(concurrency=4), 0.3)
+    runner = Runner(tmp_path, 0.3)
     result = await runner(kit.plan(kit.case("quick"), kit.case("slow")), kit.Script(lambda *_: "yes", delay))
     quick, slow = (case.attempts[0] for case in result.sets[0].cases)
     assert result.status is RunStatus.TIMED_OUT

@@ -11,7 +11,7 @@ import pytest
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 from agent_eval_action.results.transcripts import TranscriptWriter
-from agent_eval_action.run.attempt_runner import AttemptLimits, AttemptRunner
+from agent_eval_action.run.attempt_runner import AttemptRunner
 from agent_eval_action.run.base_agents import AgentGroup
 from agent_eval_action.run.events import AttemptFinished, AttemptRetried, Event
 from agent_eval_action.run.plan import Plan
@@ -29,7 +29,7 @@ async def made(out: Path, plan: Plan, driver: Any) -> tuple[AttemptRunner, list[
     """A runner with ten sessions that has made the plan, and its events."""
     events: list[Event] = []
     with TranscriptWriter(OutputFolder.at(out)) as writer:
-        runner = attempt_runner(plan, writer, limits=AttemptLimits(10, retries=2), emit=events.append)
+        runner = attempt_runner(plan, writer, concurrency=10, retries=2, emit=events.append)
         runner._sessions._most = 10
         await runner.make(plan.attempts(), AgentGroup.start("head", {"bot": driver}))
     return runner, events
