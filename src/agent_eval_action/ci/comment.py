@@ -7,10 +7,10 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from agent_eval_action.ci.base import ChangeRequest
-from agent_eval_action.ci.host import Account, ApiError, ApiErrorKind, Comment, CommentHost, pause_before
+from agent_eval_action.ci.host import TEMPORARY, Account, ApiError, ApiErrorKind, Comment, CommentHost, pause_before
 
 _MARKER: Final = re.compile(r"<!-- agent-eval-action:comment (\{.*\}) -->")
 _FORGED: Final = re.compile(r"<!--(?=\s*agent-eval-action:)")
@@ -51,10 +51,6 @@ class Marker:
             return self.run > other.run and self.run_id > other.run_id
         return (self.run, self.attempt) > (other.run, other.attempt)
 
-    def is_of_same_run(self, other: Marker) -> bool:
-        """Whether both are of one attempt of one run."""
-        return (self.run_id, self.run, self.attempt) == (other.run_id, other.run, other.attempt)
-
 
 def add_marker(marker: Marker, text: str) -> str:
     """The comment: the marker's line, then ``text``, in which no other marker is left."""
@@ -82,8 +78,6 @@ def escape_markers(text: str) -> str:
     return _FORGED.sub("<!\N{ZERO WIDTH SPACE}--", text)
 
 
-Mode = Literal["update", "recreate", "changes", "off"]
-
 BUDGETS: Final = (65_000, 48_000, 32_000, 16_000, 8_000)
 """Bytes, the next after each "too long": GitHub names 65,536 characters and does not say how it counts them."""
 _PATIENCE: Final = 120.0
@@ -106,11 +100,12 @@ class Published:
 
 
 def publish(
-    host: CommentHost, target: ChangeRequest, marker: Marker, render: Callable[[int], str], mode: Mode = "update"
+    host: CommentHost, target: ChangeRequest, marker: Marker, render: Callable[[int], str], mode: str = "update"
 ) -> Published:
     """Write the comment on the change request. Never raises: a comment that fails is a warning.
 
-    ``render`` returns its text, without the marker, in at most so many bytes of UTF-8.
+    ``render`` returns its text, without the marker, in at most so many bytes of UTF-8. ``mode``: update, recreate,
+    changes or off, as in docs/comment.md.
     """
     if mode == "off":
         return Published()
@@ -133,7 +128,7 @@ class _CommentWriter:
     target: ChangeRequest
     marker: Marker
     render: Callable[[int], str]
-    mode: Mode
+    mode: str
     url: str = ""
     written: Comment | None = None
     _viewer: Account | None = None
@@ -152,8 +147,15 @@ class _CommentWriter:
                 self._write(found)
                 pause = random.uniform(*_PAUSE)  # noqa: S311 - jitter
             except ApiError as error:
+                if error.kind is ApiErrorKind.TOO_LONG and self._budget + 1 < len(BUDGETS):
+                    self._budget += 1
+                    continue
+                # a comment that is gone is looked for anew; a change request that is not there is not
+                gone = error.kind is ApiErrorKind.MISSING and bool(self.url)
+                if not gone and error.kind not in TEMPORARY:
+                    raise
                 failed += 1
-                pause = self._pause_after(error, failed)
+                pause = pause_before(failed) if error.wait is None else error.wait
                 if clock.now() + pause > ends:
                     raise
             clock.sleep(pause)
@@ -217,15 +219,6 @@ class _CommentWriter:
                 self.host.delete_comment(self.target, other.id)
 
     def _must_recreate(self, marker: Marker) -> bool:
-        return self.mode == "recreate" and not marker.is_of_same_run(self.marker)
-
-    def _pause_after(self, error: ApiError, failed: int) -> float:
-        """Seconds until another try; raises when none would help."""
-        if error.kind is ApiErrorKind.TOO_LONG and self._budget + 1 < len(BUDGETS):
-            self._budget += 1
-            return 0.0
-        # a comment that is gone is looked for anew; a change request that is not there is not
-        gone = error.kind is ApiErrorKind.MISSING and bool(self.url)
-        if not gone and error.kind not in {ApiErrorKind.UNAVAILABLE, ApiErrorKind.LIMITED}:
-            raise error
-        return pause_before(failed) if error.wait is None else error.wait
+        own = self.marker
+        is_same_run = (marker.run_id, marker.run, marker.attempt) == (own.run_id, own.run, own.attempt)
+        return self.mode == "recreate" and not is_same_run

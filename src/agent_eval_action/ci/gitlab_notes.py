@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import ClassVar, Final
 from urllib.parse import quote
 
+from pydantic import BaseModel
+
 from agent_eval_action.ci.base import ChangeRequest
-from agent_eval_action.ci.host import Account, ApiErrorKind, ApiModel, Clock, CommentHost
+from agent_eval_action.ci.host import Account, ApiErrorKind, Clock, CommentHost
 
 # A line that begins with a slash is a quick action, done with the rights of the token's owner: /merge, /close, …
 _QUICK_ACTION: Final = re.compile(r"(?m)^([^\S\n]*)(?=/[A-Za-z])")
 
 
-class MergeRequest(ApiModel):
+class MergeRequest(BaseModel):
     """A merge request; ``sha`` is its head."""
 
     state: str = ""

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
-from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, TypeAdapter, ValidationError
 
 from agent_eval_action import __version__
 from agent_eval_action.ci.base import ChangeRequest
@@ -56,7 +56,7 @@ _KINDS: Final[Mapping[int, ApiErrorKind]] = {
     HTTPStatus.GONE: ApiErrorKind.MISSING,
     HTTPStatus.TOO_MANY_REQUESTS: ApiErrorKind.LIMITED,
 }
-_TEMPORARY: Final = frozenset({ApiErrorKind.UNAVAILABLE, ApiErrorKind.LIMITED})
+TEMPORARY: Final = frozenset({ApiErrorKind.UNAVAILABLE, ApiErrorKind.LIMITED})
 
 
 @dataclass
@@ -71,13 +71,7 @@ class ApiError(Exception):
         return self.message
 
 
-class ApiModel(BaseModel):
-    """A host's JSON object, as far as we read it."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Account(ApiModel):
+class Account(BaseModel):
     """Who wrote a comment, or whose token it is."""
 
     login: str = Field(validation_alias=AliasChoices("login", "username", AliasPath("data", "viewer", "login")))
@@ -92,7 +86,7 @@ class Account(ApiModel):
         return self.login.lower().removesuffix(_BOT) == other.login.lower().removesuffix(_BOT)
 
 
-class Comment(ApiModel):
+class Comment(BaseModel):
     """A comment on a change request; ``author`` is None when the account is gone."""
 
     id: int
@@ -218,7 +212,7 @@ class CommentHost:
             try:
                 return self._send(verb, url, what, content)
             except ApiError as error:
-                if once or error.kind not in _TEMPORARY:
+                if once or error.kind not in TEMPORARY:
                     raise
                 pause = pause_before(tries) if error.wait is None else error.wait
                 if self.clock.now() - began + pause > self.deadline:

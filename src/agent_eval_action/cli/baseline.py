@@ -26,6 +26,7 @@ from agent_eval_action.gate.simulate import backtest_policy
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports import results_json
 from agent_eval_action.reports.messages import BEGIN
+from agent_eval_action.reports.prose import listed
 from agent_eval_action.results.pair_scores import measured_pairs
 from agent_eval_action.results.run_result import RunResult, RunStatus
 
@@ -70,19 +71,14 @@ def _lines(after: Update, result: RunResult, path: str) -> list[str]:
     groups = [("added", after.added), ("changed", after.changed), ("removed", after.pruned), ("not run", after.left)]
     for word, keys in groups:
         if keys:
-            lines.append(f"  {word}: {_some([key.case for key in keys])}")
+            lines.append(f"  {word}: {listed([key.case for key in keys[:_NAMES_SHOWN]], len(keys))}")
     if after.kept:
-        lines.append(f"  not measured, the older record stays: {_some(after.kept)}")
+        lines.append(f"  not measured, the older record stays: {listed(after.kept[:_NAMES_SHOWN], len(after.kept))}")
     if after.missing:
-        lines.append(f"  not measured, no record: {_some(after.missing)}")
+        lines.append(f"  not measured, no record: {listed(after.missing[:_NAMES_SHOWN], len(after.missing))}")
     if not after.differs:
         lines.append("  nothing changed")
     return lines
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(names[:_NAMES_SHOWN]) + more
 
 
 def show_command(path: Path | None, config: str | None) -> ExitCode:

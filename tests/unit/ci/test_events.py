@@ -237,5 +237,5 @@ def test_a_file_that_cannot_be_read_says_nothing(tmp_path, text):
 
 
 def test_outside_of_actions_there_is_no_job():
-    assert read_job({**environ("pull_request_target"), "GITHUB_ACTIONS": ""}, payload("pull_request_target")) == Job()
+    assert job_here({**environ("pull_request_target"), "GITHUB_ACTIONS": ""}) == Job()
     assert not detect({}).is_running({})

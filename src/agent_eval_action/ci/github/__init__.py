@@ -71,7 +71,7 @@ class GitHubActions(Ci):
     token_hint = "env: GITHUB_TOKEN: ${{ github.token }}"  # noqa: S105 - no token
 
     def is_running(self, environ: Mapping[str, str]) -> bool:
-        return event.is_running(environ)
+        return environ.get("GITHUB_ACTIONS") == "true"
 
     def job(self, environ: Mapping[str, str]) -> Job:
         return event.read_job(environ, event.read_payload(environ))

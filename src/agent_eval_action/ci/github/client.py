@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from pydantic import AliasPath, Field
+from pydantic import AliasPath, BaseModel, Field
 
 from agent_eval_action.ci.base import ChangeRequest, Job, PostedRun, number_of, sha_of, text_of
 from agent_eval_action.ci.github.event import value_at
-from agent_eval_action.ci.host import Account, ApiError, ApiErrorKind, ApiModel, Clock, CommentHost
+from agent_eval_action.ci.host import Account, ApiError, ApiErrorKind, Clock, CommentHost
 from agent_eval_action.errors import UsageError
 from agent_eval_action.git.base_commit import Event
 
@@ -19,7 +19,7 @@ _PUBLIC: Final = "https://api.github.com"
 _REPOSITORY: Final = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
 
 
-class Pull(ApiModel):
+class Pull(BaseModel):
     """A pull request; ``head_repository`` is None when a fork was deleted."""
 
     number: int

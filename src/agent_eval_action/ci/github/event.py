@@ -55,20 +55,13 @@ _FOREIGN_RUN_HINT: Final = (
 )
 
 
-def is_running(environ: Mapping[str, str]) -> bool:
-    """Whether this is a job of GitHub Actions."""
-    return environ.get("GITHUB_ACTIONS") == "true"
-
-
 def read_payload(environ: Mapping[str, str]) -> Any:
-    """The event's file as JSON; None outside of GitHub Actions, and where it cannot be read."""
-    path = environ.get("GITHUB_EVENT_PATH", "")
-    if not is_running(environ) or not path:
-        return None
+    """The event's file as JSON; None where it cannot be read."""
     from agent_eval_action.diagnostics.reader import Source
 
+    path = environ.get("GITHUB_EVENT_PATH", "")
     try:
-        return Source.read(Path(path), workspace=None, error=ResultsError).value
+        return path and Source.read(Path(path), workspace=None, error=ResultsError).value
     except ResultsError:
         return None
 
@@ -105,8 +98,6 @@ def read_event(environ: Mapping[str, str], payload: Any) -> Event:
 
 def read_job(environ: Mapping[str, str], payload: Any) -> Job:
     """What this job is of. ``payload`` is the event as JSON, or anything else. Pure; raises nothing."""
-    if not is_running(environ):
-        return Job()
     event = read_event(environ, payload)
     name = environ.get("GITHUB_REPOSITORY", "")
     repository = name if _REPOSITORY.fullmatch(name) else ""
