@@ -7,8 +7,7 @@ from typing import Final
 
 from agent_eval_action.ci.base import Ci, Job
 from agent_eval_action.ci.github import GitHubActions
-from agent_eval_action.ci.gitlab import GitLab
-from agent_eval_action.ci.plain import AzurePipelines, BitbucketPipelines, Jenkins
+from agent_eval_action.ci.pipelines import AzurePipelines, BitbucketPipelines, GitLab, Jenkins
 
 __all__ = ["CIS", "Ci", "Job", "detect"]
 

@@ -1,91 +1,77 @@
-"""GitLab: what a pipeline is of, and whose merge request its results are posted on."""
+"""GitLab's API as far as a comment needs it, which is a note of a merge request; the pipeline that is posted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import ClassVar, Final
+from urllib.parse import quote
 
-from agent_eval_action.ci.base import ChangeRequest, Ci, Job, PostedRun, number_of, sha_of
+from pydantic import BaseModel
+
+from agent_eval_action.ci.base import ChangeRequest, Job, PostedRun
+from agent_eval_action.ci.host import Account, ApiErrorKind, Clock, CommentHost
 from agent_eval_action.errors import UsageError
-from agent_eval_action.git.base_commit import Event, EventKind
 
-if TYPE_CHECKING:
-    from agent_eval_action.ci.gitlab_notes import GitLabNotes
-
-_KINDS: Final = {
-    "push": EventKind.PUSH,
-    "schedule": EventKind.SCHEDULE,
-    "web": EventKind.MANUAL,
-    "api": EventKind.MANUAL,
-    "trigger": EventKind.MANUAL,
-}
+# A line that begins with a slash is a quick action, done with the rights of the token's owner: /merge, /close, …
+_QUICK_ACTION: Final = re.compile(r"(?m)^([^\S\n]*)(?=/[A-Za-z])")
 
 
-class GitLab(Ci):
-    """A job of GitLab CI/CD. A merge request's is of its head, or of a merge into the target branch."""
+class MergeRequest(BaseModel):
+    """A merge request; ``sha`` is its head."""
 
-    token_variable = "GITLAB_TOKEN"  # noqa: S105 - a name
-    token_hint = "GITLAB_TOKEN: a masked variable with a project access token of scope api (docs/ci.md)"  # noqa: S105 - no token
+    state: str = ""
+    sha: str | None = None
 
-    def is_running(self, environ: Mapping[str, str]) -> bool:
-        return environ.get("GITLAB_CI") == "true"
 
-    def job(self, environ: Mapping[str, str]) -> Job:
-        """The job: docs.gitlab.com, "Predefined CI/CD variables".
+class GitLabNotes(CommentHost):
+    """The API at ``url`` (CI_API_V4_URL), with a project, group or personal access token."""
 
-        CI_MERGE_REQUEST_DIFF_BASE_SHA is not used: it stays as it was when the target branch of a merge request is
-        changed (gitlab-org/gitlab#442031), so that a change could choose the commit it is compared with.
-        """
-        iid = number_of(environ.get("CI_MERGE_REQUEST_IID"))
-        target = environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "")
-        source, sha = environ.get("CI_PIPELINE_SOURCE", ""), sha_of(environ.get("CI_COMMIT_SHA"))
-        is_change = bool(iid or target) or source == "merge_request_event"
-        default_branch, branch = environ.get("CI_DEFAULT_BRANCH", ""), environ.get("CI_COMMIT_BRANCH", "")
-        project = environ.get("CI_MERGE_REQUEST_PROJECT_PATH") or environ.get("CI_PROJECT_PATH", "")
-        other = _KINDS.get(source, EventKind.OTHER) if default_branch else EventKind.OTHER
-        head = sha_of(environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA")) or sha
-        event = Event(
-            kind=EventKind.CHANGE if is_change else other,
-            name=source,
-            ref=f"refs/heads/{branch}" if branch else environ.get("CI_MERGE_REQUEST_REF_PATH", ""),
-            default_branch=default_branch,
-            base_ref=target,
-            head_sha=head if is_change else None,
-            sha=sha,
-            fork=environ.get("CI_MERGE_REQUEST_SOURCE_PROJECT_ID") != environ.get("CI_MERGE_REQUEST_PROJECT_ID"),
+    name = "GitLab"
+    edit_verb = "PUT"
+    order: ClassVar = {"sort": "asc", "order_by": "created_at"}
+    _token = "GITLAB_TOKEN has to be an access token with the scope api and the role Reporter or higher"  # noqa: S105 - advice
+    advice: ClassVar = {
+        ApiErrorKind.TOKEN: _token,
+        ApiErrorKind.PERMISSION: _token,
+        ApiErrorKind.MISSING: "There is no such merge request, or GITLAB_TOKEN may not see the project",
+    }
+
+    def __init__(self, url: str, token: str, ca_bundle: Path | None = None, clock: Clock | None = None) -> None:
+        super().__init__(url, {"PRIVATE-TOKEN": token}, ca_bundle, clock)
+
+    def viewer(self) -> Account:
+        """Whose token this is; a project's token has a user of its own."""
+        return self.read(Account, "GET", f"{self.url}/user", "say whose token this is")
+
+    def is_open_at(self, target: ChangeRequest, head_sha: str) -> bool:
+        """Whether the merge request is open and has this head."""
+        found = self.read(MergeRequest, "GET", self._url(target), f"read the merge request {target}")
+        return found.state == "opened" and found.sha == head_sha
+
+    def comments_url(self, target: ChangeRequest) -> str:
+        return f"{self._url(target)}/notes"
+
+    def escape(self, text: str) -> str:
+        """The text with every quick action in it broken by a character that shows nothing."""
+        return _QUICK_ACTION.sub("\\1\N{ZERO WIDTH SPACE}", text)
+
+    def _url(self, target: ChangeRequest) -> str:
+        return f"{self.url}/projects/{quote(target.repository, safe='')}/merge_requests/{target.number}"
+
+
+def read_posted_run(job: Job) -> PostedRun:
+    """The pipeline this job is in: an earlier job of it made the results. Raises UsageError where it has no target."""
+    target, head_sha = job.change_request, job.commit
+    if target is None or not head_sha:
+        raise UsageError(
+            "agent-eval post writes on a merge request, and this pipeline is of none",
+            hint="rules: - if: $CI_PIPELINE_SOURCE == 'merge_request_event' (docs/ci.md)",
         )
-        return Job(
-            event=event,
-            change_request=ChangeRequest(project, iid, "!") if project and iid else None,
-            commit=event.head_sha or sha,
-            definition=environ.get("CI_CONFIG_PATH", "").partition("@")[0],
-            run_id=number_of(environ.get("CI_PIPELINE_ID")),
-            run_number=number_of(environ.get("CI_PIPELINE_IID")),
-            run_attempt=1,
-        )
 
-    def posted_run(self, environ: Mapping[str, str]) -> PostedRun:
-        """The pipeline this job is in: an earlier job of it made the results."""
-        job = self.job(environ)
-        target, head_sha = job.change_request, job.commit
-        if target is None or not head_sha:
-            raise UsageError(
-                "agent-eval post writes on a merge request, and this pipeline is of none",
-                hint="rules: - if: $CI_PIPELINE_SOURCE == 'merge_request_event' (docs/ci.md)",
-            )
+    def find_targets(host: GitLabNotes) -> tuple[list[ChangeRequest], str]:
+        if host.is_open_at(target, head_sha):
+            return [target], ""
+        return [], f"{target} is not open with {head_sha[:10]} as its head any more"
 
-        def find_targets(host: GitLabNotes) -> tuple[list[ChangeRequest], str]:
-            if host.is_open_at(target, head_sha):
-                return [target], ""
-            return [], f"{target} is not open with {head_sha[:10]} as its head any more"
-
-        return PostedRun(job, find_targets)
-
-    def connect(self, environ: Mapping[str, str], token: str, ca_bundle: Path | None) -> GitLabNotes:
-        from agent_eval_action.ci.gitlab_notes import GitLabNotes
-
-        url = environ.get("CI_API_V4_URL", "").rstrip("/")
-        if not url:
-            raise UsageError("CI_API_V4_URL does not say where GitLab's API is")
-        return GitLabNotes(url, token, ca_bundle)
+    return PostedRun(job, find_targets)

@@ -8,21 +8,20 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
+import httpx
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, TypeAdapter, ValidationError
 
 from agent_eval_action import __version__
 from agent_eval_action.ci.base import ChangeRequest
 
-if TYPE_CHECKING:
-    import httpx
-
 WRITE_GAP: Final = 1.0
 """Seconds between two writes: GitHub asks for no less, or its secondary limits strike."""
-DEADLINE: Final = 90.0
+_DEADLINE: Final = 90.0
 _SECONDARY: Final = 60.0  # what GitHub asks to wait when it does not say
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 16.0
@@ -121,10 +120,9 @@ class CommentHost:
     def __init__(self, url: str, headers: Mapping[str, str], ca_bundle: Path | None, clock: Clock | None) -> None:
         self.url = url
         self.clock = clock or Clock()
-        self.deadline = DEADLINE
+        self.deadline = _DEADLINE
         self._headers = {**headers, "User-Agent": f"agent-eval-action/{__version__}"}
         self._ca_bundle = ca_bundle
-        self._client: httpx.Client | None = None
         self._written: float | None = None
 
     def viewer(self) -> Account:
@@ -171,9 +169,8 @@ class CommentHost:
 
     def close(self) -> None:
         """Close the connections."""
-        if self._client is not None:
+        if "_client" in vars(self):
             self._client.close()
-            self._client = None
 
     def read(self, kind: type[T], verb: str, url: str, what: str, **content: Any) -> T:
         """Send, and return the object that is answered; the arguments are those of ``request``."""
@@ -216,39 +213,32 @@ class CommentHost:
                     raise
                 pause = pause_before(tries) if error.wait is None else error.wait
                 if self.clock.now() - began + pause > self.deadline:
-                    limit = (
-                        f"{self.name} limits requests and asks to wait {pause:.0f} s before it is asked again to {what}"
-                    )
-                    message = limit if error.kind is ApiErrorKind.LIMITED else f"{error.message} ({tries} tries)"
+                    message = f"{error.message} ({tries} tries)"
+                    if error.kind is ApiErrorKind.LIMITED:
+                        message = f"{self.name} limits requests and asks to wait {pause:.0f} s to {what}"
                     raise ApiError(error.kind, message) from error
             self.clock.sleep(pause)
 
     def _send(self, verb: str, url: str, what: str, content: dict[str, Any]) -> httpx.Response:
-        import httpx
-
         try:
-            response = self._open().request(verb, url, **content)
+            response = self._client.request(verb, url, **content)
         except httpx.TransportError as error:
-            reason = str(error) or type(error).__name__
-            message = f"{self.name} could not be asked to {what}: {reason}"
+            message = f"{self.name} could not be asked to {what}: {error or type(error).__name__}"
             raise ApiError(ApiErrorKind.UNAVAILABLE, message) from error
         if not response.is_success:
             raise self._refused(response, what)
         return response
 
-    def _open(self) -> httpx.Client:
-        import httpx
-
-        if self._client is None:
-            trust = httpx.create_ssl_context()
-            if self._ca_bundle is not None:
-                try:
-                    trust.load_verify_locations(cafile=self._ca_bundle)
-                except (OSError, ssl.SSLError) as error:
-                    message = f"the CA bundle {self._ca_bundle} cannot be used: {error}"
-                    raise ApiError(ApiErrorKind.INVALID, message) from error
-            self._client = httpx.Client(verify=trust, timeout=_TIMEOUT, headers=self._headers)
-        return self._client
+    @cached_property
+    def _client(self) -> httpx.Client:
+        trust = httpx.create_ssl_context()
+        if self._ca_bundle is not None:
+            try:
+                trust.load_verify_locations(cafile=self._ca_bundle)
+            except (OSError, ssl.SSLError) as error:
+                message = f"the CA bundle {self._ca_bundle} cannot be used: {error}"
+                raise ApiError(ApiErrorKind.INVALID, message) from error
+        return httpx.Client(verify=trust, timeout=_TIMEOUT, headers=self._headers)
 
     def _validate(self, kind: type[T], response: httpx.Response, what: str) -> T:
         try:

@@ -108,14 +108,19 @@ def _root(
 @with_options()
 def run(flags: dict[str, Any], evalsets: EvalSets = None) -> None:
     """Run eval sets against the agent, compare with the baseline, write reports, decide."""
-    from agent_eval_action.cli.comment import post_comment
     from agent_eval_action.cli.outputs import finish, output_folder
     from agent_eval_action.cli.session import evaluated, settings_for
 
     resolved, job = settings_for(flags), detect(os.environ).job(os.environ)
     settings = resolved.settings
+
+    def comment() -> str:
+        from agent_eval_action.cli.comment import post_comment  # imports httpx
+
+        return post_comment(result, settings, job)
+
     with output_folder(settings), evaluated(resolved, evalsets or (), flags=flags, job=job) as result:
-        code = finish(result, settings, lambda: post_comment(result, settings, job))
+        code = finish(result, settings, comment)
     raise typer.Exit(code)
 
 
@@ -166,7 +171,7 @@ def simulate(
     """Show what the rules do on your own history: how often they block, what they catch, at what cost."""
     from agent_eval_action.cli.baseline import simulate_command
 
-    raise typer.Exit(simulate_command(flags, runs, seed, as_json=as_json))
+    simulate_command(flags, runs, seed, as_json=as_json)
 
 
 @app.command()
@@ -178,21 +183,15 @@ def report(
     output: OutputFile = None,
 ) -> None:
     """Render a report from results alone."""
-    from agent_eval_action.cli import log
-    from agent_eval_action.cli.outputs import report_input, results_file
+    from agent_eval_action.cli.outputs import report_input, results_file, write_data
     from agent_eval_action.diagnostics.reader import did_you_mean
     from agent_eval_action.reports import REPORTS, results_json
-    from agent_eval_action.reports.base import write_text
 
     render = REPORTS.get(to)
     if render is None:
         names = ", ".join(sorted(REPORTS))
         raise UsageError(f"there is no report {to!r}: choose from {names}", hint=did_you_mean(to, REPORTS))
-    text = render(report_input(results_json.read(results_file(results))), None)
-    if output is not None:
-        write_text(output, [text])
-    else:
-        log.write_data(text)
+    write_data(render(report_input(results_json.read(results_file(results))), None), output)
 
 
 @app.command()
@@ -202,9 +201,9 @@ def post(
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="results.json, a folder with it, or its zip.")],
 ) -> None:
     """On workflow_run: comment with the results of an earlier run, of a fork for example. Trusts none of them."""
-    from agent_eval_action.cli.post import post_command
+    from agent_eval_action.cli.comment import post_command
 
-    raise typer.Exit(post_command(results, flags))
+    post_command(results, flags)
 
 
 @app.command()
@@ -219,7 +218,7 @@ def convert(
     """Make an eval set of a list of scenarios, or of an eval file in an older schema."""
     from agent_eval_action.cli.eval_files import convert_command
 
-    raise typer.Exit(convert_command(file, session_file, output))
+    convert_command(file, session_file, output)
 
 
 @app.command()
@@ -282,7 +281,7 @@ def baseline_show(
     """Print the stored baseline."""
     from agent_eval_action.cli.baseline import show_command
 
-    raise typer.Exit(show_command(path, config))
+    show_command(path, config)
 
 
 @baseline_app.command("history")
@@ -292,4 +291,4 @@ def baseline_history(
     """List the runs of main that this checkout is compared with."""
     from agent_eval_action.cli.baseline import history_command
 
-    raise typer.Exit(history_command(config))
+    history_command(config)

@@ -81,7 +81,7 @@ def _lines(after: Update, result: RunResult, path: str) -> list[str]:
     return lines
 
 
-def show_command(path: Path | None, config: str | None) -> ExitCode:
+def show_command(path: Path | None, config: str | None) -> None:
     """Print what a run is compared with as a table on stdout: the pooled history, or one file."""
     settings = settings_for({"config": config}).settings
     if path is not None:
@@ -96,10 +96,9 @@ def show_command(path: Path | None, config: str | None) -> ExitCode:
     commit = f" of commit {found.commit[:10]}" if found.commit else ""
     out.print(terminal(f"{shown}{commit}, made {found.created_at}"), markup=False, highlight=False)
     print_table(out, ("Agent", "Set", "Case", "Criterion", "Passed", "Mean", "Tool calls"), show(found))
-    return ExitCode.PASS
 
 
-def history_command(config: str | None) -> ExitCode:
+def history_command(config: str | None) -> None:
     """Print the records a run of this checkout is compared with, newest first, on stdout."""
     settings = settings_for({"config": config}).settings
     main = open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event)
@@ -114,10 +113,9 @@ def history_command(config: str | None) -> ExitCode:
     out.print(terminal(f"{main.store.name}: {which}; {pairs} comparable"), markup=False)
     columns = ("Commit", "Made", "Cases", "Attempts", "Withheld", "Accepted", "agent-eval")
     print_table(out, columns, records_table(main.found.records))
-    return ExitCode.PASS
 
 
-def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json: bool) -> ExitCode:
+def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json: bool) -> None:
     """Simulate the policy on main's own history; nothing is run. The table goes to stderr, JSON to stdout."""
     if not 1 <= runs <= _MAX_RUNS:
         raise UsageError(f"--runs {runs} is not between 1 and {_MAX_RUNS:,}")
@@ -131,7 +129,7 @@ def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json:
     if as_json:
         value = {"runs": runs, "seed": seed, "source": history.source, **dataclasses.asdict(found)}
         print(json.dumps(value, indent=1))
-        return ExitCode.PASS
+        return
     print_line(f"{runs:,} simulated runs a line on the history in {history.source}; nothing was run")
     columns = ("Criterion", "Change", "Cases", "Scores each", "Blocked", "Inconclusive", "Runs per case")
     rows = [
@@ -145,7 +143,6 @@ def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json:
         print_table(console(), columns, rows)
     for line in found.left_out:
         print_line(f"  not simulated: {line}", style="dim")
-    return ExitCode.PASS
 
 
 def _print_notes(notes: Sequence[str]) -> None:

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent_eval_action.api.evaluation import discover_eval_files
-from agent_eval_action.cli import log
+from agent_eval_action.cli.outputs import write_data
 from agent_eval_action.cli.session import print_line, settings_for
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.errors import AgentEvalError, ExitCode, Problem, UsageError
 from agent_eval_action.folders import real_path
 from agent_eval_action.formats import load_eval_file
-from agent_eval_action.reports.base import write_text
 from agent_eval_action.results.evalset import EVAL_SUFFIXES
 from agent_eval_action.run.loader import Loader, validate_paths
 
@@ -57,7 +56,7 @@ def validate_command(paths: Sequence[Path], config: str | None) -> ExitCode:
     return ExitCode.USAGE if bad else ExitCode.PASS
 
 
-def convert_command(file: Path, session_file: Path | None, output: Path | None) -> ExitCode:
+def convert_command(file: Path, session_file: Path | None, output: Path | None) -> None:
     """Write scenarios, or an eval file of an older schema, as an eval set google-adk reads, to a file or to stdout.
 
     The same file gives the same text: what differs from the schema's defaults, in its order.
@@ -75,11 +74,8 @@ def convert_command(file: Path, session_file: Path | None, output: Path | None) 
         eval_set = eval_set.model_copy(update={"eval_set_id": name, "name": None})
     plain = eval_set.model_dump(mode="json", exclude_defaults=True)
     text = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
-    if output is None:
-        log.write_data(text)
-        return ExitCode.PASS
-    write_text(output, [text])
-    found = output.name.endswith(EVAL_SUFFIXES)
-    hint = "" if found else " (only *.evalset.json and *.test.json are found by themselves)"
-    print_line(f"{plural(len(eval_set.eval_cases), 'case')} written to {output}{hint}")
-    return ExitCode.PASS
+    write_data(text, output)
+    if output is not None:
+        found = output.name.endswith(EVAL_SUFFIXES)
+        hint = "" if found else " (only *.evalset.json and *.test.json are found by themselves)"
+        print_line(f"{plural(len(eval_set.eval_cases), 'case')} written to {output}{hint}")

@@ -62,14 +62,6 @@ def write_command(command: str) -> None:
         sys.stderr.command(command)
 
 
-def write_data(text: str) -> None:
-    """Write data to stdout: as bytes, so that no platform changes an end of a line, and into a log guarded."""
-    if isinstance(sys.stdout, GuardedStream):
-        sys.stdout.write(text)
-    else:
-        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
-
-
 def error(message: str, title: str = TITLE) -> None:
     """Annotate why the step is red: a container's exit code alone shows nothing on the page of the run."""
     _annotate("error", title, _clean(message, lines=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -14,6 +15,7 @@ from typing import Final
 from agent_eval_action.baseline.accepted import ACCEPT
 from agent_eval_action.baseline.file_store import FOLDER, keep_out_of_git
 from agent_eval_action.ci import detect
+from agent_eval_action.ci.log import GuardedStream
 from agent_eval_action.cli import log, summary
 from agent_eval_action.cli.log import terminal
 from agent_eval_action.cli.session import EXIT, console, exit_code
@@ -89,26 +91,19 @@ def _link_problems(option: str, folder: OutputFolder) -> Iterator[Problem]:
     if ".git" in [part.lower() for part in path.relative_to(folder.trusted).parts]:
         yield Problem(path, f"lies in git's own folder, and {option} is written by runs", hint="name another")
         return
-    link = folder.first_link()
-    if link is not None:
-        message = f"is a symbolic link, and {option} ({path.name}) is not written through links"
-        yield Problem(link, message, value=_target(link), hint="remove the link")
+    links: list[Path] = []
+    message = f"is a symbolic link, and {option} ({path.name}) is not written through links"
+    if (link := folder.first_link()) is not None:
+        links = [link]
     elif option == "out":
+        message = "is a symbolic link among the results, which uploading them would follow"
         try:
             links = [path / name for name in islice(folder.links(), _SHOWN)]
         except OSError as error:
-            message = f"{path} cannot be written: {error.strerror or error}"
-            raise OutputError(message, hint="choose another folder with --out") from error
-        for link in links:
-            message = "is a symbolic link among the results, which uploading them would follow"
-            yield Problem(link, message, value=_target(link), hint="remove the link")
-
-
-def _target(link: Path) -> str | None:
-    try:
-        return str(link.readlink())
-    except OSError:
-        return None
+            why = f"{path} cannot be written: {error.strerror or error}"
+            raise OutputError(why, hint="choose another folder with --out") from error
+    for link in links:
+        yield Problem(link, message, value=str(link.readlink()), hint="remove the link")
 
 
 def _tracked_files(folders: Mapping[str, OutputFolder], settings: Settings) -> list[Problem]:
@@ -176,6 +171,16 @@ def write_requested_files(result: RunResult, settings: Settings) -> dict[str, st
     if failed := detect(os.environ).write_outputs(outputs(report, paths), os.environ):
         log.warning(failed)
     return paths
+
+
+def write_data(text: str, output: Path | None) -> None:
+    """Write data to a file, or to stdout: as bytes, so that no platform changes an end of a line; guarded in a log."""
+    if output is not None:
+        write_text(output, [text])
+    elif isinstance(sys.stdout, GuardedStream):
+        sys.stdout.write(text)
+    else:
+        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
 
 
 def results_file(path: Path) -> Path:
