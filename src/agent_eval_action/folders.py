@@ -76,7 +76,7 @@ class OutputFolder:
     def handle(self, folders: Iterable[str], *, make: bool = False) -> Iterator[int]:
         """A folder below this one as a descriptor, reached without following a link."""
         if make and not self.trusted.is_dir():
-            self.trusted.mkdir(mode=0o700 if self.private else 0o777, parents=True, exist_ok=True)
+            self.trusted.mkdir(mode=self._mode(0o777), parents=True, exist_ok=True)
         here = os.open(self.trusted, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         passed: tuple[str, ...] = ()
         try:
@@ -84,7 +84,7 @@ class OutputFolder:
                 passed = (*passed, part)
                 if make:
                     with contextlib.suppress(FileExistsError):
-                        os.mkdir(part, 0o700 if self.private else 0o777, dir_fd=here)
+                        os.mkdir(part, self._mode(0o777), dir_fd=here)
                 try:
                     inner = os.open(part, _FOLDER, dir_fd=here)
                 except OSError as error:
@@ -122,7 +122,8 @@ class OutputFolder:
         except FileExistsError:
             return False
         except OSError:
-            self._discard(name)  # half a file is none
+            with contextlib.suppress(OSError):
+                self.remove(name)  # half a file is none
             raise
         return True
 
@@ -138,7 +139,7 @@ class OutputFolder:
         with self.handle(folders, make=True) as here:
             before = _regular(last, here)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
-            descriptor = os.open(draft, flags, self._mode(), dir_fd=here)
+            descriptor = os.open(draft, flags, self._mode(0o666), dir_fd=here)
             try:
                 with open(descriptor, "wb", buffering=_BUFFER) as file:  # noqa: PTH123 - opens a descriptor
                     if before is not None:
@@ -221,7 +222,7 @@ class OutputFolder:
         writing = bool(flags & os.O_WRONLY)
         with self.handle(folders, make=writing) as here:
             try:
-                descriptor = os.open(last, flags | _FILE, self._mode(), dir_fd=here)
+                descriptor = os.open(last, flags | _FILE, self._mode(0o666), dir_fd=here)
             except OSError as error:
                 raise self._explained(error, (*folders, last), here) from None
         found = os.fstat(descriptor)
@@ -240,12 +241,8 @@ class OutputFolder:
                     return OSError(errno.ELOOP, f"{path} is a symbolic link, and links are not followed here")
         return error
 
-    def _mode(self) -> int:
-        return 0o600 if self.private else 0o666
-
-    def _discard(self, name: str) -> None:
-        with contextlib.suppress(OSError):
-            self.remove(name)
+    def _mode(self, mode: int) -> int:
+        return mode & 0o700 if self.private else mode
 
 
 def folders_upwards(folder: Path, last: Path) -> list[Path]:

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist
-from typing import TYPE_CHECKING, Final
+from statistics import NormalDist, fmean
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 Levels = tuple[tuple[int, int], ...]
 """Whole-numbered scores with how often each was seen, sorted by score."""
 
-_EXACT_POOL: Final = 200
-
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
@@ -32,14 +30,6 @@ class Stratum:
 
     reference: Levels
     current: Levels
-
-    @property
-    def pooled(self) -> Levels:
-        """Both together."""
-        both = Counter(dict(self.reference))
-        for level, times in self.current:
-            both[level] += times
-        return tuple(sorted(both.items()))
 
 
 def warm_up() -> None:
@@ -66,36 +56,32 @@ def lower_than_reference(strata: Iterable[Stratum]) -> float:
     compared with its exact distribution. One stratum of passes is Fisher's exact test; several are
     the exact conditional Cochran–Mantel–Haenszel test; graded scores make it Pitman's permutation test.
     """
-    informative = [one for stratum in strata if (one := _informative(stratum.reference, stratum.current))]
+    informative = [found for stratum in strata if (found := _informative(stratum.reference, stratum.current))]
     if not informative:
         return 1.0
-    return _tail(informative)
-
-
-@lru_cache(maxsize=50_000)
-def _informative(reference: Levels, current: Levels) -> tuple[Levels, int, int] | None:
-    """A stratum's pool from its lowest level, how many are drawn, their sum; None where all scores are one."""
-    pooled = Stratum(reference, current).pooled
-    draws = sum(times for _, times in current)
-    if len(pooled) < 2 or not 0 < draws < sum(times for _, times in pooled):  # noqa: PLR2004 - two scores that differ
-        return None
-    low = pooled[0][0]
-    return tuple((level - low, times) for level, times in pooled), draws, sum((x - low) * times for x, times in current)
-
-
-def _tail(informative: Sequence[tuple[Levels, int, int]]) -> float:
-    """P(sum ≤ observed) over independent strata; the same whatever their order."""
     import numpy as np  # noqa: PLC0415 - needed by evidence alone
 
     total = sum(observed for _, _, observed in informative)
     kinds = Counter((pool, draws) for pool, draws, _ in informative)
     sums: Floats = np.ones(1)
-    for (pool, draws), times in sorted(kinds.items()):
-        one = _sums(pool, draws)
+    for (pool, draws), times in sorted(kinds.items()):  # p is the same whatever the order of the strata
         for _ in range(times):
             # what lies above the observed sum never comes back below it
-            sums = np.convolve(sums, one)[: total + 1]
+            sums = np.convolve(sums, _sums(pool, draws))[: total + 1]
     return min(1.0, float(sums.sum()))
+
+
+@lru_cache(maxsize=50_000)
+def _informative(reference: Levels, current: Levels) -> tuple[Levels, int, int] | None:
+    """A stratum's pool from its lowest level, how many are drawn, their sum; None where all scores are one."""
+    both = Counter(dict(reference))
+    both.update(dict(current))
+    pooled = tuple(sorted(both.items()))
+    draws = sum(times for _, times in current)
+    if len(pooled) < 2 or not 0 < draws < sum(times for _, times in pooled):  # noqa: PLR2004 - two scores that differ
+        return None
+    low = pooled[0][0]
+    return tuple((level - low, times) for level, times in pooled), draws, sum((x - low) * times for x, times in current)
 
 
 @lru_cache(maxsize=20_000)
@@ -155,7 +141,7 @@ Interval = tuple[float, float]
 
 def wilson(passed: float, n: int, confidence: float = 0.95) -> Interval:
     """Wilson's score interval of a pass rate."""
-    z = _normal_quantile((1 + confidence) / 2)
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
     rate = passed / n
     middle = (rate + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n)) / (1 + z * z / n)
@@ -179,36 +165,30 @@ def welch(reference: Sequence[float], current: Sequence[float], confidence: floa
 
     None of a single score on both sides: nothing is known of how scores spread.
     """
-    if min(len(reference), len(current)) < 2:  # noqa: PLR2004 - no variance in one
-        return _student(reference, current, confidence)
-    change = _mean(current) - _mean(reference)
-    first, second = _variance(reference) / len(reference), _variance(current) / len(current)
-    both = first + second
-    small = first**2 / (len(reference) - 1) + second**2 / (len(current) - 1)
+    sizes = len(reference), len(current)
+    change = fmean(current) - fmean(reference)
+    if max(sizes) < 2:  # noqa: PLR2004 - no variance in one
+        return None
+    if min(sizes) < 2:  # noqa: PLR2004 - as above
+        variance = _variance(max(reference, current, key=len))
+        return _interval(change, variance * (1 / sizes[0] + 1 / sizes[1]), max(sizes) - 1, confidence)
+    first, second = _variance(reference) / sizes[0], _variance(current) / sizes[1]
+    small = first**2 / (sizes[0] - 1) + second**2 / (sizes[1] - 1)
     if small == 0:  # no variance, or less than a float can square
         return change, change
-    freedom = both**2 / small
-    half = _t_quantile((1 + confidence) / 2, freedom) * math.sqrt(both)
-    return change - half, change + half
-
-
-def _student(reference: Sequence[float], current: Sequence[float], confidence: float) -> Interval | None:
-    """Student's interval with one variance for both sides, known from the side that has several scores."""
-    several = max(reference, current, key=len)
-    if len(several) < 2:  # noqa: PLR2004 - no variance in one
-        return None
-    change = _mean(current) - _mean(reference)
-    spread = math.sqrt(_variance(several) * (1 / len(reference) + 1 / len(current)))
-    half = _t_quantile((1 + confidence) / 2, len(several) - 1) * spread
-    return change - half, change + half
+    return _interval(change, first + second, (first + second) ** 2 / small, confidence)
 
 
 def clustered(changes: Sequence[float], confidence: float = 0.95) -> Interval | None:
     """Student's interval of a mean over cases, one change a case: repeats of a case are one observation."""
-    if len(changes) < 2:  # noqa: PLR2004 - no variance in one
-        return None
-    half = _t_quantile((1 + confidence) / 2, len(changes) - 1) * math.sqrt(_variance(changes) / len(changes))
-    middle = _mean(changes)
+    n = len(changes)
+    return _interval(fmean(changes), _variance(changes) / n, n - 1, confidence) if n > 1 else None
+
+
+def _interval(middle: float, variance: float, freedom: float, confidence: float) -> Interval:
+    from scipy.special import stdtrit  # type: ignore[import-untyped]  # noqa: PLC0415 - needed by evidence alone
+
+    half = float(stdtrit(freedom, (1 + confidence) / 2)) * math.sqrt(variance)
     return middle - half, middle + half
 
 
@@ -220,23 +200,9 @@ def detectable_drop(variances: Sequence[tuple[float, int, int]], alpha: float, p
     if not variances:
         return None
     spread = sum(variance * (1 / before + 1 / now) for variance, before, now in variances)
-    return (_normal_quantile(1 - alpha) + _normal_quantile(power)) * math.sqrt(spread) / len(variances)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+    return (NormalDist().inv_cdf(1 - alpha) + NormalDist().inv_cdf(power)) * math.sqrt(spread) / len(variances)
 
 
 def _variance(values: Sequence[float]) -> float:
-    middle = _mean(values)
+    middle = fmean(values)
     return math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1)
-
-
-def _normal_quantile(p: float) -> float:
-    return NormalDist().inv_cdf(p)
-
-
-def _t_quantile(p: float, freedom: float) -> float:
-    from scipy.special import stdtrit  # type: ignore[import-untyped]  # noqa: PLC0415 - needed by evidence alone
-
-    return float(stdtrit(freedom, p))
