@@ -1,19 +1,26 @@
-"""report.html in a real browser: its own script runs, hostile text does not, nor what escaping would have missed."""
+"""report.html in a real browser, by mouse and by keyboard: what it shows, what it never runs, what it never loads."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, sync_playwright
 
-from agent_eval_action.reports import REPORTS, ReportInput, results_json
+from agent_eval_action.reports import REPORTS, Link, ReportInput, results_json
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 PWN = "document.documentElement.setAttribute('data-pwned', '1')"
+ATTACK = f'"><script>{PWN}</script><img src=x onerror="{PWN}"><svg onload="{PWN}"><a href="javascript:{PWN}">'
+VIEWS = ["", "#/cases", "#/review", "#/run"]
+TABS = ["compare", "judge", "runs", "time", "definition"]
 
 pytestmark = [
     pytest.mark.slow,
@@ -21,58 +28,243 @@ pytestmark = [
 ]
 
 
-def dom(path: Path) -> str:
-    """The page as it is after its scripts had their turn."""
-    assert BROWSER is not None
-    command = [
-        *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
-        *(f"--user-data-dir={path.parent / 'profile'}", "--virtual-time-budget=2000", "--dump-dom", path.as_uri()),
-    ]
-    done = subprocess.run(command, capture_output=True, timeout=120, check=True)
-    return done.stdout.decode("utf-8", "replace")
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield started
+        started.close()
 
 
-def page(scenario: str) -> str:
-    """A scenario's page in which every text of a case is an attempt to run something."""
-    attack = f'"><script>{PWN}</script><img src=x onerror="{PWN}"><svg onload="{PWN}"><a href="javascript:{PWN}">'
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page whose every request but the file itself, and whose every error, fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, permissions=["clipboard-read"])
+    opened = context.new_page()
+    requests: list[str] = []
+    errors: list[str] = []
+    opened.on("request", lambda request: requests.append(request.url))
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    yield opened
+    context.close()
+    assert not errors
+    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def report(scenario: str) -> ReportInput:
+    links = (Link("results", ".agent-eval/out/results.json"), Link("run", "https://ci.example/runs/7"))
+    return ReportInput(results_json.read(GOLDEN / scenario / "results.json"), links, "agent-eval run")
+
+
+def hostile(scenario: str) -> ReportInput:
+    """Every text of a case is an attempt to run something."""
     result = results_json.read(GOLDEN / scenario / "results.json")
     (owner, *_) = result.sets
-    hostile = [
+    cases = [
         case.model_copy(
             update={
-                "case": f"{case.case}{attack}",
+                "case": f"{case.case}{ATTACK}",
                 "attempts": tuple(
-                    one.model_copy(
-                        update={"turns": tuple(t.model_copy(update={"response": attack}) for t in one.turns)}
+                    made.model_copy(
+                        update={"turns": tuple(t.model_copy(update={"response": ATTACK}) for t in made.turns)}
                     )
-                    for one in case.attempts
+                    for made in case.attempts
                 ),
             }
         )
         for case in owner.cases
     ]
-    changed = owner.model_copy(update={"cases": tuple(hostile)})
-    return REPORTS["html"](ReportInput(result.model_copy(update={"sets": (changed,)})), None)
+    return ReportInput(result.model_copy(update={"sets": (owner.model_copy(update={"cases": tuple(cases)}),)}))
 
 
-def test_the_pages_own_script_runs_and_hostile_text_does_not(tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    path.write_text(page("regressed"), encoding="utf-8")
-    shown = dom(path)
-    assert "data-pwned" not in shown.partition("<body")[0]
-    assert re.search(r'id="count">(\d+) of \1 shown<', shown), "the filter did not run"
-    assert not re.search(r'id="bar"[^>]*hidden', shown)
+def write(folder: Path, shown: ReportInput, change: str = "") -> str:
+    path = folder / "report.html"
+    text = REPORTS["html"](shown, None)
+    path.write_text(text.replace("<noscript>", f"{change}<noscript>", 1), encoding="utf-8")
+    return path.as_uri()
+
+
+def case_link(agent: str, eval_set: str, case: str, tab: str = "compare") -> str:
+    return f"#/case/{quote(agent, '')}/{quote(eval_set, '')}/{quote(case, '')}?tab={tab}"
+
+
+ROLL = ("dice_agent", "basics", "roll_then_prime")
+POOL = ("hotel", "rooms", "pool_question")
+
+
+def first_case(shown: ReportInput) -> tuple[str, str, str]:
+    view = shown.view.worst_first[0]
+    return view.key.agent, view.key.eval_set, view.key.case
+
+
+def names(page: Page) -> list[str]:
+    return page.locator("tbody th a").all_inner_texts()
+
+
+def test_the_first_view_says_the_verdict_why_and_what_next(page: Page, tmp_path: Path) -> None:
+    shown = report("regressed")
+    page.goto(write(tmp_path, shown))
+    assert page.locator("h1").inner_text().endswith("Blocked")
+    assert "roll_then_prime" in page.locator(".why").inner_text()
+    worst = page.locator(".worst a").first
+    worst.click()
+    assert first_case(shown)[2] in page.locator("h1").inner_text()
+    assert "roll_then_prime" in page.title()
+
+
+def test_cases_are_searched_filtered_and_sorted_and_the_address_keeps_it(page: Page, tmp_path: Path) -> None:
+    address = write(tmp_path, report("regressed"))
+    page.goto(f"{address}#/cases")
+    everything = names(page)
+    assert page.locator("[role=status]").first.inner_text() == f"{len(everything)} of {len(everything)} cases"
+    page.get_by_role("searchbox").fill("I suppose")  # in an answer, in no name
+    found = names(page)
+    assert 0 < len(found) < len(everything)
+    page.reload()
+    assert names(page) == found
+    page.get_by_role("searchbox").fill("")
+    page.get_by_role("button", name=re.compile("^regressed|regressed")).first.click()
+    assert page.locator("tbody .status").all_inner_texts() == ["✗ regressed"] * len(names(page))
+    page.get_by_role("button", name=re.compile("All")).click()
+    page.get_by_role("button", name="Case", exact=True).click()
+    assert names(page) == sorted(everything)
+    page.get_by_role("button", name="Case", exact=True).click()
+    assert names(page) == sorted(everything, reverse=True)
+    assert "sort=case" in page.url
+    assert "down=1" in page.url
+    page.reload()
+    assert names(page) == sorted(everything, reverse=True)
+
+
+def test_a_case_shows_what_main_did_beside_this_change(page: Page, tmp_path: Path) -> None:
+    shown = report("regressed")
+    page.goto(write(tmp_path, shown) + case_link(*first_case(shown)))
+    missing = page.locator(".missing").all_inner_texts()
+    assert missing == ["check_prime is not called"]
+    changed = page.locator(".compare mark.ins").all_inner_texts()
+    assert "sides=6" in changed, "the changed argument alone is marked"
+    page.get_by_role("button", name="expected").click()
+    assert "left=expected" in page.url
+
+
+def test_sentences_without_support_are_underlined_and_votes_counted(page: Page, tmp_path: Path) -> None:
+    shown = report("judged")
+    address = write(tmp_path, shown) + case_link(*first_case(shown))
+    page.goto(address)
+    assert "open all night" in page.locator(".compare .unsupported").first.inner_text()
+    page.get_by_role("tab", name="Scores and judges").click()
+    assert page.locator('.votes[aria-label="1 of 4 votes yes"]').count() > 0
+    assert "tab=judge" in page.url
+
+
+def test_everything_works_by_keyboard_alone(page: Page, tmp_path: Path) -> None:
+    page.goto(write(tmp_path, report("judged")))
+    press = page.keyboard.press
+    press("/")
+    page.keyboard.type("pool")
+    assert names(page) == ["pool_question"]
+    press("Escape")
+    press("j")
+    press("Enter")
+    assert "pool_question" in page.locator("h1").inner_text()
+    page.get_by_role("tab", name="Compare").focus()
+    for tab in TABS[1:]:
+        press("ArrowRight")
+        assert f"tab={tab}" in page.url
+        assert page.locator("[role=tabpanel]").inner_text()
+    press("2")
+    page.get_by_role("searchbox").fill("")
+    page.locator("tbody th a").first.focus()
+    press("Enter")
+    before = page.locator("h1").inner_text()
+    press("j")
+    after = page.locator("h1").inner_text()
+    assert after != before
+    press("k")
+    assert page.locator("h1").inner_text() == before
+    press("3")
+    press("d")
+    press("a")
+    assert "2 reviewed · you agree with the judge on 1 of 2" in page.locator("main [role=status]").inner_text()
+    theme = page.evaluate("document.documentElement.dataset.theme")
+    press("t")
+    assert page.evaluate("document.documentElement.dataset.theme") != theme
+    press("?")
+    assert page.locator("dialog").is_visible()
+    press("Escape")
+    assert not page.locator("dialog").is_visible()
+
+
+def test_labels_of_the_judge_are_saved_as_json(page: Page, tmp_path: Path) -> None:
+    page.goto(write(tmp_path, report("judged")) + "#/review")
+    page.get_by_role("textbox", name="Note").fill("the brochure says so")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="The judge is wrong").click()
+    with page.expect_download() as download:
+        page.get_by_text("Save review.json").click()
+    (label,) = json.loads(Path(download.value.path()).read_text())
+    assert label["right"] is False
+    assert label["note"] == "the brochure says so"
+    assert {"case", "criterion", "turn", "judge", "asked"} <= set(label)
+
+
+def test_commands_links_and_cases_are_copied(page: Page, tmp_path: Path) -> None:
+    shown = report("regressed")
+    page.goto(write(tmp_path, shown) + case_link(*first_case(shown)))
+    page.get_by_role("button", name="Copy the command").click()
+    assert page.evaluate("navigator.clipboard.readText()").startswith("agent-eval run ")
+    page.get_by_role("button", name="Copy this case as JSON").click()
+    assert json.loads(page.evaluate("navigator.clipboard.readText()"))["case"] == first_case(shown)[2]
+    page.get_by_role("button", name="Copy a link").click()
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+
+
+@pytest.mark.parametrize("scenario", ["regressed", pytest.param("judged", marks=pytest.mark.exhaustive)])
+def test_no_view_has_a_barrier_or_scrolls_sideways(page: Page, tmp_path: Path, scenario: str) -> None:
+    shown = report(scenario)
+    address = write(tmp_path, shown)
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        for view in [*VIEWS, *(case_link(*first_case(shown), tab) for tab in TABS)]:
+            page.goto("about:blank")
+            page.set_viewport_size({"width": 1280, "height": 900})
+            page.goto(address + view)
+            found = Axe().run(page)
+            assert found.violations_count == 0, f"{view} {theme}: {found.generate_report()}"
+            page.set_viewport_size({"width": 375, "height": 800})
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= 375, f"{view} is {wide} px wide"
+
+
+@pytest.mark.parametrize("scenario", ["regressed", "hostile"])
+def test_hostile_text_is_text_on_every_view(page: Page, tmp_path: Path, scenario: str) -> None:
+    shown = hostile("regressed") if scenario == "regressed" else report(scenario)
+    address = write(tmp_path, shown)
+    for view in [*VIEWS, *(case_link(*first_case(shown), tab) for tab in TABS)]:
+        page.goto("about:blank")
+        page.goto(address + view)
+        assert page.locator("main").inner_text()
+        assert page.evaluate("document.documentElement.dataset.pwned") is None
+        assert page.locator("img, iframe, object, a[href^='javascript']").count() == 0
 
 
 @pytest.mark.exhaustive(after=1)
 @pytest.mark.parametrize(
     "inserted", [f"<script>{PWN}</script>", f'<img src="data:," onerror="{PWN}">', f'<svg onload="{PWN}"></svg>']
 )
-def test_the_policy_holds_where_escaping_would_have_failed(tmp_path: Path, inserted: str) -> None:
+def test_the_policy_holds_where_escaping_would_have_failed(page: Page, tmp_path: Path, inserted: str) -> None:
+    address = write(tmp_path, hostile("regressed"), inserted)
+    page.goto(address)
+    assert page.evaluate("document.documentElement.dataset.pwned") is None
     path = tmp_path / "report.html"
-    text = page("regressed").replace("<main ", f"{inserted}<main ", 1)
-    path.write_text(text, encoding="utf-8")
-    assert "data-pwned" not in dom(path).partition("<body")[0]
-    without = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
-    path.write_text(without, encoding="utf-8")
-    assert "data-pwned" in dom(path).partition("<body")[0], "this would not have run anyway: the test says nothing"
+    path.write_text(re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", path.read_text("utf-8")), "utf-8")
+    page.goto(address)
+    page.wait_for_function("document.documentElement.dataset.pwned")  # else the test would say nothing
+
+
+def test_an_address_of_no_case_says_so(page: Page, tmp_path: Path) -> None:
+    page.goto(write(tmp_path, report("regressed")) + "#/case/a/b/%E0%A4%A")
+    assert page.locator("main").inner_text()
+    page.goto("about:blank")
+    page.goto((tmp_path / "report.html").as_uri() + "#/case/a/b/c")
+    assert "no such case" in page.locator("main").inner_text()

@@ -1,134 +1,242 @@
-"""What the page shows of one case, as plain values: text is escaped where the page is made, and nowhere here."""
+"""report.html: one file that loads nothing. The data is JSON in the page; its script renders what is looked at."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
-from agent_eval_action.reports.case_text import error_line, turn_diffs
+from agent_eval_action.reports.case_text import error_line
 from agent_eval_action.reports.formatting import clean
 from agent_eval_action.reports.markdown import ADDRESS
 from agent_eval_action.reports.messages import Messages, run_findings
 from agent_eval_action.reports.next_steps import next_steps
-from agent_eval_action.reports.prose import Prose
-from agent_eval_action.reports.view import (
-    COLUMNS,
-    GROUP_LABELS,
-    CaseView,
-    Group,
-    cost_rows,
-    facts,
-    is_supported,
-    passing,
-    rubric_mark,
-    rubric_votes,
-    votes_text,
-    worst_attempt,
-)
-from agent_eval_action.results.decision import ChangeKind, PairChange, Stat, TurnBrief, Unit
-from agent_eval_action.results.run_result import (
-    AgentConditions,
-    AttemptSummary,
-    CriterionScore,
-    Purpose,
-    RubricScore,
-    ScoreStatus,
-    SentenceLabel,
-    TurnScore,
-)
-from agent_eval_action.results.trajectory import format_call
+from agent_eval_action.reports.prose import Name, Prose
+from agent_eval_action.reports.view import COLUMNS, GROUP_LABELS, CaseView, Group, cost_rows, facts, passing
+from agent_eval_action.results.decision import ChangeKind, CriterionChange, Decision, PairChange, Stat, TurnBrief
+from agent_eval_action.results.run_result import AttemptSummary, CriterionScore, RunResult, SetResult, TurnScore, Votes
 
 if TYPE_CHECKING:
-    from jinja2 import Environment, Template
-    from markupsafe import Markup
+    from jinja2 import Environment
 
+Json = dict[str, Any]
 
-Shown = dict[str, Any]
+BUDGET: Final = 9_000_000
+"""Bytes of UTF-8. Beyond it cases keep their row and lose what is behind it, the best ones first."""
 
-KEYS: Final = {group: group.name.lower() for group in Group}
-_PURPOSES: Final[dict[Purpose, str]] = {
-    "first": "",
-    "rerun": "run again",
-    "suite": "with the suite again",
-    "control": "in turn with the control",
+_TEMPLATES: Final = Path(__file__).with_name("templates")
+_PURPOSES: Final = {"first": "first pass", "rerun": "re-run", "suite": "suite again", "control": "beside main"}
+_TONES: Final = {
+    Group.REGRESSED: "bad",
+    Group.BLOCKING: "bad",
+    Group.ERRORED: "warn",
+    Group.FAILING: "warn",
+    Group.WORSE: "warn",
+    Group.BETTER: "good",
 }
-_ENDED: Final = {"stop_signal": "the user had what they came for", "turn_limit": "ended by the limit of turns"}
-_ATTEMPTS, _TURNS, _CALLS, _RUBRICS, _SENTENCES, _TRACE = 6, 20, 20, 40, 60, 30
-_CALL, _TEXT, _NAME = 400, 700, 200
+_ATTEMPTS, _TURNS, _CALLS, _RUBRICS, _SENTENCES, _TRACE = 8, 20, 40, 40, 60, 30
+_DEPTH: Final = 24
+_NAME, _TEXT, _ARGUMENTS, _FINDINGS, _AGENTS = 200, 4_000, 2_000, 60, 20
 
 
-def row(view: CaseView) -> Shown:
-    """The line by which a case is found: all there is of it where the page is full."""
+def html(report: ReportInput, budget: int | None = None) -> str:
+    """The page in about ``budget`` bytes of UTF-8; a row for every case is there in any case."""
+    template = _environment().get_template("report.html")
+    return template.render(
+        title=f"{fmt.OUTCOME_LABELS[report.decision.outcome]}: agent evaluation",
+        data=page_data(report, BUDGET if budget is None else budget),
+        style=_digest("report.css"),
+        script=_digest("report.js"),
+    )
+
+
+def page_data(report: ReportInput, budget: int) -> str:
+    """What the page shows, as JSON that may stand in a script element."""
+    cases = report.view.worst_first
+    columns = [row.criterion for row in report.decision.criteria]
+    rows = [_json(_row(view, columns, report.view.messages)) for view in cases]
+    frame = _json(_frame(report, cases))
+    room = budget - len(frame) - sum(map(len, rows))
+    details = []
+    for view in cases:
+        text = _json(_detail(view, report.view.messages)) if room > 0 else "null"
+        room -= len(text)
+        details.append(text if room > 0 else "null")
+    return '{"frame":' + frame + ',\n"rows":[' + ",\n".join(rows) + '],\n"details":[' + ",\n".join(details) + "]}"
+
+
+def _json(value: Json) -> str:
+    """ASCII, so that its length is its size; no text in it can end the script element."""
+    text = json.dumps(_cleaned(value), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _cleaned(value: Any, depth: int = _DEPTH) -> Any:
+    """Every text without what draws, hides or breaks, as in every other format; no number that JSON lacks."""
+    if isinstance(value, str):
+        plain = len(value) <= _TEXT and value.isascii() and value.isprintable()
+        return str(value) if plain else clean(value, _TEXT, lines=True)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if not depth and isinstance(value, Mapping | list | tuple):
+        return "…"
+    if isinstance(value, Mapping):
+        return {_cleaned(str(key)): _cleaned(item, depth - 1) for key, item in value.items()}
+    return [_cleaned(item, depth - 1) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
+    decision, result = report.decision, report.result
+    counted = Counter(view.group for view in cases)
+    messages, conditions = report.view.messages, result.conditions
+    return {
+        "outcome": decision.outcome.value,
+        "label": fmt.OUTCOME_LABELS[decision.outcome],
+        "why": _prose(messages.headline(decision)),
+        "facts": facts(result, decision),
+        "weakenings": [_prose(messages.sentence(finding)) for finding in decision.weakenings[:_FINDINGS]],
+        "findings": [_prose(messages.sentence(finding)) for finding in run_findings(decision)[:_FINDINGS]],
+        "notes": [_prose(messages.sentence(note)) for note in decision.notes[:_FINDINGS]],
+        "criteria": [_criterion(row, decision) for row in sorted(decision.criteria, key=fmt.by_severity)],
+        "columns": [row.criterion for row in decision.criteria],
+        "groups": [
+            {
+                "key": group.name.lower(),
+                "label": GROUP_LABELS[group],
+                "tone": _TONES.get(group, ""),
+                "n": counted[group],
+            }
+            for group in sorted(counted)
+        ],
+        "steps": [
+            {"text": _prose(step.text), "places": [_prose(place) for place in step.places], "commands": step.commands}
+            for step in next_steps(result)
+        ],
+        "reproduce": report.reproduce,
+        "tiles": _tiles(result),
+        "uses": {"columns": COLUMNS, "rows": cost_rows(result.totals)},
+        "links": [
+            {"label": link.label, "target": link.target, "address": bool(ADDRESS.fullmatch(link.target))}
+            for link in report.links
+        ],
+        "run": [
+            ["Agents", [_agent(agent) for agent in conditions.agents[:_AGENTS]]],
+            ["Commit", [(conditions.commit or "")[:10]]],
+            ["Compared with", [_baseline(decision)]],
+            ["Started", [result.started_at]],
+            ["Took", [fmt.duration(result.totals.seconds)]],
+            ["Attempts", [fmt.attempts(result.totals)]],
+            ["Platform", [conditions.platform]],
+            ["Made by", [f"agent-eval {conditions.tool_version}"]],
+        ],
+    }
+
+
+def _baseline(decision: Decision) -> str:
+    base = decision.baseline
+    if base is None:
+        return "nothing: there is no baseline"
+    return " ".join(filter(None, [base.path, f"of {base.commit[:10]}" if base.commit else "", base.created_at]))
+
+
+def _agent(agent: Any) -> str:
+    known = [f"google-adk {agent.adk_version}" if agent.adk_version else "", *agent.models[:5], agent.environment]
+    return f"{agent.agent}: {', '.join(filter(None, known)) or 'nothing is known of its environment'}"
+
+
+def _tiles(result: RunResult) -> list[list[str]]:
+    totals = result.totals
+    turns = sorted(
+        attempt.durations.total
+        for owner in result.sets
+        for case in owner.cases
+        for attempt in case.attempts
+        if attempt.durations.total is not None
+    )
+    tokens = totals.usage.total_tokens
+    judged = [use for use in totals.uses if use.purpose != "agent"]
+    tiles = []
+    if tokens is not None and totals.attempts:
+        tiles.append(["Tokens per attempt", fmt.count(round(tokens / max(1, totals.attempts + totals.control)))])
+    if totals.usd is not None:
+        tiles.append(["Agent and judges", fmt.number(totals.usd, "usd")])
+    if turns:
+        late = turns[min(len(turns) - 1, int(0.95 * len(turns)))]
+        tiles.append(["Attempt, median · p95", f"{fmt.duration(turns[len(turns) // 2])} · {fmt.duration(late)}"])
+    if judged:
+        cached = sum(use.cached for use in judged)
+        more = f" + {fmt.count(cached)} cached" if cached else ""
+        tiles.append(["Judge calls", f"{fmt.count(sum(use.calls for use in judged))}{more}"])
+    return tiles
+
+
+def _criterion(row: CriterionChange, decision: Decision) -> Json:
+    """A row of the table of criteria; ``then`` and ``now`` count cases by tenths of the scale from 0 to 1."""
+    pairs = [pair for pair in decision.pairs if pair.criterion == row.criterion]
+    return {
+        "name": row.criterion,
+        "status": row.status,
+        "unit": row.unit,
+        "minimize": row.goal == "minimize",
+        "main": fmt.number(row.baseline, row.unit),
+        "here": fmt.number(row.paired if row.paired is not None else row.current, row.unit),
+        "change": fmt.signed(row.change, row.unit),
+        "delta": row.change,
+        "interval": row.interval,
+        "allowed": row.max_drop if row.goal == "maximize" else None,
+        "tone": "bad" if row.status == "fail" else "warn" if row.status == "error" else "",
+        "limits": fmt.row_limits(row),
+        "below": row.failing,
+        "errors": row.errors,
+        "pairs": row.pairs,
+        "then": _tenths(pair.baseline for pair in pairs) if row.unit == "score" else [],
+        "now": _tenths(pair.current for pair in pairs) if row.unit == "score" else [],
+    }
+
+
+def _tenths(stats: Any) -> list[int]:
+    counted = Counter(min(9, max(0, int(stat.mean * 10))) for stat in stats if stat is not None)
+    return [counted[tenth] for tenth in range(10)]
+
+
+def _row(view: CaseView, columns: Sequence[str], messages: Messages) -> Json:
+    pairs = {pair.criterion: pair for pair in view.pairs}
     first = view.pairs[0] if view.pairs else None
-    said = ""
-    if first is not None and view.telling and first.kind is not ChangeKind.ERROR:
-        said = f"{first.criterion} {fmt.pair_text(first)}"
-    result, owner = view.result, view.owner
-    line = f":{result.line}" if result is not None and result.line else ""
-    return {
-        "group": KEYS[view.group],
-        "word": GROUP_LABELS[view.group],
-        "name": view.key.case[:_NAME],
-        "where": view.where[:_NAME],
-        "said": said[:_NAME],
-        "file": f"{owner.path}{line}" if owner is not None else "",
-    }
-
-
-def case(view: CaseView) -> Shown:
-    """Everything of a case: each criterion then and now, what differs, and its attempts with what judges said."""
-    told = _telling(view)
     attempts = view.result.attempts if view.result is not None else ()
-    in_order = sorted(attempts, key=lambda one: one is not told)[:_ATTEMPTS]
-    diffs = []
-    if view.result is not None and told is not None:
-        diffs = turn_diffs(view.result.expected, view.baseline_turns, told.turns)[:_TURNS]
-    expected = view.result.expected if view.result is not None else ()
-    units = {pair.criterion: pair.unit for pair in view.pairs}
+    line = f":{view.result.line}" if view.result is not None and view.result.line else ""
+    tokens = [attempt.usage.total_tokens for attempt in attempts if attempt.usage.total_tokens is not None]
+    seconds = [attempt.durations.total for attempt in attempts if attempt.durations.total is not None]
     return {
-        **row(view),
-        "pairs": [_pair(pair) for pair in view.pairs],
-        "diffs": diffs,
-        "attempts": [_attempt(made, len(attempts), units) for made in in_order],
-        "more": len(attempts) - len(in_order),
-        "expected": [_turn(number, turn) for number, turn in enumerate(expected[:_TURNS], 1)],
-        "baseline": [_turn(number, turn) for number, turn in enumerate(view.baseline_turns[:_TURNS], 1)],
+        "agent": view.key.agent,
+        "set": view.key.eval_set,
+        "case": view.key.case[:_NAME],
+        "where": view.where[:_NAME],
+        "group": view.group.name.lower(),
+        "note": _prose(messages.pair(first, with_case=False)) if first is not None and view.telling else [],
+        "scores": [_cell(pairs.get(name)) for name in columns],
+        "runs": "".join(_pip(attempt) for attempt in attempts[:20]),
+        "main": [first.baseline.passed, first.baseline.n] if first is not None and first.baseline is not None else None,
+        "tokens": round(sum(tokens) / len(tokens)) if tokens else None,
+        "seconds": round(sum(seconds) / len(seconds), 2) if seconds else None,
+        "file": f"{view.owner.path}{line}" if view.owner is not None else "",
+        "select": f"{view.owner.path}:{view.key.case}" if view.owner is not None else "",
     }
 
 
-def _telling(view: CaseView) -> AttemptSummary | None:
-    if view.result is None or not view.result.attempts:
+def _cell(pair: PairChange | None) -> list[Any] | None:
+    """The number to sort by, the text and the tone of a score."""
+    if pair is None:
         return None
-    for pair in view.pairs:
-        if pair.blocking or pair.kind is ChangeKind.WORSE or passing(pair) is False:
-            worst = worst_attempt(view.result, pair.criterion, pair.goal)
-            if worst is not None:
-                return worst
-    return next((one for one in view.result.attempts if one.error is not None), view.result.attempts[0])
-
-
-def _pair(pair: PairChange) -> Shown:
-    return {
-        "criterion": pair.criterion,
-        "lower": pair.goal == "minimize",
-        "then": fmt.number(pair.baseline.mean, pair.unit) if pair.baseline else fmt.NONE,
-        "now": fmt.number(pair.current.mean, pair.unit) if pair.current else fmt.NONE,
-        "change": fmt.signed(pair.change, pair.unit),
-        "interval": fmt.interval(pair),
-        "tone": _tone(pair),
-        "needs": fmt.limits(pair.unit, pair.goal, pair.threshold),
-        "kind": fmt.KIND_LABELS[pair.kind],
-        "blocking": pair.blocking,
-        "reason": Messages().pair(pair, with_case=False),
-        "runs": ", ".join(_runs(pair)),
-    }
+    value = pair.current.mean if pair.current is not None else None
+    return [value, fmt.number(value, pair.unit), _tone(pair)]
 
 
 def _tone(pair: PairChange) -> str:
@@ -139,189 +247,126 @@ def _tone(pair: PairChange) -> str:
     return "good" if fmt.is_better(pair.change, pair.goal) else ""
 
 
-def _runs(pair: PairChange) -> Iterator[str]:
-    for word, stat in (("run again", pair.fresh), ("base commit's agent", pair.control)):
-        if stat is not None:
-            yield f"{word}: {_stat(stat, pair.unit)}"
+def _pip(attempt: AttemptSummary) -> str:
+    if attempt.error is not None:
+        return "e"
+    return "x" if any(score.passed is False for score in attempt.scores) else "p"
 
 
-def _stat(stat: Stat, unit: Unit) -> str:
-    return f"{fmt.number(stat.mean, unit)} over {fmt.plural(stat.n, 'run')}"
-
-
-def _attempt(one: AttemptSummary, of: int, units: Mapping[str, Unit]) -> Shown:
-    facts = [f"repeat {one.repeat + 1} of {of}" if of > 1 else "", _PURPOSES[one.purpose], _ENDED.get(one.ended, "")]
-    if one.durations.total is not None:
-        facts.append(fmt.duration(one.durations.total))
-    if one.usage.total_tokens is not None:
-        facts.append(f"{fmt.count(one.usage.total_tokens)} tokens")
-    if one.tries > 1:
-        facts.append(f"{one.tries} tries")
-    error = one.error
+def _detail(view: CaseView, messages: Messages) -> Json:
+    case = view.result
     return {
-        "facts": " · ".join(fact for fact in facts if fact),
-        "error": error_line(error) if error is not None else "",
-        "trace": error.traceback.strip().splitlines()[-_TRACE:] if error is not None else [],
-        "scores": [_score(score, units.get(score.criterion, "score")) for score in one.scores],
-        "turns": [_turn(number, turn) for number, turn in enumerate(one.turns[:_TURNS], 1)],
-        "more": max(0, len(one.turns) - _TURNS),
+        "pairs": [_pair(pair, messages) for pair in view.pairs],
+        "attempts": [_attempt(attempt) for attempt in (case.attempts if case else ())[:_ATTEMPTS]],
+        "control": [_attempt(attempt) for attempt in (case.control if case else ())[:_ATTEMPTS]],
+        "more": max(0, len(case.attempts) - _ATTEMPTS) if case else 0,
+        "expected": [_turn(turn) for turn in (case.expected if case else ())[:_TURNS]],
+        "baseline": [_turn(turn) for turn in view.baseline_turns[:_TURNS]],
+        "criteria": _configured(view.owner),
     }
 
 
-def _turn(number: int, turn: TurnBrief) -> Shown:
-    calls = [format_call(call, _CALL) for call in turn.calls[:_CALLS]]
-    if len(turn.calls) > _CALLS:
-        calls.append(f"… and {len(turn.calls) - _CALLS} more")
-    return {"number": number, "user": turn.user, "calls": calls, "answer": turn.response}
+def _configured(owner: SetResult | None) -> list[list[str]]:
+    if owner is None:
+        return []
+    return [
+        [
+            info.name,
+            fmt.limits(info.unit, info.goal, info.threshold),
+            f"{info.source}{f':{info.line}' if info.line else ''}",
+            json.dumps(info.options, sort_keys=True, default=str)[:_ARGUMENTS] if info.options else "",
+        ]
+        for info in owner.criteria
+    ]
 
 
-def _score(score: CriterionScore, unit: Unit) -> Shown:
-    tone = "warn" if score.status is ScoreStatus.ERROR else "bad" if score.passed is False else ""
-    told = [turn for turn in score.turns if len(score.turns) > 1 or turn.rubrics or turn.sentences]
+def _pair(pair: PairChange, messages: Messages) -> Json:
+    return {
+        "criterion": pair.criterion,
+        "minimize": pair.goal == "minimize",
+        "main": _stat(pair.baseline, pair),
+        "here": _stat(pair.current, pair),
+        "change": fmt.signed(pair.change, pair.unit),
+        "interval": fmt.interval(pair),
+        "tone": _tone(pair),
+        "needs": fmt.limits(pair.unit, pair.goal, pair.threshold),
+        "kind": fmt.KIND_LABELS[pair.kind],
+        "blocking": pair.blocking,
+        "why": _prose(messages.pair(pair, with_case=False)),
+        "fresh": _stat(pair.fresh, pair),
+        "control": _stat(pair.control, pair),
+    }
+
+
+def _stat(stat: Stat | None, pair: PairChange) -> list[Any] | None:
+    return None if stat is None else [fmt.number(stat.mean, pair.unit), stat.passed, stat.n]
+
+
+def _attempt(attempt: AttemptSummary) -> Json:
+    error = attempt.error
+    return {
+        "repeat": attempt.repeat + 1,
+        "purpose": _PURPOSES[attempt.purpose],
+        "pip": _pip(attempt),
+        "error": error_line(error) if error is not None else "",
+        "trace": "\n".join(error.traceback.strip().splitlines()[-_TRACE:]) if error is not None else "",
+        "tokens": attempt.usage.total_tokens,
+        "seconds": [attempt.durations.total, attempt.durations.model, attempt.durations.tool],
+        "tries": attempt.tries,
+        "scores": [_score(score) for score in attempt.scores],
+        "turns": [_turn(turn) for turn in attempt.turns[:_TURNS]],
+    }
+
+
+def _turn(turn: TurnBrief) -> Json:
+    return {
+        "user": turn.user,
+        "calls": [[call.name, call.args] for call in turn.calls[:_CALLS]],
+        "answer": turn.response,
+    }
+
+
+def _score(score: CriterionScore) -> Json:
     return {
         "criterion": score.criterion,
-        "value": _value(score.status, score.score, unit),
-        "tone": tone,
-        "reason": score.reason[:_TEXT],
-        "turns": [_turn_score(turn, unit) for turn in told[:_TURNS]],
+        "status": score.status.value,
+        "score": score.score,
+        "passed": score.passed,
+        "reason": score.reason,
+        "turns": [_turn_score(turn) for turn in score.turns[:_TURNS]],
     }
 
 
-def _value(status: ScoreStatus, score: float | None, unit: Unit) -> str:
-    return fmt.number(score, unit) if status is ScoreStatus.SCORED else str(status).replace("_", " ")
-
-
-def _turn_score(turn: TurnScore, unit: Unit) -> Shown:
+def _turn_score(turn: TurnScore) -> Json:
     return {
-        "number": turn.turn + 1,
-        "value": _value(turn.status, turn.score, unit),
-        "reason": turn.reason[:_TEXT],
-        "votes": votes_text(turn.votes),
-        "rubrics": [_rubric(rubric) for rubric in _bounded(turn.rubrics, _RUBRICS)],
-        "sentences": [_sentence(sentence) for sentence in _bounded(turn.sentences, _SENTENCES)],
+        "turn": turn.turn,
+        "score": turn.score,
+        "reason": turn.reason,
+        "votes": _votes(turn.votes),
+        "rubrics": [
+            [rubric.rubric_id, rubric.text, rubric.score, _votes(rubric.votes), rubric.rationale]
+            for rubric in turn.rubrics[:_RUBRICS]
+        ],
+        "sentences": [[one.sentence, one.label, one.rationale] for one in turn.sentences[:_SENTENCES]],
     }
 
 
-def _bounded(items: Sequence[Any], most: int) -> Sequence[Any]:
-    return items if len(items) <= most else items[:most]
+def _votes(votes: Votes | None) -> list[int] | None:
+    return None if votes is None else [votes.yes, votes.no, votes.left_out]
 
 
-def _rubric(rubric: RubricScore) -> Shown:
-    mark = rubric_mark(rubric)
-    return {
-        "mark": mark,
-        "tone": {"✗": "bad", "?": "warn"}.get(mark, "good"),
-        "id": rubric.rubric_id,
-        "text": rubric.text[:_CALL],
-        "counted": rubric_votes(rubric),
-        "why": rubric.rationale[:_TEXT],
-    }
-
-
-def _sentence(sentence: SentenceLabel) -> Shown:
-    return {
-        "label": sentence.label.replace("_", " "),
-        "tone": "" if is_supported(sentence) else "bad",
-        "text": sentence.sentence[:_TEXT],
-        "why": sentence.rationale[:_TEXT],
-    }
-
-
-BUDGET: Final = 6_000_000
-"""What a telephone still opens; beyond it cases keep their line and lose what is behind it, the best ones first."""
-
-_TEMPLATES: Final = Path(__file__).with_name("templates")
-_FINDINGS, _NOTES, _AGENTS = 60, 60, 20
-_ROW: Final = 400  # bytes of a case's line, generously
-_TEXT_HTML: Final = 4_000
-
-
-def html(report: ReportInput, budget: int | None = None) -> str:
-    """The page in about ``budget`` bytes of UTF-8: its frame and a line for every case are there in any case."""
-    env = _environment()
-    cases = report.view.worst_first
-    shown = list(_cases(cases, env.get_template("case.html"), BUDGET if budget is None else budget))
-    page = env.get_template("report.html")
-    return page.render(**_frame(report, cases), cases=shown, style=_digest("report.css"), script=_digest("report.js"))
-
-
-def _cases(cases: list[CaseView], template: Template, budget: int) -> Iterator[Any]:
-    """Each case as markup: whole while there is room beside the lines of those that follow."""
-    from markupsafe import Markup  # noqa: PLC0415 - not needed by other reports
-
-    room = budget - _ROW * len(cases)
-    for view in cases:
-        text = template.render(case=case(view), whole=True) if room > 0 else ""
-        room -= len(text.encode()) - _ROW
-        if not text or room < 0:  # the page is full: of those that follow nothing is made in vain
-            text, room = template.render(case=row(view), whole=False), 0
-        yield Markup(text)  # noqa: S704 - made by our own template, which escaped every value
-
-
-def _frame(report: ReportInput, cases: list[CaseView]) -> dict[str, Any]:
-    decision, result = report.decision, report.result
-    counted = Counter(view.group for view in cases)
-    messages = report.view.messages
-    findings = run_findings(decision)[:_FINDINGS]
-    return {
-        "outcome": decision.outcome.value,
-        "label": fmt.OUTCOME_LABELS[decision.outcome],
-        "reason": messages.headline(decision),
-        "facts": facts(result, decision),
-        "weakenings": [messages.sentence(finding) for finding in decision.weakenings[:_FINDINGS]],
-        "findings": [messages.sentence(finding) for finding in findings],
-        "notes": [messages.sentence(note) for note in decision.notes[:_NOTES]],
-        "criteria": report.view.criteria,
-        "groups": [(KEYS[g], GROUP_LABELS[g], fmt.count(counted[g])) for g in sorted(counted)],
-        "total": fmt.plural(len(cases), "case"),
-        "columns": COLUMNS,
-        "costs": cost_rows(result.totals),
-        "reproduce": report.reproduce,
-        "steps": [(step.text, step.places, "\n".join(step.commands)) for step in next_steps(result)],
-        "links": [(link.label, link.target, bool(ADDRESS.fullmatch(link.target))) for link in report.links],
-        "started": result.started_at,
-        "version": result.conditions.tool_version,
-        "commit": (result.conditions.commit or "")[:10],
-        "agents": [_agent(agent) for agent in result.conditions.agents[:_AGENTS]],
-    }
-
-
-def _agent(agent: AgentConditions) -> str:
-    known = [f"google-adk {agent.adk_version}" if agent.adk_version else "", *agent.models[:5], agent.environment]
-    return f"{agent.agent}: {', '.join(fact for fact in known if fact) or 'nothing is known of its environment'}"
+def _prose(sentence: Prose) -> list[Any]:
+    """Text as text, names (shown in code type) each as a list of one."""
+    return [[str(part)] if isinstance(part, Name) else str(part) for part in sentence.cleaned(_TEXT).parts]
 
 
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - most commands make no page
 
-    env = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    return Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    env.filters["prose"] = _prose
-    return env
-
-
-def _prose(sentence: Prose) -> Markup:
-    """A sentence of ours, its names in code type."""
-    from markupsafe import Markup, escape  # noqa: PLC0415 - not needed by other reports
-
-    code = Markup("<code>{}</code>")
-    return Markup(  # noqa: S704 - every part is escaped
-        sentence.cleaned(_TEXT_HTML).render(lambda text: str(escape(text)), lambda name: str(code.format(name)))
-    )
-
-
-def _shown(value: Any) -> Any:
-    """Every value on its way into the page: what draws, hides or breaks goes, as in every other format."""
-    if type(value) is not str or (len(value) <= _TEXT_HTML and value.isascii() and value.isprintable()):
-        return value  # nothing to clean, which half a million values are
-    return clean(value, _TEXT_HTML, lines=True)
 
 
 @cache
