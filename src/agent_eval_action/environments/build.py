@@ -245,7 +245,7 @@ _FAILING_PACKAGE: Final = tuple(
 
 
 def is_index_unreachable(text: str) -> bool:
-    """Whether uv reports that an index did not answer, or let nobody in: no lock can be blamed for that."""
+    """Whether uv reports that an index did not answer or refused the login, which is no fault of the lock."""
     return _UNREACHABLE.search(text) is not None
 
 

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.environments.build import build_environment
@@ -64,11 +64,11 @@ print(json.dumps(sorted(found)))
 """
 
 
-class _TooOldError(Exception):
-    """An environment is the agent's, and its google-adk cannot be run."""
+class _Fault(NamedTuple):
+    """Why an interpreter cannot be used. ``too_old``: it is the agent's, and its google-adk cannot be run."""
 
-    def __init__(self, version: str) -> None:
-        super().__init__(f"google-adk {version}, which is too old: 1.10 or newer is needed")
+    reason: str
+    too_old: bool = False
 
 
 def choose_interpreter(
@@ -84,16 +84,14 @@ def choose_interpreter(
     for venv, how in _candidates(spec, place):
         # in a sandbox a link: what it points to cannot be exchanged by the agent
         python = (venv.resolve() if place.sandbox else venv) / "bin" / "python"
-        try:
-            reason = _reason_unusable(python, spec, place)
-        except _TooOldError as error:
-            raise AgentEnvironmentError(
-                f"the agent's environment {place.relative(venv)} cannot run it: {error}", hint=_UPGRADE
-            ) from None
-        if reason is None:
+        fault = _fault(python, spec, place)
+        if fault is None:
             return AgentEnvironment(python, "; ".join([how, *rejected]))
+        if fault.too_old:
+            message = f"the agent's environment {place.relative(venv)} cannot run it: {fault.reason}"
+            raise AgentEnvironmentError(message, hint=_UPGRADE)
         if not _is_ours(venv):
-            rejected.append(f"{place.relative(venv)} was passed over: {reason}")
+            rejected.append(f"{place.relative(venv)} was passed over: {fault.reason}")
     lock = find_lock(place.folder, place.workspace)
     if lock is None:
         message = f"no Python environment with google-adk for the agent {place.relative(place.folder)}"
@@ -141,13 +139,9 @@ def _configured(spec: AgentRuntimeSpec, place: AgentFolder, python: Path) -> Age
     if place.sandbox is not None:
         inside = place.sandbox.inside(found)
         found = inside.parent.parent.resolve() / "bin" / inside.name if inside != found else found
-    try:
-        reason = _reason_unusable(found, spec, place)
-    except _TooOldError as error:
-        reason = str(error)
-    if reason is not None:
+    if fault := _fault(found, spec, place):
         raise AgentEnvironmentError(
-            f"the configured interpreter {python} cannot run the agent: {reason}",
+            f"the configured interpreter {python} cannot run the agent: {fault.reason}",
             hint="`python:` names an interpreter, or a virtual environment, that has google-adk 1.10 or newer",
         )
     return AgentEnvironment(found, f"configured: {python}")
@@ -157,7 +151,7 @@ def _built(spec: AgentRuntimeSpec, place: AgentFolder, lock: LockFile, given_up:
     environ = install_environ(spec.environ, spec.install_env)
     lock_name = place.relative(lock.path)
     if (pinned := lock.pinned("google-adk")) and _is_too_old(pinned):
-        raise AgentEnvironmentError(f"{lock_name} pins {_TooOldError(pinned)}", hint=_UPGRADE)
+        raise AgentEnvironmentError(f"{lock_name} pins {_too_old(pinned).reason}", hint=_UPGRADE)
 
     def announce() -> None:
         size = f" ({plural(count, 'package')})" if (count := lock.packages()) else ""
@@ -169,25 +163,20 @@ def _built(spec: AgentRuntimeSpec, place: AgentFolder, lock: LockFile, given_up:
         message, hint = (without_secrets(place.shown(text or ""), environ) for text in (error.message, error.hint))
         raise AgentEnvironmentError(message, hint=hint) from None
     python = venv / "bin" / "python"
-    try:
-        reason = _reason_unusable(python, spec, place)
-    except _TooOldError as error:
-        raise AgentEnvironmentError(f"{lock_name} installs {error}", hint=_UPGRADE) from None
-    if reason is not None:
-        raise AgentEnvironmentError(
-            f"the environment built from {lock_name} cannot run the agent: {reason}",
-            hint=f"add google-adk to {lock.path.name}",
-        )
+    if fault := _fault(python, spec, place):
+        if fault.too_old:
+            raise AgentEnvironmentError(f"{lock_name} installs {fault.reason}", hint=_UPGRADE)
+        message = f"the environment built from {lock_name} cannot run the agent: {fault.reason}"
+        raise AgentEnvironmentError(message, hint=f"add google-adk to {lock.path.name}")
     how = f"{'cached' if was_cached else 'built'} by uv from {lock_name} ({venv.name[:12]})"
     return AgentEnvironment(python, how)
 
 
-def _reason_unusable(python: Path, spec: AgentRuntimeSpec, place: AgentFolder) -> str | None:
-    """Why an interpreter cannot be used, or None. It is started: a .venv made elsewhere may only look like one."""
+def _fault(python: Path, spec: AgentRuntimeSpec, place: AgentFolder) -> _Fault | None:
+    """What is wrong with an interpreter. It is started: a .venv made elsewhere may only look like one."""
     if not os.access(python, os.X_OK):
-        if python.is_symlink():
-            return "its interpreter is missing (was it made on another machine?)"
-        return f"there is no interpreter at {python}"
+        missing = "its interpreter is missing (was it made on another machine?)"
+        return _Fault(missing if python.is_symlink() else f"there is no interpreter at {python}")
     env = _basic_environ(spec.environ)
     user = place.sandbox.user if place.sandbox else None
     try:
@@ -201,15 +190,19 @@ def _reason_unusable(python: Path, spec: AgentRuntimeSpec, place: AgentFolder) -
         )
         found = json.loads(done.stdout) if done.returncode == 0 else None
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        return f"it does not start: {error}"
+        return _Fault(f"it does not start: {error}")
     if found is None:
         last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        return f"it does not start: {''.join(last) or f'exit code {done.returncode}'}"
+        return _Fault(f"it does not start: {''.join(last) or f'exit code {done.returncode}'}")
     if tuple(int(part) for part in found["python"].split(".")[:2]) < _MIN_PYTHON:
-        return f"it is Python {found['python']}, 3.10 or newer is needed"
-    if found["adk"] and _is_too_old(found["version"]):
-        raise _TooOldError(found["version"])
-    return None if found["adk"] else "google-adk is not installed in it"
+        return _Fault(f"it is Python {found['python']}, 3.10 or newer is needed")
+    if not found["adk"]:
+        return _Fault("google-adk is not installed in it")
+    return _too_old(found["version"]) if _is_too_old(found["version"]) else None
+
+
+def _too_old(version: str) -> _Fault:
+    return _Fault(f"google-adk {version}, which is too old: 1.10 or newer is needed", too_old=True)
 
 
 def _basic_environ(environ: Mapping[str, str]) -> dict[str, str]:

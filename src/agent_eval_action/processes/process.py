@@ -118,11 +118,10 @@ def kill_children() -> None:
 def pids_with_marker(marker: str) -> set[int]:
     """Processes whose environment carries the marker (Linux; elsewhere the process group has to do)."""
     needle, found = f"{MARKER}={marker}".encode(), set()
-    with contextlib.suppress(OSError):
-        for entry in os.scandir("/proc"):
-            with contextlib.suppress(OSError):
-                if entry.name.isdigit() and needle in Path(f"/proc/{entry.name}/environ").read_bytes():
-                    found.add(int(entry.name))
+    for pid, _ in process_statuses():
+        with contextlib.suppress(OSError):
+            if needle in Path(f"/proc/{pid}/environ").read_bytes():
+                found.add(pid)
     return found
 
 

@@ -189,7 +189,7 @@ def _without_events(turn: dict[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """A finite float, None, or a text that says what it is instead."""
+    """A finite float, None, or a text that names what it is instead."""
     if value is None:
         return None
     if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):

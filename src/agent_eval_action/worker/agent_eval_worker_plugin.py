@@ -84,7 +84,6 @@ class Turn:
         return ", ".join(tools or models)
 
     def model_asked(self, agent: str, request: Any) -> None:
-        """A model call begins."""
         if agent not in self.details:
             self.requests[agent] = request
         self.open_model.setdefault(agent, []).append(time.monotonic())
@@ -104,11 +103,9 @@ class Turn:
             self.model.append((starts.pop(), time.monotonic()))
 
     def tool_called(self, context: Any, name: str) -> None:
-        """A tool call begins."""
         self.open_tool[id(context)] = (time.monotonic(), name)
 
     def tool_ended(self, context: Any) -> None:
-        """A tool call ends, well or badly."""
         if opened := self.open_tool.pop(id(context), None):
             self.tool.append((opened[0], time.monotonic()))
 

@@ -129,7 +129,7 @@ class ModelRates:
 
 
 def backoff(tries: int, retry_after: float | None) -> float:
-    """Seconds before the next try: short, with jitter; where the server said when, just after that."""
+    """Seconds before the next try: short, with jitter; just after ``retry_after`` where the server gives it."""
     wait = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(tries, 8)) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
     return wait if retry_after is None else min(LONGEST_WAIT_S, retry_after) + wait
 

@@ -48,7 +48,7 @@ class Worker:
         self._last_tick = time.monotonic()
 
     def run(self) -> None:
-        """Serve until told to stop; does not return."""
+        """Serve until a stop frame comes; does not return."""
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         code = 1
@@ -145,7 +145,7 @@ class Worker:
         session = self._sessions.pop(frame["s"], None)
         answer = {"ev": "closed", "s": frame["s"], "state": {}}
         if session is not None and session.turn is not None and session.turn.task is not None:
-            session.turn.task.cancel()  # nobody waits for it any more
+            session.turn.task.cancel()  # its answer is no longer awaited
         try:
             if session is not None:
                 answer["state"] = await session.state()

@@ -82,7 +82,7 @@ class AgentSession:
         self._app_name = session.app_name
 
     async def make_turn(self, content: dict[str, Any]) -> bytes | None:
-        """The frame of a turn: its events and what was measured, or an error. None: it was answered for already."""
+        """The frame of a turn: its events and measurements, or an error. None: the turn was given up and answered."""
         self.turn = self._plugin.turn = turn = Turn(asyncio.current_task())
         try:
             frame = await self._run(turn, content)

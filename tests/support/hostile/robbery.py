@@ -141,8 +141,8 @@ def connect(targets, name):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
             client.settimeout(2)
             client.connect(path)
-            client.send(b"GET /info HTTP/1.0\r\n\r\n")
             got.add(f"connect {path}")
+            client.send(b"GET /info HTTP/1.0\r\n\r\n")
     return got, len(targets["sockets"])
 
 
