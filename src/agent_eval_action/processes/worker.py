@@ -224,7 +224,7 @@ class WorkerClient:
             else:
                 message = f"{subject} {self._exit_description()}"
             if sessions > 1:
-                message += f" while {sessions} sessions were open in it; each runs again alone, which shows the one that did it"
+                message += f" while {sessions} sessions were open in it; each runs again alone"
             kind = ErrorKind.PROTOCOL if reason else ErrorKind.DIED
             return AttemptError(kind=kind, message=message, traceback=self._tail())
 

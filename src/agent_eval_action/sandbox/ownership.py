@@ -45,46 +45,35 @@ def restore_ownership(roots: Iterable[Path], until: float | None = None) -> int:
         return 0
     if owner.st_uid == 0:  # rootless engines, and machines where all is root's
         return 0
-    change = _OwnerChange(owner.st_uid, owner.st_gid, until)
-    for root in (roots[0] / _FIRST, *roots):
-        change.folder(root, None, 0)
-    return change.count
+    return sum(_give_folder(root, None, owner, until) for root in (roots[0] / _FIRST, *roots))
 
 
-class _OwnerChange:
-    """One walk: whom to give to, until when, and how many were given."""
+def _give_folder(
+    path: str | Path, parent: int | None, owner: os.stat_result, until: float | None, depth: int = 0
+) -> int:
+    """Give a folder and everything below it, but for what lies deeper than anything that we write; how many."""
+    given = 0
+    with contextlib.suppress(OSError):
+        here = os.open(path, _FOLDER, dir_fd=parent)
+        try:
+            if _is_to_give(os.fstat(here)):
+                os.fchown(here, owner.st_uid, owner.st_gid)
+                given += 1
+            for name in os.listdir(here) if depth <= _DEEPEST else ():  # noqa: PTH208 - of a descriptor
+                if until is not None and time.monotonic() > until:
+                    break
+                with contextlib.suppress(OSError):  # it went, or it is not ours to give
+                    found = os.stat(name, dir_fd=here, follow_symlinks=False)
+                    if stat.S_ISDIR(found.st_mode) and name != ".git":  # that is only ever read
+                        given += _give_folder(name, here, owner, until, depth + 1)
+                    # sockets and devices are nothing we write
+                    elif (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)) and _is_to_give(found):
+                        os.chown(name, owner.st_uid, owner.st_gid, dir_fd=here, follow_symlinks=False)
+                        given += 1
+        finally:
+            os.close(here)
+    return given
 
-    def __init__(self, uid: int, gid: int, until: float | None) -> None:
-        self.count = 0
-        self._uid, self._gid, self._until = uid, gid, until
 
-    def folder(self, path: str | Path, parent: int | None, depth: int) -> None:
-        """A folder and everything below it, but for what lies deeper than anything that we write."""
-        with contextlib.suppress(OSError):
-            here = os.open(path, _FOLDER, dir_fd=parent)
-            try:
-                if self._is_to_give(os.fstat(here)):
-                    os.fchown(here, self._uid, self._gid)
-                    self.count += 1
-                if depth > _DEEPEST:
-                    return
-                for name in os.listdir(here):  # noqa: PTH208 - of a descriptor
-                    if self._until is not None and time.monotonic() > self._until:
-                        return
-                    self._entry(name, here, depth)
-            finally:
-                os.close(here)
-
-    def _entry(self, name: str, parent: int, depth: int) -> None:
-        with contextlib.suppress(OSError):  # it went, or it is not ours to give
-            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-            if stat.S_ISDIR(found.st_mode):
-                if name != ".git":  # only ever read
-                    self.folder(name, parent, depth + 1)
-            # sockets and devices are nothing we write
-            elif (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)) and self._is_to_give(found):
-                os.chown(name, self._uid, self._gid, dir_fd=parent, follow_symlinks=False)
-                self.count += 1
-
-    def _is_to_give(self, found: os.stat_result) -> bool:
-        return found.st_uid == 0 or found.st_uid in SANDBOX_UIDS
+def _is_to_give(found: os.stat_result) -> bool:
+    return found.st_uid == 0 or found.st_uid in SANDBOX_UIDS
