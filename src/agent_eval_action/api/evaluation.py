@@ -27,6 +27,7 @@ from agent_eval_action.errors import AgentEvalError, Problem
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.formats import load_eval_file, parse_selector
 from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
+from agent_eval_action.gate_changes.snapshot import CommandContext
 from agent_eval_action.git.base_commit import CheckoutBase, commit_behind, resolve_base
 from agent_eval_action.git.repository import Repository, agents_running
 from agent_eval_action.llm.budget import Meter
@@ -266,16 +267,11 @@ class Evaluation:
         if warning := context.job.refuse(allowed=self.settings.allow_pull_request_target):
             context.warn([warning])
         checkout = await asyncio.to_thread(resolve_base, self.settings.workspace, environ, context.job.event)
-        change = await asyncio.to_thread(
-            detect_changes,
-            self.settings,
-            context.flags,
-            environ,
-            context.cwd or self.settings.start,
-            discover_eval_files,
-            base=checkout.rules,
-            is_change=context.job.event.is_change,
+        event, cwd = context.job.event, context.cwd or self.settings.start
+        command = CommandContext(
+            context.flags, environ, cwd, discover_eval_files, base=checkout.rules, is_change=event.is_change
         )
+        change = await asyncio.to_thread(detect_changes, self.settings, command)
         if change.unreadable:
             return change.undecided(self._started_at, self._early_conditions(self.settings))
         found = discover_eval_files(change.settings, context.selectors)

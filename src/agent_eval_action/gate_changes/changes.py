@@ -1,39 +1,39 @@
 """What a change does to the rules that judge it: found before any agent runs, reported first.
 
-On an event of a change the base commit's rules hold, so that no change judges itself.
+On an event of a change the base commit's settings and criteria hold, so that no change judges itself. What describes
+the agent is the change's, and each difference of it is named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agent_eval_action.baseline.lookup import BaseBaseline
-from agent_eval_action.config.models import AgentSettings, Settings
-from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError, ConfigError
-from agent_eval_action.gate_changes.base import BaseSnapshot, CommandContext, Discover, read_base, take_snapshot
-from agent_eval_action.gate_changes.diff import apply_weakenings, match_snapshots, only_matched_agents, weakenings
-from agent_eval_action.gate_changes.in_force import (
-    agent_changes,
-    agent_on_base,
-    function_changes,
-    plan_in_force,
-    refuse_recordings,
-    renamed_agents,
-    settings_in_force,
+from agent_eval_action.config.agents import relative_name
+from agent_eval_action.config.models import AgentSettings, Policy, Settings
+from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError, ConfigError, EvalFileError, Problem
+from agent_eval_action.gate_changes.diff import apply_weakenings, match_snapshots, weakenings
+from agent_eval_action.gate_changes.rules import OF_THE_CHANGE, setting_changes
+from agent_eval_action.gate_changes.snapshot import (
+    BaseSnapshot,
+    CommandContext,
+    case_identities,
+    read_base,
+    take_snapshot,
 )
-from agent_eval_action.gate_changes.rules import setting_changes
-from agent_eval_action.gate_changes.snapshot import case_identities, identities_of_plan
 from agent_eval_action.git.repository import Repository
 from agent_eval_action.results.case_matching import CaseMatches, match_cases
 from agent_eval_action.results.decision import Decision, Verdict
-from agent_eval_action.results.findings import Finding, FindingCode, text_note
+from agent_eval_action.results.findings import Finding, FindingCode, Subject, excerpt, finding, text_note
 from agent_eval_action.results.history import Accepted
-from agent_eval_action.results.run_result import Conditions, RunResult
+from agent_eval_action.results.run_result import Conditions, CriterionInfo, RunResult
 from agent_eval_action.run.base_agents import BaseUnavailable, write_tree
-from agent_eval_action.run.plan import Plan
+from agent_eval_action.run.loader import unscorable_cases
+from agent_eval_action.run.plan import Plan, PlannedSet, planned_digest
 from agent_eval_action.run.resources import BaseMetricFunctions, custom_metrics
 
 
@@ -80,7 +80,7 @@ class GateChanges:
     def stored(self) -> BaseBaseline | None:
         """What the base commit has stored, where its rules hold; None: the checkout's own holds."""
         base = self.in_force
-        return BaseBaseline(base.commit, base.snapshot.baseline) if base else None
+        return BaseBaseline(base.source.commit, base.snapshot.baseline) if base else None
 
     def brought_along(self, path: Path) -> bool:
         """Whether a file of the workspace is the change's own, on an event of a change; it must not judge."""
@@ -106,7 +106,7 @@ class GateChanges:
 
     @staticmethod
     def _matches(base: BaseSnapshot, plan: Plan) -> CaseMatches:
-        return match_cases(case_identities(base.snapshot.sets), identities_of_plan(plan))
+        return match_cases(case_identities(base.snapshot.sets), case_identities(plan.sets))
 
     def open_functions(self, plan: Plan, agents: Sequence[AgentSettings]) -> BaseMetricFunctions | None:
         """The base's files, where criteria in force name functions of the user's: their bodies are the base's too.
@@ -120,7 +120,7 @@ class GateChanges:
         try:
             tree = write_tree(commit)
         except (OSError, ValueError) as error:
-            message = f"the metric functions of the base commit {base.commit[:10]} cannot be had: {error}"
+            message = f"the metric functions of the base commit {base.source.commit[:10]} cannot be had: {error}"
             raise AgentEnvironmentError(message) from error
         here, there = self.settings.workspace, tree.workspace
         agents_there = {
@@ -130,27 +130,6 @@ class GateChanges:
         changed = tuple(function_changes(plan, {agent.name: agent.path for agent in agents}, agents_there, here, there))
         return BaseMetricFunctions(commit, tree, agents_there, changed)
 
-    def weakened(
-        self, plan: Plan | None, agents: Sequence[AgentSettings]
-    ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-        """Every weakening, and notes. ``plan``: of the whole suite as the change has it, None for a narrowed run."""
-        base = self.base
-        if isinstance(base, BaseUnavailable):
-            return (), ()
-        try:
-            head = take_snapshot(self.own, self.context, plan)
-        except AgentEvalError as error:
-            text = f"what this change does to the rest of the suite is not known: {error.message}"
-            return (), (text_note(text),)
-        then = only_matched_agents(base.snapshot, head) if base.chosen_agents_lack else base.snapshot
-        found = weakenings(then, head, with_merge=self.context.is_change)
-        if not self.context.is_change:
-            return found, ()
-        others, notes = setting_changes(self.own, base.settings)
-        renamed = match_snapshots(then, head).current_agent
-        described = agent_changes(agents, base.agents, renamed, base.settings.workspace)
-        return (*described, *found, *others), notes
-
     def apply_to(
         self,
         decision: Decision,
@@ -158,38 +137,51 @@ class GateChanges:
         agents: Sequence[AgentSettings],
         functions: BaseMetricFunctions | None = None,
     ) -> Decision:
-        """Return the decision with what the change does to the gate. ``plan`` as ``weakened`` takes it.
+        """Return the decision with what the change does to the gate.
 
-        ``functions``: those of the base that scored this run.
+        ``plan``: of the whole suite as the change has it, None for a narrowed run. ``functions``: those of the base
+        that scored this run.
         """
-        found, notes = self.weakened(plan, agents)
-        found = (*found, *(functions.changed if functions else ()))
-        decision = apply_weakenings(decision, found, self.settings.policy.on_weakened)
+        found = [*self._findings(plan, agents), *(functions.changed if functions else ())]
+        notes = [item for item in found if item.severity == "note"]
+        weakened = [item for item in found if item.severity != "note"]
+        decision = apply_weakenings(decision, weakened, self.settings.policy.on_weakened)
         return decision.model_copy(update={"notes": (*map(text_note, self.notes), *notes, *decision.notes)})
+
+    def _findings(self, plan: Plan | None, agents: Sequence[AgentSettings]) -> Iterator[Finding]:
+        """Every weakening, and notes."""
+        base, is_change = self.base, self.context.is_change
+        if isinstance(base, BaseUnavailable):
+            return
+        try:
+            head = take_snapshot(self.own, self.context, plan)
+        except AgentEvalError as error:
+            yield text_note(f"what this change does to the rest of the suite is not known: {error.message}")
+            return
+        then = base.snapshot
+        if base.chosen_agents_lack:  # a run of chosen agents says nothing about those of which it has no case
+            matched = {key.agent for key in match_snapshots(then, head).current_key}
+            then = replace(then, sets=tuple(item for item in then.sets if item.agent in matched))
+        if is_change:
+            renamed = match_snapshots(then, head).current_agent
+            yield from agent_changes(agents, base.agents, renamed, base.settings.workspace)
+        yield from weakenings(then, head, with_merge=is_change)
+        if is_change:
+            yield from setting_changes(self.own, base.settings)
 
     def undecided(self, started_at: str, conditions: Conditions) -> RunResult:
         """The result of a change whose base cannot be read: nothing was run, and it is no pass."""
-        reason = Finding(code=FindingCode.TEXT, severity="inconclusive", data={"text": self.unreadable})
+        reason = finding("inconclusive", FindingCode.TEXT, text=self.unreadable)
         decision = Decision(outcome=Verdict.INCONCLUSIVE, reasons=(reason,))
         under = conditions.model_copy(update={"fail_on": self.context.fail_on})
         return RunResult(started_at=started_at, conditions=under, decision=decision)
 
 
-def detect_changes(
-    settings: Settings,
-    flags: Mapping[str, Any],
-    environ: Mapping[str, str],
-    cwd: Path,
-    discover: Discover,
-    *,
-    base: str | None,
-    is_change: bool,
-) -> GateChanges:
-    """Read the side of the commit ``base`` out of git; nothing is run.
+def detect_changes(settings: Settings, context: CommandContext) -> GateChanges:
+    """Read the base commit's side out of git; nothing is run.
 
     Never raises for what is wrong there. Raises ConfigError where the change fills the cache that is in force.
     """
-    context = CommandContext(flags, environ, cwd, discover, base, is_change)
     found = read_base(settings, context)
     if isinstance(found, BaseUnavailable):
         broken = found.commit is not None and not context.is_change
@@ -197,21 +189,194 @@ def detect_changes(
     if not context.is_change:
         return GateChanges(settings, settings, found, context, found.notes)
     in_force = settings_in_force(settings, found.settings)
-    _refuse_kept_files(settings, in_force, environ)
-    return GateChanges(settings, in_force, found, context, (*_notes(found, settings, in_force), *found.notes))
-
-
-def _refuse_kept_files(own: Settings, in_force: Settings, environ: Mapping[str, str]) -> None:
-    """Raise ConfigError where the change brings along what is read from the cache, which lies where main has it."""
     folder = in_force.cache_dir
-    if folder == own.cache_dir or not folder.is_relative_to(own.workspace):  # looked at before the run
-        return
-    if Repository(own.workspace, environ).has_files_in(folder):
-        name = folder.relative_to(own.workspace)
-        raise ConfigError(f"{name} is in git: what is kept there would judge the change", hint=f"git rm -r {name}")
+    if folder != settings.cache_dir and folder.is_relative_to(settings.workspace):  # its own was looked at before
+        name, repository = folder.relative_to(settings.workspace), Repository(settings.workspace, context.environ)
+        if repository.has_files_in(folder):
+            raise ConfigError(f"{name} is in git: what is kept there would judge the change", hint=f"git rm -r {name}")
+    commit = found.source.commit[:10]
+    differs = f"the rules are those of the base commit {commit}, not the ones this change brings along"
+    notes = found.notes if in_force == settings else (differs, *found.notes)
+    return GateChanges(settings, in_force, found, context, notes)
 
 
-def _notes(base: BaseSnapshot, own: Settings, in_force: Settings) -> tuple[str, ...]:
-    if in_force == own:
-        return ()
-    return (f"the rules are those of the base commit {base.commit[:10]}, not the ones this change brings along",)
+# --- what is in force on an event of a change ------------------------------------------------------
+
+
+def settings_in_force(own: Settings, base: Settings) -> Settings:
+    """The settings of a change that asks to be merged: the base's, with what describes the change's agents.
+
+    The time a turn may take is the base's.
+    """
+    judging = {name: getattr(base, name) for name in Settings.model_fields if name not in OF_THE_CHANGE}
+    agents = []
+    for agent in own.agents:
+        then = agent_on_base(agent, base.agents)
+        agents.append(agent.model_copy(update={"timeout_s": then.timeout_s}) if then else agent)
+    return own.model_copy(
+        update={
+            **judging,
+            "redact": tuple(dict.fromkeys((*base.redact, *own.redact))),
+            "agents": tuple(agents),
+            "agent_defaults": own.agent_defaults.model_copy(update={"timeout_s": base.agent_defaults.timeout_s}),
+        }
+    )
+
+
+def agent_on_base(
+    agent: AgentSettings, base: Sequence[AgentSettings], renamed: Mapping[str, str] | None = None
+) -> AgentSettings | None:
+    """The base's agent that this one is: by name, by folder, or by its cases (``renamed``: new names by old)."""
+    by_name = [then for then in base if then.name == agent.name]
+    by_folder = [then for then in base if then.path == agent.path]
+    by_cases = [then for then in base if (renamed or {}).get(then.name) == agent.name]
+    return next(iter((*by_name, *by_folder, *by_cases)), None)
+
+
+def refuse_recordings(agents: Iterable[AgentSettings], base: BaseSnapshot, renamed: Mapping[str, str]) -> None:
+    """Raise ConfigError where a recording would stand in for an agent that runs live on the base."""
+    workspace = base.settings.workspace
+    problems = [
+        Problem(
+            base.settings.config or workspace,
+            f"the agent {agent.name} would be replayed from `{_place(agent.recording, workspace)}`, and on the base "
+            f"commit {base.source.commit[:10]} it runs: a recording is no answer of the agent to be merged",
+            hint="remove recording: from the configuration of this change",
+        )
+        for agent in agents
+        if agent.driver == "recorded"
+        and (then := agent_on_base(agent, base.agents, renamed)) is not None
+        and then.driver != "recorded"
+    ]
+    if problems:
+        raise ConfigError("a change cannot be judged by a recording", problems=problems)
+
+
+def _place(value: object, workspace: Path) -> str:
+    """A path from the workspace; of a virtual environment its folder, whichever of both was configured."""
+    if not isinstance(value, Path):
+        return "" if value is None else str(value)
+    path = value.parent.parent if value.parts[-2:] == ("bin", "python") else value
+    return relative_name(path, workspace) if path.is_relative_to(workspace) else str(path)
+
+
+def plan_in_force(plan: Plan, base: BaseSnapshot, matches: CaseMatches, policy: Policy, workspace: Path) -> Plan:
+    """The plan of the change with the base's criteria and simulated users.
+
+    A set or a criterion that only the change has is kept as the change has it and marked as added: it is measured
+    and blocks nothing. Raises EvalFileError for cases that a criterion of the base can never score.
+    """
+    partners = _partners(plan, base.sets, matches)
+    problems: list[Problem] = []
+    sets = []
+    for planned in plan.sets:
+        then = partners[planned.agent, planned.key]
+        if then is not None:
+            cases = (item.case for item in planned.cases)
+            problems += unscorable_cases(cases, then.criteria, workspace / planned.path)
+            sets.append(_as_on_base(planned, then))
+        elif policy.new_cases == "block":  # new cases have to meet thresholds whatever file they stand in
+            sets.append(planned)
+        else:
+            sets.append(replace(planned, infos=_added(planned.infos)))
+    if problems:
+        text = f"the eval files do not fit the criteria of the base commit {base.source.commit[:10]}, which hold here"
+        raise EvalFileError(text, problems=problems)
+    return replace(plan, sets=tuple(sets))
+
+
+def renamed_agents(plan: Plan, base: BaseSnapshot, matches: CaseMatches) -> dict[str, str]:
+    """What agents of the base are called now: by their cases, else by their eval files."""
+    partners = _partners(plan, base.sets, matches)
+    by_file = {then.agent: agent for (agent, _), then in partners.items() if then is not None}
+    return {**by_file, **matches.current_agent}
+
+
+def _as_on_base(planned: PlannedSet, then: PlannedSet) -> PlannedSet:
+    known = {info.name for info in then.infos}
+    both = zip(planned.criteria, planned.infos, strict=True)
+    added = [(criterion, info) for criterion, info in both if info.name not in known]
+    cases = planned.cases
+    if planned.simulator != then.simulator:
+        cases = tuple(replace(item, digest=planned_digest(item.case, then.simulator)) for item in cases)
+    return replace(
+        planned,
+        cases=cases,
+        criteria=(*then.criteria, *(criterion for criterion, _ in added)),
+        infos=(*then.infos, *_added(info for _, info in added)),
+        simulator=then.simulator,
+    )
+
+
+def _partners(plan: Plan, sets: Iterable[PlannedSet], matches: CaseMatches) -> dict[tuple[str, str], PlannedSet | None]:
+    """The base's set for each of the plan: the one most of its cases come from, else of its name, else of its file."""
+    by_name = {(then.agent, then.key): then for then in sets}
+    by_path = {then.path: then for then in sorted(sets, key=lambda then: then.agent)}
+    origins: dict[tuple[str, str], Counter[tuple[str, str]]] = defaultdict(Counter)
+    for old, new in matches.current_key.items():
+        origins[new[:2]][old[:2]] += 1
+    found: dict[tuple[str, str], PlannedSet | None] = {}
+    for planned in plan.sets:
+        name = planned.agent, planned.key
+        counts = origins[name]
+        most = min(counts, key=lambda key: (-counts[key], key != name, key), default=name)
+        found[name] = by_name.get(most) or by_name.get(name) or by_path.get(planned.path)
+    return found
+
+
+def _added(infos: Iterable[CriterionInfo]) -> tuple[CriterionInfo, ...]:
+    return tuple(info.model_copy(update={"added": True}) for info in infos)
+
+
+def agent_changes(
+    agents: Sequence[AgentSettings], base: Sequence[AgentSettings], renamed: Mapping[str, str], workspace: Path
+) -> Iterator[Finding]:
+    """Every difference in what describes an agent that the base has too. ``renamed``: new names by old."""
+    for agent in agents:
+        if (then := agent_on_base(agent, base, renamed)) is not None:
+            for data in _agent_differences(then, agent, workspace):
+                yield finding("advisory", FindingCode.AGENT_CHANGED, Subject(agent=agent.name), **data)
+
+
+def _agent_differences(then: AgentSettings, now: AgentSettings, workspace: Path) -> Iterator[dict[str, Any]]:
+    for field in ("name", "path", "driver", "recording", "python"):
+        old, new = (_place(getattr(agent, field), workspace) for agent in (then, now))
+        if old != new:
+            yield {"field": field, "old": {"text": excerpt(old, 80)}, "new": {"text": excerpt(new, 80)}}
+    for field in ("env", "install_env"):
+        for name in sorted(getattr(then, field).keys() | getattr(now, field).keys()):
+            before, after = (_variable(getattr(agent, field), name) for agent in (then, now))
+            if before != after:
+                yield {"field": field, "variable": name, "old": before, "new": after}
+
+
+def _variable(env: Mapping[str, str | None], name: str) -> dict[str, str]:
+    """The value of a variable, or its state where it has none of its own."""
+    value = env.get(name)
+    return {"text": excerpt(value, 80)} if value is not None else {"state": "job" if name in env else "unset"}
+
+
+def function_changes(
+    plan: Plan, folders: Mapping[str, Path], then: Mapping[str, AgentSettings], here: Path, there: Path
+) -> Iterator[Finding]:
+    """Files of metric functions in force that the change edits or removes. ``folders``: of the change's agents."""
+    for agent, (in_force, _) in custom_metrics(plan).items():
+        for function in sorted(in_force) if agent in then else ():
+            old = _module_file(function, then[agent].path, there)
+            new = _module_file(function, folders[agent], here)
+            if old is not None and (new is None or old.read_bytes() != new.read_bytes()):
+                file = old.relative_to(there).as_posix()
+                data = {"function": function, "file": file, "removed": new is None, "with_merge": True}
+                yield finding("advisory", FindingCode.METRIC_CHANGED, Subject(agent=agent), **data)
+
+
+def _module_file(function: str, folder: Path, workspace: Path) -> Path | None:
+    """The file of the function's module: where it would be imported from beside the agent, in it or above it."""
+    module = Path(*function.split(".")[:-1])
+    for parent in (folder.parent, folder, *folder.parents):
+        for name in (module.with_suffix(".py"), module / "__init__.py"):
+            file = parent / name
+            inside = parent.is_relative_to(workspace) and file.resolve().is_relative_to(workspace.resolve())
+            if inside and file.is_file():
+                return file
+    return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final, Literal
 
 from agent_eval_action import criteria
@@ -25,6 +24,7 @@ from agent_eval_action.results.findings import (
     Subject,
     case_reference,
     excerpt,
+    finding,
     named_cases,
     with_severity,
 )
@@ -76,7 +76,7 @@ def apply_weakenings(decision: Decision, found: Sequence[Finding], on_weakened: 
     if on_weakened != "fail":
         return decision.model_copy(update={"weakenings": tuple(found)})
     blocking = with_severity(found, "blocks")
-    weakened = Finding(code=FindingCode.GATE_WEAKENED, severity="blocks", data={"more": len(found) - 1})
+    weakened = finding("blocks", FindingCode.GATE_WEAKENED, more=len(found) - 1)
     return decision.model_copy(
         update={
             "weakenings": blocking,
@@ -90,12 +90,6 @@ def apply_weakenings(decision: Decision, found: Sequence[Finding], on_weakened: 
 def match_snapshots(base: Snapshot, head: Snapshot) -> CaseMatches:
     """Which case of the base is which of the head, whatever it, its file or its agent is called."""
     return match_cases(case_identities(base.sets), case_identities(head.sets))
-
-
-def only_matched_agents(base: Snapshot, head: Snapshot) -> Snapshot:
-    """The base without agents of which the head has no case: a run of chosen agents says nothing about others."""
-    matched = {key.agent for key in match_snapshots(base, head).current_key}
-    return replace(base, sets=tuple(item for item in base.sets if item.agent in matched))
 
 
 def _removed_cases(head: Snapshot, removed: Iterable[_CaseInSet]) -> Iterator[Finding]:
@@ -338,4 +332,4 @@ def _named(cases: Sequence[CaseSnapshot], most: int) -> dict[str, Any]:
 
 
 def _finding(code: FindingCode, subject: Subject = RUN, **data: Any) -> Finding:
-    return Finding(code=code, severity="advisory", subject=subject, data=data)
+    return finding("advisory", code, subject, **data)

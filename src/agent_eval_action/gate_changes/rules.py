@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from agent_eval_action.config.models import CriterionPolicy, Mode, Policy, Settings, is_looser, is_rule
 from agent_eval_action.config.options import OPTIONS
 from agent_eval_action.gate_changes.snapshot import Snapshot
-from agent_eval_action.results.findings import RUN, Finding, FindingCode, Severity, Subject, excerpt
+from agent_eval_action.results.findings import RUN, Finding, FindingCode, Severity, Subject, excerpt, finding, note
 
 OF_THE_CHANGE: Final = frozenset(
     {
@@ -75,30 +75,26 @@ def _weaker_for_criteria(
         yield _loosened(f"gate.{rule}", old, new, subject=subject, **named, **where)
 
 
-def setting_changes(own: Settings, base: Settings) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+def setting_changes(own: Settings, base: Settings) -> Iterator[Finding]:
     """Options of the change that differ from those in force: those that may ask for less, and the rest as notes.
 
     ``weaker_rules`` reports the rules that are surely looser.
     """
-    file = excerpt(_file(own), 120)
-    findings: list[Finding] = []
-    notes: list[Finding] = []
-
-    def add(severity: Severity, rule: str, old: str, new: str) -> None:
-        data = {"rule": rule, "file": file, "with_merge": True, "old": old, "new": new}
-        changed = Finding(code=FindingCode.RULE_CHANGED, severity=severity, data=data)
-        (findings if severity == "advisory" else notes).append(changed)
-
+    path, workspace = own.config, own.workspace
+    file = "no configuration file"
+    if path is not None:
+        file = excerpt(path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else str(path), 120)
+    where: dict[str, Any] = {"file": file, "with_merge": True}
     for option in OPTIONS:
         if option.info.scope != "run" or option.field[0] in (*OF_THE_CHANGE, "policy"):
             continue
         then, now = option.of_settings(base), option.of_settings(own)
         if then != now and not is_looser(Settings, option.name, then, now):
             severity: Severity = "advisory" if option.name in _ALSO_WHO_JUDGES else "note"
-            add(severity, option.key or option.name, _shown(then, base.workspace), _shown(now, own.workspace))
+            values: dict[str, Any] = {"old": _shown(then, base.workspace), "new": _shown(now, workspace)}
+            yield finding(severity, FindingCode.RULE_CHANGED, rule=option.key or option.name, **where, **values)
     for rule, old, new in _stricter_rules(base.policy, own.policy):
-        add("note", rule, _shown(old), _shown(new))
-    return tuple(findings), tuple(notes)
+        yield note(FindingCode.RULE_CHANGED, rule=rule, **where, old=_shown(old), new=_shown(new))
 
 
 def _stricter_rules(then: Policy, now: Policy) -> Iterator[tuple[str, Any, Any]]:
@@ -122,13 +118,6 @@ def _set_modes(then: Policy, now: Policy) -> Iterator[tuple[str, Mode, Mode]]:
         yield name, then.sets.get(name, "blocking"), now.sets.get(name, "blocking")
 
 
-def _file(settings: Settings) -> str:
-    path, workspace = settings.config, settings.workspace
-    if path is None:
-        return "no configuration file"
-    return path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else str(path)
-
-
 def _shown(value: Any, workspace: Path | None = None) -> str:
     if value is None or value in ((), {}):
         return "no limit" if workspace is None else "not set"
@@ -147,5 +136,4 @@ def _plain(value: Any) -> Any:
 
 
 def _loosened(rule: str, old: Any, new: Any, subject: Subject = RUN, **data: Any) -> Finding:
-    data = {"rule": rule, "old": _shown(old), "new": _shown(new), **data}
-    return Finding(code=FindingCode.RULE_LOOSENED, severity="advisory", subject=subject, data=data)
+    return finding("advisory", FindingCode.RULE_LOOSENED, subject, rule=rule, old=_shown(old), new=_shown(new), **data)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.config.models import Policy
-from agent_eval_action.gate_changes.base import BaseSnapshot
-from agent_eval_action.gate_changes.in_force import plan_in_force
+from agent_eval_action.gate_changes.changes import plan_in_force
+from agent_eval_action.gate_changes.snapshot import BaseSnapshot
 from agent_eval_action.results.case_matching import CaseMatches
 from agent_eval_action.run.plan import Plan, PlannedSet
 from support.results import info
