@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action.baseline.branch_store import BranchStore
-from agent_eval_action.baseline.definitions import definitions
+from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery
 from agent_eval_action.baseline.pooling import Suite
-from agent_eval_action.baseline.records import record_of
+from agent_eval_action.baseline.records import definitions, record_of
 from agent_eval_action.git.remote import remote_of
 from agent_eval_action.git.repository import Commit
 from agent_eval_action.results.history import Record, kept_digest, kept_key, kept_name
@@ -32,6 +32,12 @@ def record(commit: str, *scores: float, at: int | None = None, **given: Any) -> 
 def store_at(path: Path, branch: str = "agent-eval-data", keep: int = 100, **env: str) -> BranchStore:
     own = repository(path, **env)
     return BranchStore(own, remote_of(own, "origin", environ(**env)), branch, keep=keep)
+
+
+def everything(store: BranchStore) -> FoundRecords:
+    """Every record that can be read, newest first."""
+    found = store.records(RecordQuery(limit=1_000))
+    return FoundRecords(found.records, tuple(note for note in found.notes if "matched by date" not in note))
 
 
 def suite_of(result: RunResult) -> Suite:

@@ -77,35 +77,29 @@ class BranchStore:
     def _ref(self) -> str:
         return f"refs/heads/{self.branch}"
 
+    @collector_paused()
     def records(self, query: RecordQuery) -> FoundRecords:
         """The records to compare with. Never raises for what lies on the branch or cannot be reached: it is noted."""
-        everything = self.everything(query)
-        found = select(everything.records, query)
-        return FoundRecords(found.records, (*everything.notes, *found.notes))
-
-    @collector_paused()
-    def everything(self, query: RecordQuery | None = None) -> FoundRecords:
-        """Every record that can be read, newest first; with a look-up those that it may choose from."""
         if self.remote is None:
             return self._local(f"this checkout has no remote {self.remote_name!r} that can be used", query)
         try:
             with Scratch.open(self.remote, self.repository.environ) as scratch:
                 fetched = scratch.fetch(self._ref, depth=1)
-                if fetched.sha is None and fetched.error:
-                    return self._local(f"{self.remote_name} cannot be reached ({fetched.error})", query)
-                if fetched.sha is None:
-                    return FoundRecords(notes=(f"{self.remote_name} has no branch {self.branch} yet",))
-                return _read(scratch.repository, fetched.sha, self.branch, query)
+                if fetched.sha is not None:
+                    return _read(scratch.repository, fetched.sha, self.branch, query)
         except OSError as error:
             return self._local(f"{self.remote_name} could not be asked ({error})", query)
+        if fetched.error:
+            return self._local(f"{self.remote_name} cannot be reached ({fetched.error})", query)
+        return FoundRecords(notes=(f"{self.remote_name} has no branch {self.branch} yet", *query.notes))
 
-    def _local(self, why: str, query: RecordQuery | None) -> FoundRecords:
+    def _local(self, why: str, query: RecordQuery) -> FoundRecords:
         for place in (f"refs/remotes/{self.remote_name}/{self.branch}", self._ref):
             if (sha := self.repository.resolve(place)) is not None:
                 found = _read(self.repository, sha, self.branch, query)
                 note = f"{why}: the records this clone has of {self.branch} are used"
                 return FoundRecords(found.records, (note, *found.notes))
-        return FoundRecords(notes=(f"{why}, and this clone has no records of {self.branch}",))
+        return FoundRecords(notes=(f"{why}, and this clone has no records of {self.branch}", *query.notes))
 
     def add(self, record: Record) -> WriteResult:
         """Add one record; under concurrent writers fetch and try again. What went wrong is said, not raised."""
@@ -163,7 +157,7 @@ class BranchStore:
         return scratch.push(commit, self._ref, fetched.sha)
 
 
-def _read(repository: Repository, commit: str, branch: str, query: RecordQuery | None) -> FoundRecords:
+def _read(repository: Repository, commit: str, branch: str, query: RecordQuery) -> FoundRecords:
     files, skipped = _record_files(repository.entries(commit, f"{_FOLDER}/"))
     records: list[Record] = []
     for lot in _lots(_in_order(files, query), skipped):
@@ -174,13 +168,14 @@ def _read(repository: Repository, commit: str, branch: str, query: RecordQuery |
                 records.append(parsed)
             else:
                 skipped.append(f"{entry.name} {parsed}")
-        if query is not None and len(select(records, query).records) >= query.limit:
+        if len(select(records, query).records) >= query.limit:
             break
-    records.sort(key=lambda record: (record.committed_at or 0, record.created_at), reverse=True)
+    found = select(records, query)
     if not skipped:
-        return FoundRecords(tuple(records))
+        return found
     more = f" and {len(skipped) - _SKIPPED_SHOWN} more" if len(skipped) > _SKIPPED_SHOWN else ""
-    return FoundRecords(tuple(records), (f"skipped on {branch}: {'; '.join(skipped[:_SKIPPED_SHOWN])}{more}",))
+    note = f"skipped on {branch}: {'; '.join(skipped[:_SKIPPED_SHOWN])}{more}"
+    return FoundRecords(found.records, (note, *found.notes))
 
 
 def _record_files(entries: Iterable[TreeEntry]) -> tuple[list[TreeEntry], list[str]]:
@@ -197,14 +192,13 @@ def _record_files(entries: Iterable[TreeEntry]) -> tuple[list[TreeEntry], list[s
     return files, others
 
 
-def _in_order(files: Iterable[TreeEntry], query: RecordQuery | None) -> list[TreeEntry]:
+def _in_order(files: Iterable[TreeEntry], query: RecordQuery) -> list[TreeEntry]:
     """What is most likely chosen first. The names are a hint, the records themselves decide."""
     newest = sorted(files, key=lambda entry: entry.name, reverse=True)
-    if query is not None:
-        rank = {sha[:SHA_SHOWN]: place for place, sha in reversed(list(enumerate(query.ancestors)))}
-        newest.sort(key=lambda entry: rank.get(commit_in(entry.name), len(rank)))
-        if query.complete:
-            newest = [entry for entry in newest if commit_in(entry.name) in rank]
+    rank = {sha[:SHA_SHOWN]: place for place, sha in reversed(list(enumerate(query.ancestors)))}
+    newest.sort(key=lambda entry: rank.get(commit_in(entry.name), len(rank)))
+    if query.complete:
+        newest = [entry for entry in newest if commit_in(entry.name) in rank]
     return newest[:_SEEN]
 
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import Final
+from typing import Any, Final
 
-from agent_eval_action.baseline.definitions import describe_definition_change
+from agent_eval_action.diagnostics.reader import shorten
 from agent_eval_action.results.case_matching import (
     CaseIdentity,
     CaseMatches,
@@ -31,7 +31,11 @@ from agent_eval_action.results.history import (
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.run_result import CaseKey, collector_paused
 
-_RENAMES_SHOWN: Final = 3
+_SHOWN: Final = 3
+_UNKNOWN: Final = "the criterion's options changed since the baseline"
+_JUDGE: Final = ("judge_model", "judge_model_options.judge_model", "judge")
+_PROMPT: Final = ("prompt_version", "judge_prompt")
+_LAST: Final = ("scoring version", "goal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +160,8 @@ def _rename_note(newest: _Run, now: Suite) -> tuple[str, ...]:
     moved = sorted((old, new) for new, old in newest.old_names.items() if new in now.cases)
     if not moved:
         return ()
-    shown = "; ".join(f"{old} → {new}" for old, new in moved[:_RENAMES_SHOWN])
-    more = f" and {len(moved) - _RENAMES_SHOWN} more" if len(moved) > _RENAMES_SHOWN else ""
+    shown = "; ".join(f"{old} → {new}" for old, new in moved[:_SHOWN])
+    more = f" and {len(moved) - _SHOWN} more" if len(moved) > _SHOWN else ""
     cases = "1 case was renamed and is" if len(moved) == 1 else f"{len(moved)} cases were renamed and are"
     return (f"{cases} compared with main's scores under the old name: {shown}{more}",)
 
@@ -252,7 +256,7 @@ class _Pooling:
         self, pair: PairName, newest: tuple[_Run, CaseRecord, CriterionRecord] | None, anew: Accepted | None
     ) -> str:
         if agents := next((run.ambiguous[pair[0]] for run in self.runs if pair[0] in run.ambiguous), ()):
-            names = " and ".join(f"`{agent}`" for agent in agents[:_RENAMES_SHOWN])
+            names = " and ".join(f"`{agent}`" for agent in agents[:_SHOWN])
             return f"main has scores of this case from {names}, and nothing says which of these agents it was"
         if newest is None:
             return f"its change was accepted ({anew.reason})" if anew else "main has no clean scores of it"
@@ -262,4 +266,39 @@ class _Pooling:
         if case.digest != digest:
             return f"the case was edited since {since}"
         now = digests.get(pair[1], "")
-        return describe_definition_change(run.record.criteria.get(scores.digest), self.now.criteria.get(now))
+        return _definition_change(run.record.criteria.get(scores.digest), self.now.criteria.get(now))
+
+
+def _definition_change(old: Definition | None, new: Definition | None) -> str:
+    """``judge gemini-2.5-flash → gemini-3-flash``; a plain sentence where the old definition is not kept."""
+    if old is None or new is None:
+        return _UNKNOWN
+    before, after = _facts(old), _facts(new)
+    parts = []
+    for name in sorted(before.keys() | after.keys(), key=lambda name: (name != "judge", name in _LAST, name)):
+        then, now = before.get(name), after.get(name)
+        if then != now:
+            shown = f"{_value(then)} → {_value(now)}"
+            parts.append(f"{name} {shown}" if _value(then) != _value(now) else f"{name} changed")
+    more = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
+    return ", ".join(parts[:_SHOWN]) + more if parts else _UNKNOWN
+
+
+def _facts(definition: Definition) -> dict[str, Any]:
+    """What a criterion was, by the names that people know; options inside others by their path."""
+    facts: dict[str, Any] = {"judge": definition.judge or None}
+    for name, value in _flat(definition.options):
+        facts["judge" if name in _JUDGE else "judge prompt" if name.rpartition(".")[2] in _PROMPT else name] = value
+    return facts | {"scoring version": definition.scoring_version, "goal": definition.goal}
+
+
+def _flat(options: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+def _value(value: Any) -> str:
+    return "none" if value is None else value[:60] if isinstance(value, str) else shorten(value, 60)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any, Final
 
-from agent_eval_action.baseline.definitions import definitions
 from agent_eval_action.baseline.record_text import shrink_to_limit
+from agent_eval_action.diagnostics.reader import shorten
 from agent_eval_action.git.repository import Commit
 from agent_eval_action.results.case_matching import measured_identities, with_current_names
 from agent_eval_action.results.decision import TurnBrief, Unit
 from agent_eval_action.results.history import (
+    DIGEST_LENGTH,
     Accepted,
     BaselineAgent,
     CaseRecord,
     CriterionRecord,
+    Definition,
     OmittedPair,
     PairName,
     Record,
@@ -277,3 +282,38 @@ def _score(info: CriterionInfo, found: Sequence[float]) -> CriterionScore:
         return CriterionScore(criterion=info.name, status=ScoreStatus.NOT_APPLICABLE, reason=reason)
     passed = None if info.threshold is None else meets(found[0], info.threshold, info.goal)
     return CriterionScore(criterion=info.name, status=ScoreStatus.SCORED, score=found[0], passed=passed)
+
+
+_OPTION_LIMIT: Final = 200
+_ENTRIES: Final = 20
+
+
+def definition(info: CriterionInfo) -> Definition:
+    """A criterion as records describe it."""
+    return Definition(
+        name=info.name,
+        goal=info.goal,
+        scoring_version=info.scoring_version,
+        judge=info.judge[:_OPTION_LIMIT],
+        options={name: _short(value) for name, value in sorted(info.options.items())},
+    )
+
+
+def definitions(result: RunResult) -> dict[str, Definition]:
+    """Every criterion of a run by the digest a record keeps."""
+    infos = sorted((info for owner in result.sets for info in owner.criteria), key=lambda info: info.digest)
+    found = {kept_digest(info.digest): info for info in infos}
+    return {digest: definition(info) for digest, info in found.items()}
+
+
+def _short(value: Any) -> Any:
+    """Small values as they are, long ones by their beginning and a digest of all: that they differ can be seen."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, dict) and len(value) <= _ENTRIES:
+        return {str(name)[:_OPTION_LIMIT]: _short(item) for name, item in value.items()}
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    if len(text) <= _OPTION_LIMIT:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_LENGTH]
+    return f"{shorten(value, _OPTION_LIMIT // 4)} sha256:{digest}"

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from agent_eval_action.agents.simulator import simulator_digest
-from agent_eval_action.baseline.definitions import definition
 from agent_eval_action.baseline.pooling import Suite
+from agent_eval_action.baseline.records import definition
 from agent_eval_action.config.criteria import UserSimulatorConfig
 from agent_eval_action.criteria.base import Criterion, Sample
 from agent_eval_action.formats import case_digest

@@ -11,7 +11,7 @@ import pytest
 
 from agent_eval_action.baseline.lookup import RecordQuery
 from agent_eval_action.git.repository import Repository
-from support.records import record, store_at
+from support.records import everything, record, store_at
 from support.repositories import IDENTITY, environ, fingerprint, repository, run_git
 
 SHA = "c0ffee" + "0" * 34
@@ -22,14 +22,14 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_a_record_is_found_again_and_the_branch_is_an_orphan(origin):
     origin.commit("one")
     store = store_at(origin.clone("work"))
-    first = store.everything()
+    first = everything(store)
     assert first.records == ()
     assert "no branch agent-eval-data yet" in first.notes[0]
     written = [record(SHA, 1.0), record(SHA, 0.5)]
     for one in written:
         assert store.add(one).stored
-    assert store.everything().records == tuple(reversed(written))
-    assert store.everything().notes == ()
+    assert everything(store).records == tuple(reversed(written))
+    assert everything(store).notes == ()
     roots = run_git(origin.path, "rev-list", "--max-parents=0", DATA).split()
     assert len(roots) == 1
     assert roots[0] not in run_git(origin.path, "rev-list", "main").split()
@@ -60,7 +60,7 @@ def test_twenty_writers_at_once_lose_nothing(origin):
     argv = [sys.executable, "-c", script, str(work), *shas]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
-    assert {one.commit for one in store_at(work).everything().records} == set(shas)
+    assert {one.commit for one in everything(store_at(work)).records} == set(shas)
 
 
 def test_old_records_are_pruned_from_the_branch(origin):
@@ -69,7 +69,7 @@ def test_old_records_are_pruned_from_the_branch(origin):
     made = [record(f"{number:040x}") for number in range(5)]
     for one in made:
         assert store.add(one).stored
-    assert store.everything().records == tuple(reversed(made[2:]))
+    assert everything(store).records == tuple(reversed(made[2:]))
 
 
 def test_the_checkout_is_byte_identical_afterwards(origin):
@@ -109,7 +109,7 @@ def test_without_a_network_the_records_of_the_clone_are_used(origin):
     assert early.add(record(SHA, 0.25)).stored
     work = origin.clone("work")  # a full clone has every branch
     origin.path.rename(origin.root / "gone.git")
-    found = store_at(work).everything()
+    found = everything(store_at(work))
     assert [one.commit for one in found.records] == [SHA]
     assert "cannot be reached" in found.notes[0]
     assert "the records this clone has" in found.notes[0]
@@ -122,7 +122,7 @@ def test_without_a_network_and_without_records_that_is_said(origin):
     origin.commit("one")
     work = origin.clone("work", ref="refs/heads/main")
     origin.path.rename(origin.root / "gone.git")
-    found = store_at(work).everything()
+    found = everything(store_at(work))
     assert found.records == ()
     assert "has no records" in found.notes[0]
 
@@ -130,7 +130,7 @@ def test_without_a_network_and_without_records_that_is_said(origin):
 def test_no_remote_at_all_is_said(tmp_path):
     run_git(tmp_path, "init", "--quiet")
     store = store_at(tmp_path)
-    assert "no remote 'origin'" in store.everything().notes[0]
+    assert "no remote 'origin'" in everything(store).notes[0]
     assert "no remote 'origin'" in store.add(record(SHA)).note
 
 
@@ -194,7 +194,7 @@ def test_a_hostile_record_is_skipped_with_a_note(origin, why):
     assert store.add(good).stored
     blob = make(origin, "hash-object", "-w", "--stdin", text=HOSTILE[why])
     plant(origin, ("100644", "blob", blob, named(1)))
-    found = store.everything()
+    found = everything(store)
     assert found.records == (good,)
     assert named(1) in found.notes[0]
     assert why in found.notes[0]
@@ -216,14 +216,14 @@ def test_entries_that_are_no_plain_files_are_skipped_and_removed_by_the_next_wri
         ("100644", "blob", target, "99991231T235959Z-c0ffee000000-00000000.json"),
         ("100644", "blob", target, "-rf"),
     )
-    found = store.everything()
+    found = everything(store)
     assert found.records == (good,)
     assert '"-rf" is no record' in found.notes[0]
     assert "and 2 more" in found.notes[0]
     assert store.add(record("1" * 40)).stored
     left = run_git(origin.path, "ls-tree", "--name-only", f"{DATA}:records").split()
     assert [name for name in left if name in {named(1), named(2), named(3), "-rf"} or name.startswith("9999")] == []
-    assert len(store.everything().records) == 2
+    assert len(everything(store).records) == 2
 
 
 def test_a_huge_record_is_not_even_read(origin, tmp_path):
@@ -234,7 +234,7 @@ def test_a_huge_record_is_not_even_read(origin, tmp_path):
     with huge.open("wb") as file:
         file.truncate(33 * 1024 * 1024)
     plant(origin, ("100644", "blob", make(origin, "hash-object", "-w", str(huge)), named(4)))
-    assert store.everything().notes == (f"skipped on agent-eval-data: {named(4)} is larger than 32 MB",)
+    assert everything(store).notes == (f"skipped on agent-eval-data: {named(4)} is larger than 32 MB",)
 
 
 def test_a_records_folder_that_is_a_file_is_no_history(origin):
@@ -246,9 +246,9 @@ def test_a_records_folder_that_is_a_file_is_no_history(origin):
     top = [line if not line.endswith("\trecords") else f"120000 blob {blob}\trecords" for line in lines]
     commit = make(origin, "commit-tree", "-m", "x", make(origin, "mktree", text="\n".join(top) + "\n"))
     run_git(origin.path, "update-ref", DATA, commit)
-    assert store.everything().records == ()
+    assert everything(store).records == ()
     assert store.add(record(SHA)).stored
-    assert len(store.everything().records) == 1
+    assert len(everything(store).records) == 1
 
 
 def test_nothing_a_hostile_configuration_names_is_run(origin, tmp_path):
@@ -296,7 +296,7 @@ def test_nothing_a_hostile_configuration_names_is_run(origin, tmp_path):
         run_git(work, "config", key, str(value))
     store = store_at(work)
     assert store.add(record(SHA)).stored
-    assert [one.commit for one in store.everything().records] == [SHA]
+    assert [one.commit for one in everything(store).records] == [SHA]
     own = repository(work)
     head = own.resolve("HEAD")
     assert own.commit(head) is not None

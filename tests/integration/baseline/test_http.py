@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.git.remote import remote_of
-from support.records import record, store_at
+from support.records import everything, record, store_at
 from support.repositories import environ, repository, run_git
 from support.serving import serving
 
@@ -103,7 +103,7 @@ def test_the_checkouts_own_header_is_used(served):
     run_git(work, "config", f"http.{base}/.extraheader", HEADER)
     store = store_at(work)
     assert store.add(record(SHA)).stored
-    assert [one.commit for one in store.everything().records] == [SHA]
+    assert [one.commit for one in everything(store).records] == [SHA]
     assert handler.unauthorized == 0
 
 
