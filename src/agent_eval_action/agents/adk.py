@@ -103,7 +103,6 @@ class AdkAgent:
         )
 
     async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
-        """Begin a session in the worker with the fewest, or in one of its own."""
         if self._pool is None:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message="the agent was not started")
         name = uuid4().hex
@@ -118,7 +117,6 @@ class AdkAgent:
         return AdkSession(name, worker, self._pool, self.spec.timeout_s, self._withheld)
 
     async def stop(self) -> None:
-        """End every worker and everything they started."""
         if self._pool is not None:
             await self._pool.stop()
         elif self._preparing is not None:
@@ -169,7 +167,6 @@ class AdkSession:
     _end: SessionEnd | AttemptError | None = field(default=None, init=False)
 
     async def turn(self, content: Content) -> TurnDone | AttemptError:
-        """Make one turn, at most ``timeout_s`` long."""
         number, self._turns = self._turns, self._turns + 1
         wire = content.model_dump(mode="json", exclude_none=True)
         try:

@@ -45,7 +45,6 @@ class RecordedAgent:
         return AgentConditions(agent=self.name, path=self.folder.as_posix(), environment="recorded")
 
     async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
-        """Return the recorded attempt as a session."""
         key, path = request.key, self.folder / ATTEMPTS
         place = self._offsets.get((key.eval_set, key.case, key.repeat)) if key else None
         if key is None or place is None:

@@ -21,7 +21,6 @@ from agent_eval_action.results.evalset import (
     Invocation,
     InvocationEvents,
     Part,
-    Persona,
     PersonaBehavior,
     default_behaviors,
     fill_placeholders,
@@ -31,6 +30,7 @@ from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
 STOP_SIGNAL: Final = "</finished>"
 _PROMPT: Final = "user_simulator"
+_BEHAVIOR: Final = ("name", "description", "behavior_instructions", "violation_rubrics")
 
 
 @cache
@@ -83,7 +83,9 @@ def _render_custom(instructions: str, scenario: ConversationScenario, history: s
         "conversation_history": _ConversationText(history),
     }
     if scenario.user_persona is not None:
-        values["persona"] = _PersonaView.of(find_persona(scenario.user_persona))
+        persona = find_persona(scenario.user_persona)
+        behaviors = tuple(_BehaviorView(*(getattr(item, name) for name in _BEHAVIOR)) for item in persona.behaviors)
+        values["persona"] = _PersonaView(persona.id, persona.description, behaviors)
 
     def render_string(text: str) -> str:
         """The filter of ADK's own prompts, for a persona's texts that hold placeholders; never for the conversation."""
@@ -125,14 +127,6 @@ class _PersonaView:
     id: str
     description: str
     behaviors: tuple[_BehaviorView, ...]
-
-    @classmethod
-    def of(cls, persona: Persona) -> _PersonaView:
-        behaviors = tuple(
-            _BehaviorView(item.name, item.description, item.behavior_instructions, item.violation_rubrics)
-            for item in persona.behaviors
-        )
-        return cls(persona.id, persona.description, behaviors)
 
     def __str__(self) -> str:
         return fill_placeholders(_describe(self.description, self.behaviors), {"stop_signal": STOP_SIGNAL})

@@ -42,7 +42,6 @@ class ComparisonInput:
 
     @property
     def of_adk(self) -> bool:
-        """Whether google-adk made it."""
         return self.result.conditions.tool_version == TOOL
 
     def aligned_with(self, other: ComparisonInput) -> ComparisonInput:

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from agent_eval_action import __version__, stats
+from agent_eval_action.agents import AGENTS
 from agent_eval_action.agents.adk import LOGS
+from agent_eval_action.agents.base import DriverContext
 from agent_eval_action.baseline.accepted import KnownNames, unknown
 from agent_eval_action.baseline.history_session import HistorySession, open_history_session
 from agent_eval_action.baseline.measured_base import PASSES
@@ -64,7 +66,6 @@ from agent_eval_action.run.resources import (
     ResourceOpener,
     agent_secrets,
     make_base_driver,
-    make_driver,
     open_sandbox,
     recordings,
     redact_logs,
@@ -118,12 +119,10 @@ class RunContext:
         return self.job.may_lack_credentials and self.repeats is None
 
     def note(self, notes: Iterable[str]) -> None:
-        """Emit these as notes."""
         for text in notes:
             self.emit(Notice(text))
 
     def warn(self, warnings: Iterable[str]) -> None:
-        """Emit these as warnings."""
         for text in warnings:
             self.emit(Notice(text, level="warning"))
 
@@ -340,8 +339,8 @@ class Evaluation:
         context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in scope.agents)))
         loop = asyncio.get_running_loop()
 
-        def say(text: str, level: Level) -> None:  # called in the thread in which an agent starts
-            loop.call_soon_threadsafe(context.emit, Notice(text, level))
+        def say(name: str, text: str, level: Level) -> None:  # called in the thread in which an agent starts
+            loop.call_soon_threadsafe(context.emit, Notice(f"{name}: {text}", level))
 
         def import_slow_modules() -> None:  # needed later, and nobody waits for them now
             warm_up()
@@ -349,7 +348,12 @@ class Evaluation:
                 stats.warm_up()
             context.while_agents_start()
 
-        drivers = {agent.name: make_driver(agent, settings, environ, sandbox, say) for agent in scope.agents}
+        drivers = {
+            agent.name: AGENTS[agent.driver](
+                DriverContext(agent, settings, environ, settings.workspace, sandbox, say=partial(say, agent.name))
+            )
+            for agent in scope.agents
+        }
         warm = asyncio.create_task(asyncio.to_thread(import_slow_modules))
         stack.push_async_callback(partial(asyncio.gather, warm, return_exceptions=True))
         stack.enter_context(agents_running())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +37,7 @@ _INSTALLED_PATH: Final = re.compile(
     r"\s*(?:(?:-e|--editable)[\s=]\s*)?(?:[\w.\-\[\],\s]+@\s*)?(?P<file>file:(?://)?)?(?P<path>[^#;\[\]]+)"
 )
 _LOOKS_LIKE_A_PATH: Final = re.compile(r"[./~]|.*[/\\]|.*\.(?:whl|zip|gz)$")
+_PATH_KEYS: Final = ("path", "editable", "directory", "virtual")
 _OUR_FOLDER: Final = ".agent-eval"
 _MAX_CONFIG: Final = 1 << 20
 
@@ -70,7 +71,12 @@ def _add_project(folder: Path, workspace: Path, places: set[Path]) -> None:
     files = [file for path in lists for file in included(path)]
     places.update(files)
     required = (path for file in files for path in _paths_in_requirements(file))
-    for named in (*_paths_in_pyproject(folder), *_paths_in_uv_lock(folder), *required):
+    pyproject = _toml(folder / "pyproject.toml")
+    members = table_at(pyproject, "tool", "uv", "workspace").get("members")
+    patterns = [pattern for pattern in members if isinstance(pattern, str)] if isinstance(members, list) else []
+    packages = (path for pattern in patterns if pattern and pattern[0] != "/" for path in folder.glob(pattern))
+    locked = _paths_in(_toml(folder / "uv.lock"), folder)
+    for named in (*_paths_in(pyproject, folder), *packages, *locked, *required):
         path = named.resolve()
         # a package that is the checkout itself, or holds the agent, has its files counted as the agent's
         if path in places or not path.is_relative_to(workspace.resolve()) or folder.resolve().is_relative_to(path):
@@ -80,42 +86,14 @@ def _add_project(folder: Path, workspace: Path, places: set[Path]) -> None:
             _add_project(path, workspace, places)
 
 
-def _paths_in_pyproject(folder: Path) -> Iterator[Path]:
-    data = _toml(folder / "pyproject.toml")
-    uv, poetry = table_at(data, "tool", "uv"), table_at(data, "tool", "poetry")
-    groups = (group for group in table_at(poetry, "group").values() if isinstance(group, dict))
-    tables = [table_at(uv, "sources"), table_at(poetry, "dependencies"), table_at(poetry, "dev-dependencies")]
-    for table in (*tables, *(table_at(group, "dependencies") for group in groups)):
-        for source in table.values():
-            for entry in source if isinstance(source, list) else [source]:
-                if isinstance(entry, dict) and isinstance(entry.get("path"), str):
-                    yield folder / entry["path"]
-    members = table_at(uv, "workspace").get("members")
-    for pattern in members if isinstance(members, list) else ():
-        if isinstance(pattern, str) and pattern and not pattern.startswith("/"):
-            yield from folder.glob(pattern)
-    for requirement in _requirements(data):
-        yield from _path_of(requirement, folder)
-
-
-def _requirements(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the requirements (PEP 508) of a pyproject.toml that name files, wherever they are in it."""
-    project = table_at(data, "project")
-    lists = [project.get("dependencies"), *table_at(project, "optional-dependencies").values()]
-    lists += [*table_at(data, "dependency-groups").values(), table_at(data, "build-system").get("requires")]
-    for entries in lists:
-        for entry in entries if isinstance(entries, list) else ():
-            if isinstance(entry, str) and "file:" in entry:
-                yield entry
-
-
-def _paths_in_uv_lock(folder: Path) -> Iterator[Path]:
-    packages = _toml(folder / "uv.lock").get("package")
-    for package in packages if isinstance(packages, list) else ():
-        source = package.get("source") if isinstance(package, dict) else None
-        for kind in ("editable", "directory", "path", "virtual"):
-            if isinstance(source, dict) and isinstance(source.get(kind), str):
-                yield folder / source[kind]
+def _paths_in(value: Any, folder: Path) -> Iterator[Path]:
+    """Yield the paths in a pyproject.toml or a uv.lock: of sources, and of requirements (PEP 508) that name files."""
+    if isinstance(value, str) and "file:" in value:
+        yield from _path_of(value, folder)
+    elif isinstance(value, dict):
+        yield from (folder / value[key] for key in _PATH_KEYS if isinstance(value.get(key), str))
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _paths_in(item, folder)
 
 
 def _paths_in_requirements(file: Path) -> Iterator[Path]:
@@ -172,7 +150,6 @@ class AffectedAgents:
 
     @property
     def nothing(self) -> bool:
-        """Whether no agent is left."""
         return bool(self.skipped) and not self.found.sets
 
     def result(self, started_at: str, conditions: Conditions) -> RunResult:

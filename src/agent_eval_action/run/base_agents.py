@@ -58,7 +58,6 @@ class AgentGroup:
 
     @property
     def starting(self) -> bool:
-        """Whether an agent has neither started nor failed to."""
         return not all(task.done() for task in self.starts.values())
 
     def conditions(self) -> tuple[AgentConditions, ...]:
@@ -108,7 +107,6 @@ class LazyBaseAgents:
 
     @property
     def starting(self) -> bool:
-        """Whether any agent is being opened or started."""
         return not self.ready(self._opening)
 
     async def group(self, agents: frozenset[str]) -> AgentGroup:

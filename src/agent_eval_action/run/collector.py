@@ -128,7 +128,6 @@ class ResultCollector:
     _cases: dict[CaseKey, CaseResult] = field(default_factory=dict)
 
     def add(self, attempt: Attempt, item: PlannedCase) -> None:
-        """Keep the summary of a finished attempt."""
         key = attempt.key
         summary = summarise(attempt)
         summary = summary.model_copy(update={"scores": tuple(map(self._shared.share, summary.scores))})
@@ -158,7 +157,6 @@ class ResultCollector:
         return errors
 
     def first_pass_complete(self) -> bool:
-        """Whether every attempt of the first pass was made."""
         keys = (planned.key for planned in self.plan.attempts())
         return all(key.repeat in self._summaries.get((key.case_key, "head"), {}) for key in keys)
 

@@ -61,9 +61,7 @@ class Loader:
         if not self.patterns and not any(item.case_ids for item in found.sets):
             self._check_options(sets)
         with_cases = [planned for planned in sets if planned.cases]
-        if unmeasured := list(self._unmeasured_sets(with_cases)):
-            raise EvalFileError("there is nothing to measure", problems=unmeasured)
-        self.notes += _notes_on_unscored(with_cases)
+        self.notes += self._check_applicable(with_cases)
         if not with_cases and self.patterns:
             raise UsageError(f"no case matches {', '.join(self.patterns)}", hint="--case takes shell-style patterns")
         if not with_cases:
@@ -86,21 +84,42 @@ class Loader:
         if problems:
             raise ConfigError("the criteria cannot be used", problems=problems)
 
-    def _unmeasured_sets(self, sets: Sequence[PlannedSet]) -> Iterator[Problem]:
-        """Yield a problem for each set of which no case can be scored by any of its criteria."""
+    def _check_applicable(self, sets: Sequence[PlannedSet]) -> Iterator[str]:
+        """Yield a sentence per criterion that leaves cases out, and one for cases that no criterion scores.
+
+        Raises EvalFileError with each set of which no case can be scored by any of its criteria.
+        """
+        left_out: Counter[str] = Counter()
+        unscored: list[str] = []
+        problems: list[Problem] = []
         for planned in sets:
-            if any(applies(criterion, item.case) for criterion in planned.criteria for item in planned.cases):
-                continue
-            names = ", ".join(info.name for info in planned.infos)
-            why, hint = "its cases have a fixed conversation", "add a criterion that scores the agent's answers"
-            if all(item.case.conversation is None for item in planned.cases):
-                why = "the users of its cases are simulated"
-                hint = (
-                    "criteria without a reference apply, for example rubric_based_final_response_quality_v1, "
-                    "hallucinations_v1, per_turn_user_simulator_quality_v1"
-                )
-            message = f"none of its criteria ({names}) can score any of its cases: {why}"
-            yield Problem(self.workspace / planned.path, message, hint=hint)
+            unscored_before = len(unscored)
+            for item in planned.cases:
+                inapplicable = [criterion.name for criterion in planned.criteria if not applies(criterion, item.case)]
+                left_out.update(inapplicable)
+                if len(inapplicable) == len(planned.criteria):
+                    unscored.append(f"{planned.key}:{item.case.eval_id}")
+            if len(unscored) - unscored_before == len(planned.cases):
+                problems.append(self._unscorable_set(planned))
+        if problems:
+            raise EvalFileError("there is nothing to measure", problems=problems)
+        for name, count in left_out.items():
+            yield f"{name} is not applicable to {plural(count, 'case')}, and skipped there"
+        if unscored:
+            more = f" and {len(unscored) - _NAMES_SHOWN} more" if len(unscored) > _NAMES_SHOWN else ""
+            yield f"run, and scored by no criterion: {', '.join(unscored[:_NAMES_SHOWN])}{more}"
+
+    def _unscorable_set(self, planned: PlannedSet) -> Problem:
+        names = ", ".join(info.name for info in planned.infos)
+        why, hint = "its cases have a fixed conversation", "add a criterion that scores the agent's answers"
+        if all(item.case.conversation is None for item in planned.cases):
+            why = "the users of its cases are simulated"
+            hint = (
+                "criteria without a reference apply, for example rubric_based_final_response_quality_v1, "
+                "hallucinations_v1, per_turn_user_simulator_quality_v1"
+            )
+        message = f"none of its criteria ({names}) can score any of its cases: {why}"
+        return Problem(self.workspace / planned.path, message, hint=hint)
 
     def planned_set(self, found: DiscoveredSet, *, without_cases: bool = False) -> PlannedSet | None:
         """Return one set; None, with the problems added to this loader's, where its files cannot be used.
@@ -165,23 +184,6 @@ class Loader:
         lines = {spec.name: spec.line for spec in specs}
         infos = (criteria.criterion_info(criterion, where, lines.get(criterion.name)) for criterion in built)
         return _BuiltCriteria(built, tuple(infos), simulator)
-
-
-def _notes_on_unscored(sets: Sequence[PlannedSet]) -> Iterator[str]:
-    """Yield a sentence per criterion that leaves cases out, and one for cases that no criterion scores."""
-    left_out: Counter[str] = Counter()
-    unscored = []
-    for planned in sets:
-        for item in planned.cases:
-            inapplicable = [one.name for one in planned.criteria if not applies(one, item.case)]
-            left_out.update(inapplicable)
-            if len(inapplicable) == len(planned.criteria):
-                unscored.append(f"{planned.key}:{item.case.eval_id}")
-    for name, count in left_out.items():
-        yield f"{name} is not applicable to {plural(count, 'case')}, and skipped there"
-    if unscored:
-        more = f" and {len(unscored) - _NAMES_SHOWN} more" if len(unscored) > _NAMES_SHOWN else ""
-        yield f"run, and scored by no criterion: {', '.join(unscored[:_NAMES_SHOWN])}{more}"
 
 
 def _unplayable_users(eval_set: EvalSet, simulator: UserSimulatorConfig, path: Path) -> Iterator[Problem]:

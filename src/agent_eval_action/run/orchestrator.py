@@ -53,12 +53,10 @@ class StopRequest:
             self._event.set()
 
     async def wait(self) -> None:
-        """Return when a stop was requested."""
         await self._event.wait()
 
     @property
     def requested(self) -> bool:
-        """Whether a stop was requested."""
         return self._event.is_set()
 
 

@@ -62,12 +62,10 @@ class PlannedSet:
         return tuple(one for one, info in zip(self.criteria, self.infos, strict=True) if not info.unmeasured)
 
     def case_key(self, item: PlannedCase) -> CaseKey:
-        """The key of one of its cases."""
         return CaseKey(self.agent, self.key, item.case.eval_id)
 
     @property
     def run(self) -> tuple[PlannedCase, ...]:
-        """The cases that are run."""
         return tuple(item for item in self.cases if not item.unmeasured)
 
 
@@ -82,7 +80,6 @@ class PlannedAttempt:
 
     @property
     def case(self) -> EvalCase:
-        """The whole case."""
         return self.planned_case.case
 
 
@@ -95,7 +92,6 @@ class Plan:
 
     @property
     def cases(self) -> int:
-        """How many cases there are over all sets."""
         return sum(len(planned.cases) for planned in self.sets)
 
     def digests(self) -> Iterator[tuple[CaseKey, str]]:

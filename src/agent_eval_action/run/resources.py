@@ -18,7 +18,7 @@ from agent_eval_action.criteria.base import Functions, ScoringContext
 from agent_eval_action.criteria.custom import CustomCriterion
 from agent_eval_action.diagnostics.reader import did_you_mean
 from agent_eval_action.environments.resolve import configured_interpreter, reason_env_not_reusable
-from agent_eval_action.environments.runtime import AgentFolder, Log
+from agent_eval_action.environments.runtime import AgentFolder
 from agent_eval_action.environments.variables import install_secrets, selected_install_env
 from agent_eval_action.errors import ConfigError, CredentialsError
 from agent_eval_action.folders import OutputFolder, real_path
@@ -64,25 +64,6 @@ async def open_sandbox(
     for notice in notices if any(agent.driver != "recorded" for agent in agents) else ():
         emit(notice)
     return sandboxes
-
-
-def make_driver(
-    agent: AgentSettings,
-    settings: Settings,
-    environ: Mapping[str, str],
-    sandboxes: Sandboxes | None = None,
-    say: Log = lambda _text, _level: None,
-) -> AgentDriver:
-    """Return the driver that an agent asks for. ``say`` is called from another thread, before what takes long."""
-    context = DriverContext(
-        agent,
-        settings,
-        environ,
-        settings.workspace,
-        sandboxes,
-        say=lambda text, level: say(f"{agent.name}: {text}", level),
-    )
-    return AGENTS[agent.driver](context)
 
 
 def refuse_unusable_agents(agents: Sequence[AgentSettings], workspace: Path, environ: Mapping[str, str]) -> None:
@@ -184,7 +165,6 @@ class FunctionRouter:
     of_base: frozenset[str]
 
     async def call(self, function: str, arguments: Mapping[str, Any]) -> FunctionReply:
-        """Call a function."""
         source = self.base if function in self.of_base or self.added is None else self.added
         return await source.call(function, arguments)
 
