@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from agent_eval_action.reports import REPORTS, Link, ReportInput, results_json
 
@@ -108,7 +108,7 @@ def test_the_first_view_says_the_verdict_why_and_what_next(page: Page, tmp_path:
     assert "roll_then_prime" in page.locator(".why").inner_text()
     worst = page.locator(".worst a").first
     worst.click()
-    assert first_case(shown)[2] in page.locator("h1").inner_text()
+    expect(page.locator("h1")).to_contain_text(first_case(shown)[2])
     assert "roll_then_prime" in page.title()
 
 
@@ -166,23 +166,26 @@ def test_everything_works_by_keyboard_alone(page: Page, tmp_path: Path) -> None:
     press("Escape")
     press("j")
     press("Enter")
-    assert "pool_question" in page.locator("h1").inner_text()
+    expect(page.locator("h1")).to_contain_text("pool_question")
     page.get_by_role("tab", name="Compare").focus()
     for tab in TABS[1:]:
         press("ArrowRight")
         assert f"tab={tab}" in page.url
         assert page.locator("[role=tabpanel]").inner_text()
     press("2")
+    expect(page.get_by_role("searchbox")).to_be_visible()
     page.get_by_role("searchbox").fill("")
     page.locator("tbody th a").first.focus()
     press("Enter")
-    before = page.locator("h1").inner_text()
+    expect(page.get_by_role("tab", name="Compare")).to_be_visible()
+    heading = page.locator("h1")
+    before = heading.inner_text()
     press("j")
-    after = page.locator("h1").inner_text()
-    assert after != before
+    expect(heading).not_to_have_text(before)
     press("k")
-    assert page.locator("h1").inner_text() == before
+    expect(heading).to_have_text(before)
     press("3")
+    expect(heading).to_have_text("Is the judge right?")
     press("d")
     press("a")
     assert "2 reviewed · you agree with the judge on 1 of 2" in page.locator("main [role=status]").inner_text()
