@@ -61,34 +61,25 @@ class Registry(Mapping[str, T], Generic[T]):
 
         found: dict[str, EntryPoint] = {}
         for point in entry_points(group=self.group):
+            entry, package = f"the {self._noun} `{point.name}`", _package(point)
             if point.name in self.builtin:
-                raise ConfigError(
-                    f"the package {_package(point)} registers the {self._noun} `{point.name}`, which is built in",
-                    hint="give its entry point another name, or uninstall it",
-                )
-            if point.name in found and _package(found[point.name]) != _package(point):
-                raise ConfigError(
-                    f"the packages {_package(found[point.name])} and {_package(point)} both register the {self._noun} "
-                    f"`{point.name}`",
-                    hint="uninstall one of them",
-                )
+                hint = "give its entry point another name, or uninstall it"
+                raise ConfigError(f"the package {package} registers {entry}, which is built in", hint)
+            if point.name in found and (other := _package(found[point.name])) != package:
+                raise ConfigError(f"the packages {other} and {package} both register {entry}", "uninstall one of them")
             found[point.name] = point
         return found
 
     def _load(self, point: EntryPoint) -> T:
         try:
             entry: T = point.load()
-        except Exception as error:
-            raise self._unusable(point, f"{type(error).__name__}: {error}") from error
-        if wrong := self._check(point.name, entry):
-            raise self._unusable(point, wrong)
+            wrong, cause = self._check(point.name, entry), None
+        except Exception as error:  # noqa: BLE001 - whatever another package does when it is imported
+            wrong, cause = f"{type(error).__name__}: {error}", error
+        if wrong:
+            message = f"the {self._noun} `{point.name}` of the package {_package(point)} cannot be used: {wrong}"
+            raise ConfigError(message, f"its entry point is {point.value} in the group {self.group}") from cause
         return entry
-
-    def _unusable(self, point: EntryPoint, why: str) -> ConfigError:
-        return ConfigError(
-            f"the {self._noun} `{point.name}` of the package {_package(point)} cannot be used: {why}",
-            hint=f"its entry point is {point.value} in the group {self.group}",
-        )
 
 
 def _package(point: EntryPoint) -> str:

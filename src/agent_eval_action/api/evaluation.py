@@ -265,7 +265,8 @@ class Evaluation:
         context, environ = self.context, self.context.environ
         if warning := context.job.refuse(allowed=self.settings.allow_pull_request_target):
             context.warn([warning])
-        checkout = await asyncio.to_thread(resolve_base, self.settings.workspace, environ, context.job.event)
+        repository = Repository(self.settings.workspace, environ)
+        checkout = await asyncio.to_thread(resolve_base, repository, context.job.event)
         event, cwd = context.job.event, context.cwd or self.settings.start
         command = CommandContext(
             context.flags, environ, cwd, discover_eval_files, base=checkout.rules, is_change=event.is_change
@@ -288,7 +289,7 @@ class Evaluation:
         history = session.history()  # those of the suite are pooled when its files have been read
         context.warn(history.notes)
         newest = history.pooled.commit if history.pooled else None
-        known = commit_behind(settings.workspace, environ, newest, checkout.head)
+        known = commit_behind(repository, newest, checkout.head)
         agents = tuple({planned.agent.name: planned.agent for planned in found.sets}.values())
         refuse_unusable_agents(agents, settings.workspace, environ)
         return _Scope(

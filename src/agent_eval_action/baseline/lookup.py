@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent_eval_action.git.base_commit import WALK, Event, ask_remote, main_tip, resolve_reference
+from agent_eval_action.git.base_commit import WALK, Event, ask_remote, resolve_base
 from agent_eval_action.git.remote import ORIGIN, Remote
 from agent_eval_action.git.repository import Commit, Repository
 from agent_eval_action.results.history import Record
@@ -80,8 +80,8 @@ def look_up(
     repository: Repository, event: Event, remote: Remote | None = None, *, remote_name: str = ORIGIN, limit: int = 20
 ) -> RecordQuery:
     """The query for a checkout. ``remote``: is asked for history that the clone lacks; None: nothing is asked."""
-    head = repository.head()
-    found = resolve_reference(repository, event, head, main_tip(repository, event, remote_name), lambda: remote)
+    base = resolve_base(repository, event, remote_name, lambda: remote)
+    found, head = base.reference, base.head
     if found.sha is None:
         note = f"which commit to compare with is not known: {found.how}"
         return RecordQuery(how=found.how, limit=limit, notes=(note,))

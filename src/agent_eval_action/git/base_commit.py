@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Final, TypeVar
 
 from agent_eval_action.git.remote import ORIGIN, Remote, remote_of
@@ -122,38 +122,6 @@ def _reference_of_change(event: Event, head: Commit, main: str | None) -> Refere
     return Reference(event.base_sha, "the base the event names, which may be older than what was merged", exact=False)
 
 
-def main_tip(repository: Repository, event: Event, remote_name: str = ORIGIN) -> str | None:
-    """The tip of the branch a change is for, otherwise of the main branch, as this clone knows it."""
-    named = (event.base_ref if event.is_change else "") or event.default_branch
-    names = [named] if named else ["HEAD", "main", "master"]
-    places = [f"refs/remotes/{remote_name}/{name}" for name in names]
-    places += [f"refs/heads/{name}" for name in names if name != "HEAD"]
-    return next((sha for place in places if (sha := repository.resolve(place))), None)
-
-
-def resolve_reference(
-    repository: Repository,
-    event: Event,
-    head: Commit | None,
-    main: str | None,
-    open_remote: Callable[[], Remote | None],
-) -> Reference:
-    """The commit to compare with, a merge base looked up. ``open_remote`` is called where the clone lacks history."""
-    found = expected_reference(event, head, main)
-    if found.tip is None or head is None:
-        return found
-    if is_sha(found.tip) and (base := repository.merge_base(head.sha, found.tip)):
-        return Reference(base, found.how)
-    if (remote := open_remote()) is not None:
-        # a merge that CI made locally is known to the remote by its parents
-        for commits in ((head.sha,), head.parents) if len(head.parents) > 1 else ((head.sha,),):
-            if base := ask_remote(repository, remote, (found.tip, *commits), Repository.merge_base):
-                return Reference(base, found.how)
-    if not is_sha(found.tip):
-        return Reference(None, f"the branch {event.base_ref} is neither in this clone nor can it be fetched")
-    return Reference(found.tip, f"the base the event names: {found.how} is beyond the clone's history", exact=False)
-
-
 def ask_remote(
     repository: Repository, remote: Remote, names: Sequence[str], question: Callable[..., Answer]
 ) -> Answer | None:
@@ -214,18 +182,49 @@ class CheckoutBase:
         return None if self.is_head else self.reference.sha
 
 
-def resolve_base(folder: Path, environ: Mapping[str, str], event: Event) -> CheckoutBase:
-    """The base of the checkout around ``folder``. A shallow clone's remote is asked for commits, not for files."""
-    repository = Repository(folder, environ)
+def resolve_base(
+    repository: Repository,
+    event: Event,
+    remote_name: str = ORIGIN,
+    open_remote: Callable[[], Remote | None] | None = None,
+) -> CheckoutBase:
+    """The base of a checkout. A remote is opened where the clone lacks history, and asked for commits, not for files.
+
+    ``open_remote``: by default the remote of that name.
+    """
     head = repository.head()
-    main = main_tip(repository, event)
-    found = resolve_reference(repository, event, head, main, lambda: remote_of(repository, ORIGIN, environ))
+    # the tip of the branch a change is for, otherwise of the main branch, as this clone knows it
+    named = (event.base_ref if event.is_change else "") or event.default_branch
+    names = [named] if named else ["HEAD", "main", "master"]
+    places = [f"refs/remotes/{remote_name}/{name}" for name in names]
+    places += [f"refs/heads/{name}" for name in names if name != "HEAD"]
+    main = next((sha for place in places if (sha := repository.resolve(place))), None)
+    reference = expected_reference(event, head, main)
+    if reference.tip is not None and head is not None:
+        find = open_remote or partial(remote_of, repository, remote_name, repository.environ)
+        reference = _merge_base(repository, event, head, reference, find)
     of_main = event.on_main and not event.is_change
-    return CheckoutBase(found, head, of_main, event.on_main or event.is_change or main is not None)
+    return CheckoutBase(reference, head, of_main, event.on_main or event.is_change or main is not None)
 
 
-def commit_behind(folder: Path, environ: Mapping[str, str], sha: str | None, head: Commit | None) -> str | None:
+def _merge_base(
+    repository: Repository, event: Event, head: Commit, found: Reference, open_remote: Callable[[], Remote | None]
+) -> Reference:
+    tip = found.tip or ""
+    if is_sha(tip) and (base := repository.merge_base(head.sha, tip)):
+        return Reference(base, found.how)
+    if (remote := open_remote()) is not None:
+        # a merge that CI made locally is known to the remote by its parents
+        for commits in ((head.sha,), head.parents) if len(head.parents) > 1 else ((head.sha,),):
+            if base := ask_remote(repository, remote, (tip, *commits), Repository.merge_base):
+                return Reference(base, found.how)
+    if not is_sha(tip):
+        return Reference(None, f"the branch {event.base_ref} is neither in this clone nor can it be fetched")
+    return Reference(tip, f"the base the event names: {found.how} is beyond the clone's history", exact=False)
+
+
+def commit_behind(repository: Repository, sha: str | None, head: Commit | None) -> str | None:
     """``sha`` if it is a commit at or before the head."""
     if sha is None or head is None or not is_sha(sha):
         return None
-    return sha if Repository(folder, environ).merge_base(sha, head.sha) == sha else None
+    return sha if repository.merge_base(sha, head.sha) == sha else None

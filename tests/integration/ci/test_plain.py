@@ -14,6 +14,7 @@ import pytest
 
 from agent_eval_action.ci import detect
 from agent_eval_action.git.base_commit import resolve_base
+from agent_eval_action.git.repository import Repository
 from support.command import agent_eval
 from support.recorded_repository import RecordedRepository
 from support.repositories import environ as clean_environ
@@ -187,7 +188,7 @@ def test_a_change_is_held_to_the_rules_of_the_commit_it_is_based_on(hosted: Host
     assert results["decision"]["outcome"] == "fail", log
     assert done.returncode == 1
     event = detect(environ).job(environ).event
-    assert resolve_base(work, clean_environ(), event).rules == base
+    assert resolve_base(Repository(work, clean_environ()), event).rules == base
 
 
 def test_a_base_that_cannot_be_read_is_inconclusive(hosted: Hosted) -> None:

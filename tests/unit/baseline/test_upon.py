@@ -8,7 +8,7 @@ import pytest
 
 from agent_eval_action.git.base_commit import CheckoutBase, Event, EventKind, Reference, commit_behind, resolve_base
 from agent_eval_action.git.repository import Commit
-from support.repositories import Origin, environ, run_git
+from support.repositories import Origin, repository, run_git
 
 A, B, D = (letter * 40 for letter in "abd")
 HEAD = Commit(D, (A,), 1)
@@ -61,7 +61,7 @@ DEPTHS = pytest.mark.parametrize("depth", [["--depth=1"], ["--depth=2"], []])
 @DEPTHS
 def test_a_merge_commit_of_a_pull_request_is_put_upon_its_first_parent(origin, commits, depth):
     work = origin.clone("work", *depth, ref="refs/pull/7/merge")
-    upon = resolve_base(work, environ(), pull(commits))
+    upon = resolve_base(repository(work), pull(commits))
     assert upon.control() == upon.control(commits["main"][0]) == upon.rules == commits["main"][3]
 
 
@@ -69,7 +69,7 @@ def test_a_merge_commit_of_a_pull_request_is_put_upon_its_first_parent(origin, c
 def test_a_head_that_is_checked_out_itself_is_put_upon_where_it_left_main(origin, commits, depth):
     work = origin.clone("work", *depth, ref="refs/heads/feature")
     event = replace(pull(commits), base_sha=commits["main"][4])
-    upon = resolve_base(work, environ(), event)
+    upon = resolve_base(repository(work), event)
     assert upon.control() == upon.rules == commits["main"][2]
 
 
@@ -79,14 +79,14 @@ def test_a_merge_queue_is_put_upon_the_groups_base(origin, commits, depth):
     ref = "refs/heads/gh-readonly-queue/main/pr-7"
     # a group of several: what is below this commit is another pull request's, not main
     event = Event(EventKind.QUEUE, ref, "main", "main", base_sha=commits["main"][2], head_sha=commits["queue"])
-    upon = resolve_base(work, environ(), event)
+    upon = resolve_base(repository(work), event)
     assert upon.control() == upon.rules == commits["main"][2]
 
 
 def test_a_detached_head_on_a_laptop_is_put_upon_where_it_left_main(origin, commits):
     work = origin.clone("work")
     run_git(work, "checkout", "--quiet", "--detach", commits["head"])
-    upon = resolve_base(work, environ(), Event())
+    upon = resolve_base(repository(work), Event())
     assert upon.control() == upon.rules == commits["main"][2]
 
 
@@ -94,7 +94,7 @@ def test_a_branch_that_took_main_in_is_put_upon_what_it_took(origin, commits):
     work = origin.clone("work")
     run_git(work, "checkout", "--quiet", "--detach", commits["head"])
     run_git(work, "merge", "--quiet", "--no-ff", "-m", "main into the branch", commits["main"][4])
-    assert resolve_base(work, environ(), Event()).control() == commits["main"][4], (
+    assert resolve_base(repository(work), Event()).control() == commits["main"][4], (
         "its first parent is the change's own"
     )
 
@@ -102,29 +102,29 @@ def test_a_branch_that_took_main_in_is_put_upon_what_it_took(origin, commits):
 def test_main_itself_is_held_against_the_commit_of_its_history_else_the_one_before(origin, commits):
     work = origin.clone("work")
     for event in (Event(), Event(EventKind.SCHEDULE, "refs/heads/main", "main")):
-        upon = resolve_base(work, environ(), event)
+        upon = resolve_base(repository(work), event)
         assert upon.rules == commits["main"][4]
         assert (upon.control(), upon.control(commits["main"][1])) == (commits["main"][3], commits["main"][1])
-    pushed = resolve_base(work, environ(), Event(EventKind.PUSH, "refs/heads/main", "main"))
+    pushed = resolve_base(repository(work), Event(EventKind.PUSH, "refs/heads/main", "main"))
     assert pushed.control(commits["main"][1]) == commits["main"][3], "the event says what was pushed upon"
     assert pushed.rules == commits["main"][4]
 
 
 def test_a_shallow_clone_of_a_branch_that_nothing_names_is_not_guessed_at(origin):
     work = origin.clone("work", "--depth=1", ref="refs/heads/feature")
-    upon = resolve_base(work, environ(), Event())
+    upon = resolve_base(repository(work), Event())
     assert (upon.control(), upon.rules) == (None, None)
 
 
 def test_without_a_payload_a_pull_request_is_put_upon_where_it_left_its_target(origin, commits):
     work = origin.clone("work")
     run_git(work, "checkout", "--quiet", "--detach", commits["head"])
-    upon = resolve_base(work, environ(), Event(EventKind.CHANGE, "refs/pull/7/head", base_ref="main"))
+    upon = resolve_base(repository(work), Event(EventKind.CHANGE, "refs/pull/7/head", base_ref="main"))
     assert upon.control() == commits["main"][2]
 
 
 def test_outside_of_git_nothing_is_known(tmp_path):
-    upon = resolve_base(tmp_path, environ(), Event())
+    upon = resolve_base(repository(tmp_path), Event())
     assert (upon.control(), upon.rules) == (None, None)
 
 
@@ -137,4 +137,4 @@ def test_a_history_of_another_commit_is_not_behind(origin, commits):
         ("f" * 40, None),
         ("x", None),
     ):
-        assert commit_behind(work, environ(), known, head) == found
+        assert commit_behind(repository(work), known, head) == found
