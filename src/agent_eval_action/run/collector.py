@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from agent_eval_action.llm.budget import Meter
 from agent_eval_action.results.decision import CallBrief, TurnBrief
 from agent_eval_action.results.evalset import FunctionCall, Invocation
 from agent_eval_action.results.run_result import (
@@ -17,13 +18,10 @@ from agent_eval_action.results.run_result import (
     Attempt,
     AttemptError,
     AttemptSummary,
-    Base,
     CaseKey,
     CaseResult,
-    Conditions,
     ErrorKind,
     RunResult,
-    RunStatus,
     ScoreStatus,
     SetResult,
     Totals,
@@ -160,17 +158,11 @@ class ResultCollector:
         keys = (planned.key for planned in self.plan.attempts())
         return all(key.repeat in self._summaries.get((key.case_key, "head"), {}) for key in keys)
 
-    def result(
-        self,
-        *,
-        started_at: str,
-        seconds: float,
-        status: RunStatus,
-        conditions: Conditions,
-        base: Base | None = None,
-        cut_short: str = "",
-    ) -> RunResult:
-        """Return the run as far as it got. Attempts of the first pass that were not made are errors ``stopped``."""
+    def result(self, meter: Meter, seconds: float, **fields: Any) -> RunResult:
+        """Return the run as far as it got. Attempts of the first pass that were not made are errors ``stopped``.
+
+        ``meter`` has counted what was spent. ``fields``: those of the result that its attempts do not say.
+        """
         sets = tuple(
             SetResult(
                 agent=planned.agent,
@@ -195,16 +187,10 @@ class ResultCollector:
             retries=sum(made.tries - 1 for made in (*head, *control)),
             seconds=round(seconds, 3),
             usage=sum((made.usage for made in (*head, *control)), Usage()),
+            uses=meter.uses(),
+            usd=meter.usd(),
         )
-        return RunResult(
-            started_at=started_at,
-            status=status,
-            conditions=conditions,
-            sets=sets,
-            totals=totals,
-            base=base,
-            cut_short=cut_short,
-        )
+        return RunResult(sets=sets, totals=totals, **fields)
 
     def _case(self, key: CaseKey, item: PlannedCase) -> CaseResult:
         """Return the result of a case; the object stays the same until another attempt of it is added."""

@@ -103,17 +103,15 @@ class Orchestrator:
 
     def result(self, started_at: str = "", seconds: float = 0.0) -> RunResult:
         """Return the run as far as it got, without a decision."""
-        result = self.runner.collector.result(
+        return self.runner.collector.result(
+            self.runner.budget.meter,
+            seconds,
             started_at=started_at,
-            seconds=seconds,
             status=self.stop.status,
             conditions=self.conditions.model_copy(update={"agents": self.head.conditions()}),
             base=self._base,
             cut_short=self._cut_short,
         )
-        meter = self.runner.budget.meter
-        totals = result.totals.model_copy(update={"uses": meter.uses(), "usd": meter.usd()})
-        return result.model_copy(update={"totals": totals})
 
     async def _run_until_stopped(self) -> None:
         steps = asyncio.create_task(self._run_steps())

@@ -65,7 +65,7 @@ async def make(
             contexts={"bot": ScoringContext(llm=llm)},
         )
         await runner.make(plan.attempts(), AgentGroup.start("head", {"bot": driver}))
-    return runner.collector.result(started_at="now", seconds=0.0, status="complete", conditions=CONDITIONS)
+    return runner.collector.result(runner.budget.meter, 0.0, started_at="now", status="complete", conditions=CONDITIONS)
 
 
 async def test_a_run_that_is_cut_off_asks_no_judge_any_more(tmp_path: Path, kit: Any) -> None:
