@@ -21,6 +21,7 @@ from agent_eval_action.results.evalset import (
     Invocation,
     InvocationEvents,
     Part,
+    Persona,
     PersonaBehavior,
     default_behaviors,
     fill_placeholders,
@@ -49,13 +50,19 @@ def _render(
     if config.custom_instructions is not None:
         return "", _render_custom(config.custom_instructions, scenario, history)
     _, system, message = _own_prompt()
-    persona = None if scenario.user_persona is None else find_persona(scenario.user_persona)
+    persona, behaviors = _persona(scenario)
     values = {"stop_signal": STOP_SIGNAL, "conversation_plan": scenario.conversation_plan}
-    manner = _describe(persona.description if persona else "", persona.behaviors if persona else default_behaviors())
+    manner = _describe(persona.description if persona else "", behaviors)
     return (
         fill_placeholders(system, {**values, "manner": fill_placeholders(manner, values)}),
         fill_placeholders(message, {"stop_signal": STOP_SIGNAL, "conversation_history": history}),
     )
+
+
+def _persona(scenario: ConversationScenario) -> tuple[Persona | None, tuple[PersonaBehavior, ...]]:
+    """Return the user's persona and behaviours; without one they are those that such users are judged by."""
+    persona = None if scenario.user_persona is None else find_persona(scenario.user_persona)
+    return persona, persona.behaviors if persona else default_behaviors()
 
 
 def _describe(who: str, behaviors: Sequence[PersonaBehavior | _BehaviorView]) -> str:
@@ -234,11 +241,11 @@ def simulator_digest(scenario: ConversationScenario, config: UserSimulatorConfig
 
     The words of behaviours are part of it: a persona may be but an id in the file, and its words are ours.
     """
-    persona = None if scenario.user_persona is None else find_persona(scenario.user_persona)
+    persona, behaviors = _persona(scenario)
     fields = {
         "config": config.model_dump(mode="json"),
         "persona": persona and persona.model_dump(mode="json"),
-        "behaviors": [item.model_dump(mode="json") for item in (persona.behaviors if persona else default_behaviors())],
+        "behaviors": [behavior.model_dump(mode="json") for behavior in behaviors],
         "prompt": _own_prompt()[0],
     }
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

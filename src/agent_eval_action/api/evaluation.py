@@ -39,6 +39,7 @@ from agent_eval_action.results.history import History
 from agent_eval_action.results.redaction import Redaction
 from agent_eval_action.results.run_result import AttemptError, Conditions, Provenance, RunResult, RunStatus
 from agent_eval_action.results.transcripts import TranscriptWriter
+from agent_eval_action.run import resources, resume
 from agent_eval_action.run.affected import AffectedAgents, affected_agents, hidden_files
 from agent_eval_action.run.attempt_runner import (
     AttemptBudget,
@@ -61,24 +62,6 @@ from agent_eval_action.run.loader import Loader
 from agent_eval_action.run.models import credential_warnings, mark_unmeasured
 from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
 from agent_eval_action.run.plan import Plan
-from agent_eval_action.run.resources import (
-    BaseMetricFunctions,
-    ResourceOpener,
-    agent_secrets,
-    make_base_driver,
-    open_sandbox,
-    recordings,
-    redact_logs,
-    refuse_unusable_agents,
-    wait_for_interpreters,
-)
-from agent_eval_action.run.resume import (
-    PreviousAttempts,
-    attempt_provenance,
-    cli_arguments,
-    discard_previous_attempts,
-    load_previous_attempts,
-)
 from agent_eval_action.run.run_gate import RunGate
 from agent_eval_action.sandbox.sandboxes import Level, Sandboxes
 
@@ -182,7 +165,7 @@ class Measurement:
     orchestrator: Orchestrator
     gate: RunGate
     plan: Plan
-    functions: BaseMetricFunctions | None
+    functions: resources.BaseMetricFunctions | None
     session: HistorySession
 
     def result(self, started_at: str, seconds: float) -> RunResult:
@@ -246,7 +229,7 @@ class Evaluation:
             await asyncio.wait({self._work}, timeout=_CLEAN_S)
         kill_children()
         if self._work is None or not self._work.done():
-            redact_logs(self.settings.output_folder(self.settings.out / LOGS), self.context.redaction)
+            resources.redact_logs(self.settings.output_folder(self.settings.out / LOGS), self.context.redaction)
 
     async def _evaluate(self) -> RunResult:
         scope = await self._read_scope()
@@ -257,7 +240,7 @@ class Evaluation:
             self.measurement = await self._prepare(scope, agents, stack)
             await self.measurement.orchestrator.run()
         if self.context.stop.status is RunStatus.COMPLETE:
-            discard_previous_attempts(scope.out)
+            resume.discard_previous_attempts(scope.out)
         return await self._conclude(scope, self.measurement)
 
     async def _read_scope(self) -> _Scope | RunResult:
@@ -277,7 +260,7 @@ class Evaluation:
         found = discover_eval_files(change.settings, context.selectors)
         context.redaction.hide_matches(change.settings.redact)
         hide = context.hide_secrets or context.redaction.hide
-        hide(agent_secrets((planned.agent for planned in found.sets), environ, change.settings.workspace))
+        hide(resources.agent_secrets((planned.agent for planned in found.sets), environ, change.settings.workspace))
         context.note((*context.notes, *found.notes, *change.notes))
         hidden = hidden_files(change.settings, found, change.base_eval_files)
         affected = await asyncio.to_thread(_select_affected, change.settings, found, context, checkout)
@@ -291,7 +274,7 @@ class Evaluation:
         newest = history.pooled.commit if history.pooled else None
         known = commit_behind(repository, newest, checkout.head)
         agents = tuple({planned.agent.name: planned.agent for planned in found.sets}.values())
-        refuse_unusable_agents(agents, settings.workspace, environ)
+        resources.refuse_unusable_agents(agents, settings.workspace, environ)
         return _Scope(
             settings=settings,
             conditions=self._conditions(settings),
@@ -323,16 +306,16 @@ class Evaluation:
                 "fail_on": settings.fail_on,
                 "selection": (*context.selectors, *settings.case),
                 "only_agents": settings.only_agents,
-                "arguments": cli_arguments(settings, context.selectors),
+                "arguments": resume.cli_arguments(settings, context.selectors),
             }
         )
 
     async def _start_agents(self, scope: _Scope, stack: contextlib.AsyncExitStack) -> _Agents:
         """Begin to start every agent; their imports overlap with reading the eval files. ``stack`` ends them."""
         settings, context, environ = scope.settings, self.context, self.context.environ
-        stack.push_async_callback(asyncio.to_thread, redact_logs, scope.out / LOGS, context.redaction)
-        provenance = await asyncio.to_thread(attempt_provenance, settings, scope.agents, environ, scope.hidden)
-        sandbox = await open_sandbox(settings, environ, scope.agents, context.emit, scope.hidden)
+        stack.push_async_callback(asyncio.to_thread, resources.redact_logs, scope.out / LOGS, context.redaction)
+        provenance = await asyncio.to_thread(resume.attempt_provenance, settings, scope.agents, environ, scope.hidden)
+        sandbox = await resources.open_sandbox(settings, environ, scope.agents, context.emit, scope.hidden)
         if sandbox is not None:
             stack.push_async_callback(asyncio.to_thread, sandbox.close)
         exposed = sandbox is None and context.job.event.is_change
@@ -358,7 +341,7 @@ class Evaluation:
         warm = asyncio.create_task(asyncio.to_thread(import_slow_modules))
         stack.push_async_callback(partial(asyncio.gather, warm, return_exceptions=True))
         stack.enter_context(agents_running())
-        head = AgentGroup.start("head", drivers, replay_only=recordings(scope.agents))
+        head = AgentGroup.start("head", drivers, replay_only=resources.recordings(scope.agents))
         for name, start in head.starts.items():
             start.add_done_callback(partial(self._report_start, name))
         return _Agents(head, sandbox, provenance, exposed, plans, warm)
@@ -393,7 +376,7 @@ class Evaluation:
         if functions is not None:
             closing.append(partial(asyncio.to_thread, functions.tree.release))
         budget, stall = AttemptBudget(Meter.for_run(settings)), StallDetector()
-        opener = ResourceOpener(
+        opener = resources.ResourceOpener(
             settings,
             context.environ,
             scope.agents,
@@ -413,10 +396,10 @@ class Evaluation:
         contexts, lacking = await opener.open(plan)
         plan = mark_unmeasured(plan, lacking, agents.head.replay_only)
         context.warn(credential_warnings(lacking))
-        previous = PreviousAttempts(agents.provenance)
+        previous = resume.PreviousAttempts(agents.provenance)
         if settings.resume:
             folder, workspace = settings.resume, settings.workspace
-            previous = load_previous_attempts(folder, scope.out, plan, agents.provenance, workspace=workspace)
+            previous = resume.load_previous_attempts(folder, scope.out, plan, agents.provenance, workspace=workspace)
         context.warn(previous.warnings())
         gate = RunGate(
             settings,
@@ -464,8 +447,10 @@ class Evaluation:
                 return AgentGroup("base", commit=base.commit or "", missing=dict.fromkeys(names, base.reason))
             agents = [agent for agent in scope.agents if agent.name in names]
             earlier = await asyncio.to_thread(scope.change.agents_on_base, own, agents)
-            await wait_for_interpreters(head, names)
-            return await open_base_agents(base, agents, partial(make_base_driver, head, base, context.environ), earlier)
+            await resources.wait_for_interpreters(head, names)
+            return await open_base_agents(
+                base, agents, partial(resources.make_base_driver, head, base, context.environ), earlier
+            )
 
         commit = base.commit if asks_gate and isinstance(base, BaseCommit) else ""
         longest = max(settings.llm.timeout_s, *(agent.timeout_s for agent in scope.agents))
