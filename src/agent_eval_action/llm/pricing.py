@@ -93,38 +93,32 @@ def price_hint(model: str) -> str:
     return f'llm: {{prices: {{"{model}": {{input: 0.30, output: 2.50}}}}}}'
 
 
-# Tokens of one judge call where no earlier run says: a prompt with a short conversation, an answer with its reason.
-_INPUT = 1_500
-_OUTPUT = 600
+# Tokens of one judge call: a prompt with a short conversation, an answer with its reason.
+_CALL = LlmUsage(1_500, 600)
 _CENT = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedCalls:
-    """What one criterion asks of one model over the run.
-
-    ``questions``: its turns (or cases) over all repeats. ``samples``: votes on each at most. ``input_tokens``
-    and ``output_tokens`` are an earlier run's mean of a call; None: unknown.
-    """
-
-    purpose: str
-    model: str
-    questions: int
-    samples: int = 1
-    input_tokens: float | None = None
-    output_tokens: float | None = None
 
 
 @dataclass(slots=True)
 class Estimate:
-    """Calls, tokens and USD, likely and at most. USD None: some model has no price."""
+    """Calls, tokens and USD of what is planned, likely and at most. USD None: some model has no price."""
 
+    prices: Prices
     calls: int = 0
     most_calls: int = 0
-    tokens: int = 0
-    most_tokens: int = 0
     usd: float | None = 0.0
     most_usd: float | None = 0.0
+
+    def add(self, model: str, questions: int, samples: int = 1) -> None:
+        """Add questions with so many votes on each at most; those that agree decide before: 3 of 5."""
+        likely, most = questions * (samples // 2 + 1), questions * samples
+        self.calls += likely
+        self.most_calls += most
+        price = self.prices.find(model)
+        if price is None or self.usd is None or self.most_usd is None:
+            self.usd = self.most_usd = None
+        else:
+            self.usd += price.usd(_CALL) * likely
+            self.most_usd += price.usd(_CALL) * most
 
     @property
     def sentence(self) -> str:
@@ -137,27 +131,8 @@ class Estimate:
             cost = "less than $0.01"
         else:
             cost = (f"about ${self.usd:,.2f}, " if self.usd >= _CENT else "") + f"at most ${self.most_usd:,.2f}"
+        tokens = _CALL.total or 0
         return (
-            f"judges: about {self.calls:,} calls and {self.tokens:,} tokens, at most {self.most_calls:,} and "
-            f"{self.most_tokens:,}; {cost}"
+            f"judges: about {self.calls:,} calls and {self.calls * tokens:,} tokens, at most {self.most_calls:,} and "
+            f"{self.most_calls * tokens:,}; {cost}"
         )
-
-
-def estimate(planned: Iterable[PlannedCalls], prices: Prices) -> Estimate:
-    """What these come to. Votes that agree decide as soon as the rest could not outvote them: 3 of 5."""
-    total = Estimate()
-    for asked in planned:
-        sent = _INPUT if asked.input_tokens is None else asked.input_tokens
-        answered = _OUTPUT if asked.output_tokens is None else asked.output_tokens
-        likely, most = asked.questions * (asked.samples // 2 + 1), asked.questions * asked.samples
-        total.calls += likely
-        total.most_calls += most
-        total.tokens += round(likely * (sent + answered))
-        total.most_tokens += round(most * (sent + answered))
-        price = prices.find(asked.model)
-        if price is None or total.usd is None or total.most_usd is None:
-            total.usd = total.most_usd = None
-        else:
-            usd = price.usd(LlmUsage(round(sent), round(answered)))
-            total.usd, total.most_usd = total.usd + usd * likely, total.most_usd + usd * most
-    return total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,7 @@ from agent_eval_action.criteria.judge.base import JudgedCriterion
 from agent_eval_action.errors import ConfigError, CredentialsError, Problem
 from agent_eval_action.llm.budget import SIMULATED_USER
 from agent_eval_action.llm.credentials import EXTRA, missing
-from agent_eval_action.llm.pricing import Estimate, PlannedCalls, Prices, estimate
+from agent_eval_action.llm.pricing import Estimate, Prices
 from agent_eval_action.llm.providers import check_options, unknown_model
 from agent_eval_action.results.evalset import EvalCase
 from agent_eval_action.run.plan import Plan, PlannedSet, applies
@@ -103,26 +103,23 @@ def credential_warnings(lacking: MissingCredentials) -> tuple[str, ...]:
 
 def estimate_plan(plan: Plan, prices: Prices, recorded: Collection[str] = ()) -> Estimate:
     """Estimate what the first pass asks of judges and of simulated users. ``recorded`` as above."""
-    return estimate(
-        (calls for planned in plan.sets for calls in _planned_calls(planned, plan.repeats, recorded)), prices
-    )
-
-
-def _planned_calls(planned: PlannedSet, repeats: int, recorded: Collection[str]) -> Iterator[PlannedCalls]:
-    for criterion in planned.scored_by:
-        cases = [item.case for item in planned.run if criterion.models() and applies(criterion, item.case)]
-        by_turn = isinstance(criterion, TurnCriterion)
-        questions = repeats * (sum(_turns(case, planned) for case in cases) if by_turn else len(cases))
-        samples = 1
-        if isinstance(criterion, JudgedCriterion):
-            questions *= criterion.calls
-            samples = criterion.judge_model_options.num_samples if criterion.sampled else 1
-        for model in criterion.models() if questions else ():
-            yield PlannedCalls(criterion.name, model, questions, samples)
-    scenarios = [item.case for item in planned.run if item.case.conversation_scenario]
-    if scenarios and planned.agent not in recorded:
-        turns = sum(_turns(case, planned) for case in scenarios)
-        yield PlannedCalls(SIMULATED_USER, planned.simulator.model, repeats * turns)
+    estimate = Estimate(prices)
+    for planned in plan.sets:
+        for criterion in planned.scored_by:
+            cases = [item.case for item in planned.run if criterion.models() and applies(criterion, item.case)]
+            by_turn = isinstance(criterion, TurnCriterion)
+            questions = plan.repeats * (sum(_turns(case, planned) for case in cases) if by_turn else len(cases))
+            samples = 1
+            if isinstance(criterion, JudgedCriterion):
+                questions *= criterion.calls
+                samples = criterion.judge_model_options.num_samples if criterion.sampled else 1
+            for model in criterion.models() if questions else ():
+                estimate.add(model, questions, samples)
+        scenarios = [item.case for item in planned.run if item.case.conversation_scenario]
+        if scenarios and planned.agent not in recorded:
+            turns = sum(_turns(case, planned) for case in scenarios)
+            estimate.add(planned.simulator.model, plan.repeats * turns)
+    return estimate
 
 
 def _turns(case: EvalCase, planned: PlannedSet) -> int:

@@ -20,7 +20,7 @@ from agent_eval_action.llm.budget import (
     reported_usage,
 )
 from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, Message, ProviderConfig
-from agent_eval_action.llm.pricing import PlannedCalls, Price, Prices, estimate
+from agent_eval_action.llm.pricing import Estimate, Price, Prices
 from agent_eval_action.llm.rate_limit import RateLimited
 from agent_eval_action.llm.router import ProviderRouter
 from agent_eval_action.results.evalset import Content, Invocation, InvocationEvent, InvocationEvents, Part
@@ -228,15 +228,16 @@ def test_a_model_without_a_price_is_refused_where_dollars_are_limited() -> None:
 
 
 def test_the_estimate_counts_votes_that_agree_and_all_of_them() -> None:
-    asked = [PlannedCalls("match", FLASH, 80, 5, 1000, 100), PlannedCalls("facts", FLASH, 80)]
-    found = estimate(asked, Prices())
+    found = Estimate(Prices())
+    found.add(FLASH, 80, 5)
+    found.add(FLASH, 80)
     assert (found.calls, found.most_calls) == (80 * 3 + 80, 80 * 5 + 80)
-    each = (1000 * 0.30 + 100 * 2.50) / 1e6
-    assert found.usd == pytest.approx(240 * each + 80 * (1500 * 0.30 + 600 * 2.50) / 1e6)
+    assert found.usd == pytest.approx(320 * (1500 * 0.30 + 600 * 2.50) / 1e6)
     assert found.sentence.startswith("judges: about 320 calls and ")
-    assert estimate([PlannedCalls("match", "house", 1)], Prices()).most_usd is None
-    assert "llm.prices" in estimate([PlannedCalls("match", "house", 1)], Prices()).sentence
-    assert estimate([], Prices()).sentence == ""
+    found.add("house", 1)
+    assert found.most_usd is None
+    assert "llm.prices" in found.sentence
+    assert Estimate(Prices()).sentence == ""
 
 
 @pytest.mark.parametrize(
@@ -244,4 +245,6 @@ def test_the_estimate_counts_votes_that_agree_and_all_of_them() -> None:
     [(1, 5, "; less than $0.01"), (1, 9, "; at most $0.02"), (200, 5, "; about $1.17, at most $1.95")],
 )
 def test_the_estimate_says_no_more_of_cents_than_it_knows(questions: int, samples: int, says: str) -> None:
-    assert estimate([PlannedCalls("match", FLASH, questions, samples)], Prices()).sentence.endswith(says)
+    found = Estimate(Prices())
+    found.add(FLASH, questions, samples)
+    assert found.sentence.endswith(says)
