@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from agent_eval_action.errors import EvalFileError
-from agent_eval_action.formats import case_digest, dump_eval_set, load_eval_file
+from agent_eval_action.formats import case_digest, load_eval_file
 from agent_eval_action.results.evalset import BUILT_IN_PERSONAS
+from support.eval_files import dump_eval_set
 
 FEWEST_FILES = 100
 FEWEST_LOADED = 80

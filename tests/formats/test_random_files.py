@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_eval_action.errors import EvalFileError
-from agent_eval_action.formats import LoadedEvalFile, case_digest, dump_eval_set, load_eval_file
+from agent_eval_action.formats import LoadedEvalFile, case_digest, load_eval_file
 from support import eval_files
+from support.eval_files import dump_eval_set
 
 FUZZ = settings(
     max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

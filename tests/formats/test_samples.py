@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.errors import EvalFileError
-from agent_eval_action.formats import FORMATS, case_digest, dump_eval_set, load_eval_file
+from agent_eval_action.formats import FORMATS, case_digest, load_eval_file
+from support.eval_files import dump_eval_set
 
 SAMPLES = Path(__file__).with_name("samples")
 FILES = sorted(path for path in SAMPLES.rglob("*.json") if not path.name.endswith(".expected.json"))

@@ -8,6 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from agent_eval_action.results.evalset import EvalSet
+
 scalars = st.one_of(
     st.none(),
     st.booleans(),
@@ -182,3 +184,8 @@ def damaged(draw: st.DrawFn) -> Any:
 def text_of(value: Any) -> str:
     """As JSON, huge integers and all."""
     return json.dumps(value, indent=1, ensure_ascii=False)
+
+
+def dump_eval_set(eval_set: EvalSet) -> Any:
+    """The set as JSON values in the current schema, snake_case; reading them again gives an equal set."""
+    return json.loads(json.dumps(eval_set.model_dump()))

@@ -16,7 +16,7 @@ from agent_eval_action.formats.adk_scenarios import ADK_SCENARIOS
 from agent_eval_action.formats.base import Format, LoadedEvalFile, Reading, in_file_order, recognise_foreign
 from agent_eval_action.formats.selectors import Selector, match_cases, parse_selector, select_cases
 from agent_eval_action.registry import Registry
-from agent_eval_action.results.evalset import EVAL_SUFFIXES, EvalCase, EvalSet, JsonObject
+from agent_eval_action.results.evalset import EVAL_SUFFIXES, EvalCase
 from agent_eval_action.results.run_result import collector_paused
 
 FORMATS: Final[Registry[Format]] = Registry(
@@ -44,7 +44,6 @@ __all__ = [
     "LoadedEvalFile",
     "Selector",
     "case_digest",
-    "dump_eval_set",
     "load_eval_file",
     "match_cases",
     "parse_selector",
@@ -74,12 +73,6 @@ def load_eval_file(path: Path, *, workspace: Path, session_file: Path | None = N
     return LoadedEvalFile(eval_set.from_path(path), chosen.name, warnings)
 
 
-def dump_eval_set(eval_set: EvalSet) -> JsonObject:
-    """The set as JSON values in the current schema, snake_case; reading them again gives an equal set."""
-    dumped: JsonObject = _lists(eval_set.model_dump())
-    return dumped
-
-
 def _recognise(reading: Reading) -> Format:
     """The format of the file; any of them after an error."""
     foreign = recognise_foreign(reading.value)
@@ -103,12 +96,6 @@ def _name(path: Path, workspace: Path) -> str:
     name = Path(folder, path.name).as_posix()
     suffixes = (*EVAL_SUFFIXES, ".json", *YAML_SUFFIXES)
     return next((name.removesuffix(suffix) for suffix in suffixes if name.endswith(suffix)), name)
-
-
-def _lists(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _lists(item) for key, item in value.items()}
-    return [_lists(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def case_digest(case: EvalCase) -> str:

@@ -80,7 +80,7 @@ class AnswerStore:
         """Keep an answer: whole or not at all."""
         if self._broken:
             return
-        fields = {"text": reply.text, "usage": asdict(reply.usage), "model_version": reply.model_version}
+        fields = {"text": reply.text, "usage": asdict(reply.usage)}
         data = json.dumps({"key": key, "reply": fields, "digest": _digest(_text(fields))}).encode()
         if len(data) > _LARGEST_ENTRY:
             return
@@ -135,10 +135,10 @@ def _reply(data: bytes, key: str) -> LlmReply | None:
     if not isinstance(entry, dict) or entry.keys() != {"key", "reply", "digest"} or entry["key"] != key:
         return None
     match entry["reply"]:
-        case {"text": str(text), "usage": dict(usage), "model_version": str(version)} if text:
+        case {"text": str(text), "usage": dict(usage)} if text:
             counts = [usage.get(name) for name in _COUNTS]
             if entry["digest"] == _digest(_text(entry["reply"])) and all(type(n) in (int, type(None)) for n in counts):
-                return LlmReply(text, LlmUsage(*counts), version, cached=True)
+                return LlmReply(text, LlmUsage(*counts), cached=True)
     return None
 
 

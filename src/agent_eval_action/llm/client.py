@@ -159,16 +159,11 @@ class LlmUsage:
 
 @dataclass(frozen=True, slots=True)
 class LlmReply:
-    """What the model answered. ``model_version`` is what it called itself; ``cached``: nobody was asked.
-
-    ``tries`` were made for it; ``usage`` is of all of them.
-    """
+    """What the model answered. ``usage`` is of all tries made for it; ``cached``: nobody was asked."""
 
     text: str
     usage: LlmUsage = LlmUsage()
-    model_version: str = ""
     cached: bool = False
-    tries: int = 1
 
 
 class LlmErrorKind(enum.StrEnum):
@@ -188,7 +183,7 @@ class LlmError:
     """Why there is no reply, in one sentence without secrets. ``retry_after`` in seconds, where the server said it.
 
     ``seconds`` the try took on the wire, without waiting for its turn. ``usage``: tokens it cost all the same (an
-    answer that was cut). ``tries`` were made; ``seconds`` and ``usage`` are of all of them, waits included.
+    answer that was cut). After retries ``seconds`` and ``usage`` are of all tries, waits included.
     """
 
     kind: LlmErrorKind
@@ -197,7 +192,6 @@ class LlmError:
     status: int | None = None
     seconds: float = 0.0
     usage: LlmUsage | None = None
-    tries: int = 1
 
 
 class Llm(Protocol):

@@ -42,7 +42,7 @@ class Retrying:
             answer = await self.llm.generate(request)
             tries += 1
             if isinstance(answer, LlmReply):
-                return replace(answer, usage=answer.usage + wasted, tries=tries) if tries > 1 else answer
+                return replace(answer, usage=answer.usage + wasted) if tries > 1 else answer
             spent += answer.seconds
             empty += answer.kind is LlmErrorKind.EMPTY
             wasted = wasted + answer.usage if answer.usage else wasted
@@ -50,7 +50,7 @@ class Retrying:
             end = self._end(answer, empty, spent, wait)
             if end is not None:
                 message = f"{answer.message.removesuffix('.')}{end}" if end else answer.message
-                return replace(answer, message=message, tries=tries, seconds=spent, usage=wasted)
+                return replace(answer, message=message, seconds=spent, usage=wasted)
             await self.sleep(wait)
             spent += wait
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from agent_eval_action.errors import EvalFileError
-from agent_eval_action.formats import LoadedEvalFile, case_digest, dump_eval_set, load_eval_file
+from agent_eval_action.formats import LoadedEvalFile, case_digest, load_eval_file
+from support.eval_files import dump_eval_set
 
 TURNS = [{"query": "q", "expected_tool_use": []}]
 

@@ -21,7 +21,7 @@ from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRe
 from support.scripted_llm import ScriptedLlm
 
 ASKED = LlmRequest("m", (Message("user", "Is it?"),), "Judge.", {"type": "object"}, {"seed": 1}, "c", "1", 0, 0)
-SAID = LlmReply("yes", LlmUsage(10, 2, None), "m-001")
+SAID = LlmReply("yes", LlmUsage(10, 2, None))
 
 TEXT = st.text(max_size=8)
 REQUESTS = st.builds(
@@ -139,7 +139,7 @@ WRONG: list[dict[str, Any]] = [
     {"usage": None},
     {"usage": {"input_tokens": "10", "output_tokens": 2, "cached_input_tokens": None}},
     {"usage": {"input_tokens": True, "output_tokens": 2, "cached_input_tokens": None}},
-    {"model_version": None},
+    {"usage": 1},
 ]
 
 

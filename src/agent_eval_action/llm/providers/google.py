@@ -316,7 +316,7 @@ def _read(response: GenerateContentResponse) -> LlmReply | LlmError:
     if not text or finish not in ("", "STOP", "FINISH_REASON_UNSPECIFIED"):
         block = getattr(response.prompt_feedback, "block_reason", None)
         return no_answer(finish, str(getattr(block, "value", "") or ""), usage)
-    return LlmReply(sendable(text), usage, model_version=quoted(response.model_version, limit=100))
+    return LlmReply(sendable(text), usage)
 
 
 def no_answer(finish: str, block_reason: str, usage: LlmUsage) -> LlmError:

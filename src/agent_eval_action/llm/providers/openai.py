@@ -277,7 +277,7 @@ def _read(completion: ChatCompletion) -> LlmReply | LlmError:
     refusal = getattr(message, "refusal", None)
     if refusal or not text or finish in ("length", "content_filter"):
         return no_answer(finish, refusal, usage)
-    return LlmReply(sendable(text), usage, model_version=quoted(getattr(completion, "model", ""), limit=100))
+    return LlmReply(sendable(text), usage)
 
 
 def _count(value: object) -> int | None:
