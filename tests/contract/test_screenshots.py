@@ -26,7 +26,7 @@ def test_a_picture_is_of_a_golden_comment_and_of_sane_size(scenario: str) -> Non
     image = IMAGES / f"{scenario}.png"
     width, height = size(image)
     assert width == WIDTH
-    assert 400 < height < 3000
+    assert 150 < height < 1500
     assert image.stat().st_size < LARGEST
 
 
@@ -36,13 +36,10 @@ def test_a_picture_is_shown_with_words_for_who_cannot_see_it(scenario: str) -> N
     assert re.search(rf"!\[[^\]]{{20,}}\]\(images/{scenario}\.png\)", shown)
 
 
-@pytest.mark.parametrize(
-    ("scenario", "kind"), [("passed", "tip"), ("regressed", "caution"), ("inconclusive", "warning")]
-)
-def test_the_page_has_what_the_site_makes_of_the_markdown(scenario: str, kind: str) -> None:
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_page_has_what_the_site_makes_of_the_markdown(scenario: str) -> None:
     page = comment_page(source(scenario).read_text(encoding="utf-8"))
-    assert page.count(f"<div class='alert {kind}'>") == 1
-    assert "[!" not in page
+    assert page.count("<h2>") == 1
     assert "<table>" in page
     assert "<details>" in page
 

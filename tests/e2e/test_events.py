@@ -24,7 +24,6 @@ PAYLOADS = Path(__file__).resolve().parents[1] / "support" / "github_events"
 REPO, PULL = "octo-org/Hello-World", 2
 COMMENTS = f"/repos/{REPO}/issues/{PULL}/comments"
 READS_ONLY = "ghs_reads_only"
-HEADINGS = ["Criterion", "Baseline", "This run", "Change", "Threshold, limit", "Verdict"]
 OUTPUTS = ["verdict", "reason", "pass-rate", "regressions", "cost", "results", "junit", "comment", "report"]
 LOGGED = {"add-mask", "group", "endgroup", "debug", "notice", "warning", "error"}  # what cannot change a job
 NEEDS = "issues=write; pull_requests=write"
@@ -101,7 +100,8 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002 - the parser's
         self.tags.add(tag)
-        self.stack.append(tag)
+        if tag != "wbr":  # it has no end
+            self.stack.append(tag)
         if tag == "table":
             self.tables.append([])
         elif tag == "tr":
@@ -196,21 +196,19 @@ def summary(job) -> str:
     return (job.temp / "_runner_file_commands" / "step_summary_x").read_text()
 
 
-def criteria(markdown: str) -> dict[str, list[str]]:
-    """The one table every report begins with: by criterion its other cells."""
-    headings, *rows = Page(markdown).tables[0]
-    assert headings == HEADINGS
-    assert all(len(row) == len(HEADINGS) for row in rows)
-    return {name: rest for name, *rest in rows}
+def criteria(markdown: str) -> dict[str, dict[str, str]]:
+    """The table of criteria: by criterion its cells by their heading; that of the verdict's sign is empty."""
+    headings, *rows = next(table for table in Page(markdown).tables if "Criterion" in table[0])
+    cells = [dict(zip(headings, row, strict=True)) for row in rows]
+    return {cell["Criterion"]: cell for cell in cells}
 
 
 def assert_table_of_a_pass(markdown: str) -> None:
     rows = criteria(markdown)
     assert list(rows) == ["response_match_score", "tool_trajectory_avg_score"], rows
-    for name, (_, current, _, threshold, verdict) in rows.items():
-        assert current == "1.000", name
-        assert threshold.startswith("≥ "), name
-        assert "pass" in verdict, name
+    for name, row in rows.items():
+        assert (row.get("Mean") or row["main → here"]).endswith("1.00"), name
+        assert row[""] == "✅", name
 
 
 def assert_passed(job) -> None:
@@ -295,8 +293,9 @@ def test_what_a_hostile_agent_says_does_nothing_in_the_comment_the_summary_and_t
         page = Page(markdown)
         assert "alert(1)" in page.text, "what it said is shown"
         assert not {"script", "img"} & page.tags
-        assert [len(rows) for rows in page.tables] == [len(rows) for rows in Page(before["body"]).tables]
+        assert all(len(row) == len(table[0]) for table in page.tables for row in table)
+        assert not [row for table in page.tables for row in table if "c" in row]
         assert list(criteria(markdown)) == ["response_match_score", "tool_trajectory_avg_score"]
-        assert "fail" in criteria(markdown)["response_match_score"][-1]
+        assert criteria(markdown)["response_match_score"][""] == "❌"
         assert not re.search(r"@\w|#\d|https?://evil", page.loose)
     assert foreign(second) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agent_eval_action.reports.messages import Messages
-from agent_eval_action.results.decision import CriterionChange, Decision, PairChange
+from agent_eval_action.results.decision import Decision, PairChange
 from agent_eval_action.results.findings import Finding, FindingCode, Reason, Severity, Subject
 
 Given = dict[str, Any]
@@ -35,10 +35,6 @@ def notes(decision: Decision | Given) -> tuple[str, ...]:
 
 def pair_sentence(pair: PairChange) -> str:
     return str(Messages().pair(pair))
-
-
-def row_sentence(row: CriterionChange, decision: Decision) -> str:
-    return str(Messages.for_decision(decision).criterion(row, decision))
 
 
 def text_reason(text: str) -> Reason:

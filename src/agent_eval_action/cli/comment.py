@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,6 @@ from agent_eval_action.folders import relative
 from agent_eval_action.reports import REPORTS, Link, ReportInput
 from agent_eval_action.reports.artifact import read_foreign
 from agent_eval_action.reports.detail import state_of
-from agent_eval_action.reports.escaping import text as escaped
 from agent_eval_action.results.decision import ChangeKind, Decision, PairChange, Verdict
 from agent_eval_action.results.pair_scores import PairScores, measured_pairs
 from agent_eval_action.results.run_result import RunResult, RunStatus
@@ -76,7 +76,8 @@ def _key(job: Job, settings: Settings) -> str:
 def render_comment(key: str, job: Job, report: ReportInput, settings: Settings) -> tuple[Marker, Callable[[int], str]]:
     """The comment of ``job``'s run: its marker, and what renders it in so many bytes. ``key``: where none is set."""
     links = (Link("this run and its files", job.url),) if job.url else ()
-    given = in_detail("markdown", replace(report, links=links), settings)
+    title = settings.comment_key or job.leg
+    given = in_detail("markdown", replace(report, links=links, title=title), settings)
     key = settings.comment_key or key
     if len(key) > _KEY_LIMIT:
         key = f"{key[:_KEY_LIMIT]} {hashlib.sha256(key.encode()).hexdigest()[:8]}"
@@ -89,14 +90,7 @@ def render_comment(key: str, job: Job, report: ReportInput, settings: Settings) 
         outcome=report.decision.outcome.value,
         state=state_of(report.decision),
     )
-    title = settings.comment_key or job.leg
-    return marker, with_title(title, lambda room: REPORTS["markdown"](given, room))
-
-
-def with_title(title: str, render: Callable[[int], str]) -> Callable[[int], str]:
-    """Put a heading above a comment that is one of several; "" for none."""
-    heading = f"## {escaped(title, _KEY_LIMIT)}\n\n" if title else ""
-    return lambda room: heading + render(room - len(heading.encode()))
+    return marker, partial(REPORTS["markdown"], given)
 
 
 def post_command(results: Path, flags: Mapping[str, Any]) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from agent_eval_action.cli.log import terminal
 from agent_eval_action.diagnostics.reader import plural
@@ -38,14 +37,6 @@ _PHASES: Final[dict[Purpose, str]] = {
 }
 _STARTUP_ERRORS: Final = frozenset({ErrorKind.ENVIRONMENT, ErrorKind.IMPORT})
 """Errors of an agent that does not start: a warning with its traceback comes before any attempt."""
-
-
-class Display(AbstractContextManager["Display"], Protocol):
-    """Takes the events of a run."""
-
-    def __call__(self, event: Event) -> None:
-        """Show one event."""
-        ...
 
 
 @dataclass
@@ -132,7 +123,6 @@ class PlainDisplay:
     _in_group: bool = False
 
     def __enter__(self) -> Self:
-        """Begin."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
@@ -188,7 +178,6 @@ class LiveDisplay:
     _task: TaskID | None = None
 
     def __enter__(self) -> Self:
-        """Draw the bar."""
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
         columns = (SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}", markup=False))
@@ -214,3 +203,7 @@ class LiveDisplay:
             out.print(problem, markup=False, highlight=False, style="red", no_wrap=True, overflow="ellipsis")
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, total=counts.planned or None, completed=counts.done, description=str(counts))
+
+
+Display = PlainDisplay | LiveDisplay
+"""Takes the events of a run."""

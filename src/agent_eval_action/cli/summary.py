@@ -1,15 +1,16 @@
-"""The verdict on a terminal: headline, criteria table, findings, where the reports lie."""
+"""The verdict on a terminal: why, criteria, a line for each case with its first difference, what to do next."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from agent_eval_action.cli.log import terminal
+from agent_eval_action.reports import ReportInput
 from agent_eval_action.reports import formatting as fmt
-from agent_eval_action.reports.messages import Messages
-from agent_eval_action.reports.next_steps import ALL_WORSE, next_steps
-from agent_eval_action.reports.view import CriterionRow, criterion_rows, facts
+from agent_eval_action.reports.next_steps import ALL_WORSE, advice, next_steps, rerun_commands
+from agent_eval_action.reports.verdict import heading, why
+from agent_eval_action.reports.view import CriterionRow, Group, facts, main_and_here
 from agent_eval_action.results.decision import Verdict
 from agent_eval_action.results.findings import Finding
 from agent_eval_action.results.run_result import RunResult
@@ -18,68 +19,137 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-_FINDINGS_SHOWN = 12
-_STYLE = {
-    Verdict.PASS: "bold green",
-    Verdict.FAIL: "bold red",
-    Verdict.INCONCLUSIVE: "bold yellow",
-    Verdict.COLLECTING: "bold cyan",
+_CASES: Final = 20
+_NOTES: Final = 12
+_WIDE: Final = 40  # columns of a name that is not folded
+_STYLES: Final = {
+    Verdict.PASS: "green",
+    Verdict.FAIL: "red",
+    Verdict.INCONCLUSIVE: "yellow",
+    Verdict.COLLECTING: "cyan",
 }
-_STATUS = {
-    "pass": ("pass", "green"),
-    "fail": ("FAIL", "bold red"),
-    "error": ("error", "bold yellow"),
-    "advisory": ("advisory", "cyan"),
-    "not_applicable": ("n/a", "dim"),
-}
-_SEVERITY = {"blocks": ("✗", "red"), "inconclusive": ("?", "yellow"), "advisory": ("·", "cyan"), "note": ("·", "dim")}
+_SIGNS: Final = {"fail": ("✗", "red"), "error": ("!", "yellow"), "advisory": ("·", "cyan"), "pass": ("✓", "green")}
+_SEVERITIES: Final = {"blocks": ("✗", "red"), "inconclusive": ("!", "yellow"), "advisory": ("·", "cyan")}
 
 
 def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]] = (), *, rest: str = "") -> None:
     """Print what was decided. ``written``: (label, path) of the files; ``rest``: the command for what is missing."""
-    decision = result.decision
-    if decision is None:
+    if result.decision is None:
         return
     from rich.text import Text
 
-    messages = Messages.for_decision(decision)
-    label = f" {fmt.OUTCOME_LABELS[decision.outcome].upper()} "
+    report = ReportInput(result)
+    decision = report.decision
     console.print()
-    headline = terminal(str(messages.headline(decision)))
-    _line(console, Text.assemble((label, f"reverse {_STYLE[decision.outcome]}"), " ", headline))
-    console.print(Text(terminal(" · ".join(facts(result, decision))), style="dim"))
+    label = Text(fmt.OUTCOME_LABELS[decision.outcome], style=f"bold {_STYLES[decision.outcome]}")
+    _line(console, Text.assemble(label, "  ", (terminal(str(heading(report))), "bold")))
+    for sentence in why(report):
+        _line(console, Text(terminal(str(sentence), 700)))
     console.print()
-    if rows := criterion_rows(decision):
-        _table(console, rows)
+    _grid(console, [_criterion(row) for row in report.view.criteria])
+    _cases(console, report)
+    _notes(console, report)
+    _next(console, report, written, rest)
+    console.print(Text(terminal(", ".join(facts(result))), style="dim"), soft_wrap=not console.is_terminal)
+
+
+def _criterion(row: CriterionRow) -> list[Text]:
+    from rich.text import Text
+
+    sign, style = _SIGNS.get(row.status, (" ", "dim"))
+    tone = {"bad": "red", "good": "green"}.get(row.tone, "")
+    sides = row.current if row.baseline == fmt.NONE else f"{row.baseline} → {row.current}"
+    name = terminal(row.name, 80) + (" ↓" if row.lower_is_better else "")
+    limits = "" if row.limits == fmt.NONE else terminal(row.limits, 60)
+    shown = [
+        limits,
+        row.cases,
+        f"notices a drop of {row.detectable}" if row.detectable and row.status == "pass" else "",
+    ]
+    change = row.change if row.change != fmt.NONE else ""
+    return [
+        Text(sign, style=style),
+        Text(name),
+        Text(sides),
+        Text(change, style=tone),
+        Text(", ".join(filter(None, shown)), style="dim"),
+    ]
+
+
+def _cases(console: Console, report: ReportInput) -> None:
+    from rich.text import Text
+
+    found = [pair for cause in report.causes for pair in zip(cause.cases, cause.differences, strict=True)]
+    if not found:
+        return
+    console.print()
+    rows = [[Text(word, style="dim") for word in ("", "case", "main", "here", "first difference")]]
+    for view, difference in found[:_CASES]:
+        sign, style = (
+            ("✗", "red") if view.blocks else ("!", "yellow") if view.group <= Group.NOT_MEASURED else ("·", "cyan")
+        )
+        then, now = main_and_here(view.pairs[0]) if view.pairs else (fmt.NONE, fmt.NONE)
+        where = f" ({terminal(view.where, 80)})" if view.where else ""
+        name = terminal(view.key.case, 120) + where
+        rows.append(
+            [
+                Text(sign, style=style),
+                Text(name),
+                Text(then),
+                Text(now, style=style),
+                Text(terminal(str(difference), 300)),
+            ]
+        )
+    _grid(console, rows)
+    if len(found) > _CASES:
+        console.print(Text(f"  … and {fmt.plural(len(found) - _CASES, 'more case')} in report.html", style="dim"))
+
+
+def _notes(console: Console, report: ReportInput) -> None:
+    """What the change does to the gate, what is found of the run beside its reasons, and notes."""
+    from rich.text import Text
+
+    decision, messages = report.decision, report.view.messages
+    reasons = {finding.topic for finding in (*decision.reasons, *decision.weakenings)}
+    of_run = [found for found in decision.findings if found.subject.case is None and found.topic not in reasons]
+    found: list[Finding] = [*decision.weakenings, *of_run, *decision.notes]
+    if not found:
+        return
+    console.print()
     if decision.weakenings:
-        console.print(Text("  this change weakens the gate:", style="bold yellow"))
-        _findings(console, decision.weakenings, messages)
-    shown = (*decision.weakenings, *decision.reasons)
-    _findings(console, [finding for finding in decision.findings if finding not in shown], messages, decision.reasons)
-    for note in decision.notes:
-        _line(console, Text(f"  {terminal(str(messages.sentence(note)))}", style="dim"))
-    _next_steps(console, result)
-    if written:
-        console.print()
-        for name, path in written:
-            console.print(Text.assemble((f"  {name:<9}", "dim"), path))
-    if rest:
-        _line(console, Text.assemble(("\n  what was measured is kept; only the rest: ", "dim"), terminal(rest)))
+        console.print(Text("  this change loosens its own checks:", style="bold yellow"))
+    rows = []
+    for finding in found[:_NOTES]:
+        sign, style = _SEVERITIES.get(finding.severity, ("·", "dim"))
+        rows.append([Text(sign, style=style), Text(terminal(str(messages.sentence(finding)), 600))])
+    _grid(console, rows)
+    if len(found) > _NOTES:
+        console.print(Text(f"  … and {len(found) - _NOTES} more in the reports", style="dim"))
 
 
-def _next_steps(console: Console, result: RunResult) -> None:
-    """On the machine that made the run one command accepts all of it; where a threshold blocks, what to edit."""
+def _next(console: Console, report: ReportInput, written: Sequence[tuple[str, str]], rest: str) -> None:
+    """Where to look, what to run again, how to accept; where a threshold blocks, what to edit."""
     from rich.text import Text
 
-    decision = result.decision
-    if decision is None or decision.outcome not in {Verdict.FAIL, Verdict.INCONCLUSIVE}:
-        return
-    for step in next_steps(result):
-        rest = tuple(line for line in step.commands if not line.startswith("agent-eval accept "))
-        commands = (ALL_WORSE, *rest) if step.accepts else step.commands
-        _line(console, Text(f"  {terminal(str(step.text))}"))
-        for line in (*map(str, step.places), *commands):
-            _line(console, Text(f"    {terminal(line, 700)}", style="" if line in commands else "dim"))
+    console.print()
+    undecided = report.decision.outcome in {Verdict.FAIL, Verdict.INCONCLUSIVE}
+    if step := advice(report):
+        _line(console, Text(f"  {terminal(str(step))}"))
+    steps = next_steps(report.result) if undecided or report.decision.outcome is Verdict.COLLECTING else ()
+    for one in steps:
+        other = tuple(line for line in one.commands if not line.startswith("agent-eval accept "))
+        commands = (ALL_WORSE, *other) if one.accepts else one.commands
+        _line(console, Text(f"  {terminal(str(one.text))}"))
+        for place in one.places:
+            _line(console, Text(f"    {terminal(str(place), 700)}", style="dim"))
+        for line in commands:
+            console.print(Text(f"    {terminal(line, 700)}"), soft_wrap=True)
+    labels = {"html": "look"}
+    lines = [(labels.get(name, name), path) for name, path in sorted(written, key=lambda one: one[0] != "html")]
+    lines += [("again", terminal(line, 700)) for line in rerun_commands(report)]
+    lines += [("the rest", terminal(rest, 700))] if rest else []
+    for name, path in lines:  # to be copied: never folded
+        console.print(Text.assemble((f"  {name:<9}", "dim"), path), soft_wrap=True)
 
 
 def _line(console: Console, text: Text) -> None:
@@ -87,77 +157,26 @@ def _line(console: Console, text: Text) -> None:
     console.print(text, soft_wrap=not console.is_terminal)
 
 
-def _item(console: Console, mark: Text, text: Text) -> None:
-    """One of a list: on a terminal what is folded stands behind its mark, by the width of its characters."""
+def _grid(console: Console, rows: Iterable[Sequence[Text]]) -> None:
+    """Aligned columns: on a terminal the last is folded behind its place, and long names are; in a log nothing is."""
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    lines = list(rows)
+    widths = [max(cell_len(cell.plain) for cell in column) for column in zip(*lines, strict=True)]
     if not console.is_terminal:
-        _line(console, mark + text)
+        for line in lines:
+            padded = [cell + " " * (width - cell_len(cell.plain)) for cell, width in zip(line, widths, strict=True)]
+            text = Text("  ").join(padded)
+            text.rstrip()
+            _line(console, Text("  ") + text)
         return
-    from rich.table import Table
-
-    grid = Table.grid()
+    grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
+    for width in widths[:-1]:
+        grid.add_column(overflow="fold", no_wrap=width <= _WIDE and width * 2 <= console.width)
     grid.add_column(overflow="fold")
-    grid.add_row(mark, text)
+    for line in lines:
+        grid.add_row("", *line)
     console.print(grid)
-
-
-def _table(console: Console, rows: Sequence[CriterionRow]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("Criterion", overflow="fold")
-    for column in ("Baseline", "This run", "Change"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("Limit")
-    table.add_column("Verdict", no_wrap=True)
-    for row in rows:
-        word, style = _STATUS[row.status]
-        change = Text(row.change_and_interval, style={"bad": "red", "good": "green"}.get(row.tone, ""))
-        name = terminal(row.name, 80) + (" ↓" if row.lower_is_better else "")
-        texts = map(Text, (name, row.baseline, row.current))
-        table.add_row(*texts, change, Text(terminal(row.limits, 60)), Text(word, style=style))
-    console.print(table)
-    drops = ", ".join(f"{terminal(row.name, 80)} {row.detectable}" for row in rows if row.detectable)
-    if drops:
-        _line(console, Text(f"  smallest drop of a mean this run could have detected: {drops}", style="dim"))
-
-
-def _groups(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """Findings that say the same of different cases, together: an agent that does not start is one problem."""
-    groups: dict[object, list[Finding]] = {}
-    for number, finding in enumerate(findings):
-        groups.setdefault(_said_of_any_case(finding) or number, []).append(finding)
-    return list(groups.values())
-
-
-def _said_of_any_case(finding: Finding) -> tuple[str, ...]:
-    """What two findings share that say the same of different cases; empty where a finding is about no case."""
-    return (finding.code, finding.severity, repr(finding.data)) if finding.subject.case is not None else ()
-
-
-def _findings(
-    console: Console, findings: Sequence[Finding], messages: Messages, headline: Sequence[Finding] = ()
-) -> None:
-    """Print findings, those that say the same as one line. What the headline says of one case is not said again."""
-    from rich.text import Text
-
-    groups = _groups(findings)
-    for first, *same in groups[:_FINDINGS_SHOWN]:
-        mark, style = _SEVERITY[first.severity]
-        if (same_words := _said_of_any_case(first)) and same_words in map(_said_of_any_case, headline):
-            more = f"(the same for {fmt.plural(len(same) + 1, 'case')} more)"
-            _item(console, Text(f"  {mark} ", style=style), Text(more, style="dim"))
-            continue
-        more = f" (the same for {fmt.plural(len(same), 'case')} more)" if same else ""
-        _item(
-            console,
-            Text(f"  {mark} ", style=style),
-            Text.assemble(terminal(str(messages.sentence(first)), 600), (more, "dim")),
-        )
-    if len(groups) > _FINDINGS_SHOWN:
-        left = sum(map(len, groups[_FINDINGS_SHOWN:]))
-        console.print(Text(f"  … and {left} more in the reports", style="dim"))
-    if findings:
-        console.print()

@@ -9,8 +9,7 @@ from agent_eval_action.reports.annotations import as_annotations
 from agent_eval_action.reports.base import MARKER, Link, Report, ReportInput
 from agent_eval_action.reports.html import html
 from agent_eval_action.reports.junit import junit
-from agent_eval_action.reports.markdown import markdown
-from agent_eval_action.reports.summary import summary
+from agent_eval_action.reports.markdown import markdown, summary
 
 __all__ = ["MARKER", "REPORTS", "Link", "Report", "ReportInput"]
 

@@ -10,11 +10,10 @@ from typing import Any, Final
 
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
-from agent_eval_action.reports.case_text import error_line
+from agent_eval_action.reports.causes import Cause
 from agent_eval_action.reports.formatting import clean
 from agent_eval_action.reports.messages import Messages
-from agent_eval_action.reports.view import GROUP_LABELS, CaseView, Group, failed_attempt, passing
-from agent_eval_action.results.decision import ChangeKind, PairChange
+from agent_eval_action.reports.view import Group, main_and_here
 from agent_eval_action.results.evalset import Annotation, AnnotationLevel
 
 PER_LEVEL: Final = 10
@@ -22,18 +21,19 @@ PER_LEVEL: Final = 10
 
 _MESSAGE: Final = 4_000  # GitHub's limit is 4,096 characters; in bytes of UTF-8 it is on the safe side
 _REASONS: Final = 4
+_NAMED: Final = 20
 _LEVELS: Final[dict[Group, AnnotationLevel]] = {
     Group.REGRESSED: "error",
-    Group.BLOCKING: "error",
-    Group.ERRORED: "warning",
-    Group.FAILING: "notice",
+    Group.NEEDS_RUNS: "warning",
+    Group.NOT_MEASURED: "warning",
+    Group.BELOW_THRESHOLD: "notice",
 }
 _CHECKS: Final[dict[AnnotationLevel, str]] = {"error": "failure", "warning": "warning", "notice": "notice"}
 _SENTENCE: Final = 900
 
 
 def as_annotations(report: ReportInput, budget: int | None = None) -> str:
-    """A JSON array as the Checks API takes it (``output.annotations``), of every case that is to be looked at.
+    """A JSON array as the Checks API takes it (``output.annotations``), of every cause that needs attention.
 
     With a ``budget`` in bytes as many as it holds, worst first.
     """
@@ -51,15 +51,14 @@ def as_annotations(report: ReportInput, budget: int | None = None) -> str:
 
 
 def remarks(report: ReportInput) -> Iterator[Annotation]:
-    """What weakens the gate, then every case that blocks, was not measured or is below a threshold."""
+    """What weakens the gate, then each cause at the line of its worst case, with the other cases' names."""
     decision, messages = report.decision, report.view.messages
     for finding in decision.weakenings:
         level: AnnotationLevel = "error" if finding.severity == "blocks" else "warning"
         message = clean(messages.sentence(finding).plain, _SENTENCE)
-        yield Annotation(level=level, title="This change weakens the gate", message=_bounded(message))
-    for view in report.view.worst_first:
-        if view.group in _LEVELS and view.result is not None:
-            yield _remark(view, messages)
+        yield Annotation(level=level, title="This change loosens its own checks", message=_bounded(message))
+    for cause in report.causes:
+        yield _remark(cause, messages)
 
 
 def shown_in_step(found: Sequence[Annotation], *, kept: int = 0) -> list[Annotation]:
@@ -84,41 +83,38 @@ def shown_in_step(found: Sequence[Annotation], *, kept: int = 0) -> list[Annotat
 
 
 def _more(level: AnnotationLevel, rest: int) -> Annotation:
-    what = {"error": "blocking", "warning": "not measured", "notice": "below a threshold"}[level]
+    what = {"error": "blocking", "warning": "not decided", "notice": "not blocking"}[level]
     message = f"{fmt.count(rest)} more {what}: they are in the step's summary and in the reports"
     return Annotation(level=level, title="agent-eval", message=message)
 
 
-def _remark(view: CaseView, messages: Messages) -> Annotation:
-    owner, result = view.owner, view.result
+def _remark(cause: Cause, messages: Messages) -> Annotation:
+    view = cause.cases[0]
+    owner, line = view.owner, view.result.line if view.result is not None else None
     where = f" ({clean(view.where, 200)})" if view.where else ""
-    line = result.line if result is not None else None
+    then, now = main_and_here(view.pairs[0]) if view.pairs and view.telling else ("", "")
+    numbers = f" ({then} on main, {now} here)" if now not in {"", fmt.NONE} and then != fmt.NONE else ""
     return Annotation(
-        level=_LEVELS[view.group],
-        title=f"{clean(view.key.case, 120)}{where}: {GROUP_LABELS[view.group]}",
-        message=_bounded("\n".join(_reasons(view, messages)) or "no reason given"),
+        level="error" if view.blocks or view.group is Group.WORSE else _LEVELS[view.group],
+        title=f"{clean(view.key.case, 120)}{where}: {clean(cause.text.plain, 200)}{numbers}",
+        message=_bounded("\n".join(_reasons(cause, messages))),
         path=_relative(owner.path) if owner is not None else "",
         line=line if line and line > 0 else None,
     )
 
 
-def _reasons(view: CaseView, messages: Messages) -> Iterator[str]:
-    broken = failed_attempt(view.result) if view.result is not None else None
-    if broken is not None and broken.error is not None:
-        yield clean(error_line(broken.error), _SENTENCE)
-    # a case that merely fell is told of where its criterion fell over the whole suite
-    telling = view.pairs[: view.telling]
-    wrong = [p for p in view.pairs if p in telling or p.blocking or p.kind is ChangeKind.ERROR or passing(p) is False]
-    told = [pair for pair in wrong if not (broken is not None and broken.error and pair.kind is ChangeKind.ERROR)]
-    for pair in told[:_REASONS]:
-        yield _sentence(pair, messages)
-    if len(told) > _REASONS:
-        yield f"… and {fmt.plural(len(told) - _REASONS, 'more criterion', 'more criteria')}"
-
-
-def _sentence(pair: PairChange, messages: Messages) -> str:
-    numbers = f"{pair.criterion} {fmt.pair_text(pair)}, {fmt.KIND_LABELS[pair.kind]}"
-    return clean(messages.pair(pair).plain or numbers, _SENTENCE)
+def _reasons(cause: Cause, messages: Messages) -> Iterator[str]:
+    """What broke, or what became of each criterion that tells; and the other cases that it happened to."""
+    view = cause.cases[0]
+    if view.group is Group.NOT_MEASURED or not view.telling:
+        yield clean(cause.differences[0].plain, _SENTENCE)
+    for pair in view.pairs[: view.telling][:_REASONS] if view.group is not Group.NOT_MEASURED else ():
+        numbers = f"{pair.criterion} {fmt.pair_text(pair)}, {fmt.KIND_LABELS[pair.kind]}"
+        yield clean(messages.pair(pair).plain or numbers, _SENTENCE)
+    others = [clean(other.key.case, 120) for other in cause.cases[1:]]
+    if others:
+        more = f" and {fmt.count(len(others) - _NAMED)} more" if len(others) > _NAMED else ""
+        yield f"The same cause: {', '.join(others[:_NAMED])}{more}"
 
 
 def _bounded(text: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agent_eval_action.errors import OutputError, ResultsError
 from agent_eval_action.folders import OutputFolder
+from agent_eval_action.reports.causes import Cause, find_causes
 from agent_eval_action.reports.view import ReportView
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.run_result import RunResult
@@ -29,13 +30,14 @@ class ReportInput:
     """Everything a report may show. ``result`` must hold a decision: nothing is rendered before it is made.
 
     ``reproduce`` is the command line that repeats the run. ``marker`` is the comment's first line, an HTML
-    comment that finds it again.
+    comment that finds it again; ``title`` names the job in its heading where there are several.
     """
 
     result: RunResult
     links: tuple[Link, ...] = ()
     reproduce: str = ""
     marker: str = MARKER
+    title: str = ""
 
     @property
     def decision(self) -> Decision:
@@ -51,6 +53,11 @@ class ReportInput:
     def view(self) -> ReportView:
         """What the reports show of the result: computed for the first and shared by the others."""
         return ReportView.build(self.result, self.decision)
+
+    @cached_property
+    def causes(self) -> tuple[Cause, ...]:
+        """Why the cases that need attention are as they are, the worst first."""
+        return find_causes(self.view.worst_first)
 
 
 Report = Callable[[ReportInput, int | None], str]

@@ -39,6 +39,11 @@ def code(value: str, limit: int = 120) -> str:
     return f"<code>{_inline(clean(value, limit)) or _APART}</code>"
 
 
+def name(value: str, limit: int = 120) -> str:
+    """As ``code``, and a narrow column may break it after an underscore."""
+    return code(value, limit).replace("_", "_<wbr>")
+
+
 def fence(lines: Iterable[str], language: str = "") -> str:
     """A code block that no text in it can end. Each line is cleaned and bounded, its indentation kept."""
     body = [clean(line, _LINE, lines=True).replace("\n", " ") for line in lines]

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import Final
 
 from agent_eval_action.results.decision import ChangeKind, CriterionChange, PairChange, Unit, Verdict
-from agent_eval_action.results.run_result import Totals
+from agent_eval_action.results.run_result import CriterionInfo, Totals
 
-MINUS = "\N{MINUS SIGN}"
-NONE = "–"
-_HUGE = 10**15
-_TENTHS_BELOW, _MINUTE, _HOUR, _DAY = 10, 60, 3_600, 86_400
-KIND_LABELS: dict[ChangeKind, str] = {
+MINUS: Final = "\N{MINUS SIGN}"
+NONE: Final = "–"
+_HUGE, _LARGE, _TENS = 10**15, 1e7, 10
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+KIND_LABELS: Final[dict[ChangeKind, str]] = {
+    **{kind: kind.value.replace("_", " ") for kind in ChangeKind},
     ChangeKind.SAME: "unchanged",
-    ChangeKind.BETTER: "better",
-    ChangeKind.WORSE: "worse",
-    ChangeKind.NEWLY_FAILING: "newly failing",
-    ChangeKind.FIXED: "fixed",
-    ChangeKind.STILL_FAILING: "still failing",
-    ChangeKind.FAILING: "failing",
-    ChangeKind.PASSING: "passing",
-    ChangeKind.NEW: "new",
-    ChangeKind.REMOVED: "removed",
     ChangeKind.CHANGED: "changed definition",
-    ChangeKind.ERROR: "error",
-    ChangeKind.NOT_APPLICABLE: "not applicable",
-    ChangeKind.FLAKY: "flaky",
     ChangeKind.ON_MAIN: "already broken on main",
 }
-
-OUTCOME_LABELS: dict[Verdict, str] = {
+OUTCOME_LABELS: Final[dict[Verdict, str]] = {
     Verdict.PASS: "Passed",
     Verdict.FAIL: "Blocked",
     Verdict.INCONCLUSIVE: "Inconclusive",
@@ -38,22 +27,34 @@ OUTCOME_LABELS: dict[Verdict, str] = {
 }
 
 
-def number(value: float | None, unit: Unit) -> str:
-    """A criterion's value: ``0.833``, ``1,234 tokens`` without the unit's name, ``1.25 s``, ``$0.0123``."""
+def number(value: float | None, unit: Unit = "score") -> str:
+    """A value for reading: ``0.83``, ``1,234`` tokens, ``1.25 s``, ``$0.0123``; a small score is no false zero."""
     if value is None:
         return NONE
     text = _magnitude(abs(value), unit)
+    if unit == "score" and value and not _is_visible(text):
+        text = f"{abs(value):.3g}"
     return f"{MINUS}{text}" if value < 0 and _is_visible(text) else text
 
 
-def signed(value: float | None, unit: Unit) -> str:
+def numbers(one: float, other: float, unit: Unit = "score") -> tuple[str, str]:
+    """Two values so that they look different when they are; of units other than scores as they are."""
+    short = number(one, unit), number(other, unit)
+    if unit != "score" or short[0] != short[1] or one == other:
+        return short
+    for digits in (3, 4, 6, 9, 12, 17):
+        long = f"{one:.{digits}g}", f"{other:.{digits}g}"
+        if long[0] != long[1]:
+            return long
+    return repr(one), repr(other)
+
+
+def signed(value: float | None, unit: Unit = "score") -> str:
     """A change: with its sign, and without one where it rounds to nothing."""
     if value is None:
         return NONE
     text = _magnitude(abs(value), unit)
-    if not _is_visible(text):
-        return text
-    return f"{MINUS if value < 0 else '+'}{text}"
+    return f"{MINUS if value < 0 else '+'}{text}" if _is_visible(text) else text
 
 
 def interval(row: CriterionChange | PairChange) -> str:
@@ -64,18 +65,12 @@ def interval(row: CriterionChange | PairChange) -> str:
     return f"{low}…{high}" if low != high else ""
 
 
-def change(row: CriterionChange | PairChange) -> str:
-    """A change with its interval: ``+0.120 (+0.050…+0.190)``; without one where all cases changed alike."""
-    spread = interval(row)
-    return f"{signed(row.change, row.unit)}{f' ({spread})' if spread else ''}"
-
-
 def detectable(row: CriterionChange) -> str:
-    """The smallest drop this run could have found: ``0.062``, or that it could have found none."""
+    """The smallest drop this run would have noticed: ``0.06``, or that it would have noticed none."""
     if row.detectable is None:
         return NONE
     if row.baseline is not None and row.detectable > row.baseline:
-        return "none, for want of runs"
+        return "none: too few runs"
     return number(row.detectable, row.unit)
 
 
@@ -87,11 +82,11 @@ def count(value: int | None) -> str:
 
 
 def attempts(totals: Totals) -> str:
-    """How many attempts were made and what for: "62 attempts: 50 + 12 re-runs, 6 control"."""
-    said = plural(totals.attempts, "attempt")
+    """How many attempts were made and what for: ``62 attempts: 50 + 12 re-runs, 6 control``."""
+    text = plural(totals.attempts, "attempt")
     if totals.extra:
-        said += f": {count(totals.attempts - totals.extra)} + {plural(totals.extra, 're-run')}"
-    return f"{said}, {count(totals.control)} control" if totals.control else said
+        text += f": {count(totals.attempts - totals.extra)} + {plural(totals.extra, 're-run')}"
+    return f"{text}, {count(totals.control)} control" if totals.control else text
 
 
 def plural(value: int, noun: str, many: str | None = None) -> str:
@@ -99,36 +94,22 @@ def plural(value: int, noun: str, many: str | None = None) -> str:
     return f"{count(value)} {noun if value == 1 else many or noun + 's'}"
 
 
-def percent(part: int, whole: int) -> str:
-    """A share in percent, one decimal: 100 % only when it is all, 0 % only when it is none."""
-    share = 100 * part / whole if whole else 0.0
-    if 0 < part < whole:
-        share = min(max(share, 0.1), 99.9)
-    return f"{share:.1f} %" if share not in (0.0, 100.0) else f"{share:.0f} %"
-
-
 def duration(seconds: float) -> str:
     """A span for people: ``0.8 s``, ``34 s``, ``2 min 5 s``, ``1 h 3 min``, ``3 days``."""
     seconds = max(0.0, seconds)
     whole = round(seconds)
-    if whole < _TENTHS_BELOW:
-        return f"{seconds:.1f} s"
     if whole < _MINUTE:
-        return f"{whole} s"
+        return f"{seconds:.1f} s" if whole < _TENS else f"{whole} s"
     if whole < _HOUR:
         return f"{whole // _MINUTE} min {whole % _MINUTE} s"
-    if whole < 2 * _DAY:
-        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
-    return f"{count(whole // _DAY)} days"
+    return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min" if whole < 2 * _DAY else age(whole)
 
 
 def age(seconds: float) -> str:
     """How old something is, coarsely: ``under a minute``, ``20 min``, ``5 h``, ``3 days``."""
     whole = int(seconds)
-    if whole < _MINUTE:
-        return "under a minute"
     if whole < _HOUR:
-        return f"{whole // _MINUTE} min"
+        return f"{whole // _MINUTE} min" if whole >= _MINUTE else "under a minute"
     return f"{whole // _HOUR} h" if whole < 2 * _DAY else f"{count(whole // _DAY)} days"
 
 
@@ -139,60 +120,46 @@ def allowed_change(row: CriterionChange) -> str:
     return f"max rise {row.max_rise * 100:g} %" if row.max_rise is not None else ""
 
 
-def row_limits(row: CriterionChange) -> str:
-    """What a criterion has to keep: ``≥ 0.8, max drop 0.05``."""
-    return limits(row.unit, row.goal, row.threshold, allowed_change(row))
-
-
-def limits(unit: Unit, goal: str, threshold: float | None, limit: str = "") -> str:
-    """What a pair has to keep: ``≥ 0.8``; ``limit``: and the change it is allowed, in words."""
-    sign = "≤" if goal == "minimize" else "≥"
+def limits(row: CriterionChange | PairChange | CriterionInfo) -> str:
+    """What a criterion or a pair has to keep: ``≥ 0.8, max drop 0.05``."""
     parts = []
-    if threshold is not None:
-        parts.append(f"{sign} {threshold:g}" if unit == "score" else f"{sign} {number(threshold, unit)}")
-    return ", ".join([*parts, limit] if limit else parts) or NONE
+    if row.threshold is not None:
+        value = f"{row.threshold:g}" if row.unit == "score" else number(row.threshold, row.unit)
+        parts.append(f"{'≤' if row.goal == 'minimize' else '≥'} {value}")
+    allowed = allowed_change(row) if isinstance(row, CriterionChange) else ""
+    return ", ".join([*parts, *([allowed] if allowed else [])]) or NONE
 
 
-def is_worse(change: float | None, goal: str) -> bool:
-    """Whether a change goes the wrong way for this criterion."""
-    return change is not None and (change > 0 if goal == "minimize" else change < 0)
+def is_worse(row: CriterionChange | PairChange) -> bool:
+    """Whether it changed in the wrong direction."""
+    return row.change is not None and (row.change > 0 if row.goal == "minimize" else row.change < 0)
 
 
-def is_better(change: float | None, goal: str) -> bool:
-    """Whether a change goes the right way for this criterion."""
-    return change is not None and (change < 0 if goal == "minimize" else change > 0)
-
-
-def by_severity(change: CriterionChange) -> tuple[int, bool, str]:
-    """Sort key of the criteria table: what blocks, what broke, what fell, then the rest by name."""
-    worse = is_worse(change.change, change.goal)
-    rank = {"fail": 0, "error": 1, "advisory": 4, "pass": 3, "not_applicable": 5}[change.status]
-    if change.status == "advisory" and (change.failing or worse):
-        rank = 2
-    return rank, not worse, change.criterion
+def is_better(row: CriterionChange | PairChange) -> bool:
+    """Whether it changed in the right direction."""
+    return bool(row.change) and not is_worse(row)
 
 
 def pair_text(pair: PairChange) -> str:
-    """``0.900 → 0.400`` or as much of it as there is."""
-    then = number(pair.baseline.mean, pair.unit) if pair.baseline else NONE
-    now = number(pair.current.mean, pair.unit) if pair.current else NONE
-    if pair.baseline is None or pair.current is None:
-        return then if pair.current is None else now
-    return f"{then} → {now}"
+    """``0.90 → 0.40`` or as much of it as there is."""
+    if pair.baseline is not None and pair.current is not None:
+        return " → ".join(numbers(pair.baseline.mean, pair.current.mean, pair.unit))
+    side = pair.baseline or pair.current
+    return number(side.mean if side else None, pair.unit)
+
+
+_UNITS: Final = {"tokens": "{:,.0f}", "calls": "{:,.1f}", "seconds": "{:,.2f} s", "usd": "${:,.4f}"}
 
 
 def _magnitude(value: float, unit: Unit) -> str:
     if value >= _HUGE:
         return f"{value:.3g}"
-    if unit == "tokens":
-        return f"{value:,.0f}"
-    if unit == "calls":
-        return f"{value:,.1f}"
-    if unit == "seconds":
-        return f"{value:,.2f} s"
-    if unit == "usd":
-        return f"${value:,.4f}"
-    return f"{value:,.3f}"
+    if unit in _UNITS:
+        return _UNITS[unit].format(value)
+    if value >= _LARGE:
+        return f"{value:.4g}"
+    text = f"{value:,.2f}"
+    return text.removesuffix(".00") if value >= _TENS else text
 
 
 def _is_visible(text: str) -> bool:

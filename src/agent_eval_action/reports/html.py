@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
-from agent_eval_action.reports.case_text import error_line
+from agent_eval_action.reports.causes import error_line
 from agent_eval_action.reports.formatting import clean
 from agent_eval_action.reports.markdown import ADDRESS
 from agent_eval_action.reports.messages import Messages, run_findings
 from agent_eval_action.reports.next_steps import next_steps
 from agent_eval_action.reports.prose import Name, Prose
-from agent_eval_action.reports.view import COLUMNS, GROUP_LABELS, CaseView, Group, cost_rows, facts, passing
+from agent_eval_action.reports.view import COLUMNS, CaseView, Group, by_severity, cost_rows, facts, passing
 from agent_eval_action.results.decision import ChangeKind, CriterionChange, Decision, PairChange, Stat, TurnBrief
 from agent_eval_action.results.run_result import AttemptSummary, CriterionScore, RunResult, SetResult, TurnScore, Votes
 
@@ -36,9 +36,9 @@ _TEMPLATES: Final = Path(__file__).with_name("templates")
 _PURPOSES: Final = {"first": "first pass", "rerun": "re-run", "suite": "suite again", "control": "beside main"}
 _TONES: Final = {
     Group.REGRESSED: "bad",
-    Group.BLOCKING: "bad",
-    Group.ERRORED: "warn",
-    Group.FAILING: "warn",
+    Group.NEEDS_RUNS: "warn",
+    Group.NOT_MEASURED: "warn",
+    Group.BELOW_THRESHOLD: "bad",
     Group.WORSE: "warn",
     Group.BETTER: "good",
 }
@@ -101,16 +101,16 @@ def _frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
         "outcome": decision.outcome.value,
         "label": fmt.OUTCOME_LABELS[decision.outcome],
         "why": _prose(messages.headline(decision)),
-        "facts": facts(result, decision),
+        "facts": facts(result),
         "weakenings": [_prose(messages.sentence(finding)) for finding in decision.weakenings[:_FINDINGS]],
         "findings": [_prose(messages.sentence(finding)) for finding in run_findings(decision)[:_FINDINGS]],
         "notes": [_prose(messages.sentence(note)) for note in decision.notes[:_FINDINGS]],
-        "criteria": [_criterion(row, decision) for row in sorted(decision.criteria, key=fmt.by_severity)],
+        "criteria": [_criterion(row, decision) for row in sorted(decision.criteria, key=by_severity)],
         "columns": [row.criterion for row in decision.criteria],
         "groups": [
             {
                 "key": group.name.lower(),
-                "label": GROUP_LABELS[group],
+                "label": group.label,
                 "tone": _TONES.get(group, ""),
                 "n": counted[group],
             }
@@ -193,7 +193,7 @@ def _criterion(row: CriterionChange, decision: Decision) -> Json:
         "interval": row.interval,
         "allowed": row.max_drop if row.goal == "maximize" else None,
         "tone": "bad" if row.status == "fail" else "warn" if row.status == "error" else "",
-        "limits": fmt.row_limits(row),
+        "limits": fmt.limits(row),
         "below": row.failing,
         "errors": row.errors,
         "pairs": row.pairs,
@@ -244,7 +244,7 @@ def _tone(pair: PairChange) -> str:
         return "warn"
     if pair.blocking or passing(pair) is False:
         return "bad"
-    return "good" if fmt.is_better(pair.change, pair.goal) else ""
+    return "good" if fmt.is_better(pair) else ""
 
 
 def _pip(attempt: AttemptSummary) -> str:
@@ -272,7 +272,7 @@ def _configured(owner: SetResult | None) -> list[list[str]]:
     return [
         [
             info.name,
-            fmt.limits(info.unit, info.goal, info.threshold),
+            fmt.limits(info),
             f"{info.source}{f':{info.line}' if info.line else ''}",
             json.dumps(info.options, sort_keys=True, default=str)[:_ARGUMENTS] if info.options else "",
         ]
@@ -289,7 +289,7 @@ def _pair(pair: PairChange, messages: Messages) -> Json:
         "change": fmt.signed(pair.change, pair.unit),
         "interval": fmt.interval(pair),
         "tone": _tone(pair),
-        "needs": fmt.limits(pair.unit, pair.goal, pair.threshold),
+        "needs": fmt.limits(pair),
         "kind": fmt.KIND_LABELS[pair.kind],
         "blocking": pair.blocking,
         "why": _prose(messages.pair(pair, with_case=False)),

@@ -1,4 +1,4 @@
-"""Names by which CI systems group and recognise a testcase: they split ``classname`` at its dots."""
+"""JUnit XML: names by which CI systems group and recognise a testcase (they split ``classname`` at its dots)."""
 
 from __future__ import annotations
 
@@ -7,39 +7,50 @@ import xml.etree.ElementTree as ET
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Final
 
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it ships none
 
-from agent_eval_action.reports import case_text as text
+from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
+from agent_eval_action.reports.causes import error_line
+from agent_eval_action.reports.differences import turn_diffs
 from agent_eval_action.reports.escaping import xml
-from agent_eval_action.reports.messages import Messages
-from agent_eval_action.reports.view import CaseView, passing
-from agent_eval_action.results.decision import ChangeKind, Decision
-from agent_eval_action.results.run_result import CriterionInfo, SetResult
+from agent_eval_action.reports.view import CaseView, failed_attempt, objections, passing, score_of, worst_attempt
+from agent_eval_action.results.decision import ChangeKind, PairChange
+from agent_eval_action.results.run_result import AttemptSummary, CriterionInfo, ScoreStatus, SetResult
 
-_PART = 120
-
-
-def suite_name(agent: str, eval_set: str) -> str:
-    """``agent / set``."""
-    return f"{part(agent)} / {part(eval_set)}"
+LIMIT: Final = 8_000
+"""Characters of one text."""
+_DETAILS: Final = 64 * 1024 * 1024
+_PART, _MESSAGE, _ANSWER, _HEAD = 120, 800, 600, 1_000
 
 
-class UniqueNames:
-    """``agent.set.case``, each given out once: Jenkins takes what is before the last dot for the package."""
+def junit(report: ReportInput, budget: int | None = None) -> str:
+    """The report as JUnit XML. ``budget`` bounds the failure texts, in bytes; messages always stay."""
+    builder = _Builder(report, budget if budget is not None else _DETAILS)
+    suites = [*map(builder.suite, report.result.sets), *builder.whole_run()]
+    root = ET.Element("testsuites")
+    for count in ("tests", "failures", "errors", "skipped"):
+        root.set(count, str(sum(int(suite.get(count, "0")) for suite in suites)))
+    root.set("time", f"{sum(round(float(suite.get('time', '0')) * 1000) for suite in suites) / 1000:.3f}")
+    root.extend(suites)
+    ET.indent(root, " ")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+class _UniqueNames:
+    """Names that are each given out once: another of the same name gets a number."""
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
 
-    def unique(self, *parts: str) -> str:
-        """The parts joined by dots, with a number behind when another had the same name."""
-        name = ".".join(part(each).replace(".", "_") for each in parts) if len(parts) > 1 else part(parts[0])
+    def unique(self, name: str) -> str:
         self._seen[name] = self._seen.get(name, 0) + 1
         return name if self._seen[name] == 1 else self.unique(f"{name}~{self._seen[name]}")
 
 
-def part(text: str) -> str:
+def _part(text: str) -> str:
     """One name, never empty; a huge one ends in its digest."""
     cleaned = xml(text, len(text) + 1) or "(empty)"
     if len(cleaned) <= _PART:
@@ -48,62 +59,54 @@ def part(text: str) -> str:
     return f"{cleaned[: _PART - 10]}…{digest}"
 
 
-_DETAILS = 64 * 1024 * 1024
-_MESSAGE = 800
-_WHOLE = "agent-eval.whole run"
-
-
-def junit(report: ReportInput, budget: int | None = None) -> str:
-    """The report as JUnit XML. ``budget`` bounds the failure texts, in bytes; messages always stay."""
-    decision = report.decision
-    builder = _Builder(budget if budget is not None else _DETAILS, report.view.messages)
-    by_set: defaultdict[int, list[CaseView]] = defaultdict(list)
-    for view in report.view.cases:
-        by_set[id(view.owner)].append(view)
-    started_at = report.result.started_at
-    suites = [builder.suite(owner, by_set[id(owner)], started_at) for owner in report.result.sets]
-    whole = builder.whole(decision, started_at)
-    return _document([*suites, whole] if whole is not None else suites)
-
-
 class _Builder:
     """Makes testcases while the room for their texts lasts."""
 
-    def __init__(self, room: int, messages: Messages) -> None:
+    def __init__(self, report: ReportInput, room: int) -> None:
+        self._report = report
         self._room = room
-        self._messages = messages
-        self._names = UniqueNames()
+        self._classes = _UniqueNames()
+        self._cases: defaultdict[int, list[CaseView]] = defaultdict(list)
+        for view in report.view.cases:
+            self._cases[id(view.owner)].append(view)
+        causes = report.causes
+        self._first = {
+            view.key: text for cause in causes for view, text in zip(cause.cases, cause.differences, strict=True)
+        }
 
-    def suite(self, owner: SetResult, cases: list[CaseView], started_at: str) -> ET.Element:
-        made: list[TestCase] = []
-        for view in cases:
-            made.extend(self._case(view, owner, self._names.unique(*view.key)))
-        return _tree(suite_name(owner.agent, owner.eval_set), made, started_at, owner.path)
+    def suite(self, owner: SetResult) -> ET.Element:
+        classname = self._classes.unique(
+            ".".join(_part(name).replace(".", "_") for name in (owner.agent, owner.eval_set))
+        )
+        names = _UniqueNames()
+        made = [case for view in self._cases[id(owner)] for case in self._case(view, owner, classname, names)]
+        return self._tree(f"{_part(owner.agent)} / {_part(owner.eval_set)}", made, owner.path)
 
-    def whole(self, decision: Decision, started_at: str) -> ET.Element | None:
-        made = []
-        names = UniqueNames()
-        for name, status, message, output in text.whole_run(decision, self._messages):
-            case = TestCase(names.unique(name), _WHOLE)
-            if status == "failure":
-                case.add_failure_info(_message(message), self._take(output), "suite")
-            elif status == "error":
-                case.add_error_info(_message(message), self._take(output), "suite")
-            elif status == "skipped":
-                case.add_skipped_info(_message(message), self._take(output))
-            made.append(case)
-        return _tree("whole run", made, started_at, None) if made else None
+    def whole_run(self) -> Iterator[ET.Element]:
+        """What concerns no single case, to be read: no failure that no case has."""
+        decision, messages = self._report.decision, self._report.view.messages
+        of_run = [
+            found for found in decision.findings if found.subject.case is None and found not in decision.weakenings
+        ]
+        found = [(one.subject.criterion or "run", one) for one in of_run if one.severity != "advisory"]
+        found += [("weakened gate", one) for one in decision.weakenings if one.severity == "blocks"]
+        names = _UniqueNames()
+        made = [
+            TestCase(names.unique(_part(name)), "agent-eval.whole run", stdout=self._take(str(messages.sentence(one))))
+            for name, one in found
+        ]
+        if made:
+            yield self._tree("whole run", made, None)
 
-    def _case(self, view: CaseView, owner: SetResult, classname: str) -> Iterator[TestCase]:
+    def _case(self, view: CaseView, owner: SetResult, classname: str, names: _UniqueNames) -> Iterator[TestCase]:
         result = view.result
         if result is None:
             return
         seconds = sum(max(attempt.durations.total or 0.0, 0.0) for attempt in result.attempts)
-        names = UniqueNames()
         for criterion in owner.criteria:
             # The agent ran once for all criteria of a case: each carries its share, so that sums stay true
             case = TestCase(
-                names.unique(criterion.name),
+                names.unique(f"{_part(view.key.case)} · {_part(criterion.name)}"),
                 classname,
                 seconds / len(owner.criteria),
                 file=xml(owner.path, 1_000),
@@ -117,46 +120,75 @@ class _Builder:
         if pair is None:
             case.add_skipped_info("not judged: this criterion's mode is off")
         elif pair.blocking:
-            message, output = text.failure(view, pair, self._messages)
+            message, output = self._failure(view, pair)
             case.add_failure_info(_message(message), self._take(output), str(pair.kind))
         elif pair.kind is ChangeKind.ERROR or pair.errors:
-            message, output, kind = text.error(view, pair, self._messages)
+            message, output, kind = self._error(view, pair)
             case.add_error_info(_message(message), self._take(output), kind)
         elif pair.kind is ChangeKind.NOT_APPLICABLE:
-            left_out = view.result.unmeasured if view.result else ""
-            left_out = left_out or criterion.unmeasured
-            case.add_skipped_info(_message(left_out or f"not applicable: {self._messages.pair(pair)}".rstrip(": ")))
+            left_out = (view.result.unmeasured if view.result else "") or criterion.unmeasured
+            sentence = self._report.view.messages.pair(pair)
+            case.add_skipped_info(_message(left_out or f"not applicable: {sentence}".rstrip(": ")))
         elif passing(pair) is False:
-            message, output = text.failure(view, pair, self._messages)
+            message, output = self._failure(view, pair)
             case.add_skipped_info(_message(f"advisory, does not block: {message}"), self._take(output))
+
+    def _failure(self, view: CaseView, pair: PairChange) -> tuple[str, str]:
+        """Message, the difference first, and text of a pair that is below its threshold or fell."""
+        numbers = f"{fmt.pair_text(pair)}, needs {fmt.limits(pair)}"
+        sentence = self._report.view.messages.pair(pair)
+        difference = str(self._first.get(view.key) or sentence)
+        lines = [f"{view.key}", f"{pair.criterion} {numbers}: {fmt.KIND_LABELS[pair.kind]}", str(sentence)]
+        if spread := fmt.interval(pair):
+            lines.append(f"change with 95 % confidence: {spread}")
+        attempt = worst_attempt(view.result, pair.criterion, pair.goal) if view.result else None
+        if attempt is not None and view.result is not None:
+            lines += _attempt_lines(attempt, pair, len(view.result.attempts))
+            lines += _differences(view, attempt)
+        return f"{difference} ({numbers})" if xml(difference, _MESSAGE) else "", "\n".join(filter(None, lines))
+
+    def _error(self, view: CaseView, pair: PairChange) -> tuple[str, str, str]:
+        """Message, text and kind of a pair that could not be measured."""
+        sentence = str(self._report.view.messages.pair(pair))
+        attempt = failed_attempt(view.result, pair.criterion) if view.result else None
+        if attempt is None:
+            return sentence or f"{pair.criterion} has no score", str(view.key), "unmeasured"
+        where = f"{str(view.key)[:_HEAD]}, repeat {attempt.repeat + 1}"
+        if attempt.error is not None:
+            head = error_line(attempt.error)
+            trace = attempt.error.traceback[-LIMIT // 2 :]  # its last lines say what broke
+            return head, f"{where}\n{head[:_HEAD]}\n{trace}".rstrip(), str(attempt.error.kind)
+        score = score_of(attempt, pair.criterion)
+        reason = score.reason if score else "the criterion gave no score"
+        return sentence or reason, f"{where}\n{reason}", "scoring"
 
     def _take(self, output: str) -> str | None:
         """The text while there is room; afterwards the message has to do."""
-        cleaned = xml(output, text.LIMIT, lines=True)
+        cleaned = xml(output, LIMIT, lines=True)
         size = len(cleaned.encode())
         if size > self._room:
             return None
         self._room -= size
         return cleaned
 
+    def _tree(self, name: str, cases: list[TestCase], path: str | None) -> ET.Element:
+        """junit-xml's element, finished: no ``disabled``, times to the millisecond and adding up."""
+        timestamp = _timestamp(self._report.result.started_at)
+        suite = TestSuite(xml(name, 400), cases, timestamp=timestamp, file=path and xml(path, 1_000))
+        element: ET.Element = suite.build_xml_doc()
+        element.attrib.pop("disabled", None)
+        total = 0
+        for case in element.iter("testcase"):
+            millis = round(float(case.get("time", "0")) * 1000)
+            case.set("time", f"{millis / 1000:.3f}")
+            total += millis
+        element.set("time", f"{total / 1000:.3f}")
+        return element
+
 
 def _message(message: str) -> str:
     """Never empty: junit-xml takes a failure that says nothing for a pass."""
     return xml(message, _MESSAGE) or "no reason given"
-
-
-def _tree(name: str, cases: list[TestCase], started_at: str, path: str | None) -> ET.Element:
-    """junit-xml's element, finished: no ``disabled``, times to the millisecond and adding up."""
-    suite = TestSuite(xml(name, 400), cases, timestamp=_timestamp(started_at), file=path and xml(path, 1_000))
-    element: ET.Element = suite.build_xml_doc()
-    element.attrib.pop("disabled", None)
-    total = 0
-    for case in element.iter("testcase"):
-        millis = round(float(case.get("time", "0")) * 1000)
-        case.set("time", f"{millis / 1000:.3f}")
-        total += millis
-    element.set("time", f"{total / 1000:.3f}")
-    return element
 
 
 def _timestamp(started_at: str) -> str | None:
@@ -167,11 +199,24 @@ def _timestamp(started_at: str) -> str | None:
         return None
 
 
-def _document(suites: list[ET.Element]) -> str:
-    root = ET.Element("testsuites")
-    for count in ("tests", "failures", "errors", "skipped"):
-        root.set(count, str(sum(int(suite.get(count, "0")) for suite in suites)))
-    root.set("time", f"{sum(round(float(suite.get('time', '0')) * 1000) for suite in suites) / 1000:.3f}")
-    root.extend(suites)
-    ET.indent(root, " ")
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+def _attempt_lines(attempt: AttemptSummary, pair: PairChange, attempts: int) -> Iterator[str]:
+    score = score_of(attempt, pair.criterion)
+    if attempts > 1:
+        yield f"the worst of {attempts} repeats, number {attempt.repeat + 1}:"
+    if score is None:
+        return
+    yield score.reason
+    for turn in score.turns if len(score.turns) > 1 else ():
+        value = fmt.number(turn.score, pair.unit) if turn.status is ScoreStatus.SCORED else str(turn.status)
+        yield f"turn {turn.turn + 1}: {value}{f', {turn.reason}' if turn.reason else ''}"
+    for number, kind, what, why in objections(score):
+        yield f"turn {number}, {kind}: {what}{f' – {why}' if why else ''}"
+
+
+def _differences(view: CaseView, attempt: AttemptSummary) -> Iterator[str]:
+    expected = view.result.expected if view.result else ()
+    for diff in turn_diffs(expected, view.baseline_turns, attempt.turns):
+        yield f"\n@@ turn {diff.number}: {diff.user[:_ANSWER]}"
+        for hunk in diff.hunks:
+            yield f"@@ {hunk.title}"
+            yield from (f"{sign} {line[:_ANSWER]}" for sign, line in hunk.lines)

@@ -8,28 +8,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.errors import ResultsError
-from agent_eval_action.reports.change_messages import CHANGE_WRITERS, source
-from agent_eval_action.reports.prose import Name, Prose, compose, joined, listed, names, number, numbers, pairs, verb
+from agent_eval_action.reports.formatting import number, numbers, plural
+from agent_eval_action.reports.prose import Name, Prose, compose, joined, listed, names, pairs, verb
 from agent_eval_action.results.base import StoreKind
-from agent_eval_action.results.decision import CriterionChange, Decision, PairChange, Verdict
+from agent_eval_action.results.decision import Decision, PairChange, Verdict
 from agent_eval_action.results.findings import Finding, FindingCode, Reason, Subject
 
 Data = Mapping[str, Any]
 
 BEGIN: Final[Mapping[StoreKind, Prose]] = {
-    "file": compose(
-        "to make one, run {command} and commit the file it writes", command=Name("agent-eval baseline update")
-    ),
-    "branch": Prose.join("one begins with the next run on the main branch, which records what it scores"),
+    "file": compose("run {command} and commit the file it writes", command=Name("agent-eval baseline update")),
+    "branch": Prose.join("the next run on the main branch records what it scores"),
     "rerun": Prose.join("it is measured beside a run, on the base commit's agent, which could not be run here"),
 }
 """How a baseline comes to be, by what keeps it."""
 
 _CASES_IN_HEADLINE: Final = 3
 _CASE, _CRITERION, _LONG_NAME = 100, 60, 120
-_WITH_MERGE: Final = ", takes effect with the merge"
 
 
 @dataclass(frozen=True)
@@ -41,23 +37,27 @@ class Messages:
     @classmethod
     def for_decision(cls, decision: Decision) -> Messages:
         """The sentences of a decision, naming agent and eval set where the case's name does not tell cases apart."""
-        keys = {(pair.agent, pair.eval_set, pair.case) for pair in decision.pairs}
-        times = Counter(case for _, _, case in keys)
-        return cls(frozenset(case for case, number in times.items() if number > 1))
+        times = Counter(case for _, _, case in {(pair.agent, pair.eval_set, pair.case) for pair in decision.pairs})
+        return cls(frozenset(case for case, seen in times.items() if seen > 1))
 
     def sentence(self, finding: Finding) -> Prose:
         """What a finding says, beginning with what it is about."""
-        return self._write(finding, self._subject(finding.subject), finding.subject)
+        return self._write(finding, _WRITERS[finding.code], self._subject(finding.subject), finding.subject)
+
+    def heading(self, finding: Finding) -> Prose:
+        """A reason of the outcome in a few words."""
+        writer = _HEADINGS.get(finding.code, _WRITERS[finding.code])
+        return self._write(finding, writer, self._subject(finding.subject), finding.subject)
 
     def pair(self, pair: PairChange, *, with_case: bool = True) -> Prose:
         """What became of a pair; empty where there is nothing to say."""
         if pair.reason is None:
             return Prose()
         name = self._subject(pair.subject) if with_case else Prose.join(Name.shortened(pair.criterion, _CRITERION))
-        return self._write(pair.reason, name, pair.subject)
+        return self._write(pair.reason, _WRITERS[pair.reason.code], name, pair.subject)
 
     def headline(self, decision: Decision) -> Prose:
-        """Why the outcome is what it is."""
+        """Why the outcome is what it is, in one sentence."""
         clauses: list[Prose] = []
         first_of_several = False
         for finding in decision.reasons:
@@ -69,54 +69,37 @@ class Messages:
             first_of_several = finding.code in {FindingCode.CASES_UNDECIDED, FindingCode.GATE_WEAKENED}
         measured = any(finding.code is not FindingCode.TEXT for finding in decision.reasons)
         lead = "could not tell: " if decision.outcome is Verdict.INCONCLUSIVE and measured else ""
-        return joined([Prose.join(lead), joined(clauses, "; ")], "")
-
-    def criterion(self, row: CriterionChange, decision: Decision) -> Prose:
-        """What there is to say of a criterion's row: its own findings, then how many cases are below or missing."""
-        own = [finding for finding in decision.findings if finding.subject == Subject(criterion=row.criterion)]
-        parts = [self.sentence(finding) for finding in own if finding not in decision.weakenings]
-        if row.failing:
-            parts.append(
-                Prose.join(f"{plural(row.failing, 'case')} {'misses' if row.failing == 1 else 'miss'} the threshold")
-            )
-        if row.errors:
-            parts.append(Prose.join(f"{plural(row.errors, 'case')} not fully measured"))
-        if row.blocks_nothing and (row.blocks_nothing != "collecting" or row.failing):
-            parts.append(Prose.join(_BLOCKS_NOTHING[row.blocks_nothing]))
-        return joined(parts, "; ")
+        return joined([lead, joined(clauses, "; ")], "")
 
     def case(self, reference: Data) -> Name:
         """A case's name; with agent and eval set where another case has the same name."""
         parts = (reference["agent"], reference["eval_set"], reference["case"])
-        return Name(
-            " / ".join(Name.shortened(part, _CASE) for part in (parts if parts[2] in self.ambiguous else parts[2:]))
-        )
+        shown = parts if parts[2] in self.ambiguous else parts[2:]
+        return Name(" / ".join(Name.shortened(part, _CASE) for part in shown))
 
     def cases(self, data: Data) -> Prose:
         """The cases a finding names, with how many more there are."""
-        return listed([Prose.join(self.case(one)) for one in data["named"]], data["cases"])
+        return listed([self.case(one) for one in data["named"]], data["cases"])
 
     def _subject(self, subject: Subject) -> Prose:
         if subject.case is None:
             return Prose.join(Name.shortened(subject.criterion or subject.agent or "", 80))
         case = self.case({"agent": subject.agent, "eval_set": subject.eval_set, "case": subject.case})
-        if subject.criterion is None:
-            return Prose.join(case)
-        return Prose.join(Name(f"{case} › {Name.shortened(subject.criterion, _CRITERION)}"))
+        criterion = f" › {Name.shortened(subject.criterion, _CRITERION)}" if subject.criterion is not None else ""
+        return Prose.join(Name(f"{case}{criterion}"))
 
-    def _write(self, reason: Reason, name: Prose, subject: Subject) -> Prose:
+    def _write(self, reason: Reason, writer: _Writer, name: Prose, subject: Subject) -> Prose:
         try:
-            written = _WRITERS[reason.code]
-            view = View(reason.data, name, subject, self)
-            return view.fill(written) if isinstance(written, str) else written(view)
+            fields = Fields(reason.data, name, subject, self)
+            return fields.fill(writer) if isinstance(writer, str) else writer(fields)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             problem = f"the finding {reason.code.value} does not have the values it needs ({error!r:.80})"
             raise ResultsError(f"these results cannot be shown: {problem}") from error
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """A finding as a writer sees it: its values by name, and the sentence parts that several codes share."""
+class Fields:
+    """A finding as a writer sees it: its values by name, and the parts of sentences that several codes share."""
 
     data: Data
     name: Prose
@@ -151,9 +134,10 @@ class View:
             return number(value)
         if form == "code":
             return Name.shortened(value, _LONG_NAME)
-        if form.startswith(".") or not form:
-            return format(value, form)
-        return plural(value, form)
+        return format(value, form) if form.startswith(".") or not form else plural(value, form)
+
+
+_Writer = str | Callable[[Fields], Prose]
 
 
 def run_findings(decision: Decision) -> list[Finding]:
@@ -163,50 +147,22 @@ def run_findings(decision: Decision) -> list[Finding]:
     return [finding for finding in decision.findings if finding.subject.case is None and finding.topic not in known]
 
 
-def shows_interval(reason: Reason) -> bool:
-    """Whether the sentence says the change's interval."""
-    return (
-        bool(reason.data.get("interval"))
-        and bool(_spread(reason.data))
-        and reason.code is not FindingCode.BROKEN_ON_MAIN
-    )
-
-
-_BLOCKS_NOTHING: Final = {
-    "advisory": "advisory",
-    "no_limit": "no limit is set",
-    "collecting": "ADK's default threshold, nobody's own: shown, not held against the run",
-}
-
-
 # --- a case on a criterion -------------------------------------------------------------------------
 
-_AFTER: Final = {
-    FindingCode.WORSE: "",
-    FindingCode.WORSE_WITH_CRITERION: ": part of what the whole criterion lost",
-    FindingCode.WORSE_WITH_MAIN: ": part of what main's agent lost as well",
-    FindingCode.FLAKY: ": flaky, not worse than on main",
-    FindingCode.WORSE_UNDECIDED: ": too few runs to tell it from chance",
-    FindingCode.WORSE_UNCONTROLLED: ": not confirmed, the base commit's agent was not run for comparison",
-    FindingCode.BROKEN_ON_MAIN: ": already broken on main",
-}
 
-
-def _evidence(code: FindingCode) -> Callable[[View], Prose]:
-    def write(f: View) -> Prose:
+def _evidence(after: str) -> Callable[[Fields], Prose]:
+    def write(f: Fields) -> Prose:
         main, here, control = f["main"], f["here"], f.get("control")
         where = "here" if f["rerun"] else "in the first pass here"
         if f["binary"]:
-            words = f"passed {_times(main)} times on main and {_times(here)} {where}"
+            words = f" passed {_times(main)} times on main and {_times(here)} {where}"
             beside = f"; the base commit's agent passed {_times(control)} just now" if control else ""
         else:
             then, now = numbers(main["mean"], here["mean"])
-            words = f"was {then} over {plural(main['n'], 'run')} of main and {now} over {here['n']} {where}"
+            words = f" was {then} over {plural(main['n'], 'run')} of main and {now} over {here['n']} {where}"
             beside = f"; the base commit's agent had {number(control['mean'])} just now" if control else ""
-        spread = "" if code is FindingCode.BROKEN_ON_MAIN else _spread(f.data)
-        tail = "" if code is FindingCode.FLAKY else _explained(f)
         limit = f"; {f['limit']}" if f.get("limit") else ""
-        return joined([f.name, f" {words}{spread}{beside}{_AFTER[code]}{tail}{limit}"], "")
+        return joined([f.name, words, beside, after, _explained(f), limit], "")
 
     return write
 
@@ -215,15 +171,10 @@ def _times(scores: Data) -> str:
     return f"{scores['passed']} of {scores['n']}"
 
 
-def _spread(data: Data) -> str:
-    ends = [number(end) for end in data.get("interval") or ()]
-    return f" (change {ends[0]} to {ends[1]}, 95 %)" if len(set(ends)) > 1 else ""
-
-
-def _explained(f: View) -> str:
+def _explained(f: Fields) -> str:
     """What the criterion said of the worst attempt, and which tool call is not the baseline's."""
-    changed = _calls(f["calls"]) if f.get("calls") else ""
-    parts = [part for part in (f.get("judgement"), changed and f"tool calls changed: {changed}") if part]
+    changed = f"tool calls changed: {_calls(f['calls'])}" if f.get("calls") else ""
+    parts = [part for part in (f.get("judgement"), changed) if part]
     return f": {'; '.join(parts)}" if parts else ""
 
 
@@ -243,7 +194,7 @@ def _calls(data: Data) -> str:
     return f"turn {data['turn']} {what}"
 
 
-def _repeats(f: View) -> str:
+def _repeats(f: Fields) -> str:
     parts = []
     if f["n"] > 1:
         met = "" if f.get("passed") is None else f", {f['passed']} met it"
@@ -253,7 +204,7 @@ def _repeats(f: View) -> str:
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-def _why(f: View) -> str:
+def _why(f: Fields) -> str:
     """Why there is nothing to compare with; a history may know it better than the code does."""
     text = f.get("text", "")
     return text if text and f["why"] in {"case_edited", "history"} else _INCOMPARABLE[f["why"]].format(text=text)
@@ -274,211 +225,140 @@ _INCOMPARABLE: Final[Mapping[str, str]] = {
 }
 
 
-def _below_threshold(f: View) -> Prose:
+def _below_threshold(f: Fields) -> Prose:
     score, threshold = numbers(f["score"], f["threshold"])
     before = [] if f["baseline"] is None else [f"baseline {number(f['baseline'])}"]
     if f["why"]:
         before.append(f"not comparable: {_why(f)}" if before else _why(f))
+    accepted = "; accepting lifts the comparison, not the threshold" if f["why"] == "accepted" else ""
+    template = "{name} is {score}{repeats}, {side} its threshold {threshold} ({known}){accepted}{explained}"
     known = ", ".join(before) or "no baseline"
-    template = "{name} is {score}{repeats}, {side} its threshold {threshold} ({known}){explained}"
-    return f.fill(template, score=score, threshold=threshold, known=known)
+    return f.fill(template, score=score, threshold=threshold, known=known, accepted=accepted)
 
 
-def _score_changed(f: View) -> Prose:
+def _score_changed(f: Fields) -> Prose:
     before, after = numbers(f["baseline"], f["score"])
-    verb = "rose" if f["score"] > f["baseline"] else "fell"
+    rose = "rose" if f["score"] > f["baseline"] else "fell"
     fixed = ", and meets its threshold again" if f["fixed"] else ""
-    return f.fill(f"{{name}} {verb} from {before} to {after}{{repeats}}{fixed}{{explained}}")
-
-
-def _not_compared(f: View) -> Prose:
-    score = "not measured" if f["score"] is None else number(f["score"])
-    return f.fill("{name} is {score}{repeats}; not compared: {why}", score=score)
-
-
-def _pair_removed(f: View) -> Prose:
-    score = "there" if f["baseline"] is None else number(f["baseline"])
-    missed = ", with attempts below its threshold" if f["below"] else ""
-    return f.fill("{name} was {score} in the baseline{missed}: {why}", score=score, missed=missed)
-
-
-def _judgement(f: View) -> str:
-    return f": {f['judgement']}" if f["judgement"] else ""
-
-
-def _share(f: View) -> str:
-    return f" in {f['errors']} of {f['attempts']} attempts" if f["attempts"] > 1 else ""
+    return f.fill(f"{{name}} {rose} from {before} to {after}{{repeats}}{fixed}{{explained}}")
 
 
 # --- a criterion over its cases --------------------------------------------------------------------
 
 
-def _mean_misses_threshold(f: View) -> Prose:
+def _mean_misses_threshold(f: Fields) -> Prose:
     score, threshold = numbers(f["score"], f["threshold"])
     template = "{name} is {score} on average over {cases:case}, {side} its suite threshold {threshold}"
     return f.fill(template, score=score, threshold=threshold)
 
 
-def _mean_beyond_limit(f: View) -> Prose:
-    before, after = f["baseline"], f["score"]
-    then, now = numbers(before, after)
-    if f["goal"] == "maximize":
-        allowed, drop = numbers(f["limit"], before - after)
-        moved = f"fell by {drop}"
-    else:
-        allowed = f"{f['limit'] * 100:g} %"
-        moved = f"rose by {number((after - before) / abs(before) * 100)} %" if before else "rose from nothing"
-    worst = [joined([f.messages.case(one), _from_to(one)], "") for one in f["worst"]]
+def _mean_beyond_limit(f: Fields) -> Prose:
+    then, now = numbers(f["baseline"], f["score"])
+    drop = f["goal"] == "maximize"
+    allowed = number(f["limit"]) if drop else f"{f['limit'] * 100:g} %"
+    worst = [
+        joined([f.messages.case(one), " ({} → {})".format(*numbers(one["baseline"], one["score"]))], "")
+        for one in f["worst"]
+    ]
     most = joined(["; most of it: ", listed(worst, f["worse"])], "") if worst else ""
-    template = (
-        "{name} {moved} over the {cases:case} both runs have ({span}), more than the allowed {allowed}{most}{doubt}"
-    )
-    return f.fill(template, moved=moved, span=f"{then} → {now}", allowed=allowed, most=most)
-
-
-def _from_to(one: Data) -> str:
-    then, now = numbers(one["baseline"], one["score"])
-    return f" ({then} → {now})"
-
-
-def _doubt(f: View) -> str:
-    """Why what got worse does not block: only what is likely enough by chance may be called so."""
-    values = {"p": f.get("p", 1.0), "level": f.get("level", 0.0), "limit": f.get("limit_met", "")}
-    return _DOUBTS[f.get("doubt", "")].format(**values)
+    template = "{name} {moved} from {then} to {now} over {cases:case}; at most {allowed} is allowed{most}{doubt}"
+    return f.fill(template, then=then, now=now, allowed=allowed, most=most)
 
 
 _DOUBTS: Final = {
     "": "",
     "too_few_runs": "; too few runs to tell it from chance",
-    "chance": "; this may be chance (p = {p:.2g})",
-    "above_level": "; p = {p:.2g}, and blocking takes p ≤ {level:.2g}",
+    "chance": "; this may be chance",
+    "above_level": "; this is not certain enough to block",
     "not_controlled": "; the base commit's agent was not run for comparison",
-    "control_as_low": "; beside the base commit's agent, run just now, it is not worse than allowed",
+    "control_as_low": "; the base commit's agent, run just now, is as low",
     "not_confirmed": ": not confirmed, the base commit's agent was not run for comparison; {limit}",
 }
-
-
-def _main_collapsed(f: View) -> Prose:
-    before, main = numbers(f["baseline"], f["control"])
-    template = (
-        "{name}: main's agent lost it as well: {before} in its history, {main} just now over {cases:case}, and "
-        "{score:number} here: the model, a service or main itself is in trouble, and what this change does cannot be "
-        "seen; run it again when that is over"
-    )
-    return f.fill(template, before=before, main=main)
+"""Why what got worse does not block."""
 
 
 # --- what could not be measured --------------------------------------------------------------------
 
 
-def _credentials_missing(f: View) -> Prose:
-    found = [
-        joined([Name.shortened(one["criterion"], _CRITERION), _part(one["cases"], one["of"])], "")
-        for one in f["criteria"]
-    ]
-    return f.fill(
-        "{text}: {criteria}{why}", criteria=listed(found, f["total"]), why=f" ({f['why']})" if f["why"] else ""
-    )
+def _credentials_missing(f: Fields) -> Prose:
+    found = []
+    for one in f["criteria"]:
+        part = f" in {one['cases']:,} of {plural(one['of'], 'case')}" if one["cases"] < one["of"] else ""
+        found.append(joined([Name.shortened(one["criterion"], _CRITERION), part], ""))
+    why = f" ({f['why']})" if f["why"] else ""
+    return f.fill("{text}: {criteria}{why}", criteria=listed(found, f["total"]), why=why)
 
 
-def _part(cases: int, total: int) -> str:
-    return f" in {cases:,} of {plural(total, 'case')}" if cases < total else ""
-
-
-def _nothing_measured(f: View) -> Prose:
+def _nothing_measured(f: Fields) -> Prose:
     if not f["criteria"]:
         return Prose.join("nothing was measured: no case ran")
     return f.fill("nothing was measured: no case has a score on {names}", names=names(f["criteria"], limit=_CRITERION))
 
 
-def _run_ended_early(f: View) -> Prose:
-    ended = f["limit"] or _ENDED[f["status"]]
+def _run_ended_early(f: Fields) -> Prose:
     if not f["missing"]:  # every case was run once: it ended what was run again, or the control
-        return Prose.join(f"{ended} before everything was decided")
-    return f.fill("{ended} before everything was measured: {missing:case} of {cases} not complete", ended=ended)
+        return f.fill("{ended} before everything was decided")
+    return f.fill("{ended}: {missing} of {cases:case} {are} not measured", are=verb(f["missing"], "is", "are"))
 
 
 _ENDED: Final = {
-    "timed_out": "the run reached its max_time",
+    "timed_out": "time ran out (max_time)",
     "interrupted": "the run was interrupted",
     "limited": "the run met a limit",
 }
 
 
-def _code_raises(f: View) -> Prose:
+def _code_raises(f: Fields) -> Prose:
     named = names([one["case"] for one in f["named"]], f["cases"], 60)
     again, there = (f"{failed} of {plural(made, 'failure')}" for failed, made in (f["again"], f["control"]))
     template = "{names} {fail} with an error of the agent's code: {error} (run again {again}; on {base_commit} {there})"
     return f.fill(template, names=named, fail=verb(f["cases"], "fails", "fail"), again=again, there=there)
 
 
-def _base_commit(f: View) -> str:
-    return f"the base commit {f['base']}" if f.get("base") else "the base commit"
-
-
 # --- the verdict as a whole ------------------------------------------------------------------------
 
 
-def _cases_of_all(words: Callable[[int], str]) -> Callable[[View], Prose]:
-    def write(f: View) -> Prose:
+def _cases_of_all(one_form: str, form: str) -> Callable[[Fields], Prose]:
+    def write(f: Fields) -> Prose:
         named = listed([f.messages.case(one) for one in f["named"][:_CASES_IN_HEADLINE]], f["cases"])
-        return f.fill("{cases} of {total:case} {words}: {named}", words=words(f["cases"]), named=named)
+        words = verb(f["cases"], one_form, form)
+        return f.fill("{cases} of {total:case} {words}: {named}", words=words, named=named)
 
     return write
 
 
-def _measured(f: View) -> str:
-    return f"{plural(f['cases'], 'case')} on {plural(f['criteria'], 'criterion', 'criteria')}"
-
-
-def _advisories(f: View) -> str:
-    return f"; {plural(f['advisories'], 'advisory finding')}" if f["advisories"] else ""
-
-
-def _collecting(f: View) -> Prose:
-    below = f", {f['below']} below ADK's default thresholds" if f["below"] else ""
-    template = (
-        "{measured} measured{below}; there is no baseline and no threshold of your own to hold them to: {begin}, "
-        "or set thresholds in test_config.json"
-    )
+def _collecting(f: Fields) -> Prose:
+    below = f"; {f['below']} below ADK's default thresholds" if f["below"] else ""
+    template = "nothing to compare with yet: {measured} measured{below}; {begin}, or set thresholds in test_config.json"
     return f.fill(template, below=below)
 
 
-def _nothing_worse(f: View) -> Prose:
+def _nothing_worse(f: Fields) -> Prose:
     share = "all" if f["compared"] == f["scores"] else f"{f['compared']:,} of {f['scores']:,}"
     gone = f"; {plural(f['gone'], 'case')} of the baseline gone" if f["gone"] else ""
     fixed = f"; {plural(f['fixed'], 'case')} fixed" if f["fixed"] else ""
-    better = [
-        joined(["; ", Name.shortened(one["criterion"], 80), f" is better on average (p = {one['p']:.2g})"], "")
-        for one in f["better"]
-    ]
+    better = [joined(["; ", Name.shortened(one["criterion"], 80), " is better on average"], "") for one in f["better"]]
     template = (
-        "{rest}nothing got worse than allowed: {measured}, {share} scores compared with the baseline"
+        "{rest}nothing got worse than allowed: {measured}, {share} scores compared with main"
         "{gone}{fixed}{better}{advisories}"
     )
     return f.fill(template, share=share, gone=gone, fixed=fixed, better=joined(better, ""))
 
 
-def _gate_weakened(f: View) -> Prose:
+def _gate_weakened(f: Fields) -> Prose:
     more = f" (and {plural(f['more'], 'more change')} to what the agent is measured by)" if f["more"] else ""
-    return Prose.join(f"this change weakens the gate, which on_weakened: fail forbids{more}")
+    return Prose.join(f"this change loosens its own checks, and on_weakened: fail blocks that{more}")
 
 
 # --- what to know beside the verdict ---------------------------------------------------------------
 
 
-def _no_control(f: View) -> Prose:
-    if f.subject.agent is None:
-        return f.fill("no control: {error}; the verdict stands on history")
-    return f.fill("no control of {name}: {error}; its verdict stands on history")
+def _no_control(f: Fields) -> Prose:
+    whose = "main's agent" if f.subject.agent is None else joined(["main's agent ", f.name], "")
+    return f.fill("{whose} was not run for comparison ({error}), so only main's stored scores count", whose=whose)
 
 
-def _criterion_not_configured(f: View) -> Prose:
-    below = f", {f['below']} of them below its threshold there" if f["below"] else ""
-    return f.fill("{name} is no longer configured for {cases:case} of the baseline{below}", below=below)
-
-
-def _cases_flaky(f: View) -> Prose:
+def _cases_flaky(f: Fields) -> Prose:
     def rate(one: Data) -> str:
         return f" ({_times(one)})" if one["binary"] else f" ({number(one['mean'])} over {plural(one['n'], 'run')})"
 
@@ -486,39 +366,160 @@ def _cases_flaky(f: View) -> Prose:
     return f.fill(template, pairs=pairs(f["named"], f["scores"], rate))
 
 
-def _cases_gone(f: View) -> Prose:
-    text = f.fill("{cases:case} of the baseline {are} gone from this run: {named}", are=verb(f["cases"], "is", "are"))
-    if not f["below"]["cases"]:
-        return text
-    return joined([text, "; below a threshold in the baseline: ", f.messages.cases(f["below"])], "")
+def _cases_gone(f: Fields) -> Prose:
+    text = f.fill("{named} {are} on main but not in this run", are=verb(f["cases"], "is", "are"))
+    below = f["below"]
+    return joined([text, "; below a threshold there: ", f.messages.cases(below)], "") if below["cases"] else text
 
 
-def _cases_not_compared(f: View) -> Prose:
+def _cases_not_compared(f: Fields) -> Prose:
     if not f["criteria"]:
-        return f.fill("not compared, judged by thresholds alone: {cases:case} ({why}): {named}")
+        why = _why(f).removeprefix("the case is ").removeprefix("the case was ")
+        whose = verb(f["cases"], "its", "their")
+        return f.fill("{why}, so only {whose} thresholds apply: {named}", why=why, whose=whose)
     falls = "falls back to its threshold" if len(f["criteria"]) == 1 else "fall back to their thresholds"
     criteria = names(f["criteria"][:5], len(f["criteria"]))
     return f.fill("{why}: {criteria} {falls} in {cases:case}: {named}", criteria=criteria, falls=falls)
 
 
-def _cases_not_run(f: View) -> Prose:
-    template = "{cases:case} of the baseline {were} not run: the run was narrowed to {selection}"
-    return f.fill(template, were=verb(f["cases"], "was", "were"))
-
-
-def _threshold_moved(f: View) -> Prose:
+def _threshold_moved(f: Fields) -> Prose:
     then, now = ("none" if value is None else number(value) for value in (f["old"], f["new"]))
     return f.fill(f"{{name}}: threshold {then} → {now} since the baseline, {{cases:case}}")
 
 
-def _model_changed(f: View) -> Prose:
+def _model_changed(f: Fields) -> Prose:
     old, new = (listed(f[side][:5], len(f[side])) for side in ("old", "new"))
     return f.fill("agent {agent}: model {old} → {new} since the baseline", old=old, new=new)
 
 
+# --- what a change does to the gate itself ---------------------------------------------------------
+
+
+def _set_removed(f: Fields) -> Prose:
+    many = "its case is" if f["cases"] == 1 else f"its {plural(f['cases'], 'case')} are"
+    return f.fill("{path:code} is no longer run: {many} not measured ({case_names})", many=many)
+
+
+def _edited_case(what: str) -> Callable[[Fields], Prose]:
+    def write(f: Fields) -> Prose:
+        more = f"; and {f['more']:,} more edits" if f.get("more") else ""
+        edits = joined([_edit(edit) for edit in f["edits"]], "; ")
+        return f.fill(f"case {{case}} in {{path:code}} {what}: {{edits}}{more}", edits=edits)
+
+    return write
+
+
+_EDITS: Final = {
+    "definition": "its definition changed",
+    "turns": "turns {old} → {new}",
+    "session": "how its session begins, or its scenario, changed",
+    "question": "{where} says something else to the agent",
+    "call_replaced": "{where} expects {new} instead of {old}",
+    "calls_removed": "{where} no longer expects {items}",
+    "calls_added": "{where} expects {items} as well",
+    "calls_reordered": "{where} expects its calls in another order",
+    "answer_removed": "{where} has no reference answer any more",
+    "answer_shortened": "the reference answer of {where} was cut from {words} to {new}",
+    "answer_changed": "the reference answer of {where} changed",
+    "rubrics_removed": "{where} lost {rubrics} ({items})",
+}
+
+
+def _edit(data: Data) -> Prose:
+    """One edit of a case's expectations."""
+    kind, old, new = data["edit"], data.get("old"), data.get("new")
+    return compose(
+        _EDITS[kind],
+        where=f"turn {data['turn']}" if data.get("turn") else "it",
+        items=names(data.get("items", ()), data.get("count")),
+        old=Name.shortened(old, 80) if isinstance(old, str) else str(old),
+        new=Name.shortened(new, 80) if isinstance(new, str) else str(new),
+        words=plural(data["old"], "word") if kind == "answer_shortened" else "",
+        rubrics=plural(data["count"], "rubric") if kind == "rubrics_removed" else "",
+    )
+
+
+def _source(f: Fields) -> str:
+    """Where a criterion is configured."""
+    where = "by ADK's defaults" if f["source"] == "default" else f["source"]
+    return f" ({where})" if where else ""
+
+
+def _criterion_loosened(f: Fields) -> Prose:
+    option, old, new = f["option"], f["old"], f["new"]
+    if f.get("removed"):
+        entries = plural(f["count"], option.removesuffix("s"))
+        what: Prose | str = joined([f"{entries} removed (", names(f["removed"], f["count"]), ")"], "")
+    elif option == "threshold" and new is not None:
+        then, now = numbers(old, new)
+        what = f"threshold {'lowered' if new < old else 'raised'} {then} → {now}"
+    else:
+        what = f"{option} {_option_value(old)} → {'none' if option == 'threshold' else _option_value(new)}"
+    return f.fill("{name}{source}: {what}{merge}", what=what)
+
+
+def _option_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "not set" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _rule(f: Fields) -> Prose:
+    criteria = joined([" for ", names(f["criteria"], f["total"])], "") if f.get("criteria") else ""
+    eval_set = joined([" for the eval set ", Name.shortened(f["eval_set"], 80)], "") if f.get("eval_set") else ""
+    return f.fill("{rule} {old} → {new}{criteria}{eval_set} ({file}){merge}", criteria=criteria, eval_set=eval_set)
+
+
+def _stored_scores(words: str) -> Callable[[Fields], Prose]:
+    def change(one: Data) -> str:
+        if one.get("old") is None:
+            return ""
+        old, new = numbers(one["old"], one["new"]) if isinstance(one["old"], float) else (one["old"], one["new"])
+        return f" {old} → {new}"
+
+    def write(f: Fields) -> Prose:
+        template = f"the stored baseline {words} {{scores:score}}: {{pairs}}"
+        return f.fill(template, pairs=pairs(f["named"], f["scores"], change))
+
+    return write
+
+
+def _acceptance_added(f: Fields) -> Prose:
+    parts = [Name.shortened(name, _LONG_NAME) for name in (f.subject.case, f.subject.criterion) if name]
+    why = f": {f['text']}" if f["text"] else " without a reason"
+    ignored = "; gate.accept: ignore, so main's scores of it still count" if f["ignored"] else ""
+    return joined(["accept.yaml accepts a change of ", joined(parts, " › "), why, ignored], "")
+
+
+_AGENT_FIELDS: Final = {
+    "path": "folder",
+    "driver": "driver",
+    "recording": "recording",
+    "python": "interpreter",
+    "env": "variable",
+    "install_env": "variable of its installation",
+}
+
+
+def _agent_changed(f: Fields) -> Prose:
+    old, new = (_agent_value(f[side]) for side in ("old", "new"))
+    if f["field"] == "name":
+        return f.fill("the agent {name}: its name was {old}", old=old)
+    variable = joined([" ", Name.shortened(f["variable"], 80)], "") if f.get("variable") else ""
+    what = joined([_AGENT_FIELDS[f["field"]], variable], "")
+    return f.fill("the agent {name}: its {what} is now {new} (was {old})", what=what, old=old, new=new)
+
+
+def _agent_value(value: Data) -> Prose | str:
+    """``state`` says what a value is where it is no text: not set, or the job's own."""
+    if value.get("state"):
+        return {"unset": "not set", "job": "the job's own"}[value["state"]]
+    return Name.shortened(value["text"], 80) if value["text"] else "none"
+
+
 # --- the sentence of each code ---------------------------------------------------------------------
 
-_PARTS: Final[Mapping[str, Callable[[View], Prose | str]]] = {
+_PARTS: Final[Mapping[str, Callable[[Fields], Prose | str]]] = {
     "name": lambda f: f.name,
     "agent": lambda f: f.name.plain,
     "case": lambda f: Name.shortened(f.subject.case or "", _LONG_NAME),
@@ -527,28 +528,57 @@ _PARTS: Final[Mapping[str, Callable[[View], Prose | str]]] = {
     "names": lambda f: names(f["criteria"], f["total"], _CRITERION),
     "pairs": lambda f: pairs(f["named"], f["pairs"]),
     "side": lambda f: "above" if f["goal"] == "minimize" else "below",
+    "moved": lambda f: "fell" if f["goal"] == "maximize" else "rose",
+    "ended": lambda f: f["limit"] or _ENDED[f["status"]],
     "rest": lambda f: "of the rest " if f["rest"] else "",
     "begin": lambda f: BEGIN[f["store"]],
-    "merge": lambda f: _WITH_MERGE if f.get("with_merge") else "",
+    "merge": lambda f: ", takes effect with the merge" if f.get("with_merge") else "",
     "repeats": _repeats,
     "explained": _explained,
     "why": _why,
-    "judgement": _judgement,
-    "share": _share,
-    "doubt": _doubt,
-    "base_commit": _base_commit,
-    "measured": _measured,
-    "advisories": _advisories,
-    "source": source,
+    "judgement": lambda f: f": {f['judgement']}" if f["judgement"] else "",
+    "share": lambda f: f" in {f['errors']} of {f['attempts']} attempts" if f["attempts"] > 1 else "",
+    "doubt": lambda f: _DOUBTS[f.get("doubt", "")].format(limit=f.get("limit_met", "")),
+    "base_commit": lambda f: f"the base commit {f['base']}" if f.get("base") else "the base commit",
+    "measured": lambda f: f"{plural(f['cases'], 'case')} on {plural(f['criteria'], 'criterion', 'criteria')}",
+    "advisories": lambda f: f"; {plural(f['advisories'], 'advisory finding')}" if f["advisories"] else "",
+    "source": _source,
+    "there_below": lambda f: f", {f['below']} of them below its threshold there" if f["below"] else "",
+    "were": lambda f: verb(f["cases"], "was", "were"),
 }
 """Fields of templates that several sentences have."""
 
-_WRITERS: Final[Mapping[FindingCode, str | Callable[[View], Prose]]] = {
-    **{code: _evidence(code) for code in _AFTER},
+_HEADINGS: Final[Mapping[FindingCode, _Writer]] = {
+    FindingCode.MEAN_BEYOND_LIMIT: "{name} {moved} from {baseline:number} to {score:number}",
+    FindingCode.GATE_WEAKENED: "the change loosens its own checks",
+    FindingCode.CODE_DOES_NOT_START: "the agent {name} does not start",
+    FindingCode.CODE_RAISES: "the agent's code raises errors in {cases:case}",
+    FindingCode.NOTHING_MEASURED: "nothing was measured",
+    FindingCode.MODEL_SILENT: "the model does not answer",
+    FindingCode.MAIN_COLLAPSED: "main's agent fails as well",
+    FindingCode.CREDENTIALS_MISSING: "credentials are missing",
+    FindingCode.RUN_ENDED_EARLY: "{ended}",
+}
+
+_WRITERS: Final[Mapping[FindingCode, _Writer]] = {
+    FindingCode.WORSE: _evidence(""),
+    FindingCode.WORSE_WITH_CRITERION: _evidence(": part of what the whole criterion lost"),
+    FindingCode.WORSE_WITH_MAIN: _evidence(": part of what main's agent lost as well"),
+    FindingCode.FLAKY: _evidence(": flaky, not worse than on main"),
+    FindingCode.WORSE_UNDECIDED: _evidence(": likely worse, but too few runs to be sure"),
+    FindingCode.WORSE_UNCONTROLLED: _evidence(": not confirmed, the base commit's agent was not run for comparison"),
+    FindingCode.BROKEN_ON_MAIN: _evidence(": already broken on main"),
     FindingCode.BELOW_THRESHOLD: _below_threshold,
     FindingCode.SCORE_CHANGED: _score_changed,
-    FindingCode.NOT_COMPARED: _not_compared,
-    FindingCode.PAIR_REMOVED: _pair_removed,
+    FindingCode.NOT_COMPARED: lambda f: f.fill(
+        "{name} is {score}{repeats}; not compared: {why}",
+        score="not measured" if f["score"] is None else number(f["score"]),
+    ),
+    FindingCode.PAIR_REMOVED: lambda f: f.fill(
+        "{name} was {score} in the baseline{missed}: {why}",
+        score="there" if f["baseline"] is None else number(f["baseline"]),
+        missed=", with attempts below its threshold" if f["below"] else "",
+    ),
     FindingCode.NO_SCORE: "{name} has no score{share}: {error}",
     FindingCode.NOT_APPLICABLE: "{name} does not apply{judgement}",
     FindingCode.LEFT_OUT: "{name} is {text}",
@@ -557,9 +587,14 @@ _WRITERS: Final[Mapping[FindingCode, str | Callable[[View], Prose]]] = {
     FindingCode.MEAN_WORSE: "{name} got worse by {drop:number} over {cases:case}{doubt}",
     FindingCode.SUSPECTS_WORSE: (
         "{name}: {cases:case} did worse than on main in the first pass and again in {runs:fresh run}, "
-        "by {drop:number} on average (p = {p:.2g}){doubt}"
+        "by {drop:number} on average{doubt}"
     ),
-    FindingCode.MAIN_COLLAPSED: _main_collapsed,
+    FindingCode.MAIN_COLLAPSED: lambda f: f.fill(
+        "{name}: main's agent lost it as well: {before} in its history, {main} just now over {cases:case}, and "
+        "{score:number} here: the model, a service or main itself is in trouble, so what this change does cannot be "
+        "seen; run it again when that is over",
+        **dict(zip(("before", "main"), numbers(f["baseline"], f["control"]), strict=True)),
+    ),
     FindingCode.NO_ANSWER: "{name} could not be measured{share}: {error}",
     FindingCode.BASE_NO_ANSWER: (
         "there is nothing to compare with: the base commit's agent did not answer {named}: {error}"
@@ -575,12 +610,10 @@ _WRITERS: Final[Mapping[FindingCode, str | Callable[[View], Prose]]] = {
     FindingCode.CODE_DOES_NOT_START: (
         "the agent {name} does not start: {error}; that of {base_commit} starts and answers"
     ),
-    FindingCode.CASES_WORSE: _cases_of_all(lambda _: "got worse"),
-    FindingCode.CASES_BELOW_THRESHOLD: _cases_of_all(lambda n: f"{verb(n, 'misses', 'miss')} a threshold"),
-    FindingCode.CASES_STILL_BELOW_THRESHOLD: _cases_of_all(
-        lambda n: f"{verb(n, 'misses', 'miss')} a threshold as in the baseline"
-    ),
-    FindingCode.CASES_UNDECIDED: "{cases:case} could not be decided, the first",
+    FindingCode.CASES_WORSE: _cases_of_all("got worse", "got worse"),
+    FindingCode.CASES_BELOW_THRESHOLD: _cases_of_all("misses a threshold", "miss a threshold"),
+    FindingCode.CASES_STILL_BELOW_THRESHOLD: _cases_of_all("still misses a threshold", "still miss a threshold"),
+    FindingCode.CASES_UNDECIDED: "{cases:case} could not be decided, for example",
     FindingCode.COLLECTING: _collecting,
     FindingCode.THRESHOLDS_MET: (
         "{rest}every threshold that counts is met by {measured}; no baseline to compare with{advisories}"
@@ -590,16 +623,16 @@ _WRITERS: Final[Mapping[FindingCode, str | Callable[[View], Prose]]] = {
     FindingCode.REPORT_ONLY: lambda f: f.fill(
         "report only: with {option} the step is green whatever the verdict is", option=Name("fail_on: never")
     ),
-    FindingCode.NO_BASELINE: "there is no baseline, so only thresholds count; {begin}",
+    FindingCode.NO_BASELINE: "there is no baseline, so only thresholds count; to begin one: {begin}",
     FindingCode.NO_CONTROL: _no_control,
     FindingCode.CRITERIA_OFF: "not judged, its mode is off: {names}",
     FindingCode.CRITERIA_WITHOUT_LIMIT: "nothing can block on {names}: no threshold counts and no max_drop is set",
     FindingCode.CRITERION_NOT_APPLICABLE: "{name} applies to no case of this run{judgement}",
-    FindingCode.CRITERION_NOT_CONFIGURED: _criterion_not_configured,
+    FindingCode.CRITERION_NOT_CONFIGURED: "{name} is no longer configured for {cases:case} of main{there_below}",
     FindingCode.CASES_FLAKY: _cases_flaky,
     FindingCode.CASES_GONE: _cases_gone,
     FindingCode.CASES_NOT_COMPARED: _cases_not_compared,
-    FindingCode.CASES_NOT_RUN: _cases_not_run,
+    FindingCode.CASES_NOT_RUN: "{cases:case} of the baseline {were} not run: the run was narrowed to {selection}",
     FindingCode.CHANGE_ACCEPTED: (
         "{why}, so main's scores of it do not count, and its history starts anew at the merge: {pairs}"
     ),
@@ -608,7 +641,27 @@ _WRITERS: Final[Mapping[FindingCode, str | Callable[[View], Prose]]] = {
     FindingCode.MODEL_CHANGED: _model_changed,
     FindingCode.ADK_CHANGED: "agent {agent}: google-adk {old} → {new}",
     FindingCode.PACKAGES_CHANGED: "agent {agent}: its installed packages are not those of the baseline",
-    **CHANGE_WRITERS,
-    FindingCode.DETAIL_WITHHELD: lambda f: joined([f.name, ": " if f.name else "", "how is said in results.json"], ""),
+    FindingCode.SET_REMOVED: _set_removed,
+    FindingCode.CASE_REMOVED: "case {case} was removed from {path:code}",
+    FindingCode.CASES_REMOVED: "{cases:case} were removed from {path:code}: {case_names}",
+    FindingCode.CASE_LOOSENED: _edited_case("expects less"),
+    FindingCode.CASE_EDITED: _edited_case("was edited, so main's scores of it no longer count"),
+    FindingCode.CASES_EDITED: "{cases:more case} in {path:code} changed likewise: {case_names}",
+    FindingCode.CRITERION_REMOVED: "{name} is no longer scored in {path:code}{source}{merge}",
+    FindingCode.CRITERION_LOOSENED: _criterion_loosened,
+    FindingCode.RULE_LOOSENED: _rule,
+    FindingCode.RULE_CHANGED: _rule,
+    FindingCode.BASELINE_REMOVED: (
+        "the stored baseline was removed, or cannot be read any more: {scores:score} of main are lost"
+    ),
+    FindingCode.BASELINE_SCORES_REMOVED: _stored_scores("loses"),
+    FindingCode.BASELINE_SCORES_LOWERED: _stored_scores("is loosened for"),
+    FindingCode.BASELINE_SCORES_THINNED: _stored_scores("rests on fewer attempts for"),
+    FindingCode.ACCEPTANCE_ADDED: _acceptance_added,
+    FindingCode.AGENT_CHANGED: _agent_changed,
+    FindingCode.METRIC_CHANGED: lambda f: f.fill(
+        "the metric function {function:code} ({file}) was {verb}{merge}", verb="removed" if f["removed"] else "edited"
+    ),
+    FindingCode.DETAIL_WITHHELD: lambda f: joined([f.name, ": " if f.name else "", "results.json says how"], ""),
     FindingCode.TEXT: "{text}",
 }

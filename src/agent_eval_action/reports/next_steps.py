@@ -1,22 +1,25 @@
-"""What a person does next: accept an intended change, edit the threshold that blocks, begin a baseline. Pure."""
+"""What a person does next: run cases again, accept an intended change, edit a threshold, begin a baseline. Pure."""
 
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from agent_eval_action.gate.verdict import worse_pairs
 from agent_eval_action.reports import formatting as fmt
+from agent_eval_action.reports.base import ReportInput
 from agent_eval_action.reports.formatting import clean
 from agent_eval_action.reports.prose import Name, Prose, compose, joined
+from agent_eval_action.reports.view import Group, failed_attempt
 from agent_eval_action.results.decision import CriterionChange, Decision, PairChange, Verdict
-from agent_eval_action.results.run_result import CriterionInfo, RunResult, SetResult
+from agent_eval_action.results.run_result import CriterionInfo, ErrorKind, RunResult, SetResult
 
 REASON: Final = '--reason "why this is intended"'
 ALL_WORSE: Final = f"agent-eval accept --worse {REASON}"
-_UNTIL: Final = " (a pull request is held to main's thresholds: a lower one counts from its merge on)"
+_UNTIL: Final = " (a pull request is judged by main's thresholds: a lower one counts from its merge on)"
 _LINE: Final = 360
 """No report shows a longer line of a code block whole."""
 _COMMANDS: Final = 12
@@ -34,6 +37,53 @@ class Step:
     places: tuple[Prose, ...] = ()
     commands: tuple[str, ...] = ()
     accepts: bool = False
+
+
+def rerun_commands(report: ReportInput) -> tuple[str, ...]:
+    """The command that runs just the cases that need attention; () where there are none or too many to be typed."""
+    chosen: dict[str, list[str]] = {}
+    for view in report.view.worst_first:
+        if not view.needs_attention or view.owner is None:
+            continue
+        typed = view.owner.path, view.key.case
+        if any(clean(word) != word or not word for word in typed):
+            return ()
+        chosen.setdefault(typed[0], []).append(_selected(typed[1]))
+    words = [shlex.quote(f"{path}:{','.join(cases)}") for path, cases in chosen.items()]
+    command = " ".join(["agent-eval run", *words])
+    return (command,) if words and len(command) <= _LINE else ()
+
+
+def _selected(case: str) -> str:
+    """A case as EVALSET arguments name it."""
+    plain = "," not in case and case == case.strip() and case[0] not in "\"'"
+    return case if plain else '"' + case.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+_ADVICE: Final[dict[ErrorKind, str]] = {
+    ErrorKind.RATE_LIMITED: "run the job again; if it happens often, lower {concurrency} or raise {max_time}",
+    ErrorKind.UNAVAILABLE: "run the job again when the model's service answers",
+    ErrorKind.TIMEOUT: "run the job again; if it happens often, make the agent faster or raise {timeout_s}",
+    ErrorKind.BLOCKED: "make the agent's tools asynchronous, or raise {timeout_s}",
+    ErrorKind.STOPPED: "run the job again with more {max_time}",
+    ErrorKind.CREDENTIALS: "give the job the credentials that are missing",
+}
+_OPTIONS: Final = {name: Name(name) for name in ("concurrency", "max_time", "max_extra_runs", "agent.timeout_s")}
+
+
+def advice(report: ReportInput) -> Prose:
+    """What helps a run that could not tell; empty for any other."""
+    view = report.view
+    if report.decision.outcome is not Verdict.INCONCLUSIVE:
+        return Prose()
+    for case in view.of(Group.NOT_MEASURED):
+        attempt = failed_attempt(case.result) if case.result is not None else None
+        kind = attempt.error.kind if attempt is not None and attempt.error is not None else ErrorKind.SCORING
+        text = _ADVICE.get(kind, "see what the errors and the step's log say, and run the job again")
+        return compose(text, **{name.rpartition(".")[2]: option for name, option in _OPTIONS.items()}).sentence
+    if view.of(Group.NEEDS_RUNS):
+        return compose("run the job again, or raise {option}", option=_OPTIONS["max_extra_runs"]).sentence
+    return Prose.join("Run the job again once what is said above is mended.")
 
 
 def next_steps(result: RunResult) -> tuple[Step, ...]:
@@ -54,11 +104,9 @@ def _accepting(decision: Decision, update: str) -> Iterator[Step]:
     worse = worse_pairs(decision)
     if not worse:
         return
-    cases = len({(pair.agent, pair.eval_set, pair.case) for pair in worse})
-    which = "the case" if cases == 1 else f"all {cases:,} cases"
     if decision.accept == "ignore":
-        text = "{which} that got worse cannot be accepted: the rules say {rule}."
-        yield Step(compose(text, which=which.capitalize(), rule=Name("gate.accept: ignore")))
+        text = "What got worse cannot be accepted: the rules say {rule}."
+        yield Step(compose(text, rule=Name("gate.accept: ignore")))
         return
     commands = _accept_commands(worse)
     more = Prose()
@@ -67,10 +115,10 @@ def _accepting(decision: Decision, update: str) -> Iterator[Step]:
         more = compose(" ({file} is the one that this run wrote)", file=Name("results.json"))
     if decision.store == "file":
         commands = (*commands, update)
-    text = "If the change is intended, accept {which} that got worse{more} and commit {file}{baseline}:"
+    text = "If the change is intended, accept everything that got worse{more} and commit {file}{baseline}:"
     baseline = " and the baseline" if decision.store == "file" else ""
     file = Name(".agent-eval/accept.yaml")
-    yield Step(compose(text, which=which, more=more, file=file, baseline=baseline), commands=commands, accepts=True)
+    yield Step(compose(text, more=more, file=file, baseline=baseline), commands=commands, accepts=True)
     if decision.on_weakened == "fail":
         text = (
             "The rules say {rule}, so an accepted change blocks too: it needs somebody who may merge over this check."
@@ -80,44 +128,19 @@ def _accepting(decision: Decision, update: str) -> Iterator[Step]:
 
 def _accept_commands(worse: Sequence[PairChange]) -> tuple[str, ...]:
     """Commands that name every pair; () where names cannot be typed or there are too many to be read."""
-    ambiguous = _ambiguous(worse)
+    cases = {(pair.agent, pair.eval_set, pair.case) for pair in worse}
+    times = Counter(case for _, _, case in cases)
     groups: dict[tuple[str, ...], list[str]] = {}
     for pair in worse:
-        where = ("--agent", pair.agent, "--eval-set", pair.eval_set) if pair.case in ambiguous else ()
+        where = ("--agent", pair.agent, "--eval-set", pair.eval_set) if times[pair.case] > 1 else ()
         if any(clean(name) != name for name in (pair.agent, pair.eval_set, pair.case, pair.criterion)):
             return ()
         groups.setdefault((*where, "--criterion", pair.criterion), []).append(pair.case)
-    commands = [line for options, cases in groups.items() for line in _lines(cases, options)]
+    commands = []
+    for options, named in groups.items():
+        dashes = ["--"] if any(case.startswith("-") for case in named) else []
+        commands.append(f"agent-eval accept {shlex.join(options)} {REASON} {shlex.join([*dashes, *named])}")
     return tuple(commands) if len(commands) <= _COMMANDS and max(map(len, commands)) <= _LINE else ()
-
-
-def _ambiguous(worse: Iterable[PairChange]) -> set[str]:
-    places: dict[str, set[tuple[str, str]]] = {}
-    for pair in worse:
-        places.setdefault(pair.case, set()).add((pair.agent, pair.eval_set))
-    return {case for case, found in places.items() if len(found) > 1}
-
-
-def _lines(cases: Iterable[str], options: Sequence[str]) -> Iterator[str]:
-    """One command, or several where it would be longer than a line that is shown."""
-    tail = f"{shlex.join(options)} {REASON}"
-    chosen: list[str] = []
-    for case in (_argument(name) for name in cases):
-        if chosen and len(_command([*chosen, case], tail)) > _LINE:
-            yield _command(chosen, tail)
-            chosen = []
-        chosen.append(case)
-    yield _command(chosen, tail)
-
-
-def _argument(name: str) -> str:
-    """A name that begins with a dash would be taken for an option."""
-    return shlex.quote(name)
-
-
-def _command(cases: Sequence[str], tail: str) -> str:
-    dashes = "-- " if any(case.lstrip("'").startswith("-") for case in cases) else ""
-    return f"agent-eval accept {tail} {dashes}{' '.join(cases)}"
 
 
 def _thresholds(result: RunResult, decision: Decision) -> Iterator[Step]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from agent_eval_action.reports.formatting import clean
 from agent_eval_action.results.findings import excerpt
-
-_LARGE: Final = 1e7
-_TENS: Final = 10
 
 
 class Name(str):
@@ -63,6 +60,17 @@ class Prose:
         """As text without marks."""
         return self.render(str, str)
 
+    @property
+    def sentence(self) -> Prose:
+        """With a capital letter and a full stop; a name at the beginning stays as it is."""
+        if not self.parts:
+            return self
+        first, last = self.parts[0], self.parts[-1]
+        parts = [first if isinstance(first, Name) else first[:1].upper() + first[1:], *self.parts[1:]]
+        return joined(
+            parts if last.rstrip().endswith((".", "!", "?")) and not isinstance(last, Name) else [*parts, "."], ""
+        )
+
     def render(self, text: Callable[[str], str], name: Callable[[str], str]) -> str:
         """As one string: names through ``name``, the words between them through ``text``."""
         return "".join(name(str(part)) if isinstance(part, Name) else text(part) for part in self.parts)
@@ -95,28 +103,6 @@ def compose(template: str, **values: Prose | str) -> Prose:
             value = values[field]
             found.append(Prose.join(value) if isinstance(value, Name) else value)
     return joined(found, "")
-
-
-def number(value: float) -> str:
-    """A score for reading: two decimals, more where two would hide what there is, none for whole tens and up."""
-    if abs(value) >= _LARGE:
-        return f"{value:.4g}"
-    text = f"{value + 0.0:,.2f}"
-    if value and not text.strip("-0."):
-        return f"{value:.3g}"
-    return text.removesuffix(".00") if abs(value) >= _TENS else text
-
-
-def numbers(one: float, other: float) -> tuple[str, str]:
-    """Two scores so that they look different when they are."""
-    short = number(one), number(other)
-    if short[0] != short[1] or one == other:
-        return short
-    for digits in (3, 4, 6, 9, 12, 17):
-        long = f"{one:.{digits}g}", f"{other:.{digits}g}"
-        if long[0] != long[1]:
-            return long
-    return repr(one), repr(other)
 
 
 def listed(items: Sequence[Prose | str], total: int | None = None) -> Prose:

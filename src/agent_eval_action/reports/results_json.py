@@ -53,16 +53,6 @@ _READ_VERSIONS = (1, SCHEMA_VERSION)
 _BOM = b"\xef\xbb\xbf"
 
 
-def parse(path: Path, data: bytes) -> RunResult:
-    """The bytes of a results file as a RunResult. Raises ResultsError."""
-    found = _VERSION.match(data)
-    version = int(found.group(1)) if found else SCHEMA_VERSION
-    _check_version(path, version)
-    result = _Parser(path, data, upgrade=_from_version_1 if version == 1 else None).document()
-    _check_version(path, result.schema_version)
-    return result
-
-
 def _check_version(path: Path, version: int) -> None:
     if version in _READ_VERSIONS:
         return
@@ -274,8 +264,13 @@ def read(path: Path, max_bytes: int = MAX_BYTES) -> RunResult:
 
 def parsed(path: Path, data: bytes) -> RunResult:
     """The bytes of a results.json. ``path`` names them in messages. Raises ResultsError."""
+    found = _VERSION.match(data)
+    version = int(found.group(1)) if found else SCHEMA_VERSION
+    _check_version(path, version)
     with collector_paused():  # it takes 7 times the parsing
-        return parse(path, data)
+        result = _Parser(path, data, upgrade=_from_version_1 if version == 1 else None).document()
+    _check_version(path, result.schema_version)
+    return result
 
 
 def dump(result: RunResult) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What reports show, made once for a result: its cases in groups, rows of criteria, facts, costs."""
+"""What reports show, made once for a result: its cases in classes, rows of criteria, facts, costs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import enum
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import compress
 from typing import Final
 
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.messages import Messages
 from agent_eval_action.results.decision import ChangeKind, CriterionChange, Decision, PairChange, TurnBrief
+from agent_eval_action.results.findings import Subject
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.run_result import (
     AttemptSummary,
@@ -24,12 +26,304 @@ from agent_eval_action.results.run_result import (
     SentenceLabel,
     SetResult,
     Totals,
-    TurnScore,
     Votes,
 )
 
+_BELOW: Final = frozenset({ChangeKind.NEWLY_FAILING, ChangeKind.STILL_FAILING, ChangeKind.FAILING})
+_FELL: Final = frozenset({ChangeKind.NEWLY_FAILING, ChangeKind.WORSE})
+
+
+class Group(enum.IntEnum):
+    """What became of a case, in the order it is read. *Worse* is a case of the first class or of ``WORSE``."""
+
+    REGRESSED = 0  # worse than main, and blocks
+    NEEDS_RUNS = 1  # looks worse, and was not run often enough to be sure
+    NOT_MEASURED = 2
+    BELOW_THRESHOLD = 3  # no worse than main, or nothing to compare with; blocks where a pair of it does
+    WORSE = 4  # beyond chance, and does not block
+    FLAKY = 5
+    BROKEN_ON_MAIN = 6
+    NEW = 7
+    CHANGED = 8
+    REMOVED = 9
+    BETTER = 10
+    UNCHANGED = 11
+
+    @property
+    def label(self) -> str:
+        return _LABELS.get(self, self.name.lower().replace("_", " "))
+
+
+_LABELS: Final = {
+    Group.NEEDS_RUNS: "needs more runs",
+    Group.WORSE: "worse, not blocking",
+    Group.BROKEN_ON_MAIN: "already broken on main",
+    Group.CHANGED: "changed definition",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CaseView:
+    """One case of either side. ``result`` and ``owner`` are None for a case that this run does not have.
+
+    ``pairs`` begin with those that put the case into ``group``; ``telling`` is their number. ``where`` is the agent
+    and eval set as far as cases need them to be told apart, "" where there is one of each. ``in_failed_criterion``:
+    it fell on a criterion that blocks by its mean.
+    """
+
+    key: CaseKey
+    group: Group
+    pairs: tuple[PairChange, ...] = ()
+    result: CaseResult | None = None
+    owner: SetResult | None = None
+    baseline_turns: tuple[TurnBrief, ...] = ()
+    telling: int = 0
+    where: str = ""
+    in_failed_criterion: bool = False
+
+    def pair(self, criterion: str) -> PairChange | None:
+        """The conclusion on one criterion."""
+        return next((pair for pair in self.pairs if pair.criterion == criterion), None)
+
+    @property
+    def blocks(self) -> bool:
+        return any(pair.blocking for pair in self.pairs)
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether a reader has to look into it."""
+        return self.group <= Group.BELOW_THRESHOLD or (self.group is Group.WORSE and self.in_failed_criterion)
+
+    @property
+    def urgency(self) -> tuple[bool, bool, Group, float]:
+        """Sort key: what blocks first, in each class the deepest fall; else the file's order stays."""
+        falls = [_fall(pair) for pair in self.pairs[: self.telling]]
+        return not self.blocks, not self.needs_attention, self.group, -max(falls, default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionRow:
+    """One criterion in the table of criteria, as texts that are not escaped yet; "" where there is nothing to show.
+
+    ``current``: over the cases that both sides have, where there are some. ``tone``: "bad" where the
+    change goes the wrong way, "good" where it goes the right one. ``cases``: how many are worse, below, not measured.
+    """
+
+    name: str
+    status: str
+    lower_is_better: bool
+    baseline: str
+    current: str
+    change: str
+    interval: str
+    tone: str
+    limits: str
+    detectable: str
+    cases: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportView:
+    """What several reports show of one result. ``cases``: those of the run in its order, then the removed ones."""
+
+    cases: tuple[CaseView, ...]
+    criteria: tuple[CriterionRow, ...]
+    messages: Messages
+    agents: int
+
+    @classmethod
+    def build(cls, result: RunResult, decision: Decision) -> ReportView:
+        """Compute it; this walks every pair."""
+        cases = tuple(_views(result, decision))
+        rows = (_criterion_row(row, cases) for row in sorted(decision.criteria, key=by_severity))
+        agents = len({owner.agent for owner in result.sets})
+        return cls(cases, tuple(rows), Messages.for_decision(decision), agents)
+
+    @property
+    def worst_first(self) -> list[CaseView]:
+        return sorted(self.cases, key=lambda case: case.urgency)
+
+    @property
+    def run(self) -> list[CaseView]:
+        """The cases of this run that were not left out of it."""
+        return [view for view in self.cases if view.result is not None and not view.result.unmeasured]
+
+    def of(self, *groups: Group) -> list[CaseView]:
+        """The cases of these classes, in the view's order."""
+        return [view for view in self.cases if view.group in groups]
+
+
+def _views(result: RunResult, decision: Decision) -> Iterator[CaseView]:
+    """Every case of the run in its stable order, then the removed ones."""
+    pairs: defaultdict[CaseKey, list[PairChange]] = defaultdict(list)
+    for pair in decision.pairs:
+        pairs[CaseKey(pair.agent, pair.eval_set, pair.case)].append(pair)
+    turns = {CaseKey(b.agent, b.eval_set, b.case): b.turns for b in decision.baseline_trajectories}
+    failed = frozenset(row.criterion for row in decision.criteria if row.status == "fail")
+    undecided = frozenset(finding.subject for finding in decision.findings if finding.severity == "inconclusive")
+    keys = {(owner.agent, owner.eval_set) for owner in result.sets} | {key[:2] for key in pairs}
+    agents = len({agent for agent, _ in keys})
+    run = [
+        (CaseKey(owner.agent, owner.eval_set, case.case), case, owner) for owner in result.sets for case in owner.cases
+    ]
+    gone = [(key, None, None) for key in sorted(pairs.keys() - {key for key, _, _ in run})]
+    for key, case, owner in [*run, *gone]:
+        mine = pairs.get(key, [])
+        group = _group(mine, undecided) if case is not None else Group.REMOVED
+        telling = [group not in _WITHOUT_REASON and _group([pair], undecided) is group for pair in mine]
+        reasons = sorted(compress(mine, telling), key=lambda pair: (not pair.blocking, -_fall(pair)))
+        where = f"{key.agent} / {key.eval_set}" if agents > 1 else key.eval_set if len(keys) > 1 else ""
+        in_failed = any(pair.kind in _FELL and pair.criterion in failed for pair in mine)
+        ordered = (*reasons, *(pair for pair, tells in zip(mine, telling, strict=True) if not tells))
+        yield CaseView(key, group, ordered, case, owner, turns.get(key, ()), len(reasons), where, in_failed)
+
+
+_WITHOUT_REASON: Final = frozenset({Group.REMOVED, Group.UNCHANGED})
+
+
+def _group(pairs: list[PairChange], undecided: frozenset[Subject]) -> Group:
+    kinds = {pair.kind for pair in pairs}
+    below = bool(kinds & _BELOW) or any(p.kind is ChangeKind.NEW and passing(p) is False for p in pairs)
+    # a criterion new for a case that was there makes no new case
+    new = ChangeKind.NEW in kinds and kinds <= {ChangeKind.NEW, ChangeKind.NOT_APPLICABLE}
+    certain = [p for p in pairs if p.interval is None or not p.interval[0] <= 0 <= p.interval[1]]
+    rules = (
+        (any(p.blocking and (p.kind in _FELL or p.confirmed) for p in pairs), Group.REGRESSED),
+        (any(p.blocking for p in pairs), Group.BELOW_THRESHOLD),
+        (any(p.kind is not ChangeKind.ERROR and p.subject in undecided for p in pairs), Group.NEEDS_RUNS),
+        (ChangeKind.ERROR in kinds or any(p.errors for p in pairs), Group.NOT_MEASURED),
+        (below, Group.BELOW_THRESHOLD),
+        (any(p.kind is ChangeKind.WORSE for p in certain), Group.WORSE),
+        (ChangeKind.FLAKY in kinds, Group.FLAKY),
+        (ChangeKind.ON_MAIN in kinds, Group.BROKEN_ON_MAIN),
+        (new, Group.NEW),
+        (ChangeKind.CHANGED in kinds, Group.CHANGED),
+        (bool(kinds & {ChangeKind.FIXED, ChangeKind.BETTER}), Group.BETTER),
+    )
+    return next((group for holds, group in rules if holds), Group.UNCHANGED)
+
+
+def _fall(pair: PairChange) -> float:
+    """How far a pair fell, as a share of where it stood: comparable between scores and tokens."""
+    if pair.change is None or pair.baseline is None:
+        return 0.0
+    worse = pair.change if pair.goal == "minimize" else -pair.change
+    return worse / max(abs(pair.baseline.mean), 0.01)
+
+
+def by_severity(row: CriterionChange) -> tuple[int, bool, str]:
+    """Sort key of criteria: what blocks first, then what broke, what fell, the rest by name."""
+    worse = fmt.is_worse(row)
+    rank = {"fail": 0, "error": 1, "advisory": 4, "pass": 3, "not_applicable": 5}[row.status]
+    return 2 if row.status == "advisory" and (row.failing or worse) else rank, not worse, row.criterion
+
+
+def _criterion_row(row: CriterionChange, cases: Iterable[CaseView]) -> CriterionRow:
+    now = row.paired if row.paired is not None else row.current
+    then, here = fmt.number(row.baseline, row.unit), fmt.number(now, row.unit)
+    if row.status == "fail" and row.baseline is not None and now is not None:
+        then, here = fmt.numbers(row.baseline, now, row.unit)
+    side = "above" if row.goal == "minimize" else "below"
+    fell = [view.pairs[: view.telling] for view in cases if view.group in {Group.REGRESSED, Group.WORSE}]
+    worse = sum(pair.criterion == row.criterion for telling in fell for pair in telling)
+    shown = [
+        f"{fmt.count(worse)} worse" if worse else "",
+        f"{fmt.count(row.failing)} {side} threshold" if row.failing > worse else "",
+        f"{fmt.count(row.errors)} not measured" if row.errors and row.status in {"fail", "error"} else "",
+        f"{fmt.count(row.compared)} of {fmt.count(row.pairs)} compared" if 0 < row.compared < row.pairs else "",
+    ]
+    return CriterionRow(
+        name=row.criterion,
+        status=row.status,
+        lower_is_better=row.goal == "minimize",
+        baseline=then,
+        current=here,
+        change=fmt.signed(row.change, row.unit),
+        interval=fmt.interval(row),
+        tone="bad" if fmt.is_worse(row) else "good" if fmt.is_better(row) else "",
+        limits=fmt.limits(row),
+        detectable="" if row.detectable is None else fmt.detectable(row),
+        cases=", ".join(filter(None, shown)),
+    )
+
+
+def worst_attempt(case: CaseResult, criterion: str, goal: str) -> AttemptSummary | None:
+    """The scored attempt that says most about a bad score: the worst; the earliest of several."""
+    found = ((score_of(attempt, criterion), attempt) for attempt in case.attempts)
+    known = [(score.score, attempt) for score, attempt in found if score is not None and score.score is not None]
+    sign = -1 if goal == "minimize" else 1
+    return min(known, key=lambda item: sign * item[0])[1] if known else None
+
+
+def telling_attempt(view: CaseView) -> AttemptSummary | None:
+    """The attempt with the worst score of the pair that put the case into its class, else the first that broke."""
+    if view.result is None:
+        return None
+    found = (worst_attempt(view.result, pair.criterion, pair.goal) for pair in view.pairs[: view.telling])
+    return next(filter(None, found), None) or failed_attempt(view.result)
+
+
+def failed_attempt(case: CaseResult, criterion: str | None = None) -> AttemptSummary | None:
+    """The first attempt that broke, or whose score of ``criterion`` (of any, if None) could not be made."""
+    for attempt in case.attempts:
+        if attempt.error is not None:
+            return attempt
+        if any(s.status is ScoreStatus.ERROR and criterion in (None, s.criterion) for s in attempt.scores):
+            return attempt
+    return None
+
+
+def score_of(attempt: AttemptSummary, criterion: str) -> CriterionScore | None:
+    """An attempt's score of one criterion."""
+    return next((score for score in attempt.scores if score.criterion == criterion), None)
+
+
+def passing(pair: PairChange) -> bool | None:
+    """Whether this run's score meets the threshold; None where there is nothing to meet or no score."""
+    if pair.kind in _BELOW:
+        return False
+    if pair.threshold is None or pair.current is None:
+        return None
+    return True if pair.kind is ChangeKind.FIXED else meets(pair.current.mean, pair.threshold, pair.goal)
+
+
+def with_threshold(cases: Iterable[CaseView]) -> list[CaseView]:
+    """Cases of this run that have something to meet: the pass rate is of these."""
+    return [v for v in cases if v.result is not None and any(pair.threshold is not None for pair in v.pairs)]
+
+
+def passes(view: CaseView) -> bool:
+    """Whether a case was measured and meets every threshold it has."""
+    measured = all(pair.kind is not ChangeKind.ERROR and not pair.errors for pair in view.pairs)
+    return measured and not any(passing(pair) is False for pair in view.pairs)
+
+
+def main_and_here(pair: PairChange) -> tuple[str, str]:
+    """What main had and this run has: ``5/5`` and ``0/4`` where a tested pair passes or fails, else its means."""
+    if pair.kind is ChangeKind.ERROR:
+        return fmt.NONE, fmt.NONE
+    if (counts := run_counts(pair)) is not None:
+        return f"{counts[0]}/{counts[1]}", f"{counts[2]}/{counts[3]}"
+    if pair.baseline is not None and pair.current is not None:
+        return fmt.numbers(pair.baseline.mean, pair.current.mean, pair.unit)
+    then, now = (side.mean if side is not None else None for side in (pair.baseline, pair.current))
+    return fmt.number(then, pair.unit), fmt.number(now, pair.unit)
+
+
+def run_counts(pair: PairChange) -> tuple[int, int, int, int] | None:
+    """Passed and made on main, passed and made here, of a pair that was tested and passes or fails; else None."""
+    data = pair.reason.data if pair.reason is not None else {}
+    if not data.get("binary"):
+        return None
+    counts = [data.get(side, {}).get(name) for side in ("main", "here") for name in ("passed", "n")]
+    return None if None in counts else (counts[0], counts[1], counts[2], counts[3])
+
+
+# --- what the run took -----------------------------------------------------------------------------
+
 AGENT = "agent"
 USER = "user_simulator"
+COLUMNS = ("Asked for", "Model", "Calls", "Cached", "Tokens in", "Tokens out", "Cost")
 
 
 def cost_text(totals: Totals) -> str:
@@ -60,9 +354,9 @@ def agent_tokens(totals: Totals) -> str:
     return f"{least}{fmt.count(totals.usage.total_tokens)} {whose}"
 
 
-def facts(result: RunResult, decision: Decision) -> list[str]:
-    """What was run, what it took, and the baseline: plain texts of one line."""
-    totals, base = result.totals, decision.baseline
+def facts(result: RunResult) -> list[str]:
+    """What was run and what it took: plain texts of one line."""
+    totals = result.totals
     found = [
         fmt.plural(totals.cases, "case"),
         fmt.attempts(totals),
@@ -72,94 +366,24 @@ def facts(result: RunResult, decision: Decision) -> list[str]:
         cost_text(totals),
         fmt.duration(totals.seconds),
     ]
-    commit = f" of {base.commit[:10]}" if base is not None and base.commit else ""
-    return [*filter(None, found), "no baseline" if base is None else f"baseline {base.path}{commit}"]
-
-
-@dataclass(frozen=True, slots=True)
-class CriterionRow:
-    """One criterion in the table of criteria, as texts that are not escaped yet; "" where there is nothing to show.
-
-    ``current``: over the cases that both sides have, where there are some. ``tone``: "bad" where the change goes the
-    wrong way, "good" where it goes the right one. ``below``: how many cases miss their threshold.
-    """
-
-    name: str
-    status: str
-    lower_is_better: bool
-    baseline: str
-    current: str
-    change: str
-    interval: str
-    tone: str
-    limits: str
-    detectable: str
-    below: str
-    errors: str
-
-    @property
-    def change_and_interval(self) -> str:
-        """``+0.120 (+0.050…+0.190)``."""
-        return f"{self.change} ({self.interval})" if self.interval else self.change
-
-
-def criterion_rows(decision: Decision) -> tuple[CriterionRow, ...]:
-    """A row for each criterion, what fell first."""
-    return tuple(map(criterion_row, sorted(decision.criteria, key=fmt.by_severity)))
-
-
-def criterion_row(row: CriterionChange) -> CriterionRow:
-    """The row of one criterion."""
-    worse, better = fmt.is_worse(row.change, row.goal), fmt.is_better(row.change, row.goal)
-    side = "above" if row.goal == "minimize" else "below"
-    return CriterionRow(
-        name=row.criterion,
-        status=row.status,
-        lower_is_better=row.goal == "minimize",
-        baseline=fmt.number(row.baseline, row.unit),
-        current=fmt.number(row.paired if row.paired is not None else row.current, row.unit),
-        change=fmt.signed(row.change, row.unit),
-        interval=fmt.interval(row),
-        tone="bad" if worse else "good" if better else "",
-        limits=fmt.row_limits(row),
-        detectable="" if row.detectable is None else fmt.detectable(row),
-        below=f"{fmt.count(row.failing)} of {fmt.plural(row.pairs, 'case')} {side}" if row.failing else "",
-        errors=fmt.plural(row.errors, "error") if row.errors else "",
-    )
-
-
-COLUMNS = ("Asked for", "Model", "Calls", "Cached", "Tokens in", "Tokens out", "Cost")
+    return list(filter(None, found))
 
 
 def cost_rows(totals: Totals) -> list[tuple[str, ...]]:
     """One row per purpose and model, the dearest first; cells are plain text in the order of ``COLUMNS``."""
     in_order = sorted(totals.uses, key=lambda use: (-(use.usd or 0.0), -use.calls, use.purpose, use.model))
-    return [_row(use) for use in in_order]
+    return [_cost_row(use) for use in in_order]
 
 
-def _row(use: ModelUse) -> tuple[str, ...]:
+def _cost_row(use: ModelUse) -> tuple[str, ...]:
     least = "≥ " if use.calls_without_usage else ""
     failed = f" ({fmt.count(use.failed)} failed)" if use.failed else ""
     price = fmt.NONE if use.usd is None else f"{'≥ ' if use.unpriced else ''}{fmt.number(use.usd, 'usd')}"
-    return (
-        use.purpose,
-        use.model,
-        fmt.count(use.calls) + failed,
-        fmt.count(use.cached),
-        least + fmt.count(use.input_tokens),
-        least + fmt.count(use.output_tokens),
-        price,
-    )
+    tokens = (least + fmt.count(use.input_tokens), least + fmt.count(use.output_tokens))
+    return (use.purpose, use.model, fmt.count(use.calls) + failed, fmt.count(use.cached), *tokens, price)
 
 
-_LINE = 320
-_RUBRICS = 12
-_SENTENCES = 8
-
-
-def judged_lines(score: CriterionScore) -> list[str]:
-    """Verdicts per rubric and sentences with their labels; none of turns in which nothing is wrong."""
-    return [line for turn in score.turns for line in _turn_lines(turn)]
+# --- what judges said ------------------------------------------------------------------------------
 
 
 def votes_text(votes: Votes | None) -> str:
@@ -168,24 +392,6 @@ def votes_text(votes: Votes | None) -> str:
         return ""
     text = f"{votes.yes} of {fmt.plural(votes.yes + votes.no, 'vote')} yes"
     return f"{text}, {votes.left_out} left out" if votes.left_out else text
-
-
-def _turn_lines(turn: TurnScore) -> Iterator[str]:
-    if all(rubric.score == 1 for rubric in turn.rubrics) and all(map(is_supported, turn.sentences)):
-        return
-    yield f"turn {turn.turn + 1}"
-    for line in (*_rubric_lines(turn.rubrics), *_sentence_lines(turn.sentences)):
-        yield " ".join(line[:_LINE].split("\n"))
-
-
-def _rubric_lines(rubrics: tuple[RubricScore, ...]) -> Iterator[str]:
-    in_order = sorted(rubrics, key=lambda rubric: 2.0 if rubric.score is None else rubric.score)
-    for rubric in in_order[:_RUBRICS]:
-        mark = rubric_mark(rubric)
-        why = f": {rubric.rationale}" if rubric.rationale and mark != "✓" else ""
-        yield f"  {mark} {rubric.rubric_id} ({rubric_votes(rubric)}){why}"
-    if len(rubrics) > _RUBRICS:
-        yield f"  … and {fmt.plural(len(rubrics) - _RUBRICS, 'more rubric')} in results.json"
 
 
 def rubric_mark(rubric: RubricScore) -> str:
@@ -204,221 +410,13 @@ def is_supported(sentence: SentenceLabel) -> bool:
     return sentence.label in {"supported", "not_applicable"}
 
 
-def _sentence_lines(sentences: tuple[SentenceLabel, ...]) -> Iterator[str]:
-    bad = [sentence for sentence in sentences if not is_supported(sentence)]
-    if not sentences:
-        return
-    yield f"  {len(sentences) - len(bad)} of {fmt.plural(len(sentences), 'sentence')} supported or not applicable"
-    for sentence in bad[:_SENTENCES]:
-        why = f" – {sentence.rationale}" if sentence.rationale else ""
-        yield f"  ✗ {sentence.label}: {sentence.sentence[: _LINE // 2]}{why}"
-    if len(bad) > _SENTENCES:
-        yield f"  … and {fmt.plural(len(bad) - _SENTENCES, 'more')} in results.json"
-
-
-_BELOW = frozenset({ChangeKind.NEWLY_FAILING, ChangeKind.STILL_FAILING, ChangeKind.FAILING})
-_FELL = frozenset({ChangeKind.NEWLY_FAILING, ChangeKind.WORSE})
-
-
-class Group(enum.IntEnum):
-    """What a case is to its reader, in the order it is read."""
-
-    REGRESSED = 0  # it fell, and blocks itself or by a criterion that blocks
-    BLOCKING = 1  # below a threshold as before, or with nothing to compare with
-    ERRORED = 2
-    FAILING = 3  # below a threshold, and that does not block
-    WORSE = 4
-    NEW = 5
-    REMOVED = 6
-    CHANGED = 7
-    BETTER = 8
-    SAME = 9
-
-
-GROUP_LABELS: Final = {
-    Group.REGRESSED: "regressed",
-    Group.BLOCKING: "below a threshold",
-    Group.ERRORED: "not measured",
-    Group.FAILING: "below a threshold, not blocking",
-    Group.WORSE: "worse, not blocking",
-    Group.NEW: "new",
-    Group.REMOVED: "removed",
-    Group.CHANGED: "changed definition",
-    Group.BETTER: "better",
-    Group.SAME: "unchanged",
-}
-_WITHOUT_REASON = frozenset({Group.REMOVED, Group.SAME})
-
-
-@dataclass(frozen=True, slots=True)
-class CaseView:
-    """One case of either side. ``result`` and ``owner`` are None for a case this run does not have.
-
-    ``pairs`` begin with those that put the case into ``group``; ``telling`` is their number. ``where`` is the agent
-    and eval set as far as cases need them to be told apart, "" where there is one of each.
-    """
-
-    key: CaseKey
-    group: Group
-    pairs: tuple[PairChange, ...] = ()
-    result: CaseResult | None = None
-    owner: SetResult | None = None
-    baseline_turns: tuple[TurnBrief, ...] = ()
-    telling: int = 0
-    where: str = ""
-
-    def pair(self, criterion: str) -> PairChange | None:
-        """The conclusion on one criterion."""
-        return next((pair for pair in self.pairs if pair.criterion == criterion), None)
-
-
-def views(result: RunResult, decision: Decision) -> list[CaseView]:
-    """Every case of the run in its stable order, then the removed ones."""
-    pairs: defaultdict[CaseKey, list[PairChange]] = defaultdict(list)
-    for pair in decision.pairs:
-        pairs[CaseKey(pair.agent, pair.eval_set, pair.case)].append(pair)
-    turns = {CaseKey(b.agent, b.eval_set, b.case): b.turns for b in decision.baseline_trajectories}
-    blocked = frozenset(row.criterion for row in decision.criteria if row.status == "fail")
-    keys = {(owner.agent, owner.eval_set) for owner in result.sets} | {key[:2] for key in pairs}
-    agents = len({agent for agent, _ in keys})
-    found: list[CaseView] = []
-
-    def add(key: CaseKey, case: CaseResult | None, owner: SetResult | None) -> None:
-        mine = pairs.pop(key, [])
-        group = _group(mine, blocked) if case is not None else Group.REMOVED
-        reasons = [pair for pair in mine if _is_reason(pair, group, blocked)]
-        rest = [pair for pair in mine if not _is_reason(pair, group, blocked)]
-        reasons.sort(key=lambda pair: (not pair.blocking, -_fall(pair)))
-        where = f"{key.agent} / {key.eval_set}" if agents > 1 else key.eval_set if len(keys) > 1 else ""
-        found.append(CaseView(key, group, (*reasons, *rest), case, owner, turns.get(key, ()), len(reasons), where))
-
-    for owner in result.sets:
-        for case in owner.cases:
-            add(CaseKey(owner.agent, owner.eval_set, case.case), case, owner)
-    for key in sorted(pairs):
-        add(key, None, None)
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class ReportView:
-    """What several reports show of one result. ``cases``: those of the run in its order, then the removed ones."""
-
-    cases: tuple[CaseView, ...]
-    criteria: tuple[CriterionRow, ...]
-    messages: Messages
-
-    @classmethod
-    def build(cls, result: RunResult, decision: Decision) -> ReportView:
-        """Compute it; this walks every pair."""
-        return cls(tuple(views(result, decision)), criterion_rows(decision), Messages.for_decision(decision))
-
-    @property
-    def worst_first(self) -> list[CaseView]:
-        """The cases by group, and in each what fell deepest first."""
-        return sorted(self.cases, key=lambda case: (case.group, severity(case)))
-
-
-def severity(view: CaseView) -> tuple[bool, float]:
-    """Sort key within a group: what newly fails first, the deepest fall first; else the file's order stays."""
-    telling = view.pairs[: view.telling]
-    newly = any(pair.blocking and pair.kind is ChangeKind.NEWLY_FAILING for pair in telling)
-    return not newly, -max((_fall(pair) for pair in telling), default=0.0)
-
-
-def worst_attempt(case: CaseResult, criterion: str, goal: str) -> AttemptSummary | None:
-    """The scored attempt that says most about a bad score: the worst; the earliest of several."""
-    scored = [
-        (score.score, attempt) for attempt in case.attempts if (score := score_of(attempt, criterion)) is not None
-    ]
-    known = [(value, attempt) for value, attempt in scored if value is not None]
-    if not known:
-        return None
-    sign = -1 if goal == "minimize" else 1
-    return min(known, key=lambda item: sign * item[0])[1]
-
-
-def failed_attempt(case: CaseResult, criterion: str | None = None) -> AttemptSummary | None:
-    """The first attempt that broke, or whose score of ``criterion`` (of any, if None) could not be made."""
-    for attempt in case.attempts:
-        if attempt.error is not None:
-            return attempt
-        if any(s.status is ScoreStatus.ERROR and criterion in (None, s.criterion) for s in attempt.scores):
-            return attempt
-    return None
-
-
-def score_of(attempt: AttemptSummary, criterion: str) -> CriterionScore | None:
-    """An attempt's score of one criterion."""
-    return next((score for score in attempt.scores if score.criterion == criterion), None)
-
-
-def passing(pair: PairChange) -> bool | None:
-    """Whether this run's score meets the threshold; None where there is nothing to meet or no score."""
-    if pair.kind in _BELOW:
-        return False
-    if pair.threshold is None or pair.current is None:
-        return None
-    return True if pair.kind is ChangeKind.FIXED else meets(pair.current.mean, pair.threshold, pair.goal)
-
-
-def passed_before(pair: PairChange) -> bool | None:
-    """The same of the baseline's score."""
-    if pair.threshold is None or pair.baseline is None or pair.kind is ChangeKind.CHANGED:
-        return None
-    if pair.kind in {ChangeKind.NEWLY_FAILING, ChangeKind.FIXED}:
-        return pair.kind is ChangeKind.NEWLY_FAILING
-    return meets(pair.baseline.mean, pair.threshold, pair.goal)
-
-
-def with_threshold(cases: Iterable[CaseView]) -> list[CaseView]:
-    """Cases of this run that have something to meet: of these a pass rate is told."""
-    return [v for v in cases if v.result is not None and any(pair.threshold is not None for pair in v.pairs)]
-
-
-def passes(view: CaseView) -> bool:
-    """Whether a case was measured and meets every threshold it has."""
-    measured = view.group is not Group.ERRORED and not has_errors(view)
-    return measured and all_of(map(passing, view.pairs)) is not False
-
-
-def has_errors(view: CaseView) -> bool:
-    """Whether a score of it is missing."""
-    return any(pair.errors for pair in view.pairs)
-
-
-def all_of(verdicts: Iterable[bool | None]) -> bool | None:
-    """Whether all that are known hold; None when none is."""
-    known = [verdict for verdict in verdicts if verdict is not None]
-    return all(known) if known else None
-
-
-def _group(pairs: list[PairChange], blocked: frozenset[str]) -> Group:
-    kinds = {pair.kind for pair in pairs}
-    below = bool(kinds & _BELOW) or any(p.kind is ChangeKind.NEW and passing(p) is False for p in pairs)
-    # a criterion new for a case that was there makes no new case
-    new = ChangeKind.NEW in kinds and kinds <= {ChangeKind.NEW, ChangeKind.NOT_APPLICABLE}
-    rules = (
-        (any(p.kind in _FELL and (p.blocking or p.criterion in blocked) for p in pairs), Group.REGRESSED),
-        (any(p.blocking for p in pairs), Group.BLOCKING),
-        (ChangeKind.ERROR in kinds or any(p.errors for p in pairs), Group.ERRORED),
-        (below, Group.FAILING),
-        (new, Group.NEW),
-        (ChangeKind.CHANGED in kinds, Group.CHANGED),
-        (ChangeKind.WORSE in kinds, Group.WORSE),
-        (bool(kinds & {ChangeKind.FIXED, ChangeKind.BETTER}), Group.BETTER),
-    )
-    return next((group for holds, group in rules if holds), Group.SAME)
-
-
-def _is_reason(pair: PairChange, group: Group, blocked: frozenset[str]) -> bool:
-    """Whether the pair is a reason for the case to be in its group."""
-    return group not in _WITHOUT_REASON and _group([pair], blocked) is group
-
-
-def _fall(pair: PairChange) -> float:
-    """How far a pair fell, as a share of where it stood: comparable between scores and tokens."""
-    if pair.change is None or pair.baseline is None:
-        return 0.0
-    worse = pair.change if pair.goal == "minimize" else -pair.change
-    return worse / max(abs(pair.baseline.mean), 0.01)
+def objections(score: CriterionScore) -> Iterator[tuple[int, str, str, str]]:
+    """What judges object to: (turn from 1, ``rubric`` or the sentence's label, the rubric or sentence, why)."""
+    for turn in score.turns:
+        for rubric in turn.rubrics:
+            if rubric_mark(rubric) != "✓":
+                why = f"{rubric_votes(rubric)}. {rubric.rationale}"
+                yield turn.turn + 1, "rubric", rubric.rubric_id, why.rstrip(". ")
+        for sentence in turn.sentences:
+            if not is_supported(sentence):
+                yield turn.turn + 1, sentence.label.replace("_", " "), sentence.sentence, sentence.rationale

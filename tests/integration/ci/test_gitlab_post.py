@@ -66,7 +66,7 @@ def test_a_later_pipeline_edits_the_note_and_an_earlier_one_leaves_it(server: Gi
     assert post(server, tmp_path, results("passed"), CI_PIPELINE_ID="901", CI_PIPELINE_IID="10")[0] == 0
     assert post(server, tmp_path, results())[0] == 0
     assert len(server.notes) == 206, "over all pages the note is found again"
-    assert "nothing got worse" in server.notes[-1]["body"]
+    assert "no case got worse" in server.notes[-1]["body"]
 
 
 def test_a_forks_results_are_called_unverified_and_do_nothing(server: GitLabServer, tmp_path: Path) -> None:

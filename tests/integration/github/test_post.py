@@ -99,7 +99,7 @@ def test_a_second_run_edits_the_comment_and_an_older_one_does_not(post: Trusted)
     assert post(results("passed"))[0] == 0
     newer = post.comments()
     assert len(newer) == 1
-    assert "nothing got worse" in newer[0]
+    assert "no case got worse" in newer[0]
     post.event["workflow_run"] |= {"run_attempt": 1}
     assert post(results())[0] == 0
     assert post.comments() == newer

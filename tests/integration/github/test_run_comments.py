@@ -111,7 +111,7 @@ def test_a_failing_run_says_so_on_its_pull_request(server, project):
     assert ran.returncode == 1, ran.stderr
     key, text = comment(server)
     assert key == "eval / run (linux, 3.12)"
-    assert text.startswith("## linux, 3.12\n\n> [!CAUTION]")
+    assert text.startswith("## ❌ linux, 3.12 · Blocked: ")
     assert SAID in text
     assert "https://github.example/org/repo/actions/runs/70" in text
     log = [line for line in (ran.stdout + ran.stderr).splitlines() if not line.startswith("::add-mask::")]

@@ -35,7 +35,7 @@ def test_an_agent_that_does_not_start_where_mains_does_fails(dice: Any, text: st
     assert headline(decision).startswith("the agent `dice_agent` does not start: ")
     assert error in headline(decision)
     assert f"that of the base commit {dice.git('rev-parse', 'main')[:10]} starts and answers" in headline(decision)
-    assert "**Blocked:** the agent <code>dice_agent</code> does not start" in (dice.out / "comment.md").read_text()
+    assert "Blocked: the agent <code>dice_agent</code> does not start" in (dice.out / "comment.md").read_text()
     assert ended.counts()[1:] == (0, 3)
 
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
-import cmarkgfm
 import pytest
-from cmarkgfm.cmark import Options
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_eval_action.ci.comment import Marker, add_marker, escape_markers, read_marker
-from agent_eval_action.cli.comment import with_title
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 MARKER = Marker(key="eval / run (3.12)", sha="c0ffee", run=7, attempt=2, run_id=70, outcome="fail", state="fail x")
@@ -99,38 +95,3 @@ def test_a_forged_marker_in_a_code_block_is_shown_and_read_by_nobody():
     assert "<!-- agent" not in shown
     assert "<!--agent" not in shown
     assert "<!-- other -->" in shown
-
-
-class Headings(HTMLParser):
-    """The text of every h2, and the tags there are."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.inside, self.names, self.tags = False, list[str](), set[str]()
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002 - HTMLParser's
-        self.tags.add(tag)
-        if tag == "h2":
-            self.inside = True
-            self.names.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self.inside = self.inside and tag != "h2"
-
-    def handle_data(self, data: str) -> None:
-        if self.inside:
-            self.names[-1] += data
-
-
-def test_a_hostile_title_is_a_heading_and_nothing_else():
-    title = "a | b `c` <details> @octocat #1 ![x](https://evil.example/i.png) --> </h2>"
-    text = with_title(title, lambda room: f"{room}")(1_000)
-    page = Headings(cmarkgfm.github_flavored_markdown_to_html(text, options=Options.CMARK_OPT_UNSAFE))
-    assert page.tags <= {"h2", "p", "code"}
-    (name,) = page.names
-    assert name.replace("\u200b", "").startswith("a | b `c` <details> @octocat #1 ![x](https:")
-
-
-def test_a_comment_that_is_the_only_one_has_no_title():
-    assert with_title("", lambda room: f"{room}")(1_000) == "1000"

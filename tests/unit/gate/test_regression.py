@@ -145,7 +145,7 @@ def test_a_limit_where_no_base_can_be_had_leaves_the_verdict_to_history():
     )
     decision = decide(compare(from_result(HISTORY), gone), gone, Policy())
     assert decision.outcome is Verdict.FAIL
-    assert "no control: it is gone; the verdict stands on history" in notes(decision)
+    assert "main's agent was not run for comparison (it is gone), so only main's stored scores count" in notes(decision)
 
 
 def test_a_limit_before_the_suites_control_is_no_fail_and_no_pass():
@@ -194,4 +194,4 @@ def test_the_smallest_drop_it_could_have_found_stands_with_the_criterion():
     assert decision.criteria[0].detectable
     result = run(again("a", 1.0)).model_copy(update={"decision": decision})
     comment = REPORTS["markdown"](ReportInput(result), None)
-    assert "Smallest drop of the mean this run could have detected (4 times out of 5)" in comment
+    assert "Smallest drop of a mean that this suite notices, 80 % of the time" in comment

@@ -17,7 +17,7 @@ from agent_eval_action.results.run_result import AttemptError, AttemptSummary, E
 DIED = AttemptSummary(repeat=0, error=AttemptError(kind=ErrorKind.DIED, message="signal 9"))
 
 
-def test_worst_first_each_at_its_line_with_its_level(build):
+def test_worst_first_each_cause_at_the_line_of_its_worst_case_with_its_level(build):
     build.case("fine")
     build.case("advisory", ChangeKind.FAILING, 0.1, line=3)
     build.case("gone", ChangeKind.ERROR, None, attempt=DIED, line=4)
@@ -26,13 +26,12 @@ def test_worst_first_each_at_its_line_with_its_level(build):
     found = list(remarks(build.report(Verdict.FAIL)))
     assert [(one.level, one.line, one.path) for one in found] == [
         ("error", 6, "evals/b.test.json"),
-        ("error", 5, "evals/b.test.json"),
         ("warning", 4, "evals/b.test.json"),
         ("notice", 3, "evals/b.test.json"),
     ]
-    assert found[0].title == "fell far: regressed"
-    assert "1.000 → 0.000" in found[0].message
-    assert found[2].message == "died: signal 9"
+    assert found[0].title == "fell far: tool_trajectory_avg_score got worse (1.00 on main, 0.00 here)"
+    assert found[0].message == "tool_trajectory_avg_score 1.00 → 0.00, newly failing\nThe same cause: fell"
+    assert found[1].message == "died: signal 9"
 
 
 def test_what_weakens_the_gate_comes_before_everything(build):
@@ -52,7 +51,7 @@ def test_a_case_that_fell_with_its_criterion_says_so(build):
     build.case("fell", ChangeKind.WORSE, 0.8, threshold=None, change=-0.2, baseline=build.stat(1.0))
     row = CriterionChange(criterion=build.criterion, status="fail", pairs=1)
     (one,) = remarks(build.report(Verdict.FAIL, criteria=(row,)))
-    assert (one.level, one.message) == ("error", "tool_trajectory_avg_score 1.000 → 0.800, worse")
+    assert (one.level, one.message) == ("error", "tool_trajectory_avg_score 1.00 → 0.80, worse")
 
 
 def test_a_message_keeps_within_4096_bytes_and_says_how_many_criteria_are_left(build):
@@ -115,7 +114,7 @@ def test_as_json_they_are_what_the_checks_api_takes(build):
         "start_line": 7,
         "end_line": 7,
         "annotation_level": "failure",
-        "title": "fell: regressed",
+        "title": "fell: tool_trajectory_avg_score got worse",
         "message": "because",
     }
     assert json.loads(REPORTS["annotations"](build.report(Verdict.FAIL), 10)) == []

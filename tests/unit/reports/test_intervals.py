@@ -5,7 +5,6 @@ from __future__ import annotations
 from agent_eval_action.reports import REPORTS
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.results.decision import ChangeKind, CriterionChange, Verdict
-from agent_eval_action.results.findings import FindingCode, Reason
 from support.messages import text_finding
 
 CRITERION = "tool_trajectory_avg_score"
@@ -23,32 +22,21 @@ def rendered(build, *rows, **pair):
     return REPORTS["markdown"](report, None), REPORTS["junit"](report, None)
 
 
-def test_the_table_and_junit_have_the_interval_and_what_could_be_detected(build):
-    comment, junit = rendered(build, row(status="fail"))
-    assert "| **−0.120** <sub>(−0.190…&#8288;−0.050)</sub> |" in comment  # noqa: RUF001 - the sign reports write
-    assert f"detected (4 times out of 5): <code>{CRITERION}</code> 0.062</sub>" in comment
-    assert "change   −0.120 (−0.190…−0.050)" in junit  # noqa: RUF001 - the sign reports write
-    assert "could detect a drop of 0.062" in junit
+def test_the_table_has_the_change_and_the_page_its_interval(build):
+    comment, _ = rendered(build, row(status="fail"))
+    assert "| **−0.12** |" in comment  # noqa: RUF001 - the sign reports write
+    assert "…" not in comment
+    assert "detect" not in comment + "notices", "a drop that was found needs no smallest drop beside it"
 
 
-def test_a_case_s_line_has_its_own(build):
-    comment, junit = rendered(build, row(), interval=(-0.6, -0.1))
-    assert "(−0.400, 95 %: −0.600…−0.100)" in comment  # noqa: RUF001 - the sign reports write
-    assert "change with 95 % confidence: −0.600…−0.100" in junit  # noqa: RUF001 - the sign reports write
+def test_a_pass_says_what_it_would_have_noticed(build):
+    comment = REPORTS["markdown"](build.case("a").report(criteria=(row(change=0.0, interval=None),)), None)
+    assert f"80 % of the time: 0.06 (<code>{CRITERION.replace('_', '_<wbr>')}</code>)." in comment
 
 
-def test_a_sentence_of_evidence_has_it_already(build):
-    scores = {"n": 6, "mean": 0.0, "passed": 0}
-    evidence = {"main": scores, "here": scores, "rerun": True, "binary": True, "interval": [-0.6, -0.1]}
-    told = Reason(code=FindingCode.WORSE, data=evidence)
-    comment, _ = rendered(build, row(), interval=(-0.6, -0.1), reason=told)
-    assert "(change -0.60 to -0.10, 95 %)" in comment
-    assert comment.count("95 %") == 1 + comment.count("95 % interval over cases")
-
-
-def test_where_every_case_changed_alike_there_is_no_interval_to_show():
-    assert fmt.change(row(change=0.0, interval=(0.0, 0.0))) == "0.000"
-    assert fmt.change(row(interval=None)) == "−0.120"  # noqa: RUF001 - the sign reports write
+def test_a_case_s_failure_has_its_own(build):
+    _, junit = rendered(build, row(), interval=(-0.6, -0.1))
+    assert "change with 95 % confidence: −0.60…−0.10" in junit  # noqa: RUF001 - the sign reports write
 
 
 def test_of_a_case_whose_scores_never_differ_neither(build):
@@ -56,6 +44,6 @@ def test_of_a_case_whose_scores_never_differ_neither(build):
     assert "95 %" not in comment + junit
 
 
-def test_a_run_that_could_have_seen_no_drop_says_so():
-    assert fmt.detectable(row(detectable=0.95)) == "none, for want of runs"
+def test_a_run_that_would_have_noticed_no_drop_says_so():
+    assert fmt.detectable(row(detectable=0.95)) == "none: too few runs"
     assert fmt.detectable(row(detectable=None)) == fmt.NONE

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from agent_eval_action.reports.view import COLUMNS, agent_tokens, cost_rows, cost_text, judge_calls, judged_lines
+from agent_eval_action.reports.view import COLUMNS, agent_tokens, cost_rows, cost_text, judge_calls, objections
 from agent_eval_action.results.run_result import (
     CriterionScore,
     ModelUse,
@@ -22,40 +22,25 @@ def rubric(name: str, value: float | None, votes: Votes, **more: object) -> Rubr
     return RubricScore.model_validate({"rubric_id": name, "text": name, "score": value, "votes": votes, **more})
 
 
-def test_the_rubric_that_was_not_met_comes_first_with_its_votes_and_why() -> None:
+def test_a_rubric_that_was_not_met_has_its_votes_and_why() -> None:
     good = rubric("short", 1, Votes(yes=3))
-    bad = rubric("polite", 0, Votes(yes=1, no=3, left_out=1), rationale="it\nshouts", weight=2)
-    lines = judged_lines(score(TurnScore(turn=0, score=1, rubrics=(good,)), TurnScore(turn=1, rubrics=(good, bad))))
-    assert lines == [
-        "turn 2",
-        "  ✗ polite (1 of 4 votes yes, 1 left out, weight 2): it shouts",
-        "  ✓ short (3 of 3 votes yes)",
-    ]
+    bad = rubric("polite", 0, Votes(yes=1, no=3, left_out=1), rationale="it shouts", weight=2)
+    found = objections(score(TurnScore(turn=0, score=1, rubrics=(good,)), TurnScore(turn=1, rubrics=(good, bad))))
+    assert list(found) == [(2, "rubric", "polite", "1 of 4 votes yes, 1 left out, weight 2. it shouts")]
 
 
 def test_a_rubric_nobody_voted_on_is_neither_met_nor_missed() -> None:
-    lines = judged_lines(score(TurnScore(turn=0, rubrics=(rubric("polite", None, Votes(left_out=5)),))))
-    assert lines == ["turn 1", "  ? polite (no vote)"]
+    found = objections(score(TurnScore(turn=0, rubrics=(rubric("polite", None, Votes(left_out=5)),))))
+    assert list(found) == [(1, "rubric", "polite", "no vote")]
 
 
-def test_sentences_without_support_are_shown_and_counted() -> None:
+def test_sentences_without_support_are_shown() -> None:
     sentences = (
         SentenceLabel(sentence="Hello.", label="not_applicable"),
         SentenceLabel(sentence="There is a pool.", label="unsupported", rationale="nobody said so"),
     )
-    lines = judged_lines(score(TurnScore(turn=0, sentences=sentences), TurnScore(turn=1, sentences=sentences[:1])))
-    assert lines == [
-        "turn 1",
-        "  1 of 2 sentences supported or not applicable",
-        "  ✗ unsupported: There is a pool. – nobody said so",
-    ]
-
-
-def test_what_is_huge_is_cut() -> None:
-    many = tuple(rubric(f"r{n}", 0, Votes(no=3), rationale="x" * 10_000) for n in range(100))
-    lines = judged_lines(score(TurnScore(turn=0, rubrics=many)))
-    assert lines[-1] == "  … and 88 more rubrics in results.json"
-    assert max(map(len, lines)) == 320
+    found = objections(score(TurnScore(turn=0, sentences=sentences), TurnScore(turn=1, sentences=sentences[:1])))
+    assert list(found) == [(1, "unsupported", "There is a pool.", "nobody said so")]
 
 
 def test_a_cost_that_is_partly_unknown_is_a_lower_bound() -> None:

@@ -45,7 +45,7 @@ def rendered(report: ReportInput, budget: int | None = None) -> tuple[etree._Ele
 
 def outcomes(root: etree._Element) -> dict[str, str]:
     return {
-        case.get("classname", "").rpartition(".")[2]: (case[0].tag if len(case) else "passed")
+        case.get("name", "").rpartition(" · ")[0]: (case[0].tag if len(case) else "passed")
         for case in root.iter("testcase")
     }
 
@@ -93,9 +93,7 @@ def test_what_each_conclusion_becomes(build: Any) -> None:
         "new": "passed",
     }
     messages = {
-        case.get("classname", "").rpartition(".")[2]: case[0].get("message")
-        for case in root.iter("testcase")
-        if len(case)
+        case.get("name", "").rpartition(" · ")[0]: case[0].get("message") for case in root.iter("testcase") if len(case)
     }
     assert messages["advisory"].startswith("advisory, does not block: ")
     assert messages["not applicable"] == "not applicable: no reference"
@@ -105,7 +103,10 @@ def test_what_each_conclusion_becomes(build: Any) -> None:
 def test_a_criterion_that_is_not_judged_is_skipped(build: Any) -> None:
     infos = (CriterionInfo(name=build.criterion, digest="c"), CriterionInfo(name="off", digest="o"))
     root, _ = rendered(build.case("a").report(criteria_infos=infos))
-    assert [(case.get("name"), len(case)) for case in root.iter("testcase")] == [(build.criterion, 0), ("off", 1)]
+    assert [(case.get("name"), len(case)) for case in root.iter("testcase")] == [
+        (f"a · {build.criterion}", 0),
+        ("a · off", 1),
+    ]
 
 
 def test_a_failure_shows_expected_against_actual_per_turn(build: Any) -> None:
@@ -130,7 +131,7 @@ def test_a_failure_shows_expected_against_actual_per_turn(build: Any) -> None:
         "+ 4",
     ]
     assert "score reason" in lines
-    assert "turn 1: 0.000, turn reason" in lines
+    assert "turn 1: 0.00, turn reason" in lines
 
 
 def test_an_error_shows_the_last_lines_of_the_traceback(build: Any) -> None:
@@ -153,28 +154,29 @@ def test_a_score_that_could_not_be_made_says_why(build: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("finding", "tag"),
+    ("finding", "name"),
     [
-        (text_finding("blocks", "fell by 0.2", criterion="x"), "failure"),
-        (text_finding("inconclusive", "max_time", criterion=None), "error"),
+        (text_finding("blocks", "fell by 0.2", criterion="x"), "x"),
+        (text_finding("inconclusive", "max_time", criterion=None), "run"),
         (text_finding("advisory", "fell a bit", criterion="x"), None),
     ],
 )
-def test_what_concerns_the_whole_run_has_a_testcase_of_its_own(build: Any, finding: Finding, tag: str | None) -> None:
+def test_what_concerns_the_whole_run_is_said_and_adds_no_failure(
+    build: Any, finding: Finding, name: str | None
+) -> None:
     row = CriterionChange(criterion="x", max_drop=0.05, baseline=0.9, paired=0.7, change=-0.2)
-    root, _ = rendered(build.case("a").report(Verdict.FAIL, findings=(finding,), criteria=(row,)))
+    root, parsed = rendered(build.case("a").report(Verdict.FAIL, findings=(finding,), criteria=(row,)))
     whole = [case for case in root.iter("testcase") if case.get("classname") == "agent-eval.whole run"]
-    found = [child for case in whole for child in case]
-    assert [child.tag for child in found] == ([tag] if tag else [])
-    if tag:
-        assert found[0].get("message") == sentence(finding)
-    assert whole[0].get("name") == "x"
+    assert [(case.get("name"), case[0].tag, case[0].text) for case in whole] == (
+        [(name, "system-out", sentence(finding))] if name else []
+    )
+    assert (parsed.failures, parsed.errors) == (0, 0)
 
 
 def test_a_reason_of_nothing_visible_is_still_a_failure(build: Any) -> None:
     build.case("a", ChangeKind.FAILING, 0.0, blocking=True, reason="\x00\x1b[0m")
     root, _ = rendered(build.report(Verdict.FAIL))
-    assert next(root.iter("failure")).get("message") == "no reason given"
+    assert next(root.iter("failure")).get("message")
 
 
 def test_file_line_and_times(build: Any) -> None:
@@ -191,13 +193,13 @@ def test_file_line_and_times(build: Any) -> None:
     assert suite.get("timestamp") == "2026-05-07T10:30:00"
 
 
-def test_dots_group_by_agent_set_and_case_only(build: Any) -> None:
-    build.case("v1.2/a b").case("v1_2/a b").case("x" * 5_000)
+def test_a_class_is_an_agent_and_a_set_and_a_name_a_case_and_a_criterion(build: Any) -> None:
+    build.case("v1.2/a b").case("v1.2/a b").case("x" * 5_000)
     root, _ = rendered(build.report())
     names = [case.get("classname", "") for case in root.iter("testcase")]
-    assert names[:2] == ["dice.basics.v1_2/a b", "dice.basics.v1_2/a b~2"]
-    assert all(name.count(".") == 2 for name in names)
-    assert len(names[2]) < 200
+    assert set(names) == {"dice.basics"}
+    assert len({case.get("name") for case in root.iter("testcase")}) == 3
+    assert all(len(case.get("name", "")) < 300 for case in root.iter("testcase"))
 
 
 def test_texts_give_way_to_the_budget_and_messages_stay(golden_result: Callable[[str], RunResult]) -> None:
@@ -257,21 +259,22 @@ def test_no_text_breaks_the_file_or_hides_a_failure(data: st.DataObject) -> None
         started_at=text, conditions=Conditions(tool_version="1"), sets=(owner,), decision=decision
     )
     root, _ = rendered(ReportInput(result))
-    assert root.get("failures") == "2"
+    assert root.get("failures") == "1"
     assert root.get("errors") == "1"
 
 
 def test_five_thousand_cases_are_valid_and_complete(large_result: Callable[[int], RunResult]) -> None:
     root, _ = rendered(ReportInput(large_result(5_000)))
-    assert root.get("tests") == "20003"
-    assert len({(case.get("classname"), case.get("name")) for case in root.iter("testcase")}) == 20_003
+    assert root.get("tests") == "20002"
+    assert len({(case.get("classname"), case.get("name")) for case in root.iter("testcase")}) == 20_002
 
 
 def test_a_known_result_is_parsed_into_known_cases(golden_result: Callable[[str], RunResult]) -> None:
     _, parsed = rendered(ReportInput(golden_result("regressed")))
     suite = next(iter(parsed))
     assert suite.name == "dice / basics"
-    case = next(case for case in suite if case.classname == "dice.basics.roll_then_prime")
-    assert case.name == "tool_trajectory_avg_score"
+    case = next(case for case in suite if case.name == "roll_then_prime · tool_trajectory_avg_score")
+    assert case.classname == "dice.basics"
+    assert case.result[0].message == "turn 1: `roll_die(sides=6)`, not `roll_die(sides=20)` (1.00 → 0.00, needs ≥ 1)"
     assert isinstance(case.result[0], junitparser.Failure)
     assert "roll_die(sides=6)" in case.result[0].text

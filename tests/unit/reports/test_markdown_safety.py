@@ -19,7 +19,7 @@ from agent_eval_action.reports import MARKER, REPORTS, Link, ReportInput, escapi
 from agent_eval_action.results.run_result import RunResult
 
 ALLOWED = {
-    *("blockquote", "p", "strong", "ul", "li", "h4", "table", "thead", "tbody", "tr", "th", "td"),
+    *("blockquote", "p", "strong", "ul", "li", "h2", "b", "wbr", "table", "thead", "tbody", "tr", "th", "td"),
     *("details", "summary", "code", "pre", "sub"),
 }
 # What GitHub's filters act on in text outside code, after Markdown is done with it.
@@ -44,7 +44,8 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags[tag] += 1
         self.attributes += [(tag, name) for name, _ in attrs]
-        self.stack.append(tag)
+        if tag != "wbr":  # it has no end
+            self.stack.append(tag)
         if tag == "table":
             self.tables.append([])
         elif tag == "tr":
@@ -124,7 +125,7 @@ def test_no_text_changes_what_the_reader_sees_around_it(golden_result: Callable[
     hostile = page(REPORTS["markdown"](with_text(result, text), 200_000))
     assert_harmless(hostile)
     assert hostile.tables == plain.tables
-    for tag in ("details", "summary", "table", "h4", "blockquote"):
+    for tag in ("details", "summary", "table", "h2", "blockquote"):
         assert hostile.tags[tag] == plain.tags[tag]
 
 
@@ -146,14 +147,14 @@ def test_escaped_text_reads_as_it_was(text: str) -> None:
 @settings(max_examples=120, deadline=None)
 @given(text=texts)
 @pytest.mark.parametrize(
-    "place", ["{}", "- {}", "> {}", "| a |\n| - |\n| {} |", "<details>\n<summary>{}</summary>\n\n</details>", "#### {}"]
+    "place", ["{}", "- {}", "> {}", "| a |\n| - |\n| {} |", "<details>\n<summary>{}</summary>\n\n</details>", "## {}"]
 )
 def test_text_is_harmless_in_every_place(text: str, place: str) -> None:
-    for escaped in (escaping.text(text), escaping.code(text)):
+    for escaped in (escaping.text(text), escaping.code(text), escaping.name(text)):
         found = page(f"{MARKER}\n\n" + place.format(escaped))
         assert_harmless(found)
         assert found.tables in ([], [[1, 1]])
-        assert found.tags["h4"] == place.startswith("#")
+        assert found.tags["h2"] == place.startswith("#")
         assert found.tags["pre"] == 0
 
 
@@ -164,6 +165,14 @@ def test_no_line_ends_its_code_block(lines: list[str]) -> None:
     assert_harmless(found)
     assert found.tags["pre"] == 1
     assert found.loose.strip() == "after"
+
+
+def test_a_hostile_title_is_a_heading_and_nothing_else(golden_result: Callable[[str], RunResult]) -> None:
+    title = "a | b `c` <details> @octocat #1 ![x](https://evil.example/i.png) --> </h2>"
+    found = page(REPORTS["markdown"](ReportInput(golden_result("passed"), title=title), None))
+    assert_harmless(found)
+    assert found.tags["h2"] == 1
+    assert "a | b `c` <details> @" in found.all_text
 
 
 def test_a_link_is_made_only_of_an_address(golden_result: Callable[[str], RunResult]) -> None:

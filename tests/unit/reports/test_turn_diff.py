@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent_eval_action.reports.case_text import turn_diffs
+from agent_eval_action.reports.differences import turn_diffs
 from agent_eval_action.results.decision import CallBrief, TurnBrief
 from agent_eval_action.results.history import short_call
 
