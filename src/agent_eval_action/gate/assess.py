@@ -182,8 +182,7 @@ class CriterionEvidence:
         the choice says nothing; a value no better than it keeps the test on the safe side, and a worse
         first score from helping.
         """
-        scores = self._control_of(pair) if control else ()
-        reference = self._levels_before(pair, scores, moved=bool(scores) and self.main_moved(pair))
+        reference = self._levels_before(pair, self._control_of(pair) if control else ())
         current = self.grid.levels(self.fresh(pair)[:runs])
         if self.is_binary(pair) or not self.rules.adaptive:
             return Stratum(reference, current)
@@ -191,13 +190,20 @@ class CriterionEvidence:
         floor = self.grid.level(past.low - max(self.min_effect, past.high - past.low, 2 * self._spread))
         return Stratum(merged((*reference, (floor, pair.first)), floor), merged(current, floor))
 
-    def _levels_before(self, pair: Pair, control: tuple[float, ...], *, moved: bool) -> Levels:
+    def _levels_before(self, pair: Pair, control: tuple[float, ...], *, moved: bool = False) -> Levels:
         """History, joined by the control; the control alone where main ``moved``."""
         past = self.grid.counted(pair.history)
         if not control:
             return past
         now = self.grid.levels(control)
-        return now if moved else merged((*past, *now))
+        return now if moved or self.main_moved(pair) else merged((*past, *now))
+
+    def _mean_before(self, pair: Pair, control: tuple[float, ...], *, moved: bool = False) -> float:
+        """The mean of the same."""
+        past = history_stats(pair.history)
+        if control and (moved or self.main_moved(pair)):
+            return mean(control)
+        return (past.mean * past.n + math.fsum(control)) / (past.n + len(control)) if control else past.mean
 
     @cached_property
     def _spread(self) -> float:
@@ -218,12 +224,7 @@ class CriterionEvidence:
 
     def _reference_mean(self, pair: Pair, *, control: bool = True) -> float:
         """What a suspect's fresh runs are compared with."""
-        past, now = history_stats(pair.history), self._control_of(pair) if control else ()
-        if not now:
-            return past.mean
-        if self.main_moved(pair):
-            return mean(now)
-        return (past.mean * past.n + mean(now) * len(now)) / (past.n + len(now))
+        return self._mean_before(pair, self._control_of(pair) if control else ())
 
     # --- suspects -----------------------------------------------------------------------------------
 
@@ -324,9 +325,9 @@ class CriterionEvidence:
     def together(self, *, control: bool) -> MeanTest:
         """All suspects in one exact test stratified by case."""
         runs = self.common_runs
-        if not runs:
-            return MeanTest(1.0, 0.0, self.alpha * TOGETHER * self._part_spent(runs))
         level = self.alpha * TOGETHER * self._part_spent(runs)
+        if not runs:
+            return MeanTest(1.0, 0.0, level)
         # a suspect whose every further attempt was an error has no fresh score, and says nothing here
         tested = [pair for pair in self.suspects if self.fresh(pair)]
         p = lower_than_reference([self._stratum(pair, runs, control) for pair in tested])
@@ -445,29 +446,17 @@ class CriterionEvidence:
         fell = self._main_fell(rows)
         if fell:
             rows = [row for row in rows if row.control]
-        before = sum(mean(row.control) if fell else self._before(row) for row in rows) / len(rows)
+        before = sum(self._mean_before(row.pair, row.control, moved=fell) for row in rows) / len(rows)
         drop = self._drop(before, sum(mean(row.now) for row in rows) / len(rows))
         if drop <= 0:
             return MeanTest(1.0, drop, level)
         p = lower_than_reference(
-            Stratum(
-                self._levels_before(row.pair, row.control, moved=fell or self._moved(row)), self.grid.levels(row.now)
-            )
-            for row in rows
+            Stratum(self._levels_before(row.pair, row.control, moved=fell), self.grid.levels(row.now)) for row in rows
         )
         limit = self.policy.max_drop
         if self.grid.minimize:
             limit = None if self.policy.max_rise is None else self.policy.max_rise * abs(before)
         return MeanTest(p, drop, level, limit is not None and drop > limit + 1e-9 * max(1.0, abs(before)))
-
-    def _moved(self, row: _Row) -> bool:
-        return bool(row.control) and self.main_moved(row.pair)
-
-    def _before(self, row: _Row) -> float:
-        past = history_stats(row.pair.history)
-        if self._moved(row):
-            return mean(row.control)
-        return (past.mean * past.n + math.fsum(row.control)) / (past.n + len(row.control))
 
     def _main_fell(self, rows: Sequence[_Row]) -> bool:
         """Whether main is surely below its history over all controlled cases, and that explains half the fall."""
@@ -491,7 +480,8 @@ class CriterionEvidence:
         fell = self._main_fell(rows)
         if fell:
             rows = [row for row in rows if row.control]
-        return sum(self._drop(mean(row.control) if fell else self._before(row), mean(row.now)) for row in rows) > 0
+        drops = [self._drop(self._mean_before(row.pair, row.control, moved=fell), mean(row.now)) for row in rows]
+        return sum(drops) > 0
 
     @property
     def suite_controlled(self) -> bool:

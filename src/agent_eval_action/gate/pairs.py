@@ -25,7 +25,7 @@ from agent_eval_action.results.history import (
     kept_name,
     weighted_mean,
 )
-from agent_eval_action.results.pair_scores import PairScores, measured_pairs, meets, unbilled
+from agent_eval_action.results.pair_scores import PairScores, measured_pairs, meets, score_stat, shared_stat, unbilled
 from agent_eval_action.results.run_result import (
     AttemptSummary,
     CaseKey,
@@ -303,15 +303,13 @@ def _why_incomparable(pair: PairScores, record: CaseRecord | None, history: Hist
 def _pair(
     scores: PairScores, record: CaseRecord | None, why_not: Incomparable | None, *, accepted: bool, controllable: bool
 ) -> Pair:
-    info, mean = scores.info, scores.mean
+    info = scores.info
     old = record.criteria.get(kept_name(info.name)) if record else None
     first = [attempt for attempt in scores.case.attempts if attempt.purpose == "first"]
     fresh = [attempt for attempt in scores.case.attempts if attempt.purpose != "first"]
     before = _scores_of(first, info.name)
-    current = None
-    if mean is not None:
-        current = _stat(len(scores.scores), mean, scores.passed, scores.scores[0], scores.scores[-1])
-    below = mean is not None and info.threshold is not None and not meets(mean, info.threshold, info.goal)
+    current = score_stat(scores.scores, info.threshold, info.goal)
+    missed = current is not None and info.threshold is not None and not meets(current.mean, info.threshold, info.goal)
     return Pair(
         key=scores.key,
         criterion=info.name,
@@ -326,11 +324,11 @@ def _pair(
         threshold=info.threshold,
         errors=scores.errors,
         unit=info.unit,
-        kind=_kind(scores, None if why_not else old, why_not, below=below),
+        kind=_kind(scores, None if why_not else old, why_not, below=missed),
         measured=scores,
         baseline=_baseline_stat(old) if old else None,
         current=current,
-        below=below,
+        below=missed,
         incomparable=why_not,
         old_threshold=old.threshold if old and not why_not else info.threshold,
         accepted=accepted,
@@ -371,15 +369,9 @@ def _change_kind(before: float, current: float, info: CriterionInfo, *, below: b
     return ChangeKind.BETTER if (current > before) == (info.goal == "maximize") else ChangeKind.WORSE
 
 
-@lru_cache(maxsize=4096)
-def _stat(n: int, mean: float, passed: int | None, low: float, high: float) -> Stat:
-    """Equal ones are the same object: most pairs of a large suite have one of few."""
-    return Stat(n=n, mean=mean, passed=passed, low=low, high=high)
-
-
 def _baseline_stat(old: CriterionRecord) -> Stat:
     scores = [score for score, _ in old.scores]
-    return _stat(old.n, old.average, old.passed, min(scores), max(scores))
+    return shared_stat(old.n, old.average, old.passed, min(scores), max(scores))
 
 
 def _removed(known: Mapping[CaseKey, CaseRecord], result: RunResult) -> Iterable[Pair]:

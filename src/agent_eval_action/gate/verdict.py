@@ -5,6 +5,8 @@ Evidence of a failure outweighs what could not be measured; what could not be me
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -13,30 +15,47 @@ from agent_eval_action.gate.assess import Status, SuspectTest, assess
 from agent_eval_action.gate.broken_code import BrokenCase, broken_code
 from agent_eval_action.gate.findings import (
     Trajectories,
+    count_scores,
     credentials_findings,
     criterion_findings,
     pair_findings,
     pair_reason,
     silent_models,
     unmeasured_findings,
+    why_data,
 )
 from agent_eval_action.gate.judgement import CriterionJudgement, Improvement, improvements
-from agent_eval_action.gate.notes import decision_notes
-from agent_eval_action.gate.pairs import NO_CASE, TOLERANCE, Comparison, GateRules, GateState, Pair
-from agent_eval_action.results.decision import (
-    BaselineTrajectory,
-    ChangeKind,
-    Decision,
-    PairChange,
-    Stat,
-    TurnBrief,
-    Verdict,
+from agent_eval_action.gate.pairs import (
+    EDITED,
+    NEW_CASE,
+    NO_BASELINE,
+    NO_CASE,
+    TOLERANCE,
+    Comparison,
+    GateRules,
+    GateState,
+    Incomparable,
+    Pair,
 )
-from agent_eval_action.results.findings import Finding, FindingCode, Severity, Subject, named_cases, note
-from agent_eval_action.results.pair_scores import exact_mean, meets
+from agent_eval_action.results.decision import BaselineTrajectory, ChangeKind, Decision, PairChange, TurnBrief, Verdict
+from agent_eval_action.results.findings import (
+    NAMED,
+    Finding,
+    FindingCode,
+    Severity,
+    Subject,
+    case_reference,
+    excerpt,
+    finding,
+    named_cases,
+    note,
+    text_note,
+)
+from agent_eval_action.results.history import History, Record, kept_digest, kept_key
+from agent_eval_action.results.pair_scores import score_stat
 from agent_eval_action.results.run_result import CaseKey, RunResult, collector_paused
 
-_SEVERITIES: Final[dict[Severity, int]] = {"blocks": 0, "inconclusive": 1, "advisory": 2, "note": 3}
+_SEVERITIES: Final[tuple[Severity, ...]] = ("blocks", "inconclusive", "advisory", "note")
 _FELL: Final = frozenset({ChangeKind.WORSE, ChangeKind.NEWLY_FAILING, ChangeKind.STILL_FAILING})
 _MOVED: Final = _FELL | {ChangeKind.BETTER, ChangeKind.FIXED}
 _SHOWN_IN_DETAIL: Final = _FELL | {ChangeKind.FAILING, ChangeKind.ERROR, ChangeKind.CHANGED, ChangeKind.REMOVED}
@@ -61,14 +80,14 @@ def decide(
     left_out = credentials_findings(judged, result, policy.withheld)
     broken = broken_code(result) if broken is None else broken
     findings = [
-        *(finding for own in by_criterion.values() for finding in own),
+        *itertools.chain.from_iterable(by_criterion.values()),
         *unmeasured_findings(judged, result, broken, comparison.unmeasured),
         *silent,
         *left_out,
     ]
     findings.sort(key=_order)
-    outcome = _outcome({finding.severity for finding in findings}, collecting=any(one.collecting for one in judged))
-    doubts = [finding for finding in findings if finding.severity == "inconclusive"]
+    outcome = _outcome({found.severity for found in findings}, collecting=any(one.collecting for one in judged))
+    doubts = [found for found in findings if found.severity == "inconclusive"]
     pairs = [_pair_change(pair, one, trajectories) for one in judged for pair in one.pairs]
     pairs += [_pair_change(pair, None, trajectories) for pair in comparison.removed]
     return Decision(
@@ -83,7 +102,7 @@ def decide(
         accept=policy.accept,
         on_weakened=policy.on_weakened,
         baseline_trajectories=tuple(_trajectories(comparison, judged)),
-        notes=tuple(decision_notes(comparison, every, result)),
+        notes=tuple(_notes(comparison, every, result)),
     )
 
 
@@ -102,14 +121,8 @@ def worse_pairs(decision: Decision) -> tuple[PairChange, ...]:
         for pair in decision.pairs
         if (pair.blocking and pair.confirmed)
         or (pair.kind in _FELL and pair.subject in doubtful)
-        or (pair.criterion in suites and _fell(pair))
+        or (pair.criterion in suites and pair.fall > TOLERANCE)
     )
-
-
-def _fell(pair: PairChange) -> bool:
-    if pair.change is None:
-        return False
-    return (pair.change if pair.goal == "minimize" else -pair.change) > TOLERANCE
 
 
 def _judgements(comparison: Comparison, result: RunResult, policy: Policy) -> list[CriterionJudgement]:
@@ -159,17 +172,11 @@ def _outcome(severities: set[Severity], *, collecting: bool) -> Verdict:
     return Verdict.COLLECTING if collecting else Verdict.PASS
 
 
-def _order(finding: Finding) -> tuple[int, bool, str, str, str, str]:
+def _order(found: Finding) -> tuple[object, ...]:
     """What decides first; there, what is about the whole suite first."""
-    subject = finding.subject
-    return (
-        _SEVERITIES[finding.severity],
-        subject.case is not None,
-        subject.agent or "",
-        subject.eval_set or "",
-        subject.case or "",
-        subject.criterion or "",
-    )
+    subject = found.subject
+    names = (subject.agent, subject.eval_set, subject.case, subject.criterion)
+    return _SEVERITIES.index(found.severity), subject.case is not None, *(name or "" for name in names)
 
 
 def _pair_change(pair: Pair, judged: CriterionJudgement | None, trajectories: Trajectories) -> PairChange:
@@ -186,8 +193,8 @@ def _pair_change(pair: Pair, judged: CriterionJudgement | None, trajectories: Tr
         errors=pair.errors,
         change=pair.change,
         interval=judged.interval(pair) if judged and pair.kind in _MOVED else None,
-        fresh=_stat(test.fresh, pair) if test else None,
-        control=_stat(test.pair.control, pair) if test else None,
+        fresh=score_stat(test.fresh, pair.threshold, pair.goal) if test else None,
+        control=score_stat(pair.control, pair.threshold, pair.goal) if test else None,
         blocking=judged.blocks(pair) if judged else False,
         confirmed=test is not None and test.status in _CONFIRMED,
         misses_threshold=judged.misses_threshold(pair) if judged else False,
@@ -209,13 +216,6 @@ def _kind(pair: Pair, test: SuspectTest | None, *, improved: bool) -> ChangeKind
     if test.status in _CONFIRMED and pair.kind not in {ChangeKind.NEWLY_FAILING, ChangeKind.STILL_FAILING}:
         return ChangeKind.WORSE
     return pair.kind
-
-
-def _stat(scores: Sequence[float], pair: Pair) -> Stat | None:
-    if not scores:
-        return None
-    passed = None if pair.threshold is None else sum(meets(score, pair.threshold, pair.goal) for score in scores)
-    return Stat(n=len(scores), mean=exact_mean(scores), passed=passed, low=min(scores), high=max(scores))
 
 
 def _trajectories(comparison: Comparison, judged: Iterable[CriterionJudgement]) -> Iterable[BaselineTrajectory]:
@@ -249,15 +249,12 @@ def _reasons(
         if unmeasured and doubts == 1 and any(pair.current is not None for pair in pairs):
             yield _nothing_wrong(comparison, judged, findings, rest=True)
     elif outcome is Verdict.COLLECTING:
-        missed = {found.subject.model_copy(update={"criterion": None}) for found in findings if _is_advice(found)}
+        advised = (found.subject for found in findings if found.severity == "advisory" and found.subject.case)
+        missed = {subject.model_copy(update={"criterion": None}) for subject in advised}
         yield note(FindingCode.COLLECTING, **_extent(judged), below=len(missed), store=comparison.store)
     else:
         yield _nothing_wrong(comparison, judged, findings, rest=False)
         yield from left_out
-
-
-def _is_advice(found: Finding) -> bool:
-    return found.severity == "advisory" and found.subject.case is not None
 
 
 def _failures(judged: Sequence[CriterionJudgement], findings: Sequence[Finding]) -> Iterator[Finding]:
@@ -273,7 +270,7 @@ def _failures(judged: Sequence[CriterionJudgement], findings: Sequence[Finding])
         (FindingCode.CASES_STILL_BELOW_THRESHOLD, still),
     ):
         if keys:
-            yield Finding(code=code, severity="blocks", data={**named_cases(sorted(keys)), "total": total})
+            yield finding("blocks", code, **named_cases(sorted(keys)), total=total)
     for found in findings:
         if found.severity == "blocks" and found.subject.case is None:
             # which cases moved it is known already, where they are named as worse
@@ -289,7 +286,7 @@ def _undecided(findings: Sequence[Finding]) -> Iterator[Finding]:
         if found.subject.case is not None:
             cases[found.subject.model_copy(update={"criterion": None})] = found
     if len(cases) > 1:
-        yield Finding(code=FindingCode.CASES_UNDECIDED, severity="inconclusive", data={"cases": len(cases)})
+        yield finding("inconclusive", FindingCode.CASES_UNDECIDED, cases=len(cases))
     yield from list(cases.values())[:1]
 
 
@@ -321,3 +318,136 @@ def _extent(judged: Sequence[CriterionJudgement]) -> dict[str, Any]:
 def _cases_run(judged: Sequence[CriterionJudgement]) -> set[CaseKey]:
     """Those that were run: one this run left out was not measured on anything."""
     return {pair.key for one in judged for pair in one.pairs if not pair.left_out}
+
+
+# --- what to know beside the verdict ---------------------------------------------------------------
+
+
+def _notes(comparison: Comparison, judged: Sequence[CriterionJudgement], result: RunResult) -> Iterator[Finding]:
+    """What a reader must know beside the scores, each thing once and briefly."""
+    if result.conditions.fail_on == "never":
+        yield note(FindingCode.REPORT_ONLY)
+    yield from _policy_notes(comparison, judged)
+    yield from map(text_note, comparison.history.notes if comparison.history else ())
+    if comparison.stored is not None and comparison.stored.cases:
+        yield from _condition_notes(comparison.stored, result)
+        yield from _restarted(comparison.history)
+    yield from _removed(comparison.removed)
+    yield from _incomparable(comparison.pairs)
+    yield from _moved_thresholds(comparison.pairs)
+    yield from _not_applicable(judged)
+    yield from _flaky(judged)
+    yield from _not_controlled(result)
+
+
+def _policy_notes(comparison: Comparison, judged: Sequence[CriterionJudgement]) -> Iterator[Finding]:
+    if comparison.baseline is None and any(not one.collecting for one in judged):
+        yield note(FindingCode.NO_BASELINE, store=comparison.store)
+    off = [one.name for one in judged if one.policy.mode == "off"]
+    blocking = [one for one in judged if one.policy.mode == "blocking" and one.goal == "maximize"]
+    limitless = [one.name for one in blocking if not one.has_limit]
+    for code, names in ((FindingCode.CRITERIA_OFF, off), (FindingCode.CRITERIA_WITHOUT_LIMIT, limitless)):
+        if names:
+            yield note(code, criteria=names[:NAMED], total=len(names))
+
+
+def _condition_notes(baseline: Record, result: RunResult) -> Iterator[Finding]:
+    """What differs between the conditions of both sides: shown, never a reason not to compare."""
+    then = {agent.agent: agent for agent in baseline.agents}
+    for now in result.conditions.agents:
+        old, subject = then.get(now.agent), Subject(agent=now.agent)
+        if old is None:
+            continue
+        if old.models and now.models and set(old.models) != set(now.models):
+            models = [[excerpt(name, 60) for name in side.models] for side in (old, now)]
+            yield note(FindingCode.MODEL_CHANGED, subject, old=models[0], new=models[1])
+        if old.adk_version and now.adk_version and old.adk_version != now.adk_version:
+            versions = excerpt(old.adk_version, 40), excerpt(now.adk_version, 40)
+            yield note(FindingCode.ADK_CHANGED, subject, old=versions[0], new=versions[1])
+        if old.packages_digest and now.packages_digest and old.packages_digest != kept_digest(now.packages_digest):
+            yield note(FindingCode.PACKAGES_CHANGED, subject)
+    ran = {kept_key(CaseKey(one.agent, one.eval_set, case.case)) for one in result.sets for case in one.cases}
+    covers = result.conditions.covers
+    left = sum(record.key not in ran and not covers(record.agent) for record in baseline.cases)
+    if left:
+        chosen = ", ".join((*result.conditions.only_agents, *result.conditions.selection))
+        yield note(FindingCode.CASES_NOT_RUN, cases=left, selection=excerpt(chosen, 120))
+
+
+def _restarted(history: History | None) -> Iterator[Finding]:
+    """Accepted changes from whose merge on the scores of a pair count, by their reasons."""
+    by_reason: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for (key, criterion), pair in sorted(history.pairs.items()) if history else ():
+        if pair.anew and pair.scores:
+            by_reason[pair.anew].append(case_reference(*key, criterion=criterion))
+    for reason, pairs in by_reason.items():
+        yield note(FindingCode.HISTORY_RESTARTED, text=excerpt(reason, 200), pairs=len(pairs), named=pairs[:NAMED])
+
+
+def _removed(pairs: Sequence[Pair]) -> Iterator[Finding]:
+    cases = {pair.key for pair in pairs if pair.incomparable == NO_CASE}
+    failed = {pair.key for pair in pairs if pair.key in cases and pair.below}
+    if cases:
+        yield note(FindingCode.CASES_GONE, **named_cases(sorted(cases)), below=named_cases(sorted(failed)))
+    dropped = Counter(pair.criterion for pair in pairs if pair.key not in cases)
+    for criterion, lost in sorted(dropped.items()):
+        below = sum(pair.below for pair in pairs if pair.key not in cases and pair.criterion == criterion)
+        yield note(FindingCode.CRITERION_NOT_CONFIGURED, Subject(criterion=criterion), cases=lost, below=below)
+
+
+def _incomparable(pairs: Iterable[Pair]) -> Iterator[Finding]:
+    """What has no comparable history; of accepted changes neither main's scores nor a threshold it met hold."""
+    reasons: dict[Incomparable, list[Pair]] = defaultdict(list)
+    accepted: dict[Incomparable, list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        if pair.incomparable and pair.accepted:
+            accepted[pair.incomparable].append(pair)
+        elif pair.incomparable and pair.kind is not ChangeKind.NOT_APPLICABLE:
+            reasons[pair.incomparable].append(pair)
+    for why, found in sorted(reasons.items()) if set(reasons) != {NO_BASELINE} else ():
+        whole_cases = why.why in {NEW_CASE.why, NO_BASELINE.why, EDITED.why}
+        criteria = [] if whole_cases else sorted({pair.criterion for pair in found})
+        cases = named_cases(sorted({pair.key for pair in found}))
+        yield note(FindingCode.CASES_NOT_COMPARED, **why_data(why), **cases, criteria=criteria)
+    for why, found in sorted(accepted.items()):
+        named = [case_reference(*pair.key, criterion=pair.criterion) for pair in found[:NAMED]]
+        yield note(FindingCode.CHANGE_ACCEPTED, **why_data(why), pairs=len(found), named=named)
+
+
+def _moved_thresholds(pairs: Iterable[Pair]) -> Iterator[Finding]:
+    moved = Counter(
+        (pair.criterion, pair.old_threshold, pair.threshold)
+        for pair in pairs
+        if pair.change is not None and pair.old_threshold != pair.threshold
+    )
+    for (criterion, old, new), cases in sorted(moved.items(), key=str):
+        yield note(FindingCode.THRESHOLD_MOVED, Subject(criterion=criterion), old=old, new=new, cases=cases)
+
+
+def _not_applicable(judged: Iterable[CriterionJudgement]) -> Iterator[Finding]:
+    for one in judged:
+        if all(pair.kind is ChangeKind.NOT_APPLICABLE for pair in one.pairs):
+            reasons = (pair.measured.reason for pair in one.pairs if pair.measured and pair.measured.reason)
+            data = {"judgement": excerpt(next(reasons, ""), 200)}
+            yield finding("note", FindingCode.CRITERION_NOT_APPLICABLE, Subject(criterion=one.name), **data)
+
+
+def _flaky(judged: Iterable[CriterionJudgement]) -> Iterator[Finding]:
+    """What was worse at first, and as on main when it was run again: how often."""
+    tests = [test for one in judged if one.evidence for test in one.evidence.tests.values()]
+    cleared = [(test.pair, test.fresh) for test in tests if test.status is Status.CLEARED]
+    cleared.sort(key=lambda item: (item[0].key, item[0].criterion))
+    named = [
+        case_reference(*pair.key, criterion=pair.criterion, binary=pair.binary, **count_scores(fresh))
+        for pair, fresh in cleared[:NAMED]
+    ]
+    if named:
+        yield note(FindingCode.CASES_FLAKY, scores=len(cleared), named=named)
+
+
+def _not_controlled(result: RunResult) -> Iterator[Finding]:
+    base = result.base
+    if base is not None and base.unavailable:
+        yield note(FindingCode.NO_CONTROL, error=excerpt(base.unavailable, 300))
+    for agent, reason in sorted(base.unavailable_agents.items()) if base else ():
+        yield note(FindingCode.NO_CONTROL, Subject(agent=agent), error=excerpt(reason, 300))

@@ -100,6 +100,12 @@ class PairChange(Frozen):
     reason: Reason | None = None
 
     @property
+    def fall(self) -> float:
+        """The change in the bad direction; 0 where there is none to be seen."""
+        change = self.change or 0.0
+        return change if self.goal == "minimize" else -change
+
+    @property
     def subject(self) -> Subject:
         """The pair as findings name it."""
         return Subject(agent=self.agent, eval_set=self.eval_set, case=self.case, criterion=self.criterion)

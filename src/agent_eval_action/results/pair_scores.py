@@ -6,7 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
+from agent_eval_action.results.decision import Stat
 from agent_eval_action.results.history import Calls, Trajectory, trajectory_digest, weighted_mean
 from agent_eval_action.results.run_result import (
     AttemptSummary,
@@ -54,6 +56,20 @@ class PairScores:
         if self.info.threshold is None:
             return None
         return sum(meets(score, self.info.threshold, self.info.goal) for score in self.scores)
+
+
+def score_stat(scores: Sequence[float], threshold: float | None, goal: Goal) -> Stat | None:
+    """Count, mean, passes and extremes of scores; None of none."""
+    if not scores:
+        return None
+    passed = None if threshold is None else sum(meets(score, threshold, goal) for score in scores)
+    return shared_stat(len(scores), exact_mean(scores), passed, min(scores), max(scores))
+
+
+@lru_cache(maxsize=4096)
+def shared_stat(n: int, mean: float, passed: int | None, low: float, high: float) -> Stat:
+    """Equal ones are the same object: most pairs of a large suite have one of few."""
+    return Stat(n=n, mean=mean, passed=passed, low=low, high=high)
 
 
 def measured_pairs(result: RunResult) -> Iterator[PairScores]:
