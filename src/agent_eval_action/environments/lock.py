@@ -85,7 +85,8 @@ class LockFile:
         need the same packages have the same environment.
         """
         found = hashlib.sha256()
-        settings, files = self._settings(), self._files()
+        folders, files = folders_upwards(self.path.parent, self.workspace), self._files()
+        settings = [folder / name for folder in folders for name in _SETTINGS if (folder / name).is_file()]
         local = self._installs_from_tree(settings, environ)
         place = str(self.path.parent) if local else ""
         for text in (self.path.name, place, sys.platform, platform.machine(), *_variables(environ)):
@@ -98,10 +99,6 @@ class LockFile:
             for name, content in _tree_contents(top):
                 found.update(name + content)
         return found.hexdigest()[:32]
-
-    def _settings(self) -> list[Path]:
-        folders = folders_upwards(self.path.parent, self.workspace)
-        return [folder / name for folder in folders for name in _SETTINGS if (folder / name).is_file()]
 
     def _files(self) -> list[Path]:
         return included(self.path) if self.path.name == REQUIREMENTS else [self.path]

@@ -132,27 +132,24 @@ class OutputLog:
         self._folder = folder
         self._name = name
         self._limit = limit
-        self._written = 0
-        self._dropped = 0
+        self._printed = 0
         self._lock = threading.Lock()
         self._file: BinaryIO | None = None
 
     def write(self, data: bytes) -> None:
         """Append; called from the reading threads."""
         with self._lock:
-            keep = data[: max(0, self._limit - self._written)]
-            self._dropped += len(data) - len(keep)
-            if keep:
+            if keep := data[: max(0, self._limit - self._printed)]:
                 self._append(keep)
-                self._written += len(keep)
+            self._printed += len(data)
 
     def close(self) -> None:
         """Note what was dropped, and close."""
         with self._lock:
-            if self._dropped:
-                text = f"\n[agent-eval: {self._dropped} more bytes were printed; the log keeps {self._limit}]\n"
+            if (dropped := self._printed - self._limit) > 0:
+                text = f"\n[agent-eval: {dropped} more bytes were printed; the log keeps {self._limit}]\n"
                 self._append(text.encode())
-                self._dropped = 0
+                self._printed = self._limit
             if self._file is not None:
                 with contextlib.suppress(OSError):
                     self._file.close()

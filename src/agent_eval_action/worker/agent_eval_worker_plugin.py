@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agent_eval_worker_errors import kind_of, retry_after
-from agent_eval_worker_rate import ModelRates, Start, backoff, seconds
+from agent_eval_worker_rate import LONGEST_WAIT_S, RateEstimator, Start, backoff, seconds
 
 Interval = tuple[float, float]
 RATE_LIMITED = "rate_limited"
@@ -42,11 +42,10 @@ class Turn:
         self.requests: dict[str, Any] = {}
         self.model: list[Interval] = []
         self.tool: list[Interval] = []
-        self.open_model: dict[str, list[float]] = {}
+        self.open_model: dict[str, list[Start]] = {}
         self.open_tool: dict[int, tuple[float, str]] = {}
         self.throttled = 0
         self.waiting = 0
-        self.starts: dict[str, Start] = {}
 
     @contextlib.contextmanager
     def wait(self) -> Iterator[None]:
@@ -80,13 +79,13 @@ class Turn:
         if self.idle:
             return "waiting to ask a model that answers 429"
         tools = [f"tool `{name}` for {now - start:.1f} s" for start, name in self.open_tool.values()]
-        models = [f"the model of `{name}` for {now - s[-1]:.1f} s" for name, s in self.open_model.items() if s]
+        models = [f"the model of `{name}` for {now - s[-1].time:.1f} s" for name, s in self.open_model.items() if s]
         return ", ".join(tools or models)
 
-    def model_asked(self, agent: str, request: Any) -> None:
+    def model_asked(self, agent: str, request: Any, start: Start) -> None:
         if agent not in self.details:
             self.requests[agent] = request
-        self.open_model.setdefault(agent, []).append(time.monotonic())
+        self.open_model.setdefault(agent, []).append(start)
 
     def model_answered(self, agent: str, response: Any) -> None:
         """A model call ends; one of many chunks does not end it."""
@@ -97,10 +96,12 @@ class Turn:
         if not response.partial:
             self.model_ended(agent)
 
-    def model_ended(self, agent: str) -> None:
-        """Concurrent calls of one agent may be paired crosswise: the union is the same."""
-        if starts := self.open_model.get(agent):
-            self.model.append((starts.pop(), time.monotonic()))
+    def model_ended(self, agent: str) -> Start | None:
+        """The start of the call. Concurrent calls of one agent may be paired crosswise: the union is the same."""
+        start = starts.pop() if (starts := self.open_model.get(agent)) else None
+        if start is not None:
+            self.model.append((start.time, time.monotonic()))
+        return start
 
     def tool_called(self, context: Any, name: str) -> None:
         self.open_tool[id(context)] = (time.monotonic(), name)
@@ -118,22 +119,29 @@ class RateLimitRetries:
     """
 
     def __init__(self, waits_s: float) -> None:
-        self._rates = ModelRates(waits_s)
         self._waits_s = waits_s
+        self._models: dict[str, tuple[RateEstimator, asyncio.Lock]] = {}
 
     async def start_call(self, turn: Turn, agent: str, request: Any) -> None:
         """Wait until a call may start, and begin it."""
+        rate, in_order = self._rate_of(request)
         with turn.wait():
-            turn.starts[agent] = await self._rates.start(request.model)
-        turn.model_asked(agent, request)
+            async with in_order:
+                while wait := rate.wait(time.monotonic()):  # noqa: ASYNC110 - nothing sets an event: the wait is known
+                    await asyncio.sleep(wait)
+                start = rate.start(time.monotonic())
+        turn.model_asked(agent, request, start)
 
     def record_failure(self, turn: Turn, agent: str, request: Any, error: BaseException) -> None:
         """A call failed: a refusal is counted, and teaches the rate."""
-        turn.model_ended(agent)
-        start = turn.starts.pop(agent, None)
+        start = turn.model_ended(agent)
         if start is not None and kind_of(error) == RATE_LIMITED:
             turn.throttled += 1
-            self._rates.refused(request.model, start, seconds(retry_after(error)))
+            self._rate_of(request)[0].refused(start, time.monotonic(), seconds(retry_after(error)))
+
+    def _rate_of(self, request: Any) -> tuple[RateEstimator, asyncio.Lock]:
+        new = RateEstimator(min(self._waits_s, LONGEST_WAIT_S)), asyncio.Lock()
+        return self._models.setdefault(str(request.model or ""), new)
 
     async def retry(self, turn: Turn, agent: str, model: Any, request: Any, error: BaseException) -> Any:
         """The answer to a refused call after all; None: it failed otherwise, or stays refused."""

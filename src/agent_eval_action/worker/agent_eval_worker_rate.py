@@ -5,10 +5,8 @@ Standard library only: the worker loads this file in the agent's interpreter, ``
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
-import time
 from collections import deque
 
 WINDOW_S = 1.0  # over which the rate that is let through is measured
@@ -101,31 +99,6 @@ class RateEstimator:
 
     def _let_through(self, since: float) -> list[float]:
         return [start.time for start in self._starts if not start.refused and start.time > since]
-
-
-class ModelRates:
-    """The rates of a worker's models, shared by all of its sessions. ``longest_pause_s``: see ``RateEstimator``."""
-
-    def __init__(self, longest_pause_s: float) -> None:
-        self._longest_pause_s = min(longest_pause_s, LONGEST_WAIT_S)
-        self._models: dict[str, tuple[RateEstimator, asyncio.Lock]] = {}
-
-    async def start(self, model: object) -> Start:
-        """Wait until a call of the model may start."""
-        estimator, in_order = self._of(model)
-        if not in_order.locked() and not estimator.wait(time.monotonic()):
-            return estimator.start(time.monotonic())
-        async with in_order:
-            while wait := estimator.wait(time.monotonic()):  # noqa: ASYNC110 - nothing sets an event: the wait is known
-                await asyncio.sleep(wait)
-            return estimator.start(time.monotonic())
-
-    def refused(self, model: object, start: Start, retry_after: float | None) -> None:
-        """The server answered 429 to this call."""
-        self._of(model)[0].refused(start, time.monotonic(), retry_after)
-
-    def _of(self, model: object) -> tuple[RateEstimator, asyncio.Lock]:
-        return self._models.setdefault(str(model or ""), (RateEstimator(self._longest_pause_s), asyncio.Lock()))
 
 
 def backoff(tries: int, retry_after: float | None) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import pytest
 from agent_eval_worker_plugin import Turn, details_of, make_retry_options, union_seconds
+from agent_eval_worker_rate import Start
 from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +30,7 @@ def test_a_tools_time_is_without_the_models_inside() -> None:
 
 def test_only_whole_answers_end_a_call_and_open_ones_do_not_count() -> None:
     record = Turn()
-    record.model_asked("a", None)
+    record.model_asked("a", None, Start(time.monotonic()))
     record.model_answered("a", SimpleNamespace(partial=True))
     assert record.model == []
     assert "the model of `a`" in record.doing()

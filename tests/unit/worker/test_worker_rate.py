@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
-from agent_eval_worker_rate import MARGIN, ModelRates, RateEstimator, backoff, seconds
+from agent_eval_worker_plugin import RateLimitRetries, Turn
+from agent_eval_worker_rate import MARGIN, RateEstimator, backoff, seconds
+from google.genai.errors import ClientError
 
 
 async def test_nothing_waits_before_a_refusal_and_everything_after_one() -> None:
-    rates = ModelRates(30.0)
-    starts = [await rates.start("m") for _ in range(16)]
+    retries, turn, refusal = RateLimitRetries(30.0), Turn(), ClientError(429, {})
+    request = SimpleNamespace(model="m")
+    for number in range(16):
+        await retries.start_call(turn, f"agent {number}", request)
+    starts = [started for (started,) in turn.open_model.values()]
     assert starts[-1].time - starts[0].time < 0.5
-    for start in starts[10:]:
-        rates.refused("m", start, None)
+    for number in range(10, 16):
+        retries.record_failure(turn, f"agent {number}", request, refusal)
+    assert turn.throttled == 6
     with pytest.raises(TimeoutError):  # a window later the server has forgotten what it let through
-        await asyncio.wait_for(rates.start("m"), 0.2)
-    await asyncio.wait_for(rates.start("another model"), 0.2)
+        await asyncio.wait_for(retries.start_call(turn, "another agent", request), 0.2)
+    await asyncio.wait_for(retries.start_call(turn, "another agent", SimpleNamespace(model="another model")), 0.2)
 
 
 def test_the_rate_is_what_was_let_through() -> None:
