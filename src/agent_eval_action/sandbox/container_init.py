@@ -9,7 +9,6 @@ Standard library only.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import sys
@@ -21,7 +20,7 @@ from typing import Final, Literal
 from agent_eval_action.sandbox.ownership import owned_folders, restore_ownership
 from agent_eval_action.sandbox.runner import ON_A_RUNNER, TEMPORARY, WORKSPACE
 from agent_eval_action.sandbox.step_guard import StepGuard
-from agent_eval_action.sandbox.users import ISOLATION_VARIABLE, child_pids
+from agent_eval_action.sandbox.users import ISOLATION_VARIABLE, child_pids, no_new_privileges, prctl
 
 Mode = Literal["container", "on", "job"]
 
@@ -41,7 +40,7 @@ _TO_LEAVE_S: Final = 8.0
 """After a signal: the runner sends another after 7.5 s, and gives up after 10."""
 _TO_RESTORE_S: Final = 1.5
 _GONE_S: Final = 2.0
-_SET_PDEATHSIG, _SET_DUMPABLE, _SET_SUBREAPER, _SET_NO_NEW_PRIVS = 1, 4, 36, 38
+_SET_PDEATHSIG, _SET_DUMPABLE, _SET_SUBREAPER = 1, 4, 36
 
 
 def supervise(report_error: Callable[[str], None]) -> None:
@@ -92,21 +91,21 @@ def _is_our_file(fd: str) -> bool:
 
 
 def _fork_work(fd: int, report_error: Callable[[str], None]) -> None:
-    _prctl(_SET_DUMPABLE, 0)  # no core file, and /proc of this process and its children is root's
-    _prctl(_SET_SUBREAPER, 1)
+    prctl(_SET_DUMPABLE, 0)  # no core file, and /proc of this process and its children is root's
+    prctl(_SET_SUBREAPER, 1)
     with open(fd, "rb") as file:
         entries = [entry.partition(b"=") for entry in file.read().split(b"\0")]
     settings = {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries if name}
     guard = None
     if settings.get(ISOLATION_VARIABLE) == "job":
         # sudo, which hosted runners give without a password, would make an agent root
-        _prctl(_SET_NO_NEW_PRIVS, 1)
+        no_new_privileges()
         guard = StepGuard(settings)
     child = os.fork()
     if child == 0:
         # a group of its own: what is typed at a terminal reaches it once, by us
         os.setpgid(0, 0)
-        _prctl(_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(_SET_PDEATHSIG, signal.SIGKILL)
         os.environ.clear()
         os.environ.update(settings)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
@@ -160,7 +159,3 @@ def _kill_children() -> None:
                 os.kill(pid, signal.SIGKILL)
         _reap()
         time.sleep(0.005)
-
-
-def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -158,6 +159,9 @@ def _uids_by_pid() -> dict[int, int]:
 
 def no_new_privileges() -> None:
     """Make every set-uid program powerless for us and all we start; setuid(2) itself still works for root."""
-    import ctypes  # noqa: PLC0415 - for this one call
+    prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+def prctl(option: int, value: int) -> None:
+    """Set an attribute of this process by the system call of that name."""
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
