@@ -8,6 +8,7 @@ import statistics
 import subprocess
 
 from agent_eval_action.gate.pairs import compare
+from support.records import stored
 from support.results import info, run, simple
 
 ORACLE = """
@@ -44,7 +45,7 @@ def drawn(seed: int, number: int):
 
 def below(runs, threshold):
     case = simple("a", *(statistics.mean(scores) for scores in runs), criterion="m")
-    (pair,) = compare(None, run(case, criteria=[info("m", threshold)])).pairs
+    (pair,) = compare(stored(None), run(case, criteria=[info("m", threshold)])).pairs
     return pair.below
 
 

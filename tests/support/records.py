@@ -14,7 +14,7 @@ from agent_eval_action.baseline.pooling import Suite
 from agent_eval_action.baseline.records import definitions, record_of
 from agent_eval_action.git.remote import remote_of
 from agent_eval_action.git.repository import Commit
-from agent_eval_action.results.history import Record, kept_digest, kept_key, kept_name
+from agent_eval_action.results.history import History, Record, kept_digest, kept_key, kept_name
 from agent_eval_action.results.run_result import CaseKey, RunResult
 from support.repositories import environ, repository
 from support.results import run, simple
@@ -32,6 +32,11 @@ def record(commit: str, *scores: float, at: int | None = None, **given: Any) -> 
 def store_at(path: Path, branch: str = "agent-eval-data", keep: int = 100, **env: str) -> BranchStore:
     own = repository(path, **env)
     return BranchStore(own, remote_of(own, "origin", environ(**env)), branch, keep=keep)
+
+
+def stored(record: Record | None, source: str = "") -> History:
+    """A record as it was stored, to compare a run with."""
+    return History(pooled=record if record and record.cases else None, source=source)
 
 
 def everything(store: BranchStore) -> FoundRecords:

@@ -14,15 +14,16 @@ from agent_eval_action.config.loader import load_settings
 from agent_eval_action.config.models import Settings
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ResultsError
+from agent_eval_action.folders import relative
 from agent_eval_action.formats.adk_results import SUFFIX, read_results
+from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
 from agent_eval_action.gate_changes.snapshot import SetSnapshot, Snapshot, sets_of_result
 from agent_eval_action.reports import results_json
 from agent_eval_action.results.findings import text_note
-from agent_eval_action.results.history import Record
+from agent_eval_action.results.history import History, Record
 from agent_eval_action.results.run_result import RunResult
 from agent_eval_action.run.adk_results_import import TOOL, align_names, import_results
-from agent_eval_action.run.run_gate import decide_result
 
 _ADK_HISTORY: Final = Path(".adk") / "eval_history"
 _BASELINE: Final = "baseline.json"
@@ -68,7 +69,8 @@ def compare_results(base: RunResult | Path | str, head: RunResult | Path | str, 
     before, after = before.aligned_with(after), after.aligned_with(before)
     source = Path(base) if isinstance(base, Path | str) else Path("the result given")
     baseline = before.baseline or from_result(before.result)
-    decision = decide_result(after.result, baseline, settings, source)
+    history = History(pooled=baseline if baseline.cases else None, source=relative(source, settings.workspace))
+    decision = decide(compare(history, after.result), after.result, settings.policy)
     sets_before, sets_after = before.sets(), after.sets()
     if after.result.conditions.selection:  # narrowed on purpose
         run = {case.key for eval_set in sets_after for case in eval_set.cases}

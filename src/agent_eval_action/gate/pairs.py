@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from agent_eval_action.config.models import Policy
-from agent_eval_action.results.base import StoreKind
 from agent_eval_action.results.case_matching import measured_identities, with_current_names
 from agent_eval_action.results.decision import BaselineInfo, ChangeKind, Stat, Unit
 from agent_eval_action.results.findings import Subject
@@ -17,7 +16,6 @@ from agent_eval_action.results.history import (
     CaseRecord,
     CriterionRecord,
     History,
-    Record,
     ScoreCount,
     TrajectoryRecord,
     kept_digest,
@@ -185,8 +183,8 @@ class Comparison:
     """A run compared with what main has. Pairs are sorted by name.
 
     ``trajectories``: what the baseline's agent called, by case of this run. ``unmeasured``: cases whose baseline this
-    run was to measure and could not, with the reason. ``stored`` is the baseline with the names cases have now,
-    ``history`` what it was pooled from, where it was. ``extra`` as in ``GateState``.
+    run was to measure and could not, with the reason. ``history`` is what main has, its cases with the names they have
+    now. ``extra`` as in ``GateState``.
     """
 
     pairs: tuple[Pair, ...]
@@ -194,45 +192,31 @@ class Comparison:
     baseline: BaselineInfo | None = None
     trajectories: Mapping[CaseKey, TrajectoryRecord] = field(default_factory=dict)
     unmeasured: Mapping[CaseKey, str] = field(default_factory=dict)
-    stored: Record | None = None
-    history: History | None = None
+    history: History = field(default_factory=History)
     extra: int = 0
-
-    @property
-    def store(self) -> StoreKind:
-        """What keeps, or would keep, the baseline."""
-        return self.history.store if self.history else "file"
 
 
 @collector_paused()
-def compare(
-    baseline: Record | None,
-    result: RunResult,
-    *,
-    path: str = "",
-    history: History | None = None,
-    unmeasured: Mapping[CaseKey, str] | None = None,
-) -> Comparison:
-    """Compare a run with a baseline. ``path`` names the baseline in reports.
+def compare(history: History, result: RunResult, *, unmeasured: Mapping[CaseKey, str] | None = None) -> Comparison:
+    """Compare a run with what main has.
 
-    ``history`` is what the baseline was pooled from: it knows in words why scores of a pair do not count.
     ``unmeasured``: cases that main has and whose baseline could not be measured, with the reason.
 
-    Without a baseline (or with one that holds no case) every pair is *failing* or *passing* by its threshold alone.
+    Where main has no record every pair is *failing* or *passing* by its threshold alone.
     """
-    if baseline and history is None:  # a history has its cases under their current names already
-        baseline = with_current_names(baseline, measured_identities(result))
-    known = {record.key: record for record in baseline.cases} if baseline else {}
-    # where the history of every pair starts anew there are records without a score that counts
-    any_baseline = bool(known or (history and history.pooled))
+    main = history.pooled
+    if main and not history.pairs:  # it was not pooled for this suite: its cases have the names of its time
+        main = with_current_names(main, measured_identities(result))
+        history = replace(history, pooled=main)
+    known = {case.key: case for case in main.cases} if main else {}
     unmeasured = unmeasured or {}
     without_base = result.base.unavailable_agents if result.base else {}
     pairs = [
         _pair(
             scores,
             known.get(kept_key(scores.key)),
-            _why_incomparable(scores, known.get(kept_key(scores.key)), history) if any_baseline else NO_BASELINE,
-            accepted=any_baseline and history is not None and _acceptance(history, scores) is not None,
+            _why_incomparable(scores, known.get(kept_key(scores.key)), history) if main else NO_BASELINE,
+            accepted=main is not None and history.acceptance(scores.key, scores.info.name) is not None,
             controllable=scores.key.agent not in without_base,
         )
         for scores in measured_pairs(result)
@@ -243,9 +227,9 @@ def compare(
     ]
     names = {kept_key(key): key for key in keys}
     info = None
-    if baseline and any_baseline:
-        commit, created_at = baseline.commit, baseline.created_at
-        info = BaselineInfo(path=path, commit=commit, created_at=created_at, repeats=baseline.repeats)
+    if main:
+        commit, created_at = main.commit, main.created_at
+        info = BaselineInfo(path=history.source, commit=commit, created_at=created_at, repeats=main.repeats)
     return Comparison(
         pairs=tuple(sorted(pairs, key=lambda pair: (pair.key, pair.criterion))),
         removed=tuple(_removed(known, result)),
@@ -253,7 +237,6 @@ def compare(
         # those of removed cases too, by the baseline's key
         trajectories={names.get(key, key): record.trajectory for key, record in known.items() if record.trajectory},
         unmeasured=unmeasured,
-        stored=baseline,
         history=history,
         extra=result.totals.extra + result.totals.control,
     )
@@ -284,19 +267,14 @@ def mean_of(values: Iterable[float]) -> float | None:
     return math.fsum(numbers) / len(numbers) if numbers else None
 
 
-def _acceptance(history: History, pair: PairScores) -> str | None:
-    return history.acceptance(pair.key, pair.info.name)
-
-
-def _why_incomparable(pair: PairScores, record: CaseRecord | None, history: History | None) -> Incomparable | None:
+def _why_incomparable(pair: PairScores, record: CaseRecord | None, history: History) -> Incomparable | None:
     """Why main's scores of a pair do not count, in its history's words where it has some; None where they do."""
     old = comparable_record(pair.case.digest, pair.info, record)
-    if history is not None:
-        if (reason := _acceptance(history, pair)) is not None:
-            return Incomparable("accepted", reason)
-        past = history.pairs.get((kept_key(pair.key), kept_name(pair.info.name)))
-        if past is not None and past.incomparable:
-            return Incomparable(EDITED.why if old == EDITED else "history", past.incomparable)
+    if (reason := history.acceptance(pair.key, pair.info.name)) is not None:
+        return Incomparable("accepted", reason)
+    past = history.pairs.get((kept_key(pair.key), kept_name(pair.info.name)))
+    if past is not None and past.incomparable:
+        return Incomparable(EDITED.why if old == EDITED else "history", past.incomparable)
     return old if isinstance(old, Incomparable) else None
 
 

@@ -98,7 +98,7 @@ def decide(
         criteria=tuple(one.row(by_criterion[one.name]) for one in judged),
         pairs=tuple(sorted(pairs, key=lambda pair: (pair.agent, pair.eval_set, pair.case, pair.criterion))),
         baseline=comparison.baseline,
-        store=comparison.store,
+        store=comparison.history.store,
         accept=policy.accept,
         on_weakened=policy.on_weakened,
         baseline_trajectories=tuple(_trajectories(comparison, judged)),
@@ -251,7 +251,7 @@ def _reasons(
     elif outcome is Verdict.COLLECTING:
         advised = (found.subject for found in findings if found.severity == "advisory" and found.subject.case)
         missed = {subject.model_copy(update={"criterion": None}) for subject in advised}
-        yield note(FindingCode.COLLECTING, **_extent(judged), below=len(missed), store=comparison.store)
+        yield note(FindingCode.COLLECTING, **_extent(judged), below=len(missed), store=comparison.history.store)
     else:
         yield _nothing_wrong(comparison, judged, findings, rest=False)
         yield from left_out
@@ -328,9 +328,9 @@ def _notes(comparison: Comparison, judged: Sequence[CriterionJudgement], result:
     if result.conditions.fail_on == "never":
         yield note(FindingCode.REPORT_ONLY)
     yield from _policy_notes(comparison, judged)
-    yield from map(text_note, comparison.history.notes if comparison.history else ())
-    if comparison.stored is not None and comparison.stored.cases:
-        yield from _condition_notes(comparison.stored, result)
+    yield from map(text_note, comparison.history.notes)
+    if comparison.history.pooled is not None and comparison.history.pooled.cases:
+        yield from _condition_notes(comparison.history.pooled, result)
         yield from _restarted(comparison.history)
     yield from _removed(comparison.removed)
     yield from _incomparable(comparison.pairs)
@@ -342,7 +342,7 @@ def _notes(comparison: Comparison, judged: Sequence[CriterionJudgement], result:
 
 def _policy_notes(comparison: Comparison, judged: Sequence[CriterionJudgement]) -> Iterator[Finding]:
     if comparison.baseline is None and any(not one.collecting for one in judged):
-        yield note(FindingCode.NO_BASELINE, store=comparison.store)
+        yield note(FindingCode.NO_BASELINE, store=comparison.history.store)
     off = [one.name for one in judged if one.policy.mode == "off"]
     blocking = [one for one in judged if one.policy.mode == "blocking" and one.goal == "maximize"]
     limitless = [one.name for one in blocking if not one.has_limit]
@@ -374,10 +374,10 @@ def _condition_notes(baseline: Record, result: RunResult) -> Iterator[Finding]:
         yield note(FindingCode.CASES_NOT_RUN, cases=left, selection=excerpt(chosen, 120))
 
 
-def _restarted(history: History | None) -> Iterator[Finding]:
+def _restarted(history: History) -> Iterator[Finding]:
     """Accepted changes from whose merge on the scores of a pair count, by their reasons."""
     by_reason: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for (key, criterion), pair in sorted(history.pairs.items()) if history else ():
+    for (key, criterion), pair in sorted(history.pairs.items()):
         if pair.anew and pair.scores:
             by_reason[pair.anew].append(case_reference(*key, criterion=criterion))
     for reason, pairs in by_reason.items():

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
 from agent_eval_action.baseline.measured_base import baseline_of, unmeasured_on_base, without_accepted, without_control
 from agent_eval_action.config.models import Settings
-from agent_eval_action.folders import relative
-from agent_eval_action.gate import compare, decide
-from agent_eval_action.gate.broken_code import BrokenCase, broken_code, next_check
+from agent_eval_action.gate import Comparison, compare, decide
+from agent_eval_action.gate.broken_code import broken_code, next_check
 from agent_eval_action.gate.next_step import RunControl, Step, Stop, describe_step, next_step
 from agent_eval_action.gate.pairs import GateRules, GateState
 from agent_eval_action.results.decision import Decision
-from agent_eval_action.results.history import History, Record
+from agent_eval_action.results.history import History
 from agent_eval_action.results.run_result import AttemptSummary, CaseKey, CaseResult, ErrorKind, RunResult
 from agent_eval_action.run.models import NOT_MEASURED, MissingCredentials
 
-_MEASURED_BASE: Final = Path("the base commit, run beside")
+_MEASURED_BASE: Final = "the base commit, run beside"
 
 
 @dataclass(frozen=True)
 class RunGate:
-    """Asks the pure code of the gate about one run. ``history`` None: there is nothing to compare with yet.
+    """Asks the pure code of the gate about one run.
 
     ``adaptive``: what got worse is run again. ``may_lack_credentials``: cases that cannot be asked for want of
     credentials are left out; ``withheld`` says why the CI system gave the run no secrets, and ``missing`` which
@@ -32,7 +30,7 @@ class RunGate:
     """
 
     settings: Settings
-    history: History | None = None
+    history: History = field(default_factory=History)
     adaptive: bool = False
     may_lack_credentials: bool = False
     withheld: str = ""
@@ -51,8 +49,7 @@ class RunGate:
         if not self.adaptive:
             return Stop("nothing is run again")
         result = self.without_unanswered(result)
-        compared, baseline = self._operands(result)
-        comparison = compare(baseline, compared, history=self.history)
+        compared, comparison = self._compare(result)
         state = GateState(comparison.pairs, control, comparison.extra)
         rules = GateRules(self.settings.policy, self.settings.max_extra_runs, compared.conditions.adaptive)
         step = next_step(state, rules)
@@ -66,44 +63,18 @@ class RunGate:
 
     def decide(self, result: RunResult) -> Decision:
         """Return the decision on a result that ``without_unanswered`` has marked."""
-        compared, baseline = self._operands(result)
-        rerun = self.settings.baseline.store == "rerun"
-        stored = Path(self.history.source) if self.history is not None else self.settings.baseline.path
-        return decide_result(
-            compared,
-            baseline,
-            self.settings,
-            _MEASURED_BASE if rerun else stored,
-            history=self.history,
-            broken=broken_code(result),  # of all attempts, those of the base commit's agent included
-            unmeasured=unmeasured_on_base(result) if rerun else None,
-        )
+        compared, comparison = self._compare(result)
+        # of all attempts, those of the base commit's agent included
+        return decide(comparison, compared, self.settings.policy, broken_code(result))
 
-    def _operands(self, result: RunResult) -> tuple[RunResult, Record | None]:
-        """Return the run and what it is compared with: what is stored, or what the base commit's agent scored now."""
+    def _compare(self, result: RunResult) -> tuple[RunResult, Comparison]:
+        """Return the run, and it compared with what is stored, or with what the base commit's agent scored now."""
         if self.settings.baseline.store != "rerun":
-            return result, self.history.pooled if self.history is not None else None
-        accepted = self.history.pending if self.history is not None else ()
-        return without_control(result), without_accepted(baseline_of(result), accepted)
-
-
-def decide_result(
-    result: RunResult,
-    baseline: Record | None,
-    settings: Settings,
-    source: Path,
-    *,
-    history: History | None = None,
-    broken: Sequence[BrokenCase] | None = None,
-    unmeasured: Mapping[CaseKey, str] | None = None,
-) -> Decision:
-    """Compare a result with a baseline and decide. ``source``: where the baseline is from, as reports show it.
-
-    ``unmeasured``: cases whose baseline this run was to measure and could not, with the reason.
-    """
-    path = relative(source, settings.workspace)
-    comparison = compare(baseline, result, path=path, history=history, unmeasured=unmeasured)
-    return decide(comparison, result, settings.policy, broken)
+            return result, compare(self.history, result)
+        record = without_accepted(baseline_of(result), self.history.pending)
+        history = replace(self.history, pooled=record if record and record.cases else None, source=_MEASURED_BASE)
+        compared = without_control(result)
+        return compared, compare(history, compared, unmeasured=unmeasured_on_base(result))
 
 
 def _cases_to_ask_on_base(result: RunResult) -> tuple[CaseKey, ...]:

@@ -16,6 +16,7 @@ from agent_eval_action.gate.findings import difference_from_baseline
 from agent_eval_action.gate.pairs import compare
 from agent_eval_action.results.decision import ChangeKind
 from agent_eval_action.results.history import CaseRecord, CriterionRecord, Record, kept_name, rounded
+from support.records import stored
 from support.results import QUALITY, attempt, calls, case, info, run, simple
 
 
@@ -122,7 +123,7 @@ def scores_of(one, criterion):
 def test_a_shortened_record_is_still_compared_with_all_there_was(name):
     one, criteria = HOSTILE[name]
     result = run(one, criteria=criteria)
-    compared = compare(from_result(result), result)
+    compared = compare(stored(from_result(result)), result)
     kinds = {pair.kind for pair in compared.pairs}
     assert kinds == {ChangeKind.SAME}
     for pair in compared.pairs:

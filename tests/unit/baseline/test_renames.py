@@ -71,7 +71,7 @@ def history_of(records: list[Record], now: RunResult) -> History:
 
 
 def verdict(history: History, now: RunResult) -> Decision:
-    compared = compare(history.pooled, now, history=history)
+    compared = compare(history, now)
     return decide(compared, now, Policy(threshold_on="case"))
 
 
@@ -196,7 +196,7 @@ def test_two_renamed_agents_of_one_suite_are_not_guessed_and_hold_to_their_thres
     assert history.pair(new[0], QUALITY).incomparable == (
         "main has scores of this case from `good` and `poor`, and nothing says which of these agents it was"
     )
-    decision = decide(compare(history.pooled, now, history=history), now, Policy())
+    decision = decide(compare(history, now), now, Policy())
     assert decision.outcome is Verdict.FAIL
     assert [(pair.agent, pair.blocking) for pair in decision.pairs if pair.kind is not ChangeKind.REMOVED] == [
         ("x", True),

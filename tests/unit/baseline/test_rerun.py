@@ -10,6 +10,7 @@ from agent_eval_action.gate import compare, decide
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.run_result import Base, CaseKey, ErrorKind, RunResult, Totals
 from support.messages import headline, sentence
+from support.records import stored
 from support.results import QUALITY, attempt, broken, case, run
 
 WHY = "the agent of bbb could not be run: SyntaxError: invalid syntax (agent.py, line 3)"
@@ -28,7 +29,7 @@ def measured(base: Base, *control: float | ErrorKind) -> RunResult:
 
 def verdict(result: RunResult) -> Decision:
     held = without_control(result)
-    found = compare(baseline_of(result), held, unmeasured=unmeasured_on_base(result))
+    found = compare(stored(baseline_of(result)), held, unmeasured=unmeasured_on_base(result))
     return decide(found, held, Policy())
 
 

@@ -22,6 +22,7 @@ from agent_eval_action.gate.pairs import GateRules
 from agent_eval_action.results.run_result import AttemptError, AttemptSummary, CaseResult, ErrorKind, RunResult
 from agent_eval_action.stats import Stratum, lower_than_reference, passes
 from support.messages import sentence
+from support.records import stored
 from support.results import case, info, run
 
 Answers = Callable[[str, str], ErrorKind | None]
@@ -72,7 +73,9 @@ def test_what_fails_in_every_attempt_where_the_base_never_does_is_broken(kind: E
     broken = broken_code(result)
     assert len(broken) == min(count, CASES)
     (finding,) = [
-        finding for finding in decide(compare(None, result), result, Policy()).findings if finding.severity == "blocks"
+        finding
+        for finding in decide(compare(stored(None), result), result, Policy()).findings
+        if finding.severity == "blocks"
     ]
     assert finding.severity == "blocks"
     assert "`case_00`" in sentence(finding)
@@ -85,7 +88,9 @@ def test_an_agent_that_does_not_start_is_broken_once_the_base_answers(kind: Erro
     assert len(broken_code(result)) == 9
     assert sum(len(one.control) for one in result.sets[0].cases) == 3
     (finding,) = [
-        finding for finding in decide(compare(None, result), result, Policy()).findings if finding.severity == "blocks"
+        finding
+        for finding in decide(compare(stored(None), result), result, Policy()).findings
+        if finding.severity == "blocks"
     ]
     assert "does not start" in sentence(finding)
 

@@ -9,6 +9,7 @@ from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.findings import difference_from_baseline, difference_from_expected
 from support.messages import pair_sentence
+from support.records import stored
 from support.results import QUALITY, attempt, calls, case, run
 
 A, B, C = ("a", {}), ("b", {"x": 1}), ("c", {})
@@ -59,7 +60,7 @@ def test_the_first_difference_from_what_is_expected():
 def test_the_attempts_with_the_worst_score_are_the_ones_explained():
     before = from_result(run(case("a", attempt({QUALITY: 1.0}, calls(A)))))
     now = run(case("a", *[attempt({QUALITY: 1.0}, calls(A))] * 2, attempt({QUALITY: 0.0}, calls(B), reason="wrong")))
-    (pair,) = decide(compare(before, now), now, Policy()).pairs
+    (pair,) = decide(compare(stored(before), now), now, Policy()).pairs
     assert pair_sentence(pair) == (
         "`a › quality` passed 1 of 1 times on main and 2 of 3 in the first pass here: likely worse, but too few "
         "runs to be sure: wrong; "

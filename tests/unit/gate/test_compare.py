@@ -12,6 +12,7 @@ from agent_eval_action.results.decision import ChangeKind as K
 from agent_eval_action.results.decision import Verdict
 from agent_eval_action.results.run_result import RunStatus
 from support.messages import notes
+from support.records import stored
 from support.results import QUALITY, attempt, broken, case, eval_set, info, run, run_of, simple
 
 
@@ -20,7 +21,7 @@ def compared(before, after, **criterion):
     criteria = [info(**criterion)]
     name = criteria[0].name
     old = from_result(run(simple("a", *before, criterion=name), criteria=criteria))
-    (pair,) = compare(old, run(simple("a", *after, criterion=name), criteria=criteria)).pairs
+    (pair,) = compare(stored(old), run(simple("a", *after, criterion=name), criteria=criteria)).pairs
     return pair
 
 
@@ -89,9 +90,9 @@ def test_a_baseline_at_its_threshold_met_it_although_it_was_rounded():
 
 def test_a_moved_threshold_is_no_change_of_the_agents():
     old = from_result(run(simple("a", 0.6), criteria=[info(threshold=0.5)]))
-    (raised,) = compare(old, run(simple("a", 0.6), criteria=[info(threshold=0.7)])).pairs
+    (raised,) = compare(stored(old), run(simple("a", 0.6), criteria=[info(threshold=0.7)])).pairs
     assert (raised.kind, raised.change) == (K.STILL_FAILING, 0.0)
-    (lowered,) = compare(old, run(simple("a", 0.6), criteria=[info(threshold=0.2)])).pairs
+    (lowered,) = compare(stored(old), run(simple("a", 0.6), criteria=[info(threshold=0.2)])).pairs
     assert lowered.kind is K.SAME
     assert (lowered.old_threshold, lowered.threshold) == (0.5, 0.2)
 
@@ -112,7 +113,7 @@ OLD = from_result(run(simple("a", 1.0), simple("b", 1.0)))
     ],
 )
 def test_what_has_no_comparable_history_is_judged_alone_and_says_why(now, criteria, kind, why):
-    (pair,) = compare(OLD, run(now, criteria=criteria)).pairs
+    (pair,) = compare(stored(OLD), run(now, criteria=criteria)).pairs
     assert pair.kind is kind
     assert pair.incomparable is not None
     assert pair.incomparable.why == why
@@ -122,20 +123,20 @@ def test_what_has_no_comparable_history_is_judged_alone_and_says_why(now, criter
 def test_a_digest_longer_than_what_is_kept_is_still_the_same_definition():
     long = [info(digest="sha256:" + "0123456789abcdef" * 4)]
     one = simple("a", 1.0).model_copy(update={"digest": "fedcba9876543210" * 4})
-    (pair,) = compare(from_result(run(one, criteria=long)), run(one, criteria=long)).pairs
+    (pair,) = compare(stored(from_result(run(one, criteria=long))), run(one, criteria=long)).pairs
     assert pair.kind is K.SAME
 
 
 @pytest.mark.parametrize("baseline", [None, from_result(run())])
 def test_without_a_baseline_a_pair_is_passing_or_failing(baseline):
-    comparison = compare(baseline, run(simple("a", 1.0), simple("b", 0.0)))
+    comparison = compare(stored(baseline), run(simple("a", 1.0), simple("b", 0.0)))
     assert [pair.kind for pair in comparison.pairs] == [K.PASSING, K.FAILING]
     assert comparison.baseline is None
 
 
 @pytest.mark.parametrize("attempts", [[broken()], [attempt({QUALITY: "judge is down"})], [attempt({})], []])
 def test_no_score_is_an_error_never_a_zero(attempts):
-    (pair, _) = compare(OLD, run(case("a", *attempts), simple("b", 1.0))).pairs
+    (pair, _) = compare(stored(OLD), run(case("a", *attempts), simple("b", 1.0))).pairs
     assert pair.kind is K.ERROR
     assert pair.current is None
     assert not pair.below
@@ -145,17 +146,19 @@ def test_no_score_is_an_error_never_a_zero(attempts):
 def test_a_score_that_is_no_number_is_an_error():
     poisoned = attempt({QUALITY: 1.0})
     score = poisoned.scores[0].model_construct(**dict(poisoned.scores[0]) | {"score": float("nan")})
-    (pair, _) = compare(OLD, run(case("a", poisoned.model_copy(update={"scores": (score,)})), simple("b", 1.0))).pairs
+    (pair, _) = compare(
+        stored(OLD), run(case("a", poisoned.model_copy(update={"scores": (score,)})), simple("b", 1.0))
+    ).pairs
     assert pair.kind is K.ERROR
 
 
 def test_what_was_measured_beside_an_error_is_compared():
-    (pair, _) = compare(OLD, run(case("a", attempt({QUALITY: 0.0}), broken()), simple("b", 1.0))).pairs
+    (pair, _) = compare(stored(OLD), run(case("a", attempt({QUALITY: 0.0}), broken()), simple("b", 1.0))).pairs
     assert (pair.kind, pair.current.n, pair.measured.errors) == (K.NEWLY_FAILING, 1, 1)
 
 
 def test_not_applicable_is_neither_error_nor_removed():
-    (pair, _) = (comparison := compare(OLD, run(simple("a", None), simple("b", 1.0)))).pairs
+    (pair, _) = (comparison := compare(stored(OLD), run(simple("a", None), simple("b", 1.0)))).pairs
     assert pair.kind is K.NOT_APPLICABLE
     assert comparison.removed == ()
 
@@ -163,7 +166,7 @@ def test_not_applicable_is_neither_error_nor_removed():
 def test_removed_cases_and_criteria_are_listed():
     criteria = [info(), info("words")]
     old = from_result(run(*(case(n, attempt({QUALITY: 1.0, "words": 0.0})) for n in "ab"), criteria=criteria))
-    removed = compare(old, run(simple("b", 1.0))).removed
+    removed = compare(stored(old), run(simple("b", 1.0))).removed
     assert [(pair.key.case, pair.criterion, pair.incomparable.why, pair.below) for pair in removed] == [
         ("a", QUALITY, "case_gone", False),
         ("a", "words", "case_gone", True),
@@ -172,7 +175,7 @@ def test_removed_cases_and_criteria_are_listed():
 
 
 def test_what_a_narrowed_run_leaves_out_is_not_removed():
-    comparison = compare(OLD, run(simple("a", 1.0), selection=("--case", "a")))
+    comparison = compare(stored(OLD), run(simple("a", 1.0), selection=("--case", "a")))
     assert comparison.removed == ()
     decision = decide(comparison, run(simple("a", 1.0), selection=("--case", "a")), Policy())
     assert notes(decision) == ("1 case of the baseline was not run: the run was narrowed to --case, a",)
@@ -181,7 +184,7 @@ def test_what_a_narrowed_run_leaves_out_is_not_removed():
 def test_means_are_paired_over_what_both_runs_have():
     old = from_result(run(simple("a", 1.0), simple("b", 0.5), simple("gone", 0.0)))
     new = run(simple("a", 0.5), simple("b", 0.5), simple("c", 0.25), case("d", broken()))
-    (one,) = decide(compare(old, new), new, Policy()).criteria
+    (one,) = decide(compare(stored(old), new), new, Policy()).criteria
     assert (one.baseline, one.paired, one.change, one.compared) == (0.75, 0.5, -0.25, 2)
     assert one.current == pytest.approx(1.25 / 3)
 
@@ -191,7 +194,7 @@ def test_cases_of_other_agents_and_sets_are_other_cases():
         return eval_set(simple("a", score), agent=agent, name=name)
 
     old = from_result(run_of(of("one", "s", 1.0), of("one", "t", 0.0), of("two", "s", 0.0)))
-    pairs = compare(old, run_of(of("two", "s", 0.0), of("one", "t", 0.0), of("one", "s", 1.0))).pairs
+    pairs = compare(stored(old), run_of(of("two", "s", 0.0), of("one", "t", 0.0), of("one", "s", 1.0))).pairs
     assert [(pair.key.agent, pair.key.eval_set, pair.kind) for pair in pairs] == [
         ("one", "s", K.SAME),
         ("one", "t", K.STILL_FAILING),
@@ -205,9 +208,9 @@ def test_whose_threshold_it_is():
     tokens = info("tokens", None, goal="minimize")
     for criteria, verdict in (([info(), default, tokens], Verdict.PASS), ([default, tokens], Verdict.COLLECTING)):
         result = run(measured, criteria=criteria)
-        assert decide(compare(None, result), result, Policy()).outcome is verdict
+        assert decide(compare(stored(None), result), result, Policy()).outcome is verdict
 
 
 def test_a_run_that_is_cut_short_has_removed_nothing_it_planned():
     stopped = run_of(eval_set(simple("a", 1.0), case("b", broken())), status=RunStatus.TIMED_OUT)
-    assert compare(OLD, stopped).removed == ()
+    assert compare(stored(OLD), stopped).removed == ()

@@ -10,6 +10,7 @@ from agent_eval_action.gate import compare, decide
 from agent_eval_action.results.decision import ChangeKind, Verdict
 from agent_eval_action.results.run_result import AgentConditions, ErrorKind, RunStatus
 from support.messages import headline, notes, pair_sentence, sentence, sentences
+from support.records import stored
 from support.results import QUALITY, attempt, broken, calls, case, eval_set, info, run, run_of, simple
 
 POLICY = Policy(threshold_on="case")
@@ -18,7 +19,7 @@ TOKENS = info("tokens", None, goal="minimize")
 
 def verdict(result, before=None, policy=POLICY):
     baseline = from_result(before) if before else None
-    return decide(compare(baseline, result, path=".agent-eval/baseline.json"), result, policy)
+    return decide(compare(stored(baseline, ".agent-eval/baseline.json"), result), result, policy)
 
 
 def rule(**fields):

@@ -10,6 +10,7 @@ from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate.assess import Status, assess
 from agent_eval_action.gate.pairs import GateRules, GateState, Pair
 from agent_eval_action.stats import clustered
+from support.records import stored
 from support.results import run, simple
 
 RULES = GateRules()
@@ -55,7 +56,7 @@ def test_the_suite_is_compared_case_by_case():
 def test_the_interval_of_a_mean_counts_cases_and_not_their_repeats():
     before = run(*(simple(f"c{n}", *[1.0] * 5) for n in range(4)))
     now = run(*(simple(f"c{n}", *[score] * 5) for n, score in enumerate((1.0, 0.8, 0.6, 0.4))), repeats=5)
-    (row,) = decide(compare(from_result(before), now), now, Policy()).criteria
+    (row,) = decide(compare(stored(from_result(before)), now), now, Policy()).criteria
     assert row.interval == pytest.approx(clustered([0.0, -0.2, -0.4, -0.6]))
 
 

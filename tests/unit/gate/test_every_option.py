@@ -11,6 +11,7 @@ from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate_changes.diff import apply_weakenings
 from agent_eval_action.results.decision import Decision, Verdict
 from support.messages import headline, text_finding
+from support.records import stored
 from support.results import QUALITY, info, run, simple
 
 REPEATS = 6
@@ -33,7 +34,7 @@ def suite(score, *others, name=QUALITY):
 def outcome(policy, now, before=None, criteria=()):
     result = run(*now, criteria=criteria, repeats=REPEATS)
     baseline = from_result(run(*before, criteria=criteria, repeats=REPEATS)) if before else None
-    return decide(compare(baseline, result), result, policy).outcome
+    return decide(compare(stored(baseline), result), result, policy).outcome
 
 
 def of_a_fork(withheld, measured=True):
@@ -41,7 +42,7 @@ def of_a_fork(withheld, measured=True):
     judged = info("judged", unmeasured="not measured: no credentials on this pull request")
     criteria = (info(), judged) if measured else (judged,)
     result = run(simple("a", 1.0), criteria=criteria, withheld="GitHub gives no secrets to a pull request from a fork")
-    return decide(compare(from_result(run(simple("a", 1.0))), result), result, Policy(withheld=withheld))
+    return decide(compare(stored(from_result(run(simple("a", 1.0)))), result), result, Policy(withheld=withheld))
 
 
 def one(name=QUALITY, **rule):
@@ -143,7 +144,7 @@ def test_a_partly_measured_pull_request_is_what_the_rule_says(rule, measured, ex
 def test_where_github_gave_its_secrets_no_rule_about_withheld_ones_counts(rule):
     judged = info("judged", unmeasured="not measured: no credentials on this pull request")
     result = run(simple("a", 1.0), criteria=(info(), judged), lacking=("set GOOGLE_API_KEY",))
-    decision = decide(compare(from_result(run(simple("a", 1.0))), result), result, Policy(withheld=rule))
+    decision = decide(compare(stored(from_result(run(simple("a", 1.0)))), result), result, Policy(withheld=rule))
     assert (decision.outcome, decision.excused) == (Verdict.INCONCLUSIVE, False)
 
 

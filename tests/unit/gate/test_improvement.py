@@ -15,6 +15,7 @@ from agent_eval_action.reports import REPORTS, ReportInput
 from agent_eval_action.results.decision import ChangeKind, Verdict
 from agent_eval_action.results.run_result import Base, Totals
 from support.messages import headline
+from support.records import stored
 from support.results import QUALITY, attempt, case, info, run, simple
 
 MANY = settings(max_examples=60, deadline=None)
@@ -30,7 +31,7 @@ def test_an_unchanged_noisy_agent_has_fixed_nothing():
     for _ in range(60):
         main = run(*[simple(f"c{n}", *flips(chance, 0.6, 5)) for n in range(20)])
         now = run(*[simple(f"c{n}", *flips(chance, 0.6, 1)) for n in range(20)])
-        decision = decide(compare(from_result(main), now), now, Policy())
+        decision = decide(compare(stored(from_result(main)), now), now, Policy())
         claims += any(pair.kind in BETTER for pair in decision.pairs) or "better" in headline(decision)
     assert claims <= 2
 
@@ -40,7 +41,7 @@ def test_what_is_really_fixed_is_called_so():
     now = run(
         *[simple(f"c{n}", *[1.0] * 5) for n in range(12)], *[simple(f"z{n}", *[1.0] * 5) for n in range(4)], repeats=5
     )
-    decision = decide(compare(from_result(main), now), now, Policy())
+    decision = decide(compare(stored(from_result(main)), now), now, Policy())
     assert decision.outcome is Verdict.PASS
     assert "12 cases fixed" in headline(decision)
     assert "`quality` is better on average" in headline(decision)
@@ -73,7 +74,7 @@ def test_a_verdict_that_is_no_pass_names_what_it_is_about(suite, policy, cut_sho
     result = now.model_copy(
         update={"cut_short": cut_short, "totals": Totals(extra=6), "base": Base(commit="b") if controlled else None}
     )
-    decision = decide(compare(from_result(main), result), result, policy)
+    decision = decide(compare(stored(from_result(main)), result), result, policy)
     if decision.outcome in {Verdict.FAIL, Verdict.INCONCLUSIVE}:
         assert any(f"`{name}" in headline(decision) for name in (*suite, QUALITY)), headline(decision)
 
@@ -82,7 +83,7 @@ def test_a_graded_case_that_fell_and_still_meets_its_threshold_blocks_with_a_rea
     names = [f"c{n:02}" for n in range(12)]
     main = run(*[simple(name, *[0.9, 0.92] * 10) for name in names])
     now = run(rerun_case("c00", [0.6] * 7, ()), *[simple(name, 0.91) for name in names[1:]])
-    decision = decide(compare(from_result(main), now), now, Policy())
+    decision = decide(compare(stored(from_result(main)), now), now, Policy())
     assert decision.outcome is Verdict.FAIL
     assert headline(decision).startswith("1 of 12 cases got worse: `c00`")
     (pair,) = [pair for pair in decision.pairs if pair.blocking]
@@ -98,7 +99,7 @@ def test_no_interval_leaves_what_is_possible(suite):
     infos = (info(low=0.0, high=1.0),)
     main = run(*[simple(name, *before) for name, (before, _) in suite.items()], criteria=infos)
     now = run(*[simple(name, *after) for name, (_, after) in suite.items()], criteria=infos, repeats=7)
-    decision = decide(compare(from_result(main), now), now, Policy())
+    decision = decide(compare(stored(from_result(main)), now), now, Policy())
     for row in (*decision.pairs, *decision.criteria):
         before = row.baseline if isinstance(row.baseline, float | None) else row.baseline.mean
         if row.interval is not None:
@@ -112,5 +113,5 @@ def test_the_verdict_goes_by_the_rules_that_the_loop_recorded(adaptive):
     main = run(*[simple(f"c{n}", *[1.0] * 9, 0.0) for n in range(10)])
     cases = [simple("c0", *[0.0] * 5), *[simple(f"c{n}", *[1.0] * 5) for n in range(1, 10)]]
     now = run(*cases, repeats=5, adaptive=adaptive)
-    decision = decide(compare(from_result(main), now), now, Policy(confidence=0.9))
+    decision = decide(compare(stored(from_result(main)), now), now, Policy(confidence=0.9))
     assert (decision.outcome is Verdict.FAIL) is not adaptive

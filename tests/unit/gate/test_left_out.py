@@ -9,6 +9,7 @@ from agent_eval_action.gate import compare, decide
 from agent_eval_action.results.decision import ChangeKind, Verdict
 from agent_eval_action.results.run_result import RunStatus
 from support.messages import headline, sentence
+from support.records import stored
 from support.results import attempt, broken, case, eval_set, info, run_of
 
 WHY = "not measured: no credentials on this pull request"
@@ -18,7 +19,7 @@ FORK = "GitHub gives no secrets to a pull request from a fork"
 
 def decided(*cases, criteria=(QUALITY, JUDGE), policy=None, withheld=FORK, status=RunStatus.COMPLETE, **conditions):
     run = run_of(eval_set(*cases, criteria=criteria), status=status, withheld=withheld, **conditions)
-    return decide(compare(None, run), run, policy or Policy())
+    return decide(compare(stored(None), run), run, policy or Policy())
 
 
 def good(name="a"):

@@ -12,6 +12,7 @@ from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.results.decision import ChangeKind, Verdict
 from support.messages import headline, notes, sentence
+from support.records import stored
 from support.results import attempt, broken, case, info, run
 
 MANY = settings(max_examples=80, deadline=None)
@@ -56,7 +57,7 @@ def made(suite, criteria):
 def verdict(before, suite, criteria, policy):
     result = made(suite, criteria)
     baseline = from_result(made(before, criteria)) if before else None
-    return decide(compare(baseline, result), result, policy)
+    return decide(compare(stored(baseline), result), result, policy)
 
 
 def badness(decision):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from agent_eval_action.baseline.pooling import pool
@@ -26,7 +24,7 @@ def judged(judge="gemini-2.5-flash", digest="one", score=1.0, **more):
 def decided(main, now, *, by_file=False, **given):
     record = from_result(main) if by_file else record_of(main)
     history = pool((record,), suite_of(now), **given)
-    return decide(compare(history.pooled, now, history=history), now, Policy())
+    return decide(compare(history, now), now, Policy())
 
 
 @pytest.mark.parametrize("by_file", [False, True])
@@ -61,7 +59,7 @@ def test_a_history_of_older_definitions_counts_again_when_they_come_back():
     records = (record_of(judged("other", "two")), record_of(judged()))
     now = judged()
     history = pool(records, suite_of(now))
-    decision = decide(compare(history.pooled, now, history=history), now, Policy())
+    decision = decide(compare(history, now), now, Policy())
     assert [(pair.kind, pair.baseline.n) for pair in decision.pairs if pair.baseline] == [(ChangeKind.SAME, 5)]
 
 
@@ -69,7 +67,7 @@ def test_a_record_of_before_the_fields_is_read_and_says_that_something_changed()
     record = from_result(judged()).model_copy(update={"criteria": {}})
     now = judged("gemini-3-flash", "two")
     history = pool((record,), suite_of(now))
-    decision = decide(compare(history.pooled, now, history=history), now, Policy())
+    decision = decide(compare(history, now), now, Policy())
     why = "the criterion's options changed since the baseline: `hallucinations_v1`"
     assert any(why in note for note in notes(decision))
 
@@ -81,7 +79,7 @@ def test_an_accepted_change_says_its_reason_before_and_after_its_merge():
     assert any("its change was accepted (it is shorter now)" in note for note in notes(decision))
     records = (record_of(now, accepted=(accepted,)), record_of(judged()))
     history = pool(records, suite_of(now))
-    decision = decide(compare(history.pooled, now, history=history), now, Policy())
+    decision = decide(compare(history, now), now, Policy())
     assert [pair.kind for pair in decision.pairs] == [ChangeKind.SAME]
     assert any(
         "since its change was accepted (it is shorter now): `a › hallucinations_v1`" in n for n in notes(decision)
@@ -95,7 +93,7 @@ def test_an_accepted_change_says_its_reason_before_and_after_its_merge():
 def test_how_a_baseline_begins_is_said_for_where_it_is_kept(store, words):
     for source in ("default", "evals/test_config.json:3"):
         now = run(simple("a", 1.0), criteria=(info(source=source),))
-        decision = decide(compare(None, now, history=replace(History(), store=store)), now, Policy())
+        decision = decide(compare(History(store=store), now), now, Policy())
         said = " ".join((headline(decision), *notes(decision)))
         assert words in said
         assert store == "file" or "baseline update" not in said

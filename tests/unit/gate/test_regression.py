@@ -12,6 +12,7 @@ from agent_eval_action.reports import REPORTS, ReportInput
 from agent_eval_action.results.decision import ChangeKind, TurnBrief, Verdict
 from agent_eval_action.results.run_result import AttemptSummary, Base, CaseKey, CaseResult, RunStatus, Totals, Usage
 from support.messages import headline, notes, pair_sentence, sentence
+from support.records import stored
 from support.results import QUALITY, attempt, case, run, simple
 
 
@@ -35,7 +36,7 @@ def verdict(*cases: CaseResult, policy=None, cut_short="", controlled=None):
     result = run(*cases, *rest(1.0)).model_copy(
         update={"totals": Totals(extra=6), "base": Base(commit="b") if controlled else None, "cut_short": cut_short}
     )
-    return decide(compare(from_result(HISTORY), result), result, policy or Policy())
+    return decide(compare(stored(from_result(HISTORY)), result), result, policy or Policy())
 
 
 def kinds(decision):
@@ -89,7 +90,7 @@ def test_what_main_always_could_and_neither_arm_can_now_is_said_once_for_the_sui
     history = run(*[simple(f"c{n}", *[1.0] * 19, 0.0) for n in range(12)])
     now = run(*[both(f"c{n}") for n in range(12)])
     made = now.model_copy(update={"base": Base(commit="b"), "totals": Totals(extra=12, control=12)})
-    decision = decide(compare(from_result(history), made), made, Policy())
+    decision = decide(compare(stored(from_result(history)), made), made, Policy())
     assert decision.outcome is outcome
     (finding,) = [one for one in decision.findings if one.severity != "advisory"]
     if outcome is Verdict.INCONCLUSIVE:
@@ -132,7 +133,7 @@ def test_an_interrupt_before_the_control_says_that_it_ended_the_decision_not_the
     made = run(again("a", 0.0, *[0.0] * 6), *rest(1.0)).model_copy(
         update={"totals": Totals(extra=6), "base": Base(commit="b"), "status": RunStatus.INTERRUPTED}
     )
-    decision = decide(compare(from_result(HISTORY), made), made, Policy())
+    decision = decide(compare(stored(from_result(HISTORY)), made), made, Policy())
     assert decision.outcome is Verdict.INCONCLUSIVE
     assert "the run was interrupted before everything was decided" in headline(decision)
 
@@ -143,7 +144,7 @@ def test_a_limit_where_no_base_can_be_had_leaves_the_verdict_to_history():
     gone = run(again("a", 0.0, *[0.0] * 6), *rest(1.0)).model_copy(
         update={"totals": Totals(extra=6), "base": Base(commit="b", unavailable="it is gone"), "cut_short": LIMITS[0]}
     )
-    decision = decide(compare(from_result(HISTORY), gone), gone, Policy())
+    decision = decide(compare(stored(from_result(HISTORY)), gone), gone, Policy())
     assert decision.outcome is Verdict.FAIL
     assert "main's agent was not run for comparison (it is gone), so only main's stored scores count" in notes(decision)
 
@@ -153,7 +154,7 @@ def test_a_limit_before_the_suites_control_is_no_fail_and_no_pass():
     now = run(*[simple(f"c{n}", 1.0 if n < 15 else 0.0) for n in range(30)])
     for base, effect in ((Base(commit="b"), "inconclusive"), (None, "blocks")):
         made = now.model_copy(update={"cut_short": LIMITS[1], "base": base})
-        decision = decide(compare(from_result(history), made), made, Policy())
+        decision = decide(compare(stored(from_result(history)), made), made, Policy())
         assert decision.outcome is (Verdict.FAIL if effect == "blocks" else Verdict.INCONCLUSIVE)
         (finding,) = [one for one in decision.findings if one.subject.case is None and one.severity != "advisory"]
         assert finding.severity == effect

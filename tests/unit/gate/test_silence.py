@@ -10,6 +10,7 @@ from agent_eval_action.gate import compare, decide
 from agent_eval_action.results.decision import CallBrief, TurnBrief, Verdict
 from agent_eval_action.results.run_result import AttemptSummary, Base, Durations, Totals, Usage
 from support.messages import headline, sentence
+from support.records import stored
 from support.results import QUALITY, attempt, case, run, simple
 
 EMPTY, ANSWER = TurnBrief(user="hi"), TurnBrief(user="hi", response="hello")
@@ -37,7 +38,7 @@ def silences(here: list[AttemptSummary], there: list[AttemptSummary], expected: 
     result = run(asked, *rest).model_copy(
         update={"base": Base(commit="b"), "totals": Totals(extra=9, control=len(control))}
     )
-    decision = decide(compare(from_result(before), result), result, Policy())
+    decision = decide(compare(stored(from_result(before)), result), result, Policy())
     found = [one for one in decision.findings if "the model answers nothing" in sentence(one)]
     assert bool(found) is (decision.outcome is Verdict.INCONCLUSIVE)
     return len(found)
@@ -83,7 +84,7 @@ def test_where_the_whole_suite_is_silent_that_is_the_reason_and_not_that_main_fe
     ]
     before = run(*(simple(f"c{n}", *[1.0] * 19, 0.0) for n in range(12)))
     result = run(*cases).model_copy(update={"base": Base(commit="b"), "totals": Totals(extra=12, control=12)})
-    decision = decide(compare(from_result(before), result), result, Policy())
+    decision = decide(compare(stored(from_result(before)), result), result, Policy())
     assert decision.outcome is Verdict.INCONCLUSIVE
     assert "the model answers nothing" in headline(decision)
     assert "main's agent lost it as well" not in headline(decision)

@@ -18,6 +18,7 @@ from agent_eval_action.results.decision import CallBrief, Verdict
 from agent_eval_action.results.history import Accepted
 from agent_eval_action.results.run_result import CaseKey, CriterionInfo
 from support.messages import headline, sentence
+from support.records import stored
 from support.results import attempt, case, eval_set, info, run_of
 
 ROLL = CallBrief(name="roll_die", args={"sides": 6})
@@ -235,7 +236,7 @@ def test_names_are_cut_and_kept_on_one_line():
 
 def judged(result, base, on_weakened="warn"):
     policy = Policy(on_weakened=on_weakened, threshold_on="case")
-    decision = decide(compare(from_result(base), result), result, policy)
+    decision = decide(compare(stored(from_result(base)), result), result, policy)
     found = weakenings(Snapshot(sets_of_result(base)), Snapshot(sets_of_result(result)))
     return apply_weakenings(decision, found, on_weakened)
 

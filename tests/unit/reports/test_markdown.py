@@ -31,6 +31,7 @@ from agent_eval_action.results.run_result import (
     Usage,
 )
 from support.messages import text_finding
+from support.records import stored
 from support.results import case, run, simple
 
 Golden = Callable[[str], RunResult]
@@ -96,7 +97,7 @@ def test_what_the_end_of_a_run_cut_off_is_not_measured() -> None:
     stopped = AttemptError(kind=ErrorKind.STOPPED, message="the run ended before this attempt was made")
     cut = [case(name, AttemptSummary(repeat=0, error=stopped)) for name in ("b", "c")]
     result = run(simple("a", 1.0), *cut).model_copy(update={"status": RunStatus.INTERRUPTED})
-    decision = decide(compare(None, result), result, Policy())
+    decision = decide(compare(stored(None), result), result, Policy())
     text = render(ReportInput(result.model_copy(update={"decision": decision})))
     assert "## ⚠️ Inconclusive: 2 of 3 cases could not be measured" in text
     assert "**What to do:** Run the job again with more <code>max_time</code>." in text
