@@ -251,9 +251,7 @@ class Evaluation:
         repository = Repository(self.settings.workspace, environ)
         checkout = await asyncio.to_thread(resolve_base, repository, context.job.event)
         event, cwd = context.job.event, context.cwd or self.settings.start
-        command = CommandContext(
-            context.flags, environ, cwd, discover_eval_files, base=checkout.rules, is_change=event.is_change
-        )
+        command = CommandContext(context.flags, environ, cwd, discover_eval_files, checkout.rules, event)
         change = await asyncio.to_thread(detect_changes, self.settings, command)
         if change.unreadable:
             return change.undecided(self._started_at, self._early_conditions(self.settings))
@@ -285,7 +283,7 @@ class Evaluation:
             hidden=hidden,
             skipped=affected.skipped,
             session=session,
-            base=find_base(settings, checkout.control(known), environ),
+            base=find_base(settings, checkout.control(known), environ, context.job.event.clone_hint.format(2)),
             has_history=history.pooled is not None,
         )
 
@@ -496,12 +494,14 @@ def _select_affected(
     settings: Settings, found: Discovery, context: RunContext, checkout: CheckoutBase
 ) -> AffectedAgents:
     """Leave out agents that the change does not affect, where they declare what they are made of."""
+    job = context.job
     # a baseline is whole, and of main every commit is run: later comparisons would miss a record
-    if context.repeats is not None or not context.job.event.is_change:
+    if context.repeats is not None or not job.event.is_change:
         return AffectedAgents(found, settings)
     commits = checkout.exact_sha, checkout.head.sha if checkout.head else None
     repository = Repository(settings.workspace, context.environ)
-    return affected_agents(settings, found, repository, commits, context.job.definition)
+    hint = job.event.clone_hint.format(2)
+    return affected_agents(settings, found, repository, commits, workflow=job.definition, clone_hint=hint)
 
 
 def discover_eval_files(settings: Settings, selectors: Sequence[str] = (), *, may_lack: bool = False) -> Discovery:

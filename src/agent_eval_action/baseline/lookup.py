@@ -32,7 +32,7 @@ class RecordQuery:
     """Which records a run is compared with. ``ancestors``: the reference and its first parents, nearest first.
 
     ``complete``: the ancestors reach as far as anybody looks; otherwise records of other commits up to ``at`` (the
-    reference's date, seconds since 1970) are taken too, and ``notes`` say so.
+    reference's date, seconds since 1970) are taken too, and ``notes`` say so, with ``clone_hint``.
     """
 
     reference: str | None = None
@@ -42,6 +42,7 @@ class RecordQuery:
     at: int | None = None
     limit: int = 20
     notes: tuple[str, ...] = ()
+    clone_hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,8 @@ def select(records: Sequence[Record], query: RecordQuery) -> FoundRecords:
     chosen = (*near, *by_date)[: query.limit]
     if len(chosen) == len(near):
         return FoundRecords(chosen, query.notes)
-    note = "matched by date, not by ancestry: the clone's history is cut (actions/checkout: fetch-depth: 0)"
-    return FoundRecords(
-        chosen, (*query.notes, f"{len(chosen) - len(near)} of {len(chosen)} records of main are {note}")
-    )
+    which = f"{len(chosen) - len(near)} of {len(chosen)} records of main are matched by date, not by ancestry"
+    return FoundRecords(chosen, (*query.notes, f"{which}: the clone's history is cut ({query.clone_hint})"))
 
 
 def look_up(
@@ -89,9 +88,8 @@ def look_up(
     at = walked[0].at if walked else None
     if at is None and head is not None:
         at = head.at  # the merge commit is younger than what it was merged onto
-    return RecordQuery(
-        found.sha, found.how, tuple(commit.sha for commit in walked) or (found.sha,), complete, at, limit
-    )
+    ancestors, hint = tuple(commit.sha for commit in walked) or (found.sha,), event.clone_hint.format(0)
+    return RecordQuery(found.sha, found.how, ancestors, complete, at, limit, clone_hint=hint)
 
 
 def _first_parents(repository: Repository, sha: str, remote: Remote | None) -> tuple[tuple[Commit, ...], bool]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import quote
-
-from pydantic import BaseModel
 
 from agent_eval_action.ci.base import ChangeRequest, Job, PostedRun
 from agent_eval_action.ci.host import Account, ApiErrorKind, Clock, CommentHost
@@ -15,13 +13,6 @@ from agent_eval_action.errors import UsageError
 
 # A line that begins with a slash is a quick action, done with the rights of the token's owner: /merge, /close, …
 _QUICK_ACTION: Final = re.compile(r"(?m)^([^\S\n]*)(?=/[A-Za-z])")
-
-
-class MergeRequest(BaseModel):
-    """A merge request; ``sha`` is its head."""
-
-    state: str = ""
-    sha: str | None = None
 
 
 class GitLabNotes(CommentHost):
@@ -46,8 +37,8 @@ class GitLabNotes(CommentHost):
 
     def is_open_at(self, target: ChangeRequest, head_sha: str) -> bool:
         """Whether the merge request is open and has this head."""
-        found = self.read(MergeRequest, "GET", self._url(target), f"read the merge request {target}")
-        return found.state == "opened" and found.sha == head_sha
+        found = self.read(dict[str, Any], "GET", self._url(target), f"read the merge request {target}")
+        return (found.get("state"), found.get("sha")) == ("opened", head_sha)
 
     def comments_url(self, target: ChangeRequest) -> str:
         return f"{self._url(target)}/notes"

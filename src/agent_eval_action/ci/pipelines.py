@@ -60,6 +60,7 @@ class GitLab(Ci):
             base_ref=target,
             head_sha=head if is_change else None,
             sha=sha,
+            clone_hint='GIT_DEPTH: "0"',
             fork=environ.get("CI_MERGE_REQUEST_SOURCE_PROJECT_ID") != environ.get("CI_MERGE_REQUEST_PROJECT_ID"),
         )
         return Job(
@@ -108,6 +109,7 @@ class AzurePipelines(Ci):
             sha=sha,
             fork=environ.get("SYSTEM_PULLREQUEST_ISFORK", "").lower() == "true",
             base_is_first_parent=head is not None,
+            clone_hint='fetchDepth: "0"',
         )
         return Job(event, ChangeRequest(repository, number) if number else None, event.head_sha or sha)
 
@@ -131,6 +133,7 @@ class BitbucketPipelines(Ci):
             head_sha=sha if is_change else None,
             sha=None if is_change else sha,
             base_is_first_parent=False,
+            clone_hint="clone: depth: full",
         )
         repository = environ.get("BITBUCKET_REPO_FULL_NAME", "")
         return Job(event, ChangeRequest(repository, number) if number else None, sha)

@@ -148,7 +148,7 @@ def compare(
     """Compare and decide without running anything."""
     from agent_eval_action import api
     from agent_eval_action.cli import summary
-    from agent_eval_action.cli.outputs import refuse_unsafe_folders, write_requested_files
+    from agent_eval_action.cli.outputs import refuse_unsafe_folders, report_input, write_requested_files
     from agent_eval_action.cli.session import console, exit_code, settings_for
 
     settings = settings_for(flags).settings
@@ -157,7 +157,7 @@ def compare(
     result = api.compare(base, head, settings)
     written = write_requested_files(result, settings) if flags.get("out") else {}
     summary.show(console(), result, tuple(written.items()))
-    raise typer.Exit(exit_code(result, settings.fail_on))
+    raise typer.Exit(exit_code(result.status, report_input(result).decision, settings.fail_on))
 
 
 @app.command()

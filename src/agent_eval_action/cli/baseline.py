@@ -42,7 +42,7 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
     if settings.baseline.store == "branch":
         raise UsageError("the branch store is written by runs of main alone", hint="let CI run on the main branch")
     store = FileStore(settings.baseline.path, settings.workspace)
-    before = store.read()
+    before, where = store.read(), relative(settings.baseline.path, settings.workspace)
     if results is not None:
         result = results_json.read(results_file(results))
     else:
@@ -55,30 +55,25 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
     entries = accepted.read(settings.workspace / ACCEPT, workspace=settings.workspace)
     after = update(before, result, entries)
     if not any(pair.scores for pair in measured_pairs(result)):
-        where = relative(settings.baseline.path, settings.workspace)
         print_line(f"nothing was measured, so {where} is not written: see the errors above")
         return ExitCode.INCONCLUSIVE
     if after.differs or before is None:
         store.write(after.record)
-    for line in _lines(after, result, relative(settings.baseline.path, settings.workspace)):
-        print_line(line)
+    _print_update(after, result, where)
     return ExitCode.INCONCLUSIVE if after.kept or after.missing else ExitCode.PASS
 
 
-def _lines(after: Update, result: RunResult, path: str) -> list[str]:
+def _print_update(after: Update, result: RunResult, path: str) -> None:
     size = fmt.plural(len(after.record.cases), "case")
-    lines = [f"baseline {path}: {size}, {fmt.plural(result.conditions.repeats, 'repeat')}"]
-    groups = [("added", after.added), ("changed", after.changed), ("removed", after.pruned), ("not run", after.left)]
-    for word, keys in groups:
-        if keys:
-            lines.append(f"  {word}: {listed([key.case for key in keys[:_NAMES_SHOWN]], len(keys))}")
-    if after.kept:
-        lines.append(f"  not measured, the older record stays: {listed(after.kept[:_NAMES_SHOWN], len(after.kept))}")
-    if after.missing:
-        lines.append(f"  not measured, no record: {listed(after.missing[:_NAMES_SHOWN], len(after.missing))}")
+    print_line(f"baseline {path}: {size}, {fmt.plural(result.conditions.repeats, 'repeat')}")
+    cases = {"added": after.added, "changed": after.changed, "removed": after.pruned, "not run": after.left}
+    names: dict[str, Sequence[str]] = {word: [key.case for key in keys] for word, keys in cases.items()}
+    names |= {"not measured, the older record stays": after.kept, "not measured, no record": after.missing}
+    for word, group in names.items():
+        if group:
+            print_line(f"  {word}: {listed(group[:_NAMES_SHOWN], len(group))}")
     if not after.differs:
-        lines.append("  nothing changed")
-    return lines
+        print_line("  nothing changed")
 
 
 def show_command(path: Path | None, config: str | None) -> None:

@@ -73,9 +73,8 @@ def _remove_links(out: OutputFolder, settings: Settings) -> None:
 def refuse_unsafe_folders(settings: Settings) -> None:
     """Raise ConfigError when what a run writes or keeps would go through a link, or is tracked by git.
 
-    A link leads to files that are not ours. What is tracked came with the change: kept answers of judges, kept
-    attempts and kept environments are measurements only where a run made them. Reads the repository, so it is
-    called before agents run.
+    What is tracked came with the change: kept answers of judges, kept attempts and kept environments are measurements
+    only where a run made them. Reads the repository, so it is called before agents run.
     """
     paths = {"out": settings.out, "cache_dir": settings.cache_dir, "resume": settings.resume}
     folders = {option: settings.output_folder(path) for option, path in paths.items() if path is not None}
@@ -117,11 +116,16 @@ def _tracked_files(folders: Mapping[str, OutputFolder], settings: Settings) -> l
     if not listed.ok:
         message = f"git cannot say what is tracked: {listed.err}"
         return [Problem(workspace, message, hint="check the repository with `git ls-files`")]
+
+    def overlaps(name: Path, folder: Path) -> bool:  # one lies in the other; the case of letters does not count
+        pairs = zip(name.parts, folder.parts, strict=False)
+        return all(part.casefold() == other.casefold() for part, other in pairs)
+
     tracked = {
         name: option
         for name in map(Path, listed.names)
         for option, path in paths.items()
-        if name.name not in _COMMITTED and workspace / name != settings.baseline.path and _overlap(name, path)
+        if name.name not in _COMMITTED and workspace / name != settings.baseline.path and overlaps(name, path)
     }
     return [
         Problem(
@@ -131,12 +135,6 @@ def _tracked_files(folders: Mapping[str, OutputFolder], settings: Settings) -> l
         )
         for name, option in list(tracked.items())[:_SHOWN]
     ]
-
-
-def _overlap(name: Path, folder: Path) -> bool:
-    """Whether a tracked path lies in the folder, or the folder in it; the case of letters does not count."""
-    pairs = zip(name.parts, folder.parts, strict=False)
-    return all(one.casefold() == other.casefold() for one, other in pairs)
 
 
 def write_files(report: ReportInput, settings: Settings) -> tuple[dict[str, str], dict[str, OutputError]]:
@@ -206,9 +204,9 @@ def finish(result: RunResult, settings: Settings, publish: Callable[[], str] | N
     ``publish`` posts the comment and returns what went wrong, or "". A run that was interrupted posts none: whoever
     cancels is not waited for, and a newer run will say more.
     """
-    report, decision = report_input(result), result.decision
+    report = report_input(result)
     paths, errors = write_files(report, settings)
-    code = exit_code(result, result.conditions.fail_on or settings.fail_on)
+    code = exit_code(result.status, report.decision, result.conditions.fail_on or settings.fail_on)
     interrupted = result.status is RunStatus.INTERRUPTED
     _publish(report, paths, settings, None if interrupted else publish, red=code is not ExitCode.PASS)
     unwritten = errors.pop("results", None)
@@ -218,20 +216,16 @@ def finish(result: RunResult, settings: Settings, publish: Callable[[], str] | N
         if code is ExitCode.PASS:  # a pass that is written down nowhere is none
             raise unwritten
         log.warning(str(unwritten))
-    if decision is not None and code is not ExitCode.PASS:
-        log.error(_headline(decision), f"agent-eval: {fmt.OUTCOME_LABELS[decision.outcome].lower()}")
-    elif decision is not None and EXIT[decision.outcome] is not ExitCode.PASS:
-        log.warning(_headline(decision))  # green because of `fail_on`, not of the verdict
+    headline, outcome = _headline(report.decision), report.decision.outcome
+    if code is not ExitCode.PASS:
+        log.error(headline, f"agent-eval: {fmt.OUTCOME_LABELS[outcome].lower()}")
+    elif EXIT[outcome] is not ExitCode.PASS:  # green because of `fail_on`, not of the verdict
+        log.warning(headline)
     return code
 
 
 def _publish(
-    report: ReportInput,
-    paths: Mapping[str, str],
-    settings: Settings,
-    comment: Callable[[], str] | None,
-    *,
-    red: bool,
+    report: ReportInput, paths: Mapping[str, str], settings: Settings, comment: Callable[[], str] | None, *, red: bool
 ) -> None:
     """Outputs, summary, the verdict on the log, annotations, comment. Never raises.
 
@@ -273,17 +267,14 @@ def _headline(decision: Decision) -> str:
 
 def outputs(report: ReportInput, paths: Mapping[str, str]) -> dict[str, str]:
     """The step's outputs as texts; "" for one that has no value."""
-    result, decision = report.result, report.result.decision
-    if decision is None:
-        return {}
-    cases = report.view.cases
+    cases, usd = report.view.cases, report.result.totals.usd
     held = with_threshold(cases)
     return {
-        "verdict": decision.outcome.value,
-        "reason": _headline(decision),
+        "verdict": report.decision.outcome.value,
+        "reason": _headline(report.decision),
         "pass-rate": f"{sum(map(passes, held)) / len(held):.4f}" if held else "",
         "regressions": str(sum(view.group is Group.REGRESSED for view in cases)),
-        "cost": "" if result.totals.usd is None else f"{result.totals.usd:.6f}",
+        "cost": "" if usd is None else f"{usd:.6f}",
         "results": paths.get("results", ""),
         "junit": paths.get("junit", ""),
         "comment": paths.get("markdown", ""),

@@ -19,7 +19,7 @@ from agent_eval_action.cli.progress import Display, LiveDisplay, PlainDisplay
 from agent_eval_action.config.loader import Resolved, resolve
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ExitCode
-from agent_eval_action.results.decision import Verdict
+from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.run_result import RunResult, RunStatus
 from agent_eval_action.run.orchestrator import StopRequest
 
@@ -155,18 +155,15 @@ def _import_drawing() -> None:
         importlib.import_module(name)
 
 
-def exit_code(result: RunResult, fail_on: str) -> ExitCode:
-    """The exit code of a decided result. ``fail_on`` fail lets an inconclusive run pass, never lets every verdict pass.
+def exit_code(status: RunStatus, decision: Decision, fail_on: str) -> ExitCode:
+    """The exit code of a run. ``fail_on`` fail lets an inconclusive run pass, never lets every verdict pass.
 
-    One that is inconclusive for want of secrets alone, which GitHub did not give, passes whatever ``fail_on`` says:
-    nobody who can see the red check could do anything about it.
+    A run that is inconclusive only because CI gave it no secrets passes whatever ``fail_on`` says: nobody who can see
+    the red check could do anything about it.
     """
-    if result.status is RunStatus.INTERRUPTED:
+    if status is RunStatus.INTERRUPTED:
         return ExitCode.INTERRUPTED
-    if fail_on == "never":
+    inconclusive = decision.outcome is Verdict.INCONCLUSIVE
+    if fail_on == "never" or (inconclusive and (fail_on == "fail" or decision.excused)):
         return ExitCode.PASS
-    outcome = result.decision.outcome if result.decision else Verdict.INCONCLUSIVE
-    excused = result.decision is not None and result.decision.excused
-    if outcome is Verdict.INCONCLUSIVE and (fail_on == "fail" or excused):
-        return ExitCode.PASS
-    return EXIT[outcome]
+    return EXIT[decision.outcome]

@@ -55,9 +55,9 @@ class GateChanges:
     @property
     def unreadable(self) -> str:
         """Why nothing can be decided; "" where it can."""
-        if not self.context.is_change or isinstance(self.base, BaseSnapshot):
+        if not self.context.event.is_change or isinstance(self.base, BaseSnapshot):
             return ""
-        hint = "" if self.base.commit else " (actions/checkout: fetch-depth: 2)"
+        hint = "" if self.base.commit else f" ({self.context.event.clone_hint.format(2)})"
         return f"the rules of the base commit hold for a change, and cannot be read: {self.base.reason}{hint}"
 
     @property
@@ -74,7 +74,7 @@ class GateChanges:
     @property
     def in_force(self) -> BaseSnapshot | None:
         """The base where its rules hold; None where the checkout's own do."""
-        return self.base if self.context.is_change and isinstance(self.base, BaseSnapshot) else None
+        return self.base if self.context.event.is_change and isinstance(self.base, BaseSnapshot) else None
 
     @property
     def stored(self) -> BaseBaseline | None:
@@ -150,7 +150,7 @@ class GateChanges:
 
     def _findings(self, plan: Plan | None, agents: Sequence[AgentSettings]) -> Iterator[Finding]:
         """Every weakening, and notes."""
-        base, is_change = self.base, self.context.is_change
+        base, is_change = self.base, self.context.event.is_change
         if isinstance(base, BaseUnavailable):
             return
         try:
@@ -184,9 +184,9 @@ def detect_changes(settings: Settings, context: CommandContext) -> GateChanges:
     """
     found = read_base(settings, context)
     if isinstance(found, BaseUnavailable):
-        broken = found.commit is not None and not context.is_change
+        broken = found.commit is not None and not context.event.is_change
         return GateChanges(settings, settings, found, context, (found.reason,) if broken else ())
-    if not context.is_change:
+    if not context.event.is_change:
         return GateChanges(settings, settings, found, context, found.notes)
     in_force = settings_in_force(settings, found.settings)
     folder = in_force.cache_dir

@@ -23,6 +23,7 @@ from agent_eval_action.config.options import BY_NAME
 from agent_eval_action.config.types import EvalPattern
 from agent_eval_action.errors import AgentEvalError, ConfigError, ResultsError
 from agent_eval_action.folders import relative
+from agent_eval_action.git.base_commit import Event
 from agent_eval_action.git.export import export_tree
 from agent_eval_action.results.case_matching import CaseIdentity
 from agent_eval_action.results.decision import CallBrief
@@ -157,7 +158,7 @@ class CommandContext:
 
     ``discover`` finds the eval files of the checkout with these settings; its ``may_lack`` leaves out what is named and
     not there. ``base`` is the commit whose rules and cases a change is compared with, None where nothing names it.
-    ``is_change``: the event is of a change that asks to be merged, for which the base's rules hold.
+    Where ``event`` is of a change that asks to be merged, the base's rules hold.
     """
 
     flags: Mapping[str, Any]
@@ -165,7 +166,7 @@ class CommandContext:
     cwd: Path
     discover: Callable[..., Discovery]
     base: str | None = None
-    is_change: bool = False
+    event: Event = field(default_factory=Event)
 
     @property
     def fail_on(self) -> FailOn:
@@ -220,7 +221,7 @@ def _snapshot(settings: Settings, sets: Iterable[PlannedSet]) -> Snapshot:
 
 def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | BaseUnavailable:
     """The base commit's side of the comparison, or why it cannot be read."""
-    found = find_base(settings, context.base, context.environ)
+    found = find_base(settings, context.base, context.environ, context.event.clone_hint.format(2))
     if isinstance(found, BaseUnavailable):
         return found
     short = found.commit[:10]

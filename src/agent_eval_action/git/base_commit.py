@@ -46,7 +46,8 @@ class Event:
     event fired, of a merge queue the commit that the group is based on. ``sha``: the commit the run is of, whatever
     was checked out. ``base_is_first_parent``: the CI merges a change into its base, so that the first parent of the
     merge commit is the base; False where it may merge the base into the change. ``keeps_branch``: records of main are
-    kept on a branch, unless a file of them is committed.
+    kept on a branch, unless a file of them is committed. ``clone_hint``: how a job gets more of the history; ``{}`` is
+    for the number of commits.
     """
 
     kind: EventKind = EventKind.LOCAL
@@ -60,6 +61,7 @@ class Event:
     base_is_first_parent: bool = True
     keeps_branch: bool = False
     name: str = ""
+    clone_hint: str = "git fetch --unshallow"
 
     @property
     def is_change(self) -> bool:

@@ -160,12 +160,18 @@ class AffectedAgents:
 
 
 def affected_agents(
-    settings: Settings, found: Discovery, repository: Repository, commits: tuple[str | None, str | None], workflow: str
+    settings: Settings,
+    found: Discovery,
+    repository: Repository,
+    commits: tuple[str | None, str | None],
+    *,
+    workflow: str,
+    clone_hint: str,
 ) -> AffectedAgents:
     """Return what the change between two commits leaves to run; everything where it is not known.
 
     Agents that do not declare what they are made of are always run. ``workflow``: the file that defines this job, from
-    the workspace.
+    the workspace. ``clone_hint``: how this job gets more of the history.
     """
     agents = {planned.agent.name: planned.agent for planned in found.sets}
     if all(agent.paths is None for agent in agents.values()):
@@ -174,7 +180,7 @@ def affected_agents(
     root = names = None
     base, head = commits
     if base is not None and head is not None:
-        unknown = f"the commit {base[:10]} it is put upon is not in this clone (actions/checkout: fetch-depth: 2)"
+        unknown = f"the commit {base[:10]} it is put upon is not in this clone ({clone_hint})"
         root = repository.root()
         names = repository.changed(base, head) if root else None
     if root is None or names is None:

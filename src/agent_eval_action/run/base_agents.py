@@ -161,6 +161,7 @@ class BaseCommit:
     inner: str
     repository: Repository
     settings: Settings
+    clone_hint: str
     remote: Remote | None = None
     tracked: frozenset[str] | None = frozenset()
 
@@ -179,24 +180,26 @@ class BaseCommit:
             return
         with Scratch.open(self.remote, self.repository.environ) as scratch:
             if scratch.fetch(self.commit, depth=1).sha is None:
-                raise OSError(f"it {_NOT_IN_CLONE}, and cannot be fetched")
+                raise OSError(f"it is not in this clone ({self.clone_hint}), and cannot be fetched")
             yield scratch.repository
 
 
-_NOT_IN_CLONE = "is not in this clone (actions/checkout: fetch-depth: 2)"
+def find_base(
+    settings: Settings, commit: str | None, environ: Mapping[str, str], clone_hint: str
+) -> BaseCommit | BaseUnavailable:
+    """Find where the files of a commit can be read. ``commit``: the one the change is merged onto, if known.
 
-
-def find_base(settings: Settings, commit: str | None, environ: Mapping[str, str]) -> BaseCommit | BaseUnavailable:
-    """Find where the files of a commit can be read. ``commit``: the one the change is merged onto, if known."""
+    ``clone_hint``: how this job gets more of the history.
+    """
     repository = Repository(settings.workspace, environ)
     if commit is None:
         inside = repository.resolve("HEAD") is not None
         return BaseUnavailable("git names no commit this one is merged onto" if inside else "this is no git repository")
     remote = None
     if repository.commit(commit) is None and (remote := remote_of(repository, "origin", environ)) is None:
-        return BaseUnavailable(f"the base commit {commit[:10]} {_NOT_IN_CLONE}", commit)
+        return BaseUnavailable(f"the base commit {commit[:10]} is not in this clone ({clone_hint})", commit)
     tracked = repository.tracked(_DOTENV, "pyvenv.cfg")
-    return BaseCommit(commit, repository.prefix(), repository, settings, remote, tracked)
+    return BaseCommit(commit, repository.prefix(), repository, settings, clone_hint, remote, tracked)
 
 
 @dataclass

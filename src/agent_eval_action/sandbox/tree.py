@@ -108,7 +108,7 @@ class TreeCopy:
     def _too_deep(self) -> AgentEnvironmentError:
         return AgentEnvironmentError(
             f"the checkout has folders more than {_DEEPEST} deep, and the agent works on a copy of it",
-            hint="check out less of it (actions/checkout: sparse-checkout)",
+            hint="check out less of it (git sparse-checkout)",
         )
 
     def _too_large(self) -> AgentEnvironmentError:
@@ -116,7 +116,7 @@ class TreeCopy:
         largest = ", ".join(f"{name} ({size >> 20} MB)" for size, name in reversed(sizes[-_NAMED:]))
         return AgentEnvironmentError(
             f"the checkout is larger than {self.limit >> 20} MB, and the agent works on a copy of it",
-            hint=f"check out less of it (actions/checkout: sparse-checkout); the largest are {largest}",
+            hint=f"check out less of it (git sparse-checkout); the largest are {largest}",
         )
 
 

@@ -40,7 +40,10 @@ def found(path, event, *, network=True):
 
 def pull(shas, head):
     # what the event says is older than what was merged onto
-    return Event(EventKind.CHANGE, "refs/pull/7/merge", "main", "main", base_sha=shas[1], head_sha=head)
+    hint = "actions/checkout: fetch-depth: {}"
+    return Event(
+        EventKind.CHANGE, "refs/pull/7/merge", "main", "main", base_sha=shas[1], head_sha=head, clone_hint=hint
+    )
 
 
 @pytest.mark.parametrize("depth", [["--depth=1"], ["--depth=2"], []])

@@ -34,6 +34,7 @@ def test_a_change_has_its_number_and_the_branch_it_is_for(name):
     assert job.change_request.number == 7
     assert job.event.is_change
     assert not job.withheld
+    assert "actions/checkout" not in job.event.clone_hint
 
 
 @pytest.mark.parametrize("name", CHANGES)

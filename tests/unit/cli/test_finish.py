@@ -188,9 +188,9 @@ def test_nobody_reads_the_log(step: Step, monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_makes_the_step_red_and_that_an_interrupted_run_never_is_green(
     fail_on: str, scenario: str, code: ExitCode
 ) -> None:
-    assert exit_code(result(scenario), fail_on) is code
-    cut = result(scenario).model_copy(update={"status": RunStatus.INTERRUPTED})
-    assert exit_code(cut, fail_on) is ExitCode.INTERRUPTED
+    decision = ReportInput(result(scenario)).decision
+    assert exit_code(RunStatus.COMPLETE, decision, fail_on) is code
+    assert exit_code(RunStatus.INTERRUPTED, decision, fail_on) is ExitCode.INTERRUPTED
 
 
 def test_a_file_that_is_not_there_has_no_path() -> None:

@@ -22,6 +22,7 @@ from agent_eval_action.git.repository import Repository
 from agent_eval_action.results.run_result import AgentConditions, AttemptError
 from agent_eval_action.run.base_agents import AgentGroup, BaseCommit, BaseUnavailable, find_base, open_base_agents
 
+HINT = "actions/checkout: fetch-depth: 2"
 GIT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"} | {
     f"GIT_{role}_{what}": "a@b.c" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
 }
@@ -150,7 +151,7 @@ def changed(repo: Repo) -> Repo:
 
 async def opened(repo: Repo, made: list[Any], **environ: str) -> AgentGroup:
     settings = settings_of(repo.folder, **environ)
-    found = find_base(settings, repo.git("rev-parse", "main"), os.environ)
+    found = find_base(settings, repo.git("rev-parse", "main"), os.environ, HINT)
     assert isinstance(found, BaseCommit)
 
     def make(agent: AgentSettings, workspace: Path) -> Any:
@@ -250,7 +251,7 @@ async def test_two_runs_at_once_have_trees_of_their_own(changed: Repo) -> None:
 
 
 def test_what_a_killed_run_left_is_used_anew(changed: Repo) -> None:
-    found = find_base(settings_of(changed.folder), changed.git("rev-parse", "main"), os.environ)
+    found = find_base(settings_of(changed.folder), changed.git("rev-parse", "main"), os.environ, HINT)
     assert isinstance(found, BaseCommit)
     left = changed.folder / ".agent-eval" / "cache" / "base" / found.commit[:12]
     left.mkdir(parents=True)
@@ -270,20 +271,18 @@ def test_outside_of_git_there_is_no_base(tmp_path: Path) -> None:
     (tmp_path / "bot").mkdir()
     (tmp_path / "bot" / "agent.py").write_text("")
     (tmp_path / "agent-eval.yaml").write_text("agent: bot\n")
-    said = find_base(settings_of(tmp_path), None, os.environ)
+    said = find_base(settings_of(tmp_path), None, os.environ, HINT)
     assert isinstance(said, BaseUnavailable)
     assert said.reason == "this is no git repository"
 
 
 def test_what_nothing_names_and_what_cannot_be_had_is_said(repo: Repo) -> None:
     repo.commit(**{"bot__agent.py": "", "agent-eval.yaml": "agent: bot\n"})
-    unknown = find_base(settings_of(repo.folder), None, os.environ)
+    unknown = find_base(settings_of(repo.folder), None, os.environ, HINT)
     assert isinstance(unknown, BaseUnavailable)
     assert unknown.reason == "git names no commit this one is merged onto"
-    absent = find_base(settings_of(repo.folder), "f" * 40, os.environ)
-    assert absent == BaseUnavailable(
-        "the base commit ffffffffff is not in this clone (actions/checkout: fetch-depth: 2)", "f" * 40
-    )
+    absent = find_base(settings_of(repo.folder), "f" * 40, os.environ, HINT)
+    assert absent == BaseUnavailable(f"the base commit ffffffffff is not in this clone ({HINT})", "f" * 40)
 
 
 def places(tmp_path: Path, ours: str, theirs: str) -> tuple[AgentFolder, AgentFolder]:

@@ -78,24 +78,21 @@ class GitHubActions(Ci):
 
     def write_outputs(self, values: Mapping[str, str], environ: Mapping[str, str]) -> str:
         """Append to the file GITHUB_OUTPUT names, between random delimiters, so that no value can forge another."""
-        target = environ.get("GITHUB_OUTPUT")
-        if not target:
-            return ""
         lines: list[str] = []
         for name, value in values.items():
             delimiter = f"agent-eval-{secrets.token_hex(16)}"
             text = value.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")[:_VALUE_LIMIT]
             lines.append(f"{name}<<{delimiter}\n{text}\n{delimiter}\n")
         try:
-            append(Path(target), "".join(lines))
+            if target := environ.get("GITHUB_OUTPUT"):
+                append(Path(target), "".join(lines))
         except OSError as error:
             return f"the step's outputs could not be written: {error.strerror or error}"
         return ""
 
     def append_summary(self, render: Callable[[int], str], environ: Mapping[str, str]) -> str:
         """Append to the file GITHUB_STEP_SUMMARY names what ``render`` makes of the bytes that are left."""
-        target = environ.get("GITHUB_STEP_SUMMARY")
-        if not target:
+        if not (target := environ.get("GITHUB_STEP_SUMMARY")):
             return ""
         path = Path(target)
         try:

@@ -93,6 +93,7 @@ def read_event(environ: Mapping[str, str], payload: Any) -> Event:
         # of a deleted fork there is no repository any more
         fork=bool(pull) and base_repo != head_repo,
         keeps_branch=True,
+        clone_hint="actions/checkout: fetch-depth: {}",
     )
 
 
