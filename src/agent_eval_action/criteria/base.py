@@ -220,6 +220,10 @@ class Criterion(AdkModel, abc.ABC):
         """A result without a score, and why."""
         return CriterionScore(criterion=self.name, status=status, reason=reason, **fields)
 
+    def unscored(self, turn: int, reason: str, status: ScoreStatus = ScoreStatus.ERROR, **fields: Any) -> TurnScore:
+        """A turn without a score, and why."""
+        return TurnScore(turn=turn, status=status, reason=reason, **fields)
+
 
 class TurnCriterion(Criterion, abc.ABC):
     """Scores each turn on its own; the case's score is the mean over its turns.
@@ -231,10 +235,6 @@ class TurnCriterion(Criterion, abc.ABC):
     @abc.abstractmethod
     async def score_turn(self, sample: Sample, turn: int) -> TurnScore:
         """The score of one turn, counted from 0; what ``sample.actual`` has beyond it must not count."""
-
-    def unscored(self, turn: int, reason: str, status: ScoreStatus = ScoreStatus.ERROR, **fields: Any) -> TurnScore:
-        """A turn without a score, and why."""
-        return TurnScore(turn=turn, status=status, reason=reason, **fields)
 
     async def score_case(self, sample: Sample) -> CriterionScore:
         numbers = range(len(sample.actual))

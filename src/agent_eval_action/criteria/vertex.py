@@ -42,20 +42,20 @@ class VertexCriterion(Criterion):
         """The service's score of ``instance``, as the score of ``turn``."""
         llm = sample.context.llm
         if llm is None:
-            return _unscored(turn, "this run has no model to judge with")
+            return self.unscored(turn, "this run has no model to judge with")
         request = LlmRequest(self.models()[0], (), options=dict(instance), purpose=self.name, repeat=sample.repeat)
         reply = await llm.generate(request)
         if isinstance(reply, LlmError):
-            return _unscored(turn, reply.message)
+            return self.unscored(turn, reply.message)
         try:
             result = _Result.model_validate_json(reply.text)
         except ValidationError as error:
             wrong = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(str(step) for step in wrong["loc"])
-            return _unscored(turn, f"the service's answer cannot be read: {place} {wrong['msg']}"[:300])
+            return self.unscored(turn, f"the service's answer cannot be read: {place} {wrong['msg']}"[:300])
         score, (low, high) = result.score, self.scale
         if not low <= score <= high:
-            return _unscored(turn, f"the service gave {score:g}, and this metric goes from {low:g} to {high:g}")
+            return self.unscored(turn, f"the service gave {score:g}, and this metric goes from {low:g} to {high:g}")
         unmet = [rubric.reason or rubric.text for rubric in result.rubrics if not rubric.met]
         why = result.explanation or (f"not met: {'; '.join(unmet[:3])}" if unmet else f"Vertex AI scored {score:g}")
         rubrics = tuple(
@@ -70,10 +70,6 @@ class VertexCriterion(Criterion):
         return TurnScore(turn=turn, score=score, reason=excerpt(why, 200), rubrics=rubrics)
 
 
-def _unscored(turn: int, reason: str, status: ScoreStatus = ScoreStatus.ERROR) -> TurnScore:
-    return TurnScore(turn=turn, status=status, reason=reason)
-
-
 _NO_TEXT = "no text, and Vertex AI judges a text answering a text"
 
 
@@ -86,11 +82,11 @@ class _PerTurn(VertexCriterion, TurnCriterion):
             return await self.ask(sample, turn, {**instance, **({"reference": reference} if reference else {})})
         # the SDK refuses such a row, and google-adk then leaves the metric out
         if not instance["prompt"]:
-            return _unscored(turn, f"the user's message has {_NO_TEXT}", ScoreStatus.NOT_APPLICABLE)
+            return self.unscored(turn, f"the user's message has {_NO_TEXT}", ScoreStatus.NOT_APPLICABLE)
         if actual.answers_without_text and not (self.needs_reference and reference):
             reason = f"a tool or media answered: the answer has {_NO_TEXT}"
-            return _unscored(turn, reason, ScoreStatus.NOT_APPLICABLE)
-        return _unscored(turn, "the agent gave no answer, and Vertex AI judges a text answering a text")
+            return self.unscored(turn, reason, ScoreStatus.NOT_APPLICABLE)
+        return self.unscored(turn, "the agent gave no answer, and Vertex AI judges a text answering a text")
 
 
 class Safety(_PerTurn):

@@ -88,11 +88,6 @@ class ProviderConfig:
         """The first of these variables that is set; a secret that is not given to a job arrives as an empty one."""
         return next((value for name in names if (value := self.environ.get(name, "").strip())), "")
 
-    def flag(self, name: str) -> bool | None:
-        """A variable as google-genai reads its switches; None where it is not set."""
-        value = self.environ.get(name, "").strip().lower()
-        return value in ("true", "1") if value else None
-
 
 @dataclass(frozen=True, slots=True)
 class Message:

@@ -79,10 +79,8 @@ def dotenv_of(
 
 def uses_vertex(setup: ProviderConfig, model: str = "") -> bool:
     """Whether Google's models are asked through Vertex AI; a full resource name exists nowhere else (as in ADK)."""
-    if model.startswith("projects/"):
-        return True
-    flags = (setup.flag(switch) for switch in VERTEX_SWITCHES)
-    return next((flag for flag in flags if flag is not None), False)
+    # as google-genai reads its switches
+    return model.startswith("projects/") or setup.value(*VERTEX_SWITCHES).lower() in ("true", "1")
 
 
 def missing(model: str, environ: Mapping[str, str], *, openai_base_url: str = "") -> str:

@@ -11,7 +11,7 @@ import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
@@ -61,7 +61,7 @@ class Tokenizer:
     def __init__(self) -> None:
         self._default = rouge_tokenizer()
         self._spacing = _Spacing()
-        self._stems: dict[str, str] = {}
+        self._stem = lru_cache(_STEMS_LIMIT)(self._stem_once)
 
     def count(self, text: str) -> Counter[str]:
         """How often each token occurs."""
@@ -73,19 +73,12 @@ class Tokenizer:
             words.update(plain.translate(self._spacing).split())
         counts: Counter[str] = Counter()
         for word, times in words.items():
-            counts[self._stems.get(word) or self._stem(word)] += times
+            counts[self._stem(word) if len(word) <= _WORD_LIMIT else self._stem_once(word)] += times
         return counts
 
-    def _stem(self, word: str) -> str:
+    def _stem_once(self, word: str) -> str:
         """A word made of ASCII letters and digits is one token of rouge-score's; others stay as they are."""
-        if len(word) <= _UNSTEMMED or not word.isascii():
-            return word
-        stem = self._default(word)[0]
-        if len(word) <= _WORD_LIMIT:
-            if len(self._stems) >= _STEMS_LIMIT:
-                self._stems.clear()
-            self._stems[word] = stem
-        return stem
+        return self._default(word)[0] if len(word) > _UNSTEMMED and word.isascii() else word
 
 
 def _chunks(text: str) -> Iterator[str]:
