@@ -12,9 +12,7 @@ from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria import build, criterion_digest
 from agent_eval_action.criteria.judge.base import (
     Judge,
-    JudgeError,
     JudgeModelOptions,
-    JudgeVerdict,
     PartialAnswer,
     Question,
     VerdictAnswer,
@@ -26,7 +24,7 @@ from support.judging import AWAY, said
 from support.scripted_llm import ScriptedLlm
 from support.turns import criterion
 
-YES_NO = Question("Decide.", "Is it so?", VerdictAnswer, "match-3", VerdictAnswer.read)
+YES_NO = Question("Decide.", "Is it so?", VerdictAnswer, "match-3", lambda answer: answer)
 
 
 def asked(*replies: str | LlmError, question: Question[Any] = YES_NO, **options: Any) -> tuple[Any, list[LlmRequest]]:
@@ -38,7 +36,7 @@ def asked(*replies: str | LlmError, question: Question[Any] = YES_NO, **options:
 def test_the_request_says_all_that_tells_this_asking_from_another():
     config = {"temperature": 0.2, "thinkingConfig": {"thinking_budget": 0}}
     found, requests = asked(said("yes", " it is "), judge_model="openai/gpt-4.1", judge_model_config=config)
-    assert found == JudgeVerdict(yes=True, rationale="it is")
+    assert found == VerdictAnswer(verdict="yes", rationale=" it is ")
     assert requests == [
         LlmRequest(
             model="openai/gpt-4.1",
@@ -56,7 +54,7 @@ def test_the_request_says_all_that_tells_this_asking_from_another():
 
 def test_an_unusable_answer_is_asked_for_again_with_what_was_wrong():
     found, (first, second) = asked(said("perhaps"), said("no"))
-    assert found == JudgeVerdict(yes=False, rationale="because")
+    assert found == VerdictAnswer(verdict="no", rationale="because")
     question, answer, note = second.messages
     assert (question,) == first.messages
     assert answer == Message("model", said("perhaps"))
@@ -67,22 +65,21 @@ def test_an_unusable_answer_is_asked_for_again_with_what_was_wrong():
 
 def test_after_one_repair_the_sample_is_left_out():
     found, requests = asked("yes", "YES!")
-    assert isinstance(found, JudgeError)
-    assert found.reason.startswith("the judge's answer could not be used: it is not JSON")
-    assert (found.kind, len(requests)) == (None, 2)
+    assert isinstance(found, LlmError)
+    assert found.message.startswith("the judge's answer could not be used: it is not JSON")
+    assert (found.kind, len(requests)) == (LlmErrorKind.EMPTY, 2)
 
 
 @pytest.mark.parametrize("kind", LlmErrorKind)
 def test_an_error_of_the_model_is_not_asked_about_again(kind):
     found, requests = asked(LlmError(kind, "the model says why"))
-    assert found == JudgeError("the model says why", kind)
+    assert (found.kind, found.message) == (kind, "the model says why")
     assert len(requests) == 1
-    assert found.final is (kind in {LlmErrorKind.BUDGET, LlmErrorKind.REFUSED})
 
 
 def test_an_error_of_the_model_during_the_repair_is_what_is_told():
     found, _ = asked("nonsense", AWAY)
-    assert found == JudgeError(AWAY.message, AWAY.kind)
+    assert found == AWAY
 
 
 def test_an_empty_or_huge_answer_can_be_shown_again():
@@ -119,11 +116,11 @@ def test_what_is_missing_is_asked_again_and_what_was_said_is_kept(replies, expec
 
 
 def test_nothing_twice_is_nothing():
-    assert isinstance(asked("{}", "{}", question=KEYED)[0], JudgeError)
+    assert isinstance(asked("{}", "{}", question=KEYED)[0], LlmError)
 
 
 def test_lone_surrogates_do_not_reach_the_wire():
-    question = Question("Decide \ud800.", "Is \udfff so?", VerdictAnswer, "1", VerdictAnswer.read)
+    question = Question("Decide \ud800.", "Is \udfff so?", VerdictAnswer, "1", lambda answer: answer)
     _, requests = asked("\ud800", said("yes"), question=question)
     for request in requests:
         assert request.system.encode()

@@ -14,7 +14,6 @@ import pytest
 from agent_eval_action.criteria.judge.base import (
     Judge,
     JudgeModelOptions,
-    JudgeVerdict,
     Question,
     VerdictAnswer,
     VoteResult,
@@ -26,7 +25,7 @@ from agent_eval_action.results.run_result import Votes
 from support.judging import AWAY, Shuffled, said
 from support.scripted_llm import ScriptedLlm
 
-YES_NO = Question("Decide.", "Is it so?", VerdictAnswer, "1", VerdictAnswer.read)
+YES_NO = Question("Decide.", "Is it so?", VerdictAnswer, "1", lambda answer: answer)
 OUTCOMES = ("yes", "no", "left out")
 
 
@@ -130,9 +129,13 @@ def test_per_rubric_on_random_sequences_of_many_samples_and_rubrics():
 async def check(table: Sequence[Sequence[str]], keys: Sequence[str]) -> None:
     """``table`` has a row of outcomes per sample. A row that leaves all out is a call that failed."""
 
-    def read(answer: object) -> dict[str, JudgeVerdict]:
+    def read(answer: object) -> dict[str, VerdictAnswer]:
         row = table[int(str(answer))]
-        return {key: JudgeVerdict(cell == "yes") for key, cell in zip(keys, row, strict=True) if cell != "left out"}
+        return {
+            key: VerdictAnswer(rationale="", verdict=cell)
+            for key, cell in zip(keys, row, strict=True)
+            if cell != "left out"
+        }
 
     def reply(request: LlmRequest) -> str | LlmError:
         return AWAY if set(table[request.sample]) == {"left out"} else f'"{request.sample}"'
@@ -208,8 +211,9 @@ def test_when_asking_is_over_for_one_rubric_the_decided_ones_stand():
     over = LlmError(LlmErrorKind.BUDGET, "spent")
     llm = ScriptedLlm(lambda request: over if request.sample == 2 else f'"{request.sample}"')
 
-    def read(answer: str) -> dict[str, JudgeVerdict]:
-        return {"a": JudgeVerdict(False), "b": JudgeVerdict(answer == "1")}
+    def read(answer: str) -> dict[str, VerdictAnswer]:
+        no, yes = (VerdictAnswer(rationale="", verdict=verdict) for verdict in ("no", "yes"))
+        return {"a": no, "b": yes if answer == "1" else no}
 
     question = Question("Decide.", "Which?", str, "1", read)
     judge = Judge(llm, JudgeModelOptions(num_samples=4), "test")

@@ -37,6 +37,7 @@ _DIGITS = 24
 _LABEL = re.compile(r"[a-z][a-z0-9_]*")
 _CODE_BLOCK = re.compile(r"\s*```(?:json)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
 _SHOWN_AGAIN = 20_000
+_FINAL = frozenset({LlmErrorKind.BUDGET, LlmErrorKind.REFUSED})  # asking again, or for another sample, is pointless
 
 
 def fences(texts: Mapping[str, str]) -> dict[str, str]:
@@ -75,9 +76,10 @@ class VerdictAnswer(Answer):
     rationale: str = Field(description="Why, in one or two sentences.")
     verdict: Literal["yes", "no"]
 
-    def read(self) -> JudgeVerdict:
-        """The verdict as it is counted."""
-        return JudgeVerdict(self.verdict == "yes", self.rationale.strip())
+    @property
+    def yes(self) -> bool:
+        """Whether it is a yes."""
+        return self.verdict == "yes"
 
 
 @cache
@@ -177,19 +179,6 @@ def ask_about(prompt_name: str, texts: Mapping[str, str], shape: Any, read: Call
     return Question(prompt.text, message(texts), shape, prompt.version, read)
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeError:
-    """Why a sample gave nothing. ``kind`` is None when the model answered and the answer was unusable."""
-
-    reason: str
-    kind: LlmErrorKind | None = None
-
-    @property
-    def final(self) -> bool:
-        """Whether asking again, or for another sample, is pointless: the run may not, or the provider will not."""
-        return self.kind in (LlmErrorKind.BUDGET, LlmErrorKind.REFUSED)
-
-
 def _in_snake_case(config: dict[str, Any] | None) -> dict[str, Any] | None:
     """The names of GenerateContentConfig in one spelling: the other is no other judge."""
     snake: dict[str, Any] = {}
@@ -226,7 +215,7 @@ class Judge:
     purpose: str
     repeat: int = 0
 
-    async def ask(self, question: Question[T], sample: int = 0) -> T | JudgeError:
+    async def ask(self, question: Question[T], sample: int = 0) -> T | LlmError:
         """One sample. An unusable answer is asked for again once, with what was wrong; then it is left out."""
         request = LlmRequest(
             model=self.options.judge_model,
@@ -240,16 +229,15 @@ class Judge:
             repeat=self.repeat,
         )
         usable: dict[str, Any] = {}  # of answers that were not whole; of two verdicts on one key the later
-        failure = JudgeError("")
         for _ in range(2):
             reply = await self.llm.generate(request)
             if isinstance(reply, LlmError):
-                failure = JudgeError(reply.message, reply.kind)
+                failure = reply
                 break
             try:
                 return question.read(parse_answer(reply.text, question.shape))
             except ValueError as error:
-                failure = JudgeError(f"the judge's answer could not be used: {error}")
+                failure = LlmError(LlmErrorKind.EMPTY, f"the judge's answer could not be used: {error}")
                 usable |= error.value if isinstance(error, PartialAnswer) else {}
                 shown = Message("model", sendable(reply.text[:_SHOWN_AGAIN]) or "(nothing)")
                 note = (
@@ -259,14 +247,6 @@ class Judge:
                 request = replace(request, messages=(*request.messages, shown, Message("user", note)))
         whole: Any = usable
         return whole or failure
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeVerdict:
-    """One yes or no of one sample, and why."""
-
-    yes: bool
-    rationale: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,19 +275,19 @@ class VoteResult:
         return f"{word} {agreeing} of {self.votes.yes + self.votes.no}: {why}"
 
 
-_NOT_ANSWERED = JudgeError("the judge left it out of its answer")
+_NOT_ANSWERED = LlmError(LlmErrorKind.EMPTY, "the judge left it out of its answer")
 
 
-async def vote(judge: Judge, question: Question[JudgeVerdict]) -> VoteResult:
+async def vote(judge: Judge, question: Question[VerdictAnswer]) -> VoteResult:
     """The majority of ``num_samples`` verdicts."""
-    keyed: Question[Mapping[str, JudgeVerdict]] = Question(
+    keyed: Question[Mapping[str, VerdictAnswer]] = Question(
         question.system, question.prompt, question.shape, question.version, lambda answer: {"": question.read(answer)}
     )
     return (await vote_each(judge, keyed, ("",)))[""]
 
 
 async def vote_each(
-    judge: Judge, question: Question[Mapping[str, JudgeVerdict]], keys: Iterable[str]
+    judge: Judge, question: Question[Mapping[str, VerdictAnswer]], keys: Iterable[str]
 ) -> dict[str, VoteResult]:
     """A majority per key; every sample answers all keys. A key that a sample does not answer is left out there.
 
@@ -318,7 +298,7 @@ async def vote_each(
     samples = judge.options.num_samples
     limit = judge.options.parallelism_limit or samples
     polls = {key: _Poll(samples) for key in keys}
-    open_: dict[asyncio.Task[Mapping[str, JudgeVerdict] | JudgeError], int] = {}
+    open_: dict[asyncio.Task[Mapping[str, VerdictAnswer] | LlmError], int] = {}
     asked, over = 0, False
     try:
         while True:
@@ -333,8 +313,8 @@ async def vote_each(
             for task in done:
                 sample, answer = open_.pop(task), task.result()
                 for key, poll in polls.items():
-                    poll.answers[sample] = answer if isinstance(answer, JudgeError) else answer.get(key, _NOT_ANSWERED)
-                over = over or (isinstance(answer, JudgeError) and answer.final)
+                    poll.answers[sample] = answer if isinstance(answer, LlmError) else answer.get(key, _NOT_ANSWERED)
+                over = over or (isinstance(answer, LlmError) and answer.kind in _FINAL)
     finally:
         for task in open_:
             task.cancel()
@@ -346,11 +326,11 @@ class _Poll:
     """The votes on one thing so far, by sample."""
 
     samples: int
-    answers: dict[int, JudgeVerdict | JudgeError] = field(default_factory=dict)
+    answers: dict[int, VerdictAnswer | LlmError] = field(default_factory=dict)
 
     @property
     def votes(self) -> Votes:
-        verdicts = [answer.yes for answer in self.answers.values() if isinstance(answer, JudgeVerdict)]
+        verdicts = [answer.yes for answer in self.answers.values() if isinstance(answer, VerdictAnswer)]
         yes = sum(verdicts)
         return Votes(yes=yes, no=len(verdicts) - yes, left_out=len(self.answers) - len(verdicts))
 
@@ -367,10 +347,11 @@ class _Poll:
         answers = [self.answers[sample] for sample in sorted(self.answers)]
         verdict = self.votes.verdict if self.needed == 0 else None
         if verdict is None:
-            lost = [answer for answer in answers if isinstance(answer, JudgeError)]
-            return VoteResult(self.votes, None, reason=next((error for error in lost if error.final), lost[0]).reason)
-        first = next(answer for answer in answers if isinstance(answer, JudgeVerdict) and answer.yes is verdict)
-        return VoteResult(self.votes, verdict, first.rationale)
+            lost = [answer for answer in answers if isinstance(answer, LlmError)]
+            why = next((error for error in lost if error.kind in _FINAL), lost[0])
+            return VoteResult(self.votes, None, reason=why.message)
+        first = next(answer for answer in answers if isinstance(answer, VerdictAnswer) and answer.yes is verdict)
+        return VoteResult(self.votes, verdict, first.rationale.strip())
 
 
 class JudgedCriterion(Criterion):

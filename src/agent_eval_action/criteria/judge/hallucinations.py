@@ -14,12 +14,14 @@ import statistics
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import ClassVar, Final
 
 from agent_eval_action.criteria.base import Sample, TurnCriterion, worst_reasons
-from agent_eval_action.criteria.judge.base import Answer, Judge, JudgedCriterion, JudgeError, as_json, ask_about
+from agent_eval_action.criteria.judge.base import Answer, Judge, JudgedCriterion, as_json, ask_about
 from agent_eval_action.criteria.judge.grounding_context import Passage, passages
 from agent_eval_action.diagnostics.reader import shorten
+from agent_eval_action.llm.client import LlmError
 from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, SentenceKind, SentenceLabel, TurnScore
 
 _LAYOUT = re.compile(
@@ -132,9 +134,9 @@ class Hallucinations(JudgedCriterion, TurnCriterion):
             return self.unscored(turn, reason, ScoreStatus.NOT_APPLICABLE)
         judge = self.judge(sample)
         labelled = await asyncio.gather(*(_label_passage(judge, passage) for passage in found))
-        if lost := next((labels for labels in labelled if isinstance(labels, JudgeError)), None):
-            return self.unscored(turn, lost.reason)
-        return _score_turn(turn, found, [labels for labels in labelled if not isinstance(labels, JudgeError)])
+        if lost := next((labels for labels in labelled if isinstance(labels, LlmError)), None):
+            return self.unscored(turn, lost.message)
+        return _score_turn(turn, found, [labels for labels in labelled if not isinstance(labels, LlmError)])
 
     async def aggregate(self, sample: Sample, turns: Sequence[TurnScore]) -> CriterionScore:
         silent = [turn for turn in turns if not sample.actual[turn.turn].answers_without_text]
@@ -148,9 +150,9 @@ class Hallucinations(JudgedCriterion, TurnCriterion):
         return statistics.mean(scores)
 
 
-async def _label_passage(judge: Judge, passage: Passage) -> tuple[SentenceLabel, ...] | JudgeError:
+async def _label_passage(judge: Judge, passage: Passage) -> tuple[SentenceLabel, ...] | LlmError:
     """The sentences of one text with their labels; the second question needs the answer to the first."""
-    cut: tuple[str, ...] | JudgeError = ()
+    cut: tuple[str, ...] | LlmError = ()
     if _signs(passage.text):  # an emoji alone is one sentence, however it is looked at
         cut = await judge.ask(
             ask_about(
@@ -160,14 +162,14 @@ async def _label_passage(judge: Judge, passage: Passage) -> tuple[SentenceLabel,
                 lambda answer: sentences_of(passage.text, answer.sentences),
             )
         )
-    if isinstance(cut, JudgeError):
-        return JudgeError(f"the text could not be cut into its sentences: {cut.reason}", cut.kind)
+    if isinstance(cut, LlmError):
+        return replace(cut, message=f"the text could not be cut into its sentences: {cut.message}")
     sentences = cut or (passage.text.strip(),)  # nothing but layout
     listed = as_json([{"index": index, "sentence": sentence} for index, sentence in enumerate(sentences, 1)])
     texts = {**passage.context, "sentences": listed}
     labels = await judge.ask(ask_about(_LABEL, texts, LabelAnswer, lambda answer: _in_order(sentences, answer.labels)))
-    if isinstance(labels, JudgeError):
-        return JudgeError(f"its sentences could not be labelled: {labels.reason}", labels.kind)
+    if isinstance(labels, LlmError):
+        return replace(labels, message=f"its sentences could not be labelled: {labels.message}")
     return labels
 
 

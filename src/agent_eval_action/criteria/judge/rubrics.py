@@ -15,7 +15,6 @@ from agent_eval_action.criteria.judge import grounding_context
 from agent_eval_action.criteria.judge.base import (
     Answer,
     JudgedCriterion,
-    JudgeVerdict,
     PartialAnswer,
     Question,
     VerdictAnswer,
@@ -78,12 +77,12 @@ def _question(prompt_name: str, texts: Mapping[str, str], rubrics: Sequence[Rubr
         for key, rubric in zip(ids, rubrics, strict=True)
     ]
 
-    def read(answer: Any) -> Mapping[str, JudgeVerdict]:
-        found: dict[str, JudgeVerdict] = {}
+    def read(answer: Any) -> Mapping[str, VerdictAnswer]:
+        found: dict[str, VerdictAnswer] = {}
         for entry in answer.verdicts:
             if ids[entry.rubric] in found:
                 raise ValueError(f"{entry.rubric} has more than one verdict")
-            found[ids[entry.rubric]] = JudgeVerdict(entry.verdict == "yes", entry.rationale.strip())
+            found[ids[entry.rubric]] = VerdictAnswer(rationale=entry.rationale, verdict=entry.verdict)
         if missing := [key for key, rubric in ids.items() if rubric not in found]:
             raise PartialAnswer(f"there is no verdict for {', '.join(missing)}", found)
         return found

@@ -27,7 +27,7 @@ class VerdictCriterion(JudgedCriterion, TurnCriterion):
 
     async def vote(self, sample: Sample, texts: Mapping[str, str]) -> VoteResult:
         """Whether most samples say yes to these texts."""
-        question = ask_about(self.prompt_names[0], texts, VerdictAnswer, VerdictAnswer.read)
+        question = ask_about(self.prompt_names[0], texts, VerdictAnswer, lambda answer: answer)
         return await vote(self.judge(sample), question)
 
     def score_vote(self, turn: int, result: VoteResult) -> TurnScore:
