@@ -104,12 +104,21 @@ def names(page: Page) -> list[str]:
 def test_the_first_view_says_the_verdict_why_and_what_next(page: Page, tmp_path: Path) -> None:
     shown = report("regressed")
     page.goto(write(tmp_path, shown))
-    assert page.locator("h1").inner_text().endswith("Blocked")
+    assert page.locator("h1").inner_text() == "✗ Blocked: 2 of 7 cases got worse, 1 could not be measured"
     assert "roll_then_prime" in page.locator(".why").inner_text()
-    worst = page.locator(".worst a").first
-    worst.click()
+    causes = page.locator(".worst a")
+    assert causes.count() == len(shown.causes)
+    causes.first.click()
     expect(page.locator("h1")).to_contain_text(first_case(shown)[2])
     assert "roll_then_prime" in page.title()
+
+
+def test_a_cause_leads_to_its_cases(page: Page, tmp_path: Path) -> None:
+    page.goto(write(tmp_path, report("regressed")) + "#/cases?cause=1")
+    assert names(page) == ["roll_two_dice"]
+    assert "The agent also calls roll_die." in page.locator("[role=status]").first.inner_text()
+    page.get_by_role("button", name=re.compile("All")).click()
+    assert len(names(page)) > 1
 
 
 def test_cases_are_searched_filtered_and_sorted_and_the_address_keeps_it(page: Page, tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from agent_eval_action.reports.causes import error_line
 from agent_eval_action.reports.formatting import clean
 from agent_eval_action.reports.markdown import ADDRESS
 from agent_eval_action.reports.messages import Messages, run_findings
-from agent_eval_action.reports.next_steps import next_steps
+from agent_eval_action.reports.next_steps import advice, as_argument, next_steps, rerun_commands
 from agent_eval_action.reports.prose import Name, Prose
+from agent_eval_action.reports.verdict import heading, why
 from agent_eval_action.reports.view import COLUMNS, CaseView, Group, by_severity, cost_rows, facts, passing
 from agent_eval_action.results.decision import ChangeKind, CriterionChange, Decision, PairChange, Stat, TurnBrief
 from agent_eval_action.results.run_result import AttemptSummary, CriterionScore, RunResult, SetResult, TurnScore, Votes
@@ -62,7 +63,12 @@ def page_data(report: ReportInput, budget: int) -> str:
     """What the page shows, as JSON that may stand in a script element."""
     cases = report.view.worst_first
     columns = [row.criterion for row in report.decision.criteria]
-    rows = [_json(_row(view, columns, report.view.messages)) for view in cases]
+    causes = {
+        view.key: (at, difference)
+        for at, cause in enumerate(report.causes)
+        for view, difference in zip(cause.cases, cause.differences, strict=True)
+    }
+    rows = [_json(_row(view, columns, causes.get(view.key), report.view.messages)) for view in cases]
     frame = _json(_frame(report, cases))
     room = budget - len(frame) - sum(map(len, rows))
     details = []
@@ -100,7 +106,12 @@ def _frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
     return {
         "outcome": decision.outcome.value,
         "label": fmt.OUTCOME_LABELS[decision.outcome],
-        "why": _prose(messages.headline(decision)),
+        "heading": _prose(heading(report)),
+        "why": [_prose(sentence) for sentence in why(report)],
+        "causes": [
+            {"text": _prose(cause.text.sentence), "tone": _tone_of(cause.group), "n": len(cause.cases)}
+            for cause in report.causes[:_FINDINGS]
+        ],
         "facts": facts(result),
         "weakenings": [_prose(messages.sentence(finding)) for finding in decision.weakenings[:_FINDINGS]],
         "findings": [_prose(messages.sentence(finding)) for finding in run_findings(decision)[:_FINDINGS]],
@@ -111,16 +122,20 @@ def _frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
             {
                 "key": group.name.lower(),
                 "label": group.label,
-                "tone": _TONES.get(group, ""),
+                "tone": _tone_of(group),
                 "n": counted[group],
             }
             for group in sorted(counted)
         ],
+        "advice": _prose(advice(report).sentence),
         "steps": [
-            {"text": _prose(step.text), "places": [_prose(place) for place in step.places], "commands": step.commands}
-            for step in next_steps(result)
+            ["Run just the cases that need attention:", [], rerun_commands(report)],
+            *(
+                [_prose(step.text), [_prose(place) for place in step.places], step.commands]
+                for step in next_steps(result)
+            ),
+            ["Repeat the whole run:", [], [report.reproduce] if report.reproduce else []],
         ],
-        "reproduce": report.reproduce,
         "tiles": _tiles(result),
         "uses": {"columns": COLUMNS, "rows": cost_rows(result.totals)},
         "links": [
@@ -207,7 +222,11 @@ def _tenths(stats: Any) -> list[int]:
     return [counted[tenth] for tenth in range(10)]
 
 
-def _row(view: CaseView, columns: Sequence[str], messages: Messages) -> Json:
+def _tone_of(group: Group) -> str:
+    return _TONES.get(group, "")
+
+
+def _row(view: CaseView, columns: Sequence[str], cause: tuple[int, Prose] | None, messages: Messages) -> Json:
     pairs = {pair.criterion: pair for pair in view.pairs}
     first = view.pairs[0] if view.pairs else None
     attempts = view.result.attempts if view.result is not None else ()
@@ -220,15 +239,23 @@ def _row(view: CaseView, columns: Sequence[str], messages: Messages) -> Json:
         "case": view.key.case[:_NAME],
         "where": view.where[:_NAME],
         "group": view.group.name.lower(),
-        "note": _prose(messages.pair(first, with_case=False)) if first is not None and view.telling else [],
+        "cause": cause[0] if cause else None,
+        "note": _note(view, cause, messages),
         "scores": [_cell(pairs.get(name)) for name in columns],
         "runs": "".join(_pip(attempt) for attempt in attempts[:20]),
         "main": [first.baseline.passed, first.baseline.n] if first is not None and first.baseline is not None else None,
         "tokens": round(sum(tokens) / len(tokens)) if tokens else None,
         "seconds": round(sum(seconds) / len(seconds), 2) if seconds else None,
         "file": f"{view.owner.path}{line}" if view.owner is not None else "",
-        "select": f"{view.owner.path}:{view.key.case}" if view.owner is not None else "",
+        "select": f"{view.owner.path}:{as_argument(view.key.case)}" if view.owner and view.key.case else "",
     }
+
+
+def _note(view: CaseView, cause: tuple[int, Prose] | None, messages: Messages) -> list[Any]:
+    """The first difference of a case that needs attention, else what became of its first pair."""
+    if cause is not None and cause[1]:
+        return _prose(cause[1])
+    return _prose(messages.pair(view.pairs[0], with_case=False)) if view.pairs and view.telling else []
 
 
 def _cell(pair: PairChange | None) -> list[Any] | None:

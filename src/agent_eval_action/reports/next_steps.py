@@ -48,13 +48,13 @@ def rerun_commands(report: ReportInput) -> tuple[str, ...]:
         typed = view.owner.path, view.key.case
         if any(clean(word) != word or not word for word in typed):
             return ()
-        chosen.setdefault(typed[0], []).append(_selected(typed[1]))
+        chosen.setdefault(typed[0], []).append(as_argument(typed[1]))
     words = [shlex.quote(f"{path}:{','.join(cases)}") for path, cases in chosen.items()]
     command = " ".join(["agent-eval run", *words])
     return (command,) if words and len(command) <= _LINE else ()
 
 
-def _selected(case: str) -> str:
+def as_argument(case: str) -> str:
     """A case as EVALSET arguments name it."""
     plain = "," not in case and case == case.strip() and case[0] not in "\"'"
     return case if plain else '"' + case.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -124,17 +124,19 @@
 
   /* ---- overview ---- */
   function overview() {
-    const worst = rows.filter(row => ["bad", "warn"].includes(groups.get(row.group).tone));
+    const worst = rows.filter(row => row.cause !== null);
+    const causes = frame.causes.map((cause, at) => ({ ...cause, rows: worst.filter(row => row.cause === at) }));
     return el("div", { class: "stack" },
       el("section", { class: `card verdict ${frame.outcome}` },
         el("div", null,
-          el("h1", null, mark({ fail: "bad", pass: "good", inconclusive: "warn" }[frame.outcome] || ""), ` ${frame.label}`),
-          el("p", { class: "why" }, prose(frame.why)),
-          worst.length > 0 && el("ul", { class: "worst" }, worst.slice(0, 5).map(row => el("li", null,
-            el("a", { href: caseLink(row) }, status(row.group), " ", name(row.case), " ", pips(row.runs))))),
-          worst.length > 5 && el("p", null, el("a", { href: "#/cases" }, `all ${number(worst.length)}`)),
+          el("h1", null, mark({ fail: "bad", pass: "good", inconclusive: "warn" }[frame.outcome] || ""), ` ${frame.label}: `, prose(frame.heading)),
+          el("p", { class: "why" }, frame.why.map(sentence => [prose(sentence), " "])),
+          causes.length > 0 && el("ul", { class: "worst" }, causes.slice(0, 8).map((cause, at) => el("li", null,
+            el("a", { href: cause.n === 1 ? caseLink(cause.rows[0]) : link(["cases"], { cause: String(at) }) },
+              el("b", { class: cause.tone }, plural(cause.n, "case")), " ", prose(cause.text), " ", pips(cause.rows.map(row => row.runs).join("").slice(0, 40)))))),
+          causes.length > 8 && el("p", null, el("a", { href: "#/cases" }, `${plural(causes.length - 8, "more cause")}`)),
           el("p", { class: "facts dim" }, frame.facts.join(" · "))),
-        next(worst)),
+        next()),
       frame.weakenings.length > 0 && notice("This change loosens its own checks", frame.weakenings, "warn"),
       frame.criteria.length > 0 && card("Criteria", "band: the allowed drop · line: 95 % interval", criteria()),
       frame.tiles.length > 0 && card("Cost and speed", "", el("dl", { class: "tiles" },
@@ -143,14 +145,10 @@
   }
   const notice = (title, items, tone) =>
     el("section", { class: `card notice ${tone}` }, el("h2", null, title), el("ul", null, items.map(item => el("li", null, prose(item)))));
-  function next(worst) {
-    const selected = worst.filter(row => row.select).slice(0, 20).map(row => row.select);
-    const items = frame.steps.map(step => el("li", null, el("p", null, prose(step.text)),
-      step.places.length > 0 && el("ul", null, step.places.map(place => el("li", null, prose(place)))),
-      step.commands.map(text => command(text, "the command"))));
-    if (selected.length) items.unshift(el("li", null, el("p", null, `See it yourself: run ${worst.length === 1 ? "this case" : "these cases"}`), command(`agent-eval run ${selected.map(quoted).join(" ")}`, "the command")));
-    if (frame.reproduce) items.push(el("li", null, el("p", null, "Repeat the whole run"), command(frame.reproduce, "the command")));
-    return items.length > 0 && el("div", { class: "next" }, el("h2", null, "What next"), el("ol", null, items));
+  function next() {
+    const items = frame.steps.filter(([, places, commands]) => places.length + commands.length).map(([text, places, commands]) => el("li", null,
+      el("p", null, prose([text].flat())), places.length > 0 && el("ul", null, places.map(place => el("li", null, prose(place)))), commands.map(line => command(line, "the command"))));
+    return items.length + frame.advice.length > 0 && el("div", { class: "next" }, el("h2", null, "What next"), frame.advice.length > 0 && el("p", null, prose(frame.advice)), el("ol", null, items));
   }
   const quoted = text => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`);
   function criteria() {
@@ -185,6 +183,7 @@
   function chosen(query) {
     const group = query.get("group"), text = (query.get("q") || "").toLowerCase();
     let found = rows.map((_, at) => at);
+    if (query.get("cause")) found = found.filter(at => String(rows[at].cause) === query.get("cause"));
     if (group) found = found.filter(at => rows[at].group === group);
     if (text) { const all = searchable(); found = found.filter(at => all[at].includes(text)); }
     const sort = query.get("sort");
@@ -208,8 +207,9 @@
       drawn = 0;
       body.replaceChildren();
       draw(PAGE);
-      count.textContent = `${number(shown.length)} of ${plural(rows.length, "case")}`;
-      for (const chip of chips.querySelectorAll("button")) chip.setAttribute("aria-pressed", String((query().get("group") || "") === chip.dataset.group));
+      const cause = frame.causes[query().get("cause")];
+      count.replaceChildren(`${number(shown.length)} of ${plural(rows.length, "case")}`, ...(cause ? [" with one cause: ", ...prose(cause.text)] : []));
+      for (const chip of chips.querySelectorAll("button")) chip.setAttribute("aria-pressed", String(!query().get("cause") && (query().get("group") || "") === chip.dataset.group));
       for (const head of heads.children) {
         const on = query().get("sort") === head.dataset.sort;
         head.setAttribute("aria-sort", on ? (query().get("down") ? "descending" : "ascending") : "none");
@@ -218,7 +218,7 @@
     more.addEventListener("click", () => draw(drawn + PAGE));
     const search = el("input", { type: "search", id: "search", placeholder: "Search names, prompts, answers, calls", "aria-label": "Search names, prompts, answers, calls and judges' words", value: query().get("q") || "" });
     search.addEventListener("input", () => { change({ q: search.value }); refresh(); });
-    const chip = (key, label, total) => el("button", { type: "button", class: "chip", "data-group": key, onclick: () => { change({ group: key }); refresh(); } }, label, " ", el("span", { class: "dim" }, number(total)));
+    const chip = (key, label, total) => el("button", { type: "button", class: "chip", "data-group": key, onclick: () => { change({ group: key, cause: "" }); refresh(); } }, label, " ", el("span", { class: "dim" }, number(total)));
     const chips = el("div", { class: "chips", role: "group", "aria-label": "Filter by status" },
       chip("", "All", rows.length), frame.groups.map(group => chip(group.key, [mark(group.tone), " ", group.label], group.n)));
     const head = (sort, label, style) => el("th", { scope: "col", class: style, "data-sort": sort },
@@ -250,7 +250,7 @@
     if (at < 0) return el("div", { class: "stack" }, el("h1", null, "No such case"), "This report has no such case. ", el("a", { href: "#/cases" }, "All cases"));
     const row = rows[at], detail = details[at];
     const list = chosen(address().query), place = list.indexOf(at);
-    const kept = Object.fromEntries(["group", "q", "sort", "down"].map(key => [key, address().query.get(key)]));
+    const kept = Object.fromEntries(["group", "cause", "q", "sort", "down"].map(key => [key, address().query.get(key)]));
     const step = (by, label, key) => {
       const other = rows[list[place + by]];
       return el("a", { class: "button", "data-step": by, href: other ? caseLink(other, kept) : null, "aria-disabled": other ? null : "true" }, label, " ", el("kbd", null, key));
