@@ -65,7 +65,7 @@ class ComparisonInput:
 def compare_results(base: RunResult | Path | str, head: RunResult | Path | str, settings: Settings | None) -> RunResult:
     """Do what ``api.compare`` promises."""
     settings = settings or load_settings()
-    after, before = _comparison_input(head), _comparison_input(base)
+    after, before = read_comparison_input(head), read_comparison_input(base)
     before, after = before.aligned_with(after), after.aligned_with(before)
     source = Path(base) if isinstance(base, Path | str) else Path("the result given")
     baseline = before.baseline or from_result(before.result)
@@ -84,12 +84,11 @@ def compare_results(base: RunResult | Path | str, head: RunResult | Path | str, 
     return after.result.model_copy(update={"decision": decision.model_copy(update={"notes": notes})})
 
 
-def _comparison_input(given: RunResult | Path | str) -> ComparisonInput:
-    return ComparisonInput(given) if isinstance(given, RunResult) else read_comparison_input(Path(given))
-
-
-def read_comparison_input(path: Path) -> ComparisonInput:
+def read_comparison_input(given: RunResult | Path | str) -> ComparisonInput:
     """Read a file, a folder with results, or a pattern of google-adk's files. Raises ResultsError."""
+    if isinstance(given, RunResult):
+        return ComparisonInput(given)
+    path = Path(given)
     foreign = _adk_files(path)
     if not foreign and not path.exists():
         raise ResultsError(f"there is nothing at {path}", hint=_ACCEPTED)

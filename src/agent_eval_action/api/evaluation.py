@@ -59,7 +59,7 @@ from agent_eval_action.run.base_agents import (
 from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.events import Event, Notice, PhaseStarted
 from agent_eval_action.run.loader import Loader
-from agent_eval_action.run.models import credential_warnings, mark_unmeasured
+from agent_eval_action.run.models import NOT_MEASURED, mark_unmeasured
 from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.run_gate import RunGate
@@ -367,7 +367,8 @@ class Evaluation:
     async def _prepare(self, scope: _Scope, agents: _Agents, stack: contextlib.AsyncExitStack) -> Measurement:
         """Read the eval files and open what attempts need, while the agents start. ``stack`` ends both at once."""
         closing: list[Callable[[], Awaitable[None]]] = [agents.head.stop]
-        stack.push_async_callback(_call_all, closing)
+        # none of them raises
+        stack.push_async_callback(lambda: asyncio.gather(*(end() for end in closing), return_exceptions=True))
         settings, context = scope.settings, self.context
         own, plan = agents.plans or await self._read_plans(scope)
         functions = await asyncio.to_thread(scope.change.open_functions, plan, scope.agents)
@@ -393,7 +394,7 @@ class Evaluation:
         )
         contexts, lacking = await opener.open(plan)
         plan = mark_unmeasured(plan, lacking, agents.head.replay_only)
-        context.warn(credential_warnings(lacking))
+        context.warn(dict.fromkeys(f"{NOT_MEASURED}: {sentence}" for sentence in lacking.values()))
         previous = resume.PreviousAttempts(agents.provenance)
         if settings.resume:
             folder, workspace = settings.resume, settings.workspace
@@ -484,10 +485,6 @@ class Evaluation:
 
     def _with_decision(self, result: RunResult, decision: Decision) -> RunResult:
         return result.model_copy(update={"decision": self.context.redaction.value(decision)})
-
-
-async def _call_all(functions: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    await asyncio.gather(*(function() for function in functions), return_exceptions=True)  # none of them raises
 
 
 def _select_affected(

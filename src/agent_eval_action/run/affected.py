@@ -176,15 +176,15 @@ def affected_agents(
     agents = {planned.agent.name: planned.agent for planned in found.sets}
     if all(agent.paths is None for agent in agents.values()):
         return AffectedAgents(found, settings)
-    unknown = "the commit it is put upon is not known"
+    unknown = "its base commit is not known"
     root = names = None
     base, head = commits
     if base is not None and head is not None:
-        unknown = f"the commit {base[:10]} it is put upon is not in this clone ({clone_hint})"
+        unknown = f"its base commit {base[:10]} is not in this clone ({clone_hint})"
         root = repository.root()
         names = repository.changed(base, head) if root else None
     if root is None or names is None:
-        note = f"everything is run, for what this change touches is not known: {unknown}"
+        note = f"everything is run, because what this change touches is not known: {unknown}"
         return AffectedAgents(found, settings, notes=(note,))
     changed = [root / name for name in names]
     skipped: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ from agent_eval_action.criteria.base import ScoringContext
 from agent_eval_action.llm.budget import Meter, Spend, agent_calls
 from agent_eval_action.llm.client import Llm, LlmError, LlmReply
 from agent_eval_action.llm.rate_limit import AdaptiveSemaphore
-from agent_eval_action.results.evalset import Invocation
+from agent_eval_action.results.evalset import Invocation, SessionInput
 from agent_eval_action.results.run_result import (
     INFRASTRUCTURE,
     AgentConditions,
@@ -50,8 +50,8 @@ from agent_eval_action.run.scoring import AttemptScorer
 STALL_SECONDS: Final = 300.0
 _STALL_MARGIN_S: Final = 60.0
 _UNANSWERED: Final = frozenset({ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE})
-_DEFAULT_APP: Final = "agent_eval"
-_DEFAULT_USER: Final = "test_user_id"  # ADK's own default, so that user-scoped state in eval files keeps its meaning
+_DEFAULT_SESSION: Final = SessionInput(app_name="agent_eval", user_id="test_user_id")
+"""The user is ADK's own default, so that user-scoped state in eval files keeps its meaning."""
 _BACKOFF_S: Final = {ErrorKind.RATE_LIMITED: 2.0, ErrorKind.UNAVAILABLE: 1.0}
 _LONGEST_BACKOFF_S: Final = 30.0
 _SOLO_SESSIONS: Final = 2
@@ -113,7 +113,7 @@ class StallDetector:
             elif excused():
                 self._last = _now()
             else:
-                last = f"; the last thing said was: {' '.join(self.problem.split())}" if self.problem else ""
+                last = f"; the last message was: {' '.join(self.problem.split())}" if self.problem else ""
                 return f"nothing was answered for {seconds:g} s (stall_timeout){last}"
 
 
@@ -265,7 +265,7 @@ class AttemptRunner:
         agent = planned.key.agent
         if now.environment and agent not in self._changed_environments:  # else the agent does not start, as reported
             self._changed_environments.add(agent)
-            text = f"{agent}: attempts of the earlier run are not kept, for the agent's environment is another one now"
+            text = f"{agent}: attempts of the earlier run are not kept, because the agent's environment changed"
             self.emit(Notice(text, level="warning"))
         return None
 
@@ -343,7 +343,10 @@ class AttemptRunner:
         async with solo, self._sessions.permit() as permit:
             self.emit(AttemptStarted(planned.key))
             conversation = _Conversation()
-            session = await driver.open(_session_request(planned, alone=alone))
+            begin = planned.case.session_input or _DEFAULT_SESSION
+            session = await driver.open(
+                SessionRequest(begin.app_name, begin.user_id, begin.session_id, dict(begin.state), alone, planned.key)
+            )
             if isinstance(session, AttemptError):
                 conversation.error = session
             else:
@@ -380,10 +383,3 @@ def _user(planned: PlannedAttempt, session: AgentSession, llm: Llm | None) -> Co
     if isinstance(session, RecordedSession):
         return RecordedUser(session.attempt, scenario.starting_prompt)
     return SimulatedUser(llm, scenario, planned.planned_set.simulator, planned.key.repeat)
-
-
-def _session_request(planned: PlannedAttempt, *, alone: bool) -> SessionRequest:
-    given = planned.case.session_input
-    if given is None:
-        return SessionRequest(_DEFAULT_APP, _DEFAULT_USER, alone=alone, key=planned.key)
-    return SessionRequest(given.app_name, given.user_id, given.session_id, dict(given.state), alone, planned.key)

@@ -39,6 +39,7 @@ _DEPTH_LIMIT: Final = 5
 _REASON_LIMIT: Final = 2_000
 _TRACEBACK_LIMIT: Final = 8_000
 _SAME: Final = ("repeat", "arm", "purpose", "ended", "usage", "durations", "tries")
+_NOT_MADE: Final = AttemptError(kind=ErrorKind.STOPPED, message="the run ended before this attempt was made")
 
 
 def excerpt_turn(turn: Invocation) -> TurnBrief:
@@ -198,12 +199,13 @@ class ResultCollector:
             return known
         head, base = (self._summaries.get((key, arm), {}) for arm in ("head", "base"))
         repeats = sorted({*range(0 if item.unmeasured else self.plan.repeats), *head})
+        attempts = (head.get(number) or AttemptSummary(repeat=number, error=_NOT_MADE, tries=1) for number in repeats)
         result = self._cases[key] = CaseResult(
             case=item.case.eval_id,
             line=item.case.line,
             digest=item.digest,
             expected=self._expected_turns(key, item),
-            attempts=tuple(head.get(repeat) or _not_made(repeat) for repeat in repeats),
+            attempts=tuple(attempts),
             control=tuple(base[repeat] for repeat in sorted(base)),
             unmeasured=item.unmeasured,
         )
@@ -218,8 +220,3 @@ class ResultCollector:
             shared = [_share_parts(turn, expected) for turn, expected in zip(actual, excerpts, strict=False)]
             known = self._expected[key] = (*shared, *excerpts[len(shared) :])
         return known
-
-
-def _not_made(repeat: int) -> AttemptSummary:
-    error = AttemptError(kind=ErrorKind.STOPPED, message="the run ended before this attempt was made")
-    return AttemptSummary(repeat=repeat, error=error, tries=1)

@@ -96,11 +96,6 @@ def mark_unmeasured(plan: Plan, lacking: MissingCredentials, recorded: Collectio
     return replace(plan, sets=tuple(sets)) if lacking else plan
 
 
-def credential_warnings(lacking: MissingCredentials) -> tuple[str, ...]:
-    """Return what to warn of before the run, each sentence once."""
-    return tuple(dict.fromkeys(f"{NOT_MEASURED}: {sentence}" for sentence in lacking.values()))
-
-
 def estimate_plan(plan: Plan, prices: Prices, recorded: Collection[str] = ()) -> Estimate:
     """Estimate what the first pass asks of judges and of simulated users. ``recorded`` as above."""
     estimate = Estimate(prices)

@@ -51,27 +51,23 @@ def attempt_provenance(
     excluded = {settings.out, settings.cache_dir, *(settings.workspace / path for path in hidden)}
     code = _code_digest(settings.workspace, environ, excluded)
     judges = _digest([settings.llm.openai_base_url, {name: environ.get(name, "") for name in _MODEL_URLS}])
-    return {
-        agent.name: Provenance(code=code, settings=_settings_digest(agent, settings, environ), judges=judges)
-        for agent in agents
-    }
+    found = {}
+    for agent in agents:
+        env = {
+            name: value if value is not None else environ.get(name, "")
+            for name, value in agent.env.items()
+            if not _SECRET.search(name)  # a new key gives no other answers
+        }
+        path = os.path.relpath(agent.path, settings.workspace)
+        recording = _file_digest(agent.recording / ATTEMPTS) if agent.recording is not None else ""
+        digest = _digest([agent.driver, path, recording, sorted(agent.env), env])
+        found[agent.name] = Provenance(code=code, settings=digest, judges=judges)
+    return found
 
 
 def environment_digest(conditions: AgentConditions) -> str:
     """Return the digest of the environment an agent has started in."""
     return _digest([conditions.python, conditions.adk_version, conditions.packages_digest])
-
-
-def _settings_digest(agent: AgentSettings, settings: Settings, environ: Mapping[str, str]) -> str:
-    """Digest what decides the answers besides the code. Secrets are left out: a new key gives no other answers."""
-    env = {
-        name: value if value is not None else environ.get(name, "")
-        for name, value in agent.env.items()
-        if not _SECRET.search(name)
-    }
-    path = os.path.relpath(agent.path, settings.workspace)
-    recording = _file_digest(agent.recording / ATTEMPTS) if agent.recording is not None else ""
-    return _digest([agent.driver, path, recording, sorted(agent.env), env])
 
 
 def _code_digest(workspace: Path, environ: Mapping[str, str], excluded: Collection[Path]) -> str:
@@ -195,7 +191,7 @@ class PreviousAttempts:
         """Say which attempts of the earlier run are not kept, and why."""
         for (agent, change), count in sorted(self.outdated.items()):
             are = "is" if count == 1 else "are"
-            yield f"{agent}: {plural(count, 'attempt')} of the earlier run {are} not kept, for {change} since"
+            yield f"{agent}: {plural(count, 'attempt')} of the earlier run {are} not kept, because {change}"
 
 
 def load_previous_attempts(

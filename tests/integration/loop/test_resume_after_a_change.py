@@ -102,4 +102,4 @@ def test_what_is_kept_is_of_the_same_agent(repo: Repo, change: Callable[[Repo], 
     change(repo)
     answers, log = repo.run("--resume", ".agent-eval/out")
     assert answers == [said] * 2, log
-    assert (f"attempts of the earlier run are not kept, for {why} since" in " ".join(log.split())) is bool(why), log
+    assert (f"attempts of the earlier run are not kept, because {why}" in " ".join(log.split())) is bool(why), log

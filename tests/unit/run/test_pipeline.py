@@ -300,7 +300,7 @@ async def test_resume_makes_again_what_ran_in_another_environment_and_says_so_on
     await runner(plan, driver, load_previous_attempts(tmp_path, OutputFolder.at(tmp_path), plan, {"bot": MADE_WITH}))
     assert len(driver.opened) == 2
     notices = [event.text for event in runner.events if isinstance(event, Notice)]
-    assert notices == ["bot: attempts of the earlier run are not kept, for the agent's environment is another one now"]
+    assert notices == ["bot: attempts of the earlier run are not kept, because the agent's environment changed"]
 
 
 async def test_resume_keeps_answers_but_not_what_other_judges_said_of_them(tmp_path: Path, kit: Any) -> None:

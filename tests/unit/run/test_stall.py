@@ -72,7 +72,7 @@ def test_what_is_refused_is_none_and_is_named(happen: Callable[[StallDetector], 
     assert when == pytest.approx(BOUND)
     assert "nothing was answered for 300 s (stall_timeout)" in reason
     if happen is not NONE["an attempt its judge did not score"]:
-        assert "the last thing said was: " in reason
+        assert "the last message was: " in reason
 
 
 @given(st.lists(st.tuples(st.floats(0.0, 900.0), st.sampled_from([*PROGRESS, *NONE])), max_size=30))
