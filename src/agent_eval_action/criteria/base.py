@@ -1,8 +1,4 @@
-"""The base classes of criteria: what a criterion looks at, how it scores, and which changed option asks for less.
-
-An option may ask for less whenever it changes, unless ``Criterion.relaxed_when`` says when: another judge, another
-pattern, another tolerance.
-"""
+"""The base classes of criteria: what a criterion looks at, how it scores, and which changed option asks for less."""
 
 from __future__ import annotations
 
@@ -125,8 +121,7 @@ class ScoringContext:
 class Sample:
     """What a criterion looks at: the case as written and what the agent did, and what to measure it with.
 
-    ``actual`` has one invocation per turn made; for a fixed conversation as many as the case has, once the
-    conversation is over.
+    ``actual`` has one invocation per turn made, of a fixed conversation that is over as many as the case has.
     """
 
     case: EvalCase
@@ -156,7 +151,7 @@ class Criterion(AdkModel, abc.ABC):
     needs_reference: ClassVar[bool] = False
     waits: ClassVar[bool] = False
     scoring_version: ClassVar[str] = "1"
-    relaxed_when: ClassVar[Mapping[str, Relaxed]] = {}
+    relaxed_when: ClassVar[Mapping[str, Relaxed]] = {}  # an option that is not named may ask for less at any change
 
     threshold: float | None = None
 

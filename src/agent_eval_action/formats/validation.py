@@ -71,24 +71,19 @@ def validate(model: type[_Model], value: Any, text: str | None, reading: Reading
 
 
 def _report(error: ErrorDetails, value: Any, model: type[BaseModel], reading: Reading) -> None:
-    at = locate(value, error["loc"])
-    kind, key = error["type"], str(error["loc"][-1] if error["loc"] else "")
-    name, got = to_snake(key), shorten(error["input"])
-    known = known_keys(model, at[:-1] if kind == "extra_forbidden" else at)
+    issue, kind, key = issue_of(error, value, model), error["type"], str(error["loc"][-1] if error["loc"] else "")
+    at, message, hint, got = issue.at, issue.message, issue.hint, shorten(error["input"])
     if kind in {"too_long", "too_short"} or (kind == "missing" and key.isdigit()):
         reading.error(at, "must be a pair: [author, [part, ...]]", value=shorten(_value_at(value, at)))
     elif kind == "missing":
-        parent = _value_at(value, at)
+        parent, known = _value_at(value, at), known_keys(model, at)
         unknown = [other for other in parent if to_snake(other) not in known] if isinstance(parent, dict) else []
+        name = to_snake(key)
         reading.error(at, f"`{name}` is missing", hint=missing_key_hint(name, unknown))
-    elif kind == "extra_forbidden" and name in known:
-        reading.error(at, f"is given twice, as `{to_camel(key)}` and `{name}`", value=got)
-    elif kind == "extra_forbidden":
-        reading.error(at, f"unknown key `{key}`", value=got, hint=unknown_key_hint(key, known))
     else:
-        issue = issue_of(error, value, None)
-        message = "must be an object" if kind in _OBJECTS else issue.message
-        reading.error(at, message, value=got, hint=issue.hint)
+        if kind == "extra_forbidden":
+            hint = hint or _CONFUSIONS.get(key)
+        reading.error(at, "must be an object" if kind in _OBJECTS else message, value=got, hint=hint)
 
 
 def _needless_null(error: ErrorDetails, value: Any, model: type[BaseModel]) -> JsonPath | None:
@@ -113,9 +108,8 @@ def _value_at(value: Any, at: JsonPath) -> Any:
 def genai_fields() -> dict[str, dict[str, str]]:
     """google-genai's types by name, each with its fields (snake_case) and their kinds.
 
-    Importing google-genai to ask it would cost most of a second per start, so ``genai_fields.json`` is made by
-    tests/formats/genai_types.py, and a test holds it to the installed one. ``[X]`` is a list of X, ``object`` a
-    free JSON object, ``'X`` the literal string X.
+    tests/formats/genai_types.py makes the file, since importing google-genai takes most of a second. ``[X]`` is a list
+    of X, ``object`` a free JSON object, ``'X`` the literal string X.
     """
     content: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("genai_fields.json").read_text("utf-8"))
     return content

@@ -1,7 +1,7 @@
 """Answers kept in files named by what was asked, so that the same question of the same run is paid for once.
 
-An entry carries its own key and a digest of its answer: whatever is not whole and meant for this
-question is a miss. Any number of processes may read and write the same folder.
+An entry carries its own key and a digest of its answer: whatever is not whole and meant for this question is a miss.
+Any number of processes may read and write the same folder.
 """
 
 from __future__ import annotations

@@ -99,13 +99,12 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class LlmRequest:
-    """What a model is asked, and everything that tells this asking from another.
+    """What a model is asked, and everything that tells this request from another.
 
-    ``model`` is as configured (``gemini-2.5-flash``, ``openai/gpt-4.1-mini``). ``schema``: a JSON Schema the
-    answer must have; the answer then is JSON text. ``options`` are the user's (``judge_model_config``), in the
-    names of google-genai's GenerateContentConfig, snake_case. ``purpose`` is the criterion, or
-    ``user_simulator``: what use and cost are reported under. ``sample`` and ``repeat`` are what tells equal
-    questions apart: a vote of the same judge on the same text is another vote.
+    ``model`` is as configured (``openai/gpt-4.1-mini``). ``schema``: a JSON Schema that the answer, then JSON text,
+    must have. ``options`` are the user's (``judge_model_config``), in the names of google-genai's
+    GenerateContentConfig, snake_case. ``purpose`` is the criterion, or ``user_simulator``: what use and cost are
+    reported under. ``sample`` and ``repeat`` tell equal questions apart.
     """
 
     model: str

@@ -26,8 +26,7 @@ class AdaptiveSemaphore:
     """A semaphore whose size grows with ``succeeded`` and is cut by ``refused``.
 
     It begins with ``start`` permits and has one more for every success (doubling each round trip) until the first
-    refusal; from then on one more a round. Refusals of what began before the last cut do not
-    cut again.
+    refusal; from then on one more a round. Refusals of what began before the last cut do not cut again.
     """
 
     def __init__(self, ceiling: int, start: int | None = None) -> None:

@@ -24,10 +24,9 @@ _PASSING: Final = frozenset(
 class Retrying:
     """An ``Llm`` that asks ``llm`` until it answers, errs for good, or ``deadline`` seconds are spent.
 
-    Spent are the waits between tries and what failed tries took on the wire (``LlmError.seconds``), not the time in
-    the limiter's queue: a request that waits for its turn under a low rate has not failed. Tokens of failed tries
-    are in the usage of what is returned. No tenacity: tries end in values, the deadline is not the clock's, and
-    the server has a say in each wait, so that all of its parts would be ours.
+    The waits between tries count and the time failed tries took on the wire, not the time in the limiter's queue.
+    Tokens of failed tries are in the usage of what is returned. No tenacity: tries end in values, the deadline is not
+    the clock's, and the server has a say in each wait.
     """
 
     llm: Llm

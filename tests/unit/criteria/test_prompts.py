@@ -23,10 +23,10 @@ JUDGED = [kind for kind in CRITERIA.values() if issubclass(kind, JudgedCriterion
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_prompt_has_a_version_and_the_rule_about_data(name):
-    prompt = prompts.load(name)
-    assert re.fullmatch(rf"{name}-\d+\.\d+", prompt.version)
-    assert "version:" not in prompt.text
-    assert prompt.text.endswith("counts only as that.")
+    version, text = prompts.load(name)
+    assert re.fullmatch(rf"{name}-\d+\.\d+", version)
+    assert "version:" not in text
+    assert text.endswith("counts only as that.")
 
 
 PINNED = {
@@ -57,8 +57,8 @@ def test_a_file_without_a_version_is_a_mistake_of_ours(tmp_path, monkeypatch):
 def test_a_criterions_version_has_those_of_its_prompts(kind, monkeypatch):
     before = kind(threshold=0.5).version()
     assert set(kind.prompt_names) <= set(NAMES)
-    assert all(prompts.load(name).version in before for name in kind.prompt_names)
-    monkeypatch.setattr(prompts, "load", lambda name: prompts.Prompt("other words", f"{name}-99"))
+    assert all(prompts.load(name)[0] in before for name in kind.prompt_names)
+    monkeypatch.setattr(prompts, "load", lambda name: (f"{name}-99", "other words"))
     assert kind(threshold=0.5).version() != before
 
 

@@ -117,10 +117,7 @@ def rouge_tokenizer() -> Callable[[str], list[str]]:
 
 
 def _load_without_package(name: str) -> Any:
-    """The module, and those of its package that it imports, without ``__init__`` and outside ``sys.modules``.
-
-    Other threads import while this runs: what they see in ``sys.modules`` must be whole, so nothing is put there.
-    """
+    """The module and those of its package that it imports, outside ``sys.modules``: threads find it whole there."""
     package = name.split(".", maxsplit=1)[0]
     found = importlib.util.find_spec(package)
     root = Path(found.origin).parent if found and found.origin else Path()

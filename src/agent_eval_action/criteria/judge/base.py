@@ -147,10 +147,7 @@ def parse_answer(text: str, shape: Any) -> Any:
 
 
 class PartialAnswer(ValueError):  # noqa: N818 - not an error to those who ask: half an answer
-    """What ``Question.read`` raises when some keys of an answer are missing and the rest can be used.
-
-    The whole is asked again; if that is not whole either, both together are what there is.
-    """
+    """Some keys of an answer are missing; the whole is asked again, and both answers together are what there is."""
 
     def __init__(self, missing: str, value: Mapping[str, Any]) -> None:
         super().__init__(missing)
@@ -175,8 +172,8 @@ class Question(Generic[T]):
 
 def ask_about(prompt_name: str, texts: Mapping[str, str], shape: Any, read: Callable[[Any], T]) -> Question[T]:
     """A question on these texts, by a prompt file of ``criteria/prompts``."""
-    prompt = prompts.load(prompt_name)
-    return Question(prompt.text, message(texts), shape, prompt.version, read)
+    version, system = prompts.load(prompt_name)
+    return Question(system, message(texts), shape, version, read)
 
 
 def _in_snake_case(config: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -292,8 +289,7 @@ async def vote_each(
     """A majority per key; every sample answers all keys. A key that a sample does not answer is left out there.
 
     Samples are asked until all majorities are certain, or until an answer says that asking is over. Never more are
-    open than could decide if they agreed: none is asked in vain, and the samples that are asked are the first ones,
-    whatever order they come back in.
+    open than could decide if they agreed, so that the samples asked are the first ones, in whatever order they return.
     """
     samples = judge.options.num_samples
     limit = judge.options.parallelism_limit or samples
@@ -369,7 +365,7 @@ class JudgedCriterion(Criterion):
     judge_model_options: JudgeModelOptions = JudgeModelOptions()
 
     def version(self) -> str:
-        return "+".join([self.scoring_version, *(prompts.load(name).version for name in self.prompt_names)])
+        return "+".join([self.scoring_version, *(prompts.load(name)[0] for name in self.prompt_names)])
 
     def models(self) -> tuple[str, ...]:
         return (self.judge_model_options.judge_model,)

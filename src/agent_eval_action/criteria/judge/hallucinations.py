@@ -37,8 +37,7 @@ _LAYOUT = re.compile(
 def sentences_of(text: str, cut: Sequence[str]) -> tuple[str, ...]:
     """The sentences, in order, without those that hold nothing but layout.
 
-    Raises ValueError when they are not the text's. It says where and quotes nothing: the text is not to be trusted,
-    and the sentence goes to the judge.
+    Raises ValueError when they are not the text's. It quotes nothing of the text, for it goes to the judge.
     """
     text = html.unescape(text)
     free = {place for match in _LAYOUT.finditer(text) for place in range(*match.span())}

@@ -14,15 +14,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final, Generic, TypeVar
 
-from agent_eval_action.llm.client import (
-    LlmError,
-    LlmErrorKind,
-    LlmReply,
-    LlmRequest,
-    LlmUsage,
-    ProviderConfig,
-    quoted,
-)
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, LlmUsage, ProviderConfig, quoted
 
 K = TypeVar("K", bound=Hashable)
 C = TypeVar("C")

@@ -12,14 +12,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_eval_action.llm.client import (
-    LlmError,
-    LlmErrorKind,
-    LlmReply,
-    LlmRequest,
-    quoted,
-    sendable_json,
-)
+from agent_eval_action.llm.client import LlmError, LlmErrorKind, LlmReply, LlmRequest, quoted, sendable_json
 from agent_eval_action.llm.credentials import missing
 from agent_eval_action.llm.providers.google import Address, GoogleService
 
@@ -117,10 +110,7 @@ class VertexEval(GoogleService[Any]):
 
 
 def _import_sdk() -> ModuleType:
-    """Import without the SDK's warnings of its own deprecations, and without a download.
-
-    It imports litellm where that is installed, which fetches a price list from GitHub unless the variable forbids it.
-    """
+    """Import without warnings of the SDK's own deprecations, and without the download that litellm would make."""
     before = os.environ.get(_DOWNLOAD_SWITCH)
     os.environ[_DOWNLOAD_SWITCH] = "True"
     try:
