@@ -52,7 +52,7 @@ class AdkAgent:
         self._pool: WorkerPool | None = None
         self._withheld = withheld_names(spec.environ, spec.env_allow)
 
-    def prepare(self) -> None:
+    def prepare(self) -> Future[_Prepared]:
         """Choose the interpreter and start the workers, in a thread: the agent imports while the caller works on.
 
         Optional; ``start`` does it where it was not done. ``stop`` must follow either way.
@@ -60,6 +60,7 @@ class AdkAgent:
         if self._preparing is None:
             self._preparing = Future()
             threading.Thread(target=self._prepare, args=(self._preparing,), name="agent-start", daemon=True).start()
+        return self._preparing
 
     @property
     def python(self) -> Path | None:
@@ -69,13 +70,11 @@ class AdkAgent:
 
     async def wait_for_interpreter(self) -> None:
         """Wait until the interpreter is chosen, or it is known that there is none."""
-        self.prepare()
         with contextlib.suppress(AgentEnvironmentError, OSError):
             await self._prepared()
 
     async def start(self) -> AgentConditions | AttemptError:
         """Wait until the agent is imported."""
-        self.prepare()
         try:
             launch, workers = await self._prepared()
         except AgentEnvironmentError as error:
@@ -127,9 +126,8 @@ class AdkAgent:
         self._log.close()
 
     async def _prepared(self) -> _Prepared:
-        assert self._preparing is not None  # noqa: S101 - prepare() was called
         # Shielded: a caller that gives up must not lose the workers that are being started.
-        return await asyncio.shield(asyncio.wrap_future(self._preparing))
+        return await asyncio.shield(asyncio.wrap_future(self.prepare()))
 
     def _prepare(self, done: Future[_Prepared]) -> None:
         try:

@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -70,16 +69,15 @@ class Loader:
 
     def _check_options(self, sets: Sequence[PlannedSet]) -> None:
         """Raise ConfigError for options that fit no case of all the sets that share their configuration."""
-        cases: dict[int, list[Iterable[EvalCase]]] = {}
-        built: dict[int, tuple[Criterion, CriterionInfo]] = {}
+        shared: dict[int, tuple[Criterion, CriterionInfo, list[EvalCase]]] = {}
         for planned in sets:
             for criterion, info in zip(planned.criteria, planned.infos, strict=True):
-                built[id(criterion)] = criterion, info
-                cases.setdefault(id(criterion), []).append(item.case for item in planned.cases)
+                cases = shared.setdefault(id(criterion), (criterion, info, []))[2]
+                cases += (item.case for item in planned.cases)
         problems = [
             Problem(Path(info.source or "criteria"), f"{criterion.name}: {why}")
-            for name, (criterion, info) in built.items()
-            if (why := criterion.check_cases(chain.from_iterable(cases[name])))
+            for criterion, info, cases in shared.values()
+            if (why := criterion.check_cases(cases))
         ]
         if problems:
             raise ConfigError("the criteria cannot be used", problems=problems)
