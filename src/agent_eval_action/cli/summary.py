@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from agent_eval_action.cli.log import terminal
 from agent_eval_action.reports import ReportInput
 from agent_eval_action.reports import formatting as fmt
+from agent_eval_action.reports.messages import run_findings
 from agent_eval_action.reports.next_steps import ALL_WORSE, advice, next_steps, rerun_commands
 from agent_eval_action.reports.verdict import heading, why
 from agent_eval_action.reports.view import CriterionRow, Group, facts, main_and_here
 from agent_eval_action.results.decision import Verdict
-from agent_eval_action.results.findings import Finding
 from agent_eval_action.results.run_result import RunResult
 
 if TYPE_CHECKING:
@@ -110,9 +110,7 @@ def _notes(console: Console, report: ReportInput) -> None:
     from rich.text import Text
 
     decision, messages = report.decision, report.view.messages
-    reasons = {finding.topic for finding in (*decision.reasons, *decision.weakenings)}
-    of_run = [found for found in decision.findings if found.subject.case is None and found.topic not in reasons]
-    found: list[Finding] = [*decision.weakenings, *of_run, *decision.notes]
+    found = [*decision.weakenings, *run_findings(decision), *decision.notes]
     if not found:
         return
     console.print()

@@ -11,6 +11,7 @@ from agent_eval_action.results.history import short_call
 from agent_eval_action.results.trajectory import call_key, diff_calls, format_call
 
 _CALL = 300
+_USER = 160
 _CONTEXT = 2
 _LINES = 80
 
@@ -36,6 +37,18 @@ class TurnDiff:
     number: int
     user: str
     hunks: tuple[Hunk, ...]
+
+    def text(self) -> Iterator[str]:
+        """The lines of a diff; a hunk has its title where the turn is compared with the baseline as well."""
+        yield f"@@ turn {self.number} · {self.user[:_USER]} @@"
+        titled = any(hunk.first == "baseline" for hunk in self.hunks)
+        for hunk in self.hunks:
+            if titled:
+                yield f"# {hunk.title}"
+            following = [*(sign for sign, _ in hunk.lines[1:]), " "]
+            for (sign, line), after in zip(hunk.lines, following, strict=True):
+                missing = sign == "-" and after != "+" and hunk.what == "tool calls" and hunk.first == "expected"
+                yield f"{sign} {line}{'          not called' if missing else ''}"
 
 
 def turn_diffs(

@@ -113,21 +113,17 @@ def age(seconds: float) -> str:
     return f"{whole // _HOUR} h" if whole < 2 * _DAY else f"{count(whole // _DAY)} days"
 
 
-def allowed_change(row: CriterionChange) -> str:
-    """``max drop 0.05`` or ``max rise 10 %``; "" without a limit."""
-    if row.max_drop is not None:
-        return f"max drop {row.max_drop:g}"
-    return f"max rise {row.max_rise * 100:g} %" if row.max_rise is not None else ""
-
-
 def limits(row: CriterionChange | PairChange | CriterionInfo) -> str:
     """What a criterion or a pair has to keep: ``≥ 0.8, max drop 0.05``."""
     parts = []
     if row.threshold is not None:
         value = f"{row.threshold:g}" if row.unit == "score" else number(row.threshold, row.unit)
         parts.append(f"{'≤' if row.goal == 'minimize' else '≥'} {value}")
-    allowed = allowed_change(row) if isinstance(row, CriterionChange) else ""
-    return ", ".join([*parts, *([allowed] if allowed else [])]) or NONE
+    if isinstance(row, CriterionChange) and row.max_drop is not None:
+        parts.append(f"max drop {row.max_drop:g}")
+    elif isinstance(row, CriterionChange) and row.max_rise is not None:
+        parts.append(f"max rise {row.max_rise * 100:g} %")
+    return ", ".join(parts) or NONE
 
 
 def is_worse(row: CriterionChange | PairChange) -> bool:

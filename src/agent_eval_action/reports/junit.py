@@ -23,7 +23,7 @@ from agent_eval_action.results.run_result import AttemptSummary, CriterionInfo, 
 LIMIT: Final = 8_000
 """Characters of one text."""
 _DETAILS: Final = 64 * 1024 * 1024
-_PART, _MESSAGE, _ANSWER, _HEAD = 120, 800, 600, 1_000
+_PART, _MESSAGE, _HEAD = 120, 800, 1_000
 
 
 def junit(report: ReportInput, budget: int | None = None) -> str:
@@ -144,8 +144,9 @@ class _Builder:
         attempt = worst_attempt(view.result, pair.criterion, pair.goal) if view.result else None
         if attempt is not None and view.result is not None:
             lines += _attempt_lines(attempt, pair, len(view.result.attempts))
-            lines += _differences(view, attempt)
-        return f"{difference} ({numbers})" if xml(difference, _MESSAGE) else "", "\n".join(filter(None, lines))
+            diffs = turn_diffs(view.result.expected, view.baseline_turns, attempt.turns)
+            lines += ["", *(line for diff in diffs for line in diff.text())]
+        return f"{difference} ({numbers})" if xml(difference, _MESSAGE) else "", "\n".join(lines)
 
     def _error(self, view: CaseView, pair: PairChange) -> tuple[str, str, str]:
         """Message, text and kind of a pair that could not be measured."""
@@ -211,12 +212,3 @@ def _attempt_lines(attempt: AttemptSummary, pair: PairChange, attempts: int) -> 
         yield f"turn {turn.turn + 1}: {value}{f', {turn.reason}' if turn.reason else ''}"
     for number, kind, what, why in objections(score):
         yield f"turn {number}, {kind}: {what}{f' – {why}' if why else ''}"
-
-
-def _differences(view: CaseView, attempt: AttemptSummary) -> Iterator[str]:
-    expected = view.result.expected if view.result else ()
-    for diff in turn_diffs(expected, view.baseline_turns, attempt.turns):
-        yield f"\n@@ turn {diff.number}: {diff.user[:_ANSWER]}"
-        for hunk in diff.hunks:
-            yield f"@@ {hunk.title}"
-            yield from (f"{sign} {line[:_ANSWER]}" for sign, line in hunk.lines)

@@ -11,7 +11,7 @@ from typing import Final
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import Link, ReportInput
 from agent_eval_action.reports.causes import Cause, error_line
-from agent_eval_action.reports.differences import TurnDiff, turn_diffs
+from agent_eval_action.reports.differences import turn_diffs
 from agent_eval_action.reports.escaping import code, fence, name, prose, text
 from agent_eval_action.reports.messages import run_findings
 from agent_eval_action.reports.next_steps import Step, advice, next_steps, rerun_commands
@@ -88,10 +88,12 @@ def summary(report: ReportInput, budget: int | None = None) -> str:
 def _rendered(report: ReportInput, room: int, every_case: str) -> str:
     """The blocks in reading order; each with how soon it is given up, the highest number first."""
     decision, view = report.decision, report.view
-    loud, several = decision.outcome is Verdict.FAIL, view.agents > 1
+    loud, passed, several = decision.outcome is Verdict.FAIL, decision.outcome is Verdict.PASS, view.agents > 1
     title = f"{text(report.title, 200)} · " if report.title else ""
     head = f"## {_OUTCOMES[decision.outcome]} {title}{fmt.OUTCOME_LABELS[decision.outcome]}"
-    table = _agents_table(report) if several else _criteria_table(_changed(view.criteria)) if loud else ""
+    table = _criteria_table(_changed(view.criteria)) if loud else ""
+    if several:
+        table = "" if passed else _agents_table(report)
     sections = list(_sections(report))
     blocks = [
         (0, report.marker),
@@ -320,7 +322,7 @@ def _evidence(view: CaseView, report: ReportInput) -> Iterator[str]:
     quoted: list[str] = []
     if attempt is not None and view.result is not None:
         diffs = turn_diffs(view.result.expected, view.baseline_turns, attempt.turns)
-        lines = [line for diff in diffs[:_TURNS] for line in _diff_lines(diff)]
+        lines = [line for diff in diffs[:_TURNS] for line in diff.text()]
         quoted = [line for pair in telling for line in _objections(pair, score_of(attempt, pair.criterion))]
     if lines:
         more = len(lines) - _DIFF_LINES
@@ -339,18 +341,6 @@ def _evidence(view: CaseView, report: ReportInput) -> Iterator[str]:
 
 def _needs(pair: PairChange) -> str:
     return f" (needs {text(fmt.limits(pair), 60)})" if pair.threshold is not None else ""
-
-
-def _diff_lines(diff: TurnDiff) -> Iterator[str]:
-    yield f"@@ turn {diff.number} · {diff.user[:160]} @@"
-    titled = any(hunk.first == "baseline" for hunk in diff.hunks)
-    for hunk in diff.hunks:
-        if titled:
-            yield f"# {hunk.title}"
-        following = [sign for sign, _ in hunk.lines[1:]] + [" "]
-        for (sign, line), after in zip(hunk.lines, following, strict=True):
-            missing = sign == "-" and after != "+" and hunk.what == "tool calls" and hunk.first == "expected"
-            yield f"{sign} {line}{'          not called' if missing else ''}"
 
 
 def _objections(pair: PairChange, score: CriterionScore | None) -> Iterator[str]:
@@ -422,7 +412,7 @@ def _folded(report: ReportInput, *, whole_table: bool) -> str:
     lead = "Scores · " if whole_table and view.criteria else ""
     above = () if whole_table else _changed(view.criteria)
     rows = [row for row in view.criteria if row not in above]
-    notes = [_finding(finding, report) for finding in _other_findings(report)[:_FINDINGS]]
+    notes = [_finding(finding, report) for finding in run_findings(decision)[:_FINDINGS]]
     notes += [f"- {prose(view.messages.sentence(note))}" for note in decision.notes[:_NOTES]]
     if len(decision.notes) > _NOTES:
         notes.append(f"- … and {fmt.plural(len(decision.notes) - _NOTES, 'more note')} in results.json")
@@ -443,11 +433,6 @@ def _folded(report: ReportInput, *, whole_table: bool) -> str:
 def _passed_steps(report: ReportInput) -> Iterator[str]:
     yield from (block for step in next_steps(report.result) for block in _step(step))
     yield _links(report)
-
-
-def _other_findings(report: ReportInput) -> list[Finding]:
-    reasons = {finding.topic for finding in report.decision.reasons}
-    return [finding for finding in run_findings(report.decision) if finding.topic not in reasons]
 
 
 def _classes(report: ReportInput) -> Iterator[str]:

@@ -141,9 +141,8 @@ _Writer = str | Callable[[Fields], Prose]
 
 
 def run_findings(decision: Decision) -> list[Finding]:
-    """What is found of the whole run or of a criterion, without weakenings, and what is the headline."""
-    headline = decision.reasons if len(decision.reasons) == 1 else ()
-    known = {finding.topic for finding in (*headline, *decision.weakenings)}
+    """What is found of the whole run or of a criterion beside the reasons of the verdict and the weakenings."""
+    known = {finding.topic for finding in (*decision.reasons, *decision.weakenings)}
     return [finding for finding in decision.findings if finding.subject.case is None and finding.topic not in known]
 
 

@@ -20,10 +20,8 @@ from agent_eval_action.results.run_result import (
     CaseResult,
     CriterionScore,
     ModelUse,
-    RubricScore,
     RunResult,
     ScoreStatus,
-    SentenceLabel,
     SetResult,
     Totals,
     Votes,
@@ -386,37 +384,22 @@ def _cost_row(use: ModelUse) -> tuple[str, ...]:
 # --- what judges said ------------------------------------------------------------------------------
 
 
-def votes_text(votes: Votes | None) -> str:
+def objections(score: CriterionScore) -> Iterator[tuple[int, str, str, str]]:
+    """What judges object to: (turn from 1, ``rubric`` or the sentence's label, the rubric or sentence, why)."""
+    for turn in score.turns:
+        for rubric in turn.rubrics:
+            if rubric.score is None or rubric.score < 1:
+                weight = f", weight {rubric.weight:g}" if rubric.weight != 1 else ""
+                votes = f"{_votes_text(rubric.votes) or 'no vote'}{weight}"
+                yield turn.turn + 1, "rubric", rubric.rubric_id, f"{votes}. {rubric.rationale}".rstrip(". ")
+        for sentence in turn.sentences:
+            if sentence.label not in {"supported", "not_applicable"}:
+                yield turn.turn + 1, sentence.label.replace("_", " "), sentence.sentence, sentence.rationale
+
+
+def _votes_text(votes: Votes | None) -> str:
     """``3 of 3 votes yes``, with the samples that gave none."""
     if votes is None or not votes.yes + votes.no:
         return ""
     text = f"{votes.yes} of {fmt.plural(votes.yes + votes.no, 'vote')} yes"
     return f"{text}, {votes.left_out} left out" if votes.left_out else text
-
-
-def rubric_mark(rubric: RubricScore) -> str:
-    """``✓`` met, ``✗`` not met, ``?`` no score."""
-    return "?" if rubric.score is None else "✓" if rubric.score >= 1 else "✗"
-
-
-def rubric_votes(rubric: RubricScore) -> str:
-    """``3 of 3 votes yes, weight 2``."""
-    weight = f", weight {rubric.weight:g}" if rubric.weight != 1 else ""
-    return f"{votes_text(rubric.votes) or 'no vote'}{weight}"
-
-
-def is_supported(sentence: SentenceLabel) -> bool:
-    """Whether a judge found nothing wrong with a sentence of an answer."""
-    return sentence.label in {"supported", "not_applicable"}
-
-
-def objections(score: CriterionScore) -> Iterator[tuple[int, str, str, str]]:
-    """What judges object to: (turn from 1, ``rubric`` or the sentence's label, the rubric or sentence, why)."""
-    for turn in score.turns:
-        for rubric in turn.rubrics:
-            if rubric_mark(rubric) != "✓":
-                why = f"{rubric_votes(rubric)}. {rubric.rationale}"
-                yield turn.turn + 1, "rubric", rubric.rubric_id, why.rstrip(". ")
-        for sentence in turn.sentences:
-            if not is_supported(sentence):
-                yield turn.turn + 1, sentence.label.replace("_", " "), sentence.sentence, sentence.rationale
