@@ -10,6 +10,7 @@ from agent_eval_action.reports import ReportInput
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.messages import run_findings
 from agent_eval_action.reports.next_steps import ALL_WORSE, advice, next_steps, rerun_commands
+from agent_eval_action.reports.prose import joined
 from agent_eval_action.reports.verdict import heading, why
 from agent_eval_action.reports.view import CriterionRow, Group, facts, main_and_here
 from agent_eval_action.results.decision import Verdict
@@ -79,7 +80,13 @@ def _criterion(row: CriterionRow) -> list[Text]:
 def _cases(console: Console, report: ReportInput) -> None:
     from rich.text import Text
 
-    found = [pair for cause in report.causes for pair in zip(cause.cases, cause.differences, strict=True)]
+    found = []
+    for cause in report.causes:
+        shown = list(zip(cause.cases, cause.differences, strict=True))
+        if cause.group is Group.NOT_MEASURED and len(shown) > 1:  # one problem, however many cases it has
+            more = f" (the same in {fmt.plural(len(shown) - 1, 'more case')})"
+            shown = [(cause.cases[0], joined([cause.differences[0], more], ""))]
+        found += shown
     if not found:
         return
     console.print()

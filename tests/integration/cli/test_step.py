@@ -113,14 +113,14 @@ def test_a_red_step_says_why_once_and_where_the_case_is(step: Step) -> None:
     assert (step.outputs()["regressions"], step.outputs()["pass-rate"]) == ("1", "0.5000")
 
 
-def test_more_failures_than_are_shown_are_counted_in_the_last(step: Step) -> None:
+def test_cases_that_fail_alike_are_one_annotation(step: Step) -> None:
     step.cases = [f"c{number:02}" for number in range(30)]
     assert step("baseline", "update").returncode == 0
     step.answers = dict.fromkeys(step.cases, "no idea")
     done = step("run", "--threshold-on", "case")
-    *placed, more, last = found(done, "error")
-    assert len(placed) == 8
-    assert more.message.startswith("22 more blocking")
+    placed, last = found(done, "error")
+    assert "The same cause: c01, c02" in placed.message
+    assert placed.message.endswith("and 9 more")
     assert last.properties["title"] == "agent-eval: blocked"
 
 

@@ -79,6 +79,11 @@ def test_why_is_said_once_and_each_case_has_a_line_with_its_first_difference() -
     text = printed("inconclusive")
     report = ReportInput(results_json.read(GOLDEN / "inconclusive" / "results.json"))
     assert all(text.count(str(sentence)) == 1 for sentence in why(report))
-    rows = [line for line in text.splitlines() if "rate_limited in turn 1: 429" in line]
-    assert [row.split()[1] for row in rows] == ["prime_of_list", "small_talk"]
+    (row,) = [line for line in text.splitlines() if "rate_limited in turn 1: 429" in line]
+    assert row.split()[1] == "prime_of_list"
+    assert row.endswith("(the same in 1 more case)")
+    rows = [
+        line.split()[1] for line in printed("suite_drop").splitlines() if line.startswith("  ·  ") and "0.93" in line
+    ]
+    assert len(rows) == 6
     assert "again    agent-eval run agents/dice/basics.test.json:prime_of_list,small_talk" in text
