@@ -24,7 +24,7 @@ from typing import ClassVar, Literal
 
 
 class ExitCode(enum.IntEnum):
-    """What the process tells the shell; each value has one meaning."""
+    """The exit codes of the process; each value has one meaning."""
 
     PASS = 0
     FAIL = 1
@@ -99,7 +99,7 @@ class ConfigError(AgentEvalError):
 
 
 class EvalFileError(AgentEvalError):
-    """An eval file cannot be read, or what it says is refused."""
+    """An eval file cannot be read, or its content is invalid."""
 
 
 class ResultsError(AgentEvalError):

@@ -1,7 +1,7 @@
 """Plug points: a table of built-in entries, which installed packages extend by entry points.
 
-A package's entry is imported when its name is looked up, or when all entries are listed: a run that uses none pays for
-none. A package cannot take the place of a built-in entry.
+A package's entry is imported when its name is looked up, or when all entries are listed: a run that uses none
+imports none. A package cannot take the place of a built-in entry.
 """
 
 from __future__ import annotations

@@ -33,13 +33,13 @@ class Stratum:
 
 
 def warm_up() -> None:
-    """Import now what the tests need later: for a thread, while nobody waits."""
+    """Import numpy and scipy ahead of the first test; meant for a thread."""
     for name in ("numpy", "scipy.special"):
         importlib.import_module(name)
 
 
 def levels(scores: Iterable[int]) -> Levels:
-    """Scores counted."""
+    """How often each score occurs."""
     return tuple(sorted(Counter(scores).items()))
 
 
@@ -49,7 +49,7 @@ def passes(passed: int, n: int) -> Levels:
 
 
 def lower_than_reference(strata: Iterable[Stratum]) -> float:
-    """One-sided p: how likely current scores this low are when each case's scores are one and the same lot.
+    """One-sided p: how likely current scores this low are if each case's scores come from one distribution.
 
     The exact conditional test stratified by case: within a case every assignment of its scores to
     reference and current is equally likely, and the sum of the current scores over all cases is

@@ -1,1 +1,1 @@
-"""Settings, policy, criteria specs and discovery: what is to be done, resolved once."""
+"""Settings, gate policy, configured criteria, and the discovery of agents and eval files."""

@@ -62,7 +62,7 @@ def resolve_agents(
 
 
 def agent_values(given: Mapping[str, SourcedValue]) -> dict[str, Any]:
-    """The fields of AgentDefaults that somebody gave."""
+    """The fields of AgentDefaults that are configured."""
     values = {option.name: given[option.name].value for option in AGENT_OPTIONS if option.name in given}
     values.pop("evals", None)
     return {"driver": "recorded", **values} if values.get("recording") else values

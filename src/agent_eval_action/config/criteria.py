@@ -114,7 +114,7 @@ def parse_criteria(
 
 
 def set_values(value: Any, *, nulls: bool = False) -> Any:
-    """What somebody set: without the remarks whose keys begin with an underscore and, at every depth, without nulls.
+    """The value without remarks (keys that begin with an underscore) and, at every depth, without nulls.
 
     google-adk's ``EvalConfig.model_dump_json()`` writes every option, those that are not set as null.
     """
@@ -127,7 +127,7 @@ def set_values(value: Any, *, nulls: bool = False) -> Any:
     return [set_values(inner, nulls=nulls) for inner in value] if isinstance(value, list) else value
 
 
-_TAKEN = ("system_instruction", "response_schema", "response_json_schema", "response_mime_type", "tools")
+_RESERVED = ("system_instruction", "response_schema", "response_json_schema", "response_mime_type", "tools")
 _PLACEHOLDERS = ("stop_signal", "conversation_plan", "conversation_history")
 
 
@@ -148,7 +148,7 @@ class Interval(AdkModel):
     open_at_max: bool = False
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if not self.min_value <= self.max_value:
             raise ValueError(f"min_value {self.min_value} is not below max_value {self.max_value}")
         return self
@@ -161,7 +161,7 @@ class MetricValueInfo(AdkModel):
 
 
 class MetricInfo(AdkModel):
-    """What a custom metric says about itself."""
+    """A custom metric's description of itself."""
 
     metric_name: str
     metric_value_info: MetricValueInfo
@@ -189,30 +189,30 @@ class UserSimulatorConfig(AdkModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _absent_type_is_the_older_one(cls, values: Any) -> Any:
+    def _default_type(cls, values: Any) -> Any:
         if isinstance(values, dict) and values.get("type") is None:
             return {**values, "type": "llm_backed"}
         return values
 
     @field_validator("type")
     @classmethod
-    def _is_text(cls, value: str) -> str:
+    def _refuse_audio(cls, value: str) -> str:
         if value == "llm_audio":
             raise ValueError("llm_audio is known, but not in this version: users of a run write text (llm_backed)")
         return value
 
     @field_validator("model_configuration")
     @classmethod
-    def _leaves_the_prompt_alone(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        """The names of GenerateContentConfig in one spelling: the other is no other user."""
+    def _check_model_configuration(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Spell the names of GenerateContentConfig one way, so that both spellings are the same user."""
         named = {to_snake(key): inner for key, inner in (value or {}).items()}
-        if taken := [name for name in _TAKEN if name in named]:
+        if taken := [name for name in _RESERVED if name in named]:
             raise ValueError(f"`{taken[0]}` cannot be set: what a user is told stands in custom_instructions")
         return named or None
 
     @field_validator("custom_instructions")
     @classmethod
-    def _has_placeholders(cls, value: str | None) -> str | None:
+    def _check_placeholders(cls, value: str | None) -> str | None:
         if value is not None and (missing := [name for name in _PLACEHOLDERS if name not in _variables(value)]):
             raise ValueError("needs the placeholder " + ", ".join(f"{{{{ {name} }}}}" for name in missing))
         return value
@@ -223,7 +223,7 @@ class UserSimulatorConfig(AdkModel):
 
 
 def _variables(template: str) -> frozenset[str]:
-    """The variables of a jinja2 template, as ADK finds them. Raises ValueError for what is no template."""
+    """The variables of a jinja2 template, as ADK finds them. Raises ValueError for an invalid template."""
     from jinja2 import TemplateSyntaxError, meta  # noqa: PLC0415 - needed by few configurations
     from jinja2.sandbox import SandboxedEnvironment  # noqa: PLC0415 - as above
 
@@ -236,7 +236,7 @@ def _variables(template: str) -> frozenset[str]:
 
 
 def _refuse_live_mode(value: Any) -> None:
-    """Its presence changes how the agent is driven: running the turns without it would measure another thing."""
+    """Live mode changes how the agent is driven: without it the run would measure something else."""
     if value is not None:
         raise ValueError("live (bidirectional streaming) mode is known, but not in this version")
 

@@ -150,7 +150,6 @@ class _Search:
 
     @cached_property
     def _own(self) -> dict[str, tuple[Path, ...]]:
-        """The files that agents name as their own."""
         return {agent.name: self._files(agent.evals) for agent in self.agents if agent.evals}
 
     def _discover(self) -> None:
@@ -168,7 +167,7 @@ class _Search:
     def _own_of_named_agents(self, files: Sequence[Path]) -> Sequence[Path]:
         """Leave out files without an agent if the agents that were asked for have files of their own.
 
-        Whoever names an agent's folder inside a larger checkout means that agent's files.
+        A user who names an agent's folder inside a larger checkout means that agent's files.
         """
         near = {file for file in files if self._is_near(file)}
         folders = {file: self._folder_of(file) for file in files if file not in near} if near else {}
@@ -265,7 +264,7 @@ class _Search:
                 yield DiscoveredSet(agent, file, keys[file], files[file], *places)
 
     def notes(self, sets: Sequence[DiscoveredSet], idle: Sequence[str]) -> Iterator[str]:
-        """What is run and what is not, in sentences."""
+        """Sentences that tell the user which files are run and which are not."""
         workspace = self.settings.workspace
         how = "" if self.settings.agents else " (discovered)"
         counts = Counter(found.agent.name for found in sets)

@@ -289,11 +289,10 @@ class _ConfigSource:
 
 
 def _flag_values(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path) -> _ConfigSource:
-    """Read the flags. None and empty tuples are flags that were not given."""
     source = _ConfigSource()
     for name, value in flags.items():
         option = BY_NAME[name]
-        if value is not None and value not in ((), []):
+        if value is not None and value not in ((), []):  # these are flags that were not given
             text = str(value) if isinstance(value, Path) else value
             source.take_text(option, text, option.flag or name, cwd, environ)
     return source

@@ -50,14 +50,14 @@ Scope = Literal["run", "agent", "command"]
 
 @dataclass(frozen=True, slots=True)
 class OptionInfo:
-    """What people are told of a field that flags, inputs or agent-eval.yaml set, beside its description.
+    """How flags, inputs, agent-eval.yaml and the docs show a field, beside its description.
 
     ``shown`` is how the docs write the default, in which ``{}`` is the field's own.
     ``scope``: *run* is set once; *agent* is set for every agent (also in an entry of ``agents``); *command*
     concerns one invocation and has no place in a file. ``name`` and ``key`` are spelt out where they do not follow
     from the field. ``switch`` is a flag without a value that turns the option off. ``action_default`` is the
-    expression that fills the input on GitHub where nobody gives it; a value there would win over the file.
-    ``strict`` is what the option is under ``strict: true`` where nobody gives it; None: as without.
+    expression that fills the input on GitHub by default; a value there would win over the file.
+    ``strict`` is the default under ``strict: true``; None: the same as without.
     """
 
     shown: str = "{}"
@@ -98,7 +98,7 @@ def is_rule(model: type[BaseModel], field: str) -> bool:
 
 
 def is_looser(model: type[BaseModel], field: str, old: Any, new: Any) -> bool:
-    """Whether the new value of a rule demands less of a run than the old one; of other fields nobody can say."""
+    """Whether the new value of a rule demands less of a run than the old one; False for a field that is no rule."""
     looser = _looser(model, field)
     if looser is None or old == new:
         return False
@@ -125,7 +125,7 @@ Acceptance = Annotated[Literal["honour", "ignore"], CHOICE, Looser(("ignore", "h
 NewCases = Annotated[Literal["advise", "block"], CHOICE, Looser(("block", "advise"))]
 Withheld = Annotated[Literal["pass", "neutral", "fail"], CHOICE, Looser(("fail", "neutral", "pass"))]
 
-# Defaults that other parts have as well, where nobody configures them.
+# Defaults that other packages use as well.
 MAX_DROP: Final = 0.05
 CONFIDENCE: Final = 0.99
 MIN_EFFECT: Final = 0.1
@@ -135,7 +135,7 @@ TRY_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 120.0
 
 ADVISORY: Final = frozenset({"invocation_duration_v1"})
-"""Seconds vary with the machine and the model's load, so they advise unless told to block."""
+"""Seconds vary with the machine and the model's load, so they are advisory unless configured to block."""
 
 
 class CriterionPolicy(Frozen):
@@ -146,7 +146,7 @@ class CriterionPolicy(Frozen):
     main, and without comparable history always; with *case* always (ADK's rule); or only the *suite*'s
     mean counts, or neither. ``max_drop``: allowed drop of the suite mean on the criterion's own scale;
     ``max_rise``: allowed rise of a lower-is-better suite mean as a fraction of the baseline (0.1 = a tenth
-    more). None = no limit. A change is held against either only where it is more than chance.
+    more). None = no limit. Only a statistically significant change can exceed either.
     """
 
     mode: Mode = "blocking"
@@ -553,7 +553,7 @@ class Settings(Frozen):
 
     @property
     def adaptive(self) -> bool:
-        """Whether what is in doubt is run again."""
+        """Whether cases in doubt are run again."""
         return self.reruns == "on" or (self.reruns == "auto" and self.repeats == 1)
 
     def output_folder(self, path: Path) -> OutputFolder:

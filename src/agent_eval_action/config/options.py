@@ -16,7 +16,7 @@ from agent_eval_action.config.types import ValueType
 
 
 def variables_of(name: str) -> tuple[str, str]:
-    """The variables of an input: the runner's spelling, whose dashes stay, and the one a shell can set."""
+    """The variables of an input: with dashes, as the runner sets it, and with underscores, as a shell can."""
     return f"INPUT_{name.upper()}", f"INPUT_{name.upper().replace('-', '_')}"
 
 
@@ -33,7 +33,7 @@ class Option:
     """One option. ``name`` is its key in the flags given to ``resolve``, ``help`` one sentence.
 
     ``key`` is its dotted place in agent-eval.yaml, None when it has none; ``field`` leads to it in Settings.
-    ``default`` is what the setting is where nobody gives it, ``shown`` how the docs write that.
+    ``default`` is the setting's default, ``shown`` how the docs write it.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Option:
 
     @property
     def flag(self) -> str | None:
-        """As typed at the command; None where a positional argument says it."""
+        """None for an option that is a positional argument."""
         return (self.info.switch or f"--{self.input}") if self.info.has_flag else None
 
     @property
@@ -74,7 +74,7 @@ class Option:
 
     @property
     def shown(self) -> str:
-        """The default as the docs write it; "" where there is nothing to say."""
+        """The default as the docs write it, "" for none."""
         if self.default is None or self.default in ({}, ()):
             return self.info.shown.replace("{}", "")
         text = str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
@@ -163,9 +163,9 @@ NO_OPTIONS: Final = (*CREDENTIALS, _MATRIX)
 
 
 def given_credentials(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that inputs stand for, with the inputs' values. The empty string is an input nobody gave.
+    """The variables that inputs stand for, with the inputs' values. The empty string is an input that was not given.
 
-    The job's token is given always, so there a variable that somebody set counts first.
+    The input of the job's token always has a value, so a GITHUB_TOKEN that is set wins over it.
     """
 
     def given(item: ActionInput | Option) -> str:

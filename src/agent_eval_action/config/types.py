@@ -92,7 +92,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class SourcedValue:
-    """A value somebody gave, and where."""
+    """A configured value and where it was written."""
 
     value: Any
     origin: Origin
@@ -217,7 +217,6 @@ def _number_of_text(value: Any, origin: Origin) -> Any:
 
 
 def _number(value: Any, origin: Origin, message: str, minimum: float, maximum: float = sys.float_info.max) -> float:
-    """A finite number between two others, ends included."""
     number = _number_of_text(value, origin)
     if not isinstance(number, int | float) or isinstance(number, bool) or not minimum <= number <= maximum:
         raise invalid(message)
@@ -349,7 +348,7 @@ Patterns = tuple[Annotated[InstanceOf[EvalPattern], ValueType("", _pattern)], ..
 Evals = Annotated[Patterns, ValueType("path or glob, or a list", _some_patterns, or_list(_TEXT_SCHEMA))]
 _ANY_TEXTS: Final = {"anyOf": [_TEXT_SCHEMA, {"type": "array", "items": _TEXT_SCHEMA}]}
 Paths = Annotated[Patterns, ValueType("path or glob, or a list", _patterns, _ANY_TEXTS)]
-"""Files beside what always counts; none is an answer too."""
+"""Files beside those that always count; the list may be empty."""
 
 
 def _existing_file(value: str, origin: Origin, name: str) -> Path:

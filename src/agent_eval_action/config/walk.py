@@ -70,7 +70,6 @@ def is_eval_file(path: Path) -> bool:
 
 
 def _holds_eval_set(path: Path) -> bool:
-    """Whether the beginning of a JSON file looks like an ADK eval set."""
     text = _beginning(path) if path.suffix == ".json" else b""
     return b"eval_cases" in text and bool(_ADK_CASE.search(text))
 

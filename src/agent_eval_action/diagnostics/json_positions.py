@@ -1,4 +1,4 @@
-"""JSON text: its value, errors that say what a person did, keys written twice, and lines found lazily."""
+"""JSON text: its value, errors that explain the mistake, repeated keys, and lines found lazily."""
 
 from __future__ import annotations
 
@@ -184,5 +184,5 @@ def _diagnose(before: str, rest: str, message: str) -> tuple[str, str | None]:
     if (before.endswith(",") and rest[:1] in {"}", "]"}) or re.match(r",\s*[}\]]", rest):
         return "a comma before a closing bracket (trailing comma)", "remove the comma"
     found = next(((what, hint) for pattern, what, hint in _FOREIGN if pattern.match(rest)), None)
-    by_message = next((said for start, said in _BY_MESSAGE.items() if message.startswith(start)), None)
+    by_message = next((found for start, found in _BY_MESSAGE.items() if message.startswith(start)), None)
     return found or by_message or (message[:1].lower() + message[1:], None)

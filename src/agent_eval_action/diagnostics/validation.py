@@ -1,4 +1,4 @@
-"""What pydantic refuses, as sentences for people: where in the value, what is wrong, what may have been meant."""
+"""Pydantic's validation errors as sentences: where in the value, what is wrong, and what was probably meant."""
 
 from __future__ import annotations
 
@@ -118,7 +118,6 @@ def models_at(expected: Any, at: JsonPath) -> list[type[BaseModel]]:
 
 
 def _inner(kind: Any, step: int | str) -> Iterator[Any]:
-    """What an item of a model or of a container may be."""
     args = get_args(kind)
     if get_origin(kind) is dict:
         yield from _alternatives(args[1])

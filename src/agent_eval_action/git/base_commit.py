@@ -39,7 +39,7 @@ _CHANGES: Final = frozenset({EventKind.CHANGE, EventKind.PRIVILEGED_CHANGE, Even
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What CI says about this run, as far as git needs it. Commits are whole object names.
+    """The CI event of this run, as far as git needs it. Commits are whole object names.
 
     ``name``: what the CI calls the event. ``ref``: like ``refs/heads/main``; ``default_branch``: like ``main``;
     ``base_ref``: the branch a change is for. ``base_sha`` of a pull request is the tip of its base branch when the
@@ -145,7 +145,7 @@ def ask_remote(
 class CheckoutBase:
     """The commit under test and the one it is compared with.
 
-    ``of_main``: a run of main itself. ``known_main``: git or the event says what main is; without that, a commit
+    ``of_main``: a run of main itself. ``known_main``: git or the event names main; without that, a commit
     before the head may be one of the change itself.
     """
 
@@ -165,7 +165,7 @@ class CheckoutBase:
         return self.reference.sha if self.reference.exact and not self.is_head else None
 
     def control(self, recorded: str | None = None) -> str | None:
-        """The commit whose agent is the control of this one; None where nothing says it.
+        """The commit whose agent is the control of this one; None where it is not known.
 
         ``recorded``: for main itself the commit of its newest record, if that is behind; otherwise the commit before
         is taken. There is no guess: a commit of the change is as broken as the change.

@@ -65,7 +65,6 @@ def _batches(files: Sequence[TreeEntry]) -> Iterator[list[TreeEntry]]:
 
 
 def _make_place(target: Path, name: str) -> Path:
-    """Where a file goes, its folder made."""
     parts = name.split("/")
     if {"", ".", "..", ".git"} & {part.lower() for part in parts}:
         raise ValueError(f"the commit holds a file no checkout would have: {name!r}")

@@ -21,7 +21,7 @@ _NETWORK_S: Final = 90.0
 _LIST_S: Final = 60.0
 
 # The workspace's .git/config is untrusted: it may name programs to run.
-_OFF: Final = (
+_SAFE_CONFIG: Final = (
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
     ("core.alternateRefsCommand", ""),
@@ -57,7 +57,7 @@ _NETWORK_ENVIRON: Final = (
 )
 
 
-_OF_OBJECTS: Final = frozenset({"cat-file", "ls-tree"})
+_OBJECT_COMMANDS: Final = frozenset({"cat-file", "ls-tree"})
 """What may be asked while agents run: objects by their own names, which were found out before."""
 
 _agents = 0
@@ -109,7 +109,7 @@ class GitResult:
 
     @property
     def complaint(self) -> str:
-        """The lines of git's complaint that say something, as one line."""
+        """The informative lines of git's error message, as one line."""
         lines = [line.strip() for line in f"{self.err}\n{'' if self.ok else self.text}".splitlines()]
         noise = ("To ", "Done", "hint:", "error: failed to push")
         return " ".join(" ".join(line for line in lines if line and not line.startswith(noise)).split())[:400]
@@ -164,7 +164,7 @@ class Repository:
     def run(self, *args: str, stdin: bytes = b"", timeout: float | None = None) -> GitResult:
         """Run ``git ARGS``; what cannot be started or takes too long is a code of its own, never raised."""
         # a repository with a network is one of ours, and empty of anything an agent could have written
-        if _agents and not self.network and args[0] not in _OF_OBJECTS:
+        if _agents and not self.network and args[0] not in _OBJECT_COMMANDS:
             raise AssertionError(f"git {args[0]} is asked of the checkout while agents run")
         program = shutil.which("git", path=self.environ.get("PATH", os.defpath))
         if program is None:
@@ -210,7 +210,7 @@ class Repository:
         if self.network:
             own |= {name: self.environ[name] for name in _NETWORK_ENVIRON if name in self.environ}
             own.setdefault("GIT_SSH_COMMAND", "ssh -o BatchMode=yes -o ConnectTimeout=20")
-        settings = (*_OFF, *self.config)
+        settings = (*_SAFE_CONFIG, *self.config)
         own["GIT_CONFIG_COUNT"] = str(len(settings))
         for number, (key, value) in enumerate(settings):
             own |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}

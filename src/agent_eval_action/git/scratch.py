@@ -26,7 +26,7 @@ _REFUSED: Final = re.compile(r"\[remote rejected\]|\[rejected\]|denied|protected
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What became of a push: ``moved`` (somebody was first), ``refused`` and ``unreachable`` with git's words."""
+    """The outcome of a push: ``moved`` (another push was first), ``refused`` and ``unreachable`` with git's message."""
 
     outcome: Literal["done", "moved", "refused", "unreachable"]
     error: str = ""
@@ -34,7 +34,7 @@ class Pushed:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The commit that was fetched; None when there is none, with git's words when that is because of an error."""
+    """The commit that was fetched; None when there is none, with git's message after an error."""
 
     sha: str | None
     error: str = ""
