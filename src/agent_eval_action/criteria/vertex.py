@@ -32,11 +32,11 @@ class VertexCriterion(Criterion):
     """A criterion whose score is that of one of the service's metrics. Asked once: it votes by itself."""
 
     waits: ClassVar[bool] = True
-    metric: ClassVar[str]
-    """As named behind ``vertex_eval/``."""
+    metric: ClassVar[str] = ""
+    """As named behind ``vertex_eval/``, where that is not the criterion's name."""
 
     def models(self) -> tuple[str, ...]:
-        return (f"vertex_eval/{self.metric}",)
+        return (f"vertex_eval/{self.metric or self.name}",)
 
     async def ask(self, sample: Sample, turn: int, instance: Mapping[str, Any]) -> TurnScore:
         """The service's score of ``instance``, as the score of ``turn``."""
@@ -93,7 +93,6 @@ class Safety(_PerTurn):
     """ADK's safety_v1: 1 where an answer violates no policy, 0 where it does."""
 
     name: ClassVar[str] = "safety_v1"
-    metric: ClassVar[str] = "safety_v1"
 
 
 class ResponseEvaluationScore(_PerTurn):
@@ -121,21 +120,18 @@ class TaskSuccess(_Conversation):
     """ADK's multi_turn_task_success_v1: whether the conversation reached the user's goals."""
 
     name: ClassVar[str] = "multi_turn_task_success_v1"
-    metric: ClassVar[str] = "multi_turn_task_success_v1"
 
 
 class ConversationTrajectoryQuality(_Conversation):
     """ADK's multi_turn_trajectory_quality_v1: how good the way there was."""
 
     name: ClassVar[str] = "multi_turn_trajectory_quality_v1"
-    metric: ClassVar[str] = "multi_turn_trajectory_quality_v1"
 
 
 class ConversationToolUseQuality(_Conversation):
     """ADK's multi_turn_tool_use_quality_v1: how good the tool calls on it were."""
 
     name: ClassVar[str] = "multi_turn_tool_use_quality_v1"
-    metric: ClassVar[str] = "multi_turn_tool_use_quality_v1"
 
 
 def agent_data(turns: Sequence[Invocation]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -186,14 +186,10 @@ class Meter:
 
     def _has_room(self) -> bool:
         """Whether another thing may begin: it may itself go over a limit, but not together with all the others."""
-        soon, limits = self.spent + self.reserved, self.limits
         if not self.reserved.calls:  # nothing would end the wait; sums of dollars may be off in the last digit
             return True
-        return (
-            (limits.calls is None or soon.calls < limits.calls)
-            and (limits.tokens is None or soon.tokens < limits.tokens)
-            and (limits.usd is None or soon.usd < limits.usd)
-        )
+        soon = zip(astuple(self.spent + self.reserved), astuple(self.limits), strict=True)
+        return all(limit is None or amount < limit for amount, limit in soon)
 
     def expected(self, request: LlmRequest) -> Spend:
         """What a request may come to."""
