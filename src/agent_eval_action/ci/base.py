@@ -38,9 +38,9 @@ class Job:
     ``change_request``: None where there is nothing to comment on. ``commit``: what the results are of, the head of a
     pull request and not the merge commit that CI made of it. ``withheld``: why CI gives this run neither secrets nor
     a token that writes; "" where it gives both. ``refusal``: why nothing may be run, unless asked for by name, with
-    ``hint`` what to do instead and ``warning`` what to print where it was asked for. ``workflow``, ``name`` and
-    ``leg`` (of a matrix) distinguish the comments of one repository. ``definition``: the file that defines the job,
-    its path in the repository. ``url``: the page of this run. Numbers are 0 where CI does not give them.
+    ``hint`` what to do instead and ``warning`` what to print where it was asked for. ``key`` names the comment of this
+    run: workflow, job and ``leg`` of the matrix. ``definition``: the file that defines the job, its path in the
+    repository. ``url``: the page of this run. Numbers are 0 where CI does not give them.
     """
 
     event: Event = field(default_factory=Event)
@@ -50,8 +50,7 @@ class Job:
     refusal: str = ""
     hint: str = ""
     warning: str = ""
-    workflow: str = ""
-    name: str = ""
+    key: str = "agent-eval"
     leg: str = ""
     definition: str = ""
     url: str = ""
@@ -73,23 +72,9 @@ class Job:
             raise UsageError(self.refusal, hint=self.hint)
         return self.warning
 
-    @property
-    def key(self) -> str:
-        """The key of this run's comment: workflow, job and leg of the matrix."""
-        leg = f" ({self.leg})" if self.leg else ""
-        return " / ".join(filter(None, (self.workflow, self.name + leg))) or "agent-eval"
 
-
-@dataclass(frozen=True, slots=True)
-class PostedRun:
-    """The earlier run whose results ``agent-eval post`` publishes.
-
-    ``find_targets`` takes what ``Ci.connect`` returned and returns the open change requests the run is of, or why
-    there is none.
-    """
-
-    job: Job
-    find_targets: Callable[[Any], tuple[list[ChangeRequest], str]]
+FindTargets = Callable[[Any], tuple[list[ChangeRequest], str]]
+"""Takes what ``Ci.connect`` returned; returns the open change requests that a run is of, or why there is none."""
 
 
 class Ci:
@@ -119,8 +104,8 @@ class Ci:
         """Show Markdown on the page of the run; ``render`` takes a budget in bytes. Returns what went wrong, or ""."""
         return ""
 
-    def posted_run(self, environ: Mapping[str, str]) -> PostedRun:  # noqa: ARG002 - as above
-        """The run whose results this job is to post. Raises UsageError where there is none."""
+    def posted_run(self, environ: Mapping[str, str]) -> tuple[Job, FindTargets]:  # noqa: ARG002 - as above
+        """The run whose results this job is to post, and its targets. Raises UsageError where there is none."""
         raise UsageError(
             "agent-eval post posts the results of an earlier run: it belongs on workflow_run of GitHub Actions or in a "
             "merge request pipeline of GitLab",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
-from agent_eval_action.ci.base import ChangeRequest, Job, PostedRun
+from agent_eval_action.ci.base import ChangeRequest, FindTargets, Job
 from agent_eval_action.ci.host import Account, ApiErrorKind, Clock, CommentHost
 from agent_eval_action.errors import UsageError
 
@@ -51,7 +51,7 @@ class GitLabNotes(CommentHost):
         return f"{self.url}/projects/{quote(target.repository, safe='')}/merge_requests/{target.number}"
 
 
-def read_posted_run(job: Job) -> PostedRun:
+def read_posted_run(job: Job) -> tuple[Job, FindTargets]:
     """The pipeline this job is in: an earlier job of it made the results. Raises UsageError where it has no target."""
     target, head_sha = job.change_request, job.commit
     if target is None or not head_sha:
@@ -65,4 +65,4 @@ def read_posted_run(job: Job) -> PostedRun:
             return [target], ""
         return [], f"{target} is not open with {head_sha[:10]} as its head any more"
 
-    return PostedRun(job, find_targets)
+    return job, find_targets

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agent_eval_action.ci.base import ChangeRequest, Ci, Job, PostedRun, number_of, sha_of
+from agent_eval_action.ci.base import ChangeRequest, Ci, FindTargets, Job, number_of, sha_of
 from agent_eval_action.errors import UsageError
 from agent_eval_action.git.base_commit import Event, EventKind
 
@@ -73,7 +73,7 @@ class GitLab(Ci):
             run_attempt=1,
         )
 
-    def posted_run(self, environ: Mapping[str, str]) -> PostedRun:
+    def posted_run(self, environ: Mapping[str, str]) -> tuple[Job, FindTargets]:
         from agent_eval_action.ci.gitlab import read_posted_run
 
         return read_posted_run(self.job(environ))

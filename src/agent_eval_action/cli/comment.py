@@ -99,17 +99,17 @@ def post_command(results: Path, flags: Mapping[str, Any]) -> None:
     No agent-eval.yaml is read: what lies in this job's folder may have come with the results.
     """
     ci = detect(os.environ)
-    run = ci.posted_run(os.environ)
+    job, find_targets = ci.posted_run(os.environ)
     settings = resolve(flags=flags, environ=os.environ, cwd=Path.cwd(), files=False).settings
     token = token_of(settings, ci)
     if not token:
         raise UsageError("there is no token to comment with", hint=ci.token_hint)
-    result = _verified(read_foreign(results), run.job.commit or "")
-    report = ReportInput(result=result, marker=_UNVERIFIED if run.job.event.fork else "")
-    marker, render = render_comment(run.job.key, run.job, report, settings)
+    result = _verified(read_foreign(results), job.commit or "")
+    report = ReportInput(result=result, marker=_UNVERIFIED if job.event.fork else "")
+    marker, render = render_comment(job.key, job, report, settings)
     with contextlib.closing(ci.connect(os.environ, token, settings.ca_bundle)) as host:
         try:
-            targets, why = run.find_targets(host)
+            targets, why = find_targets(host)
         except ApiError as error:
             raise OutputError(f"no comment: {error}") from error
         published = {target: publish(host, target, marker, render, settings.comment) for target in targets}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agent_eval_action.ci.base import Ci, Job, PostedRun
+from agent_eval_action.ci.base import Ci, FindTargets, Job
 from agent_eval_action.ci.github import event
 from agent_eval_action.ci.log import neutralize
 
@@ -105,7 +105,7 @@ class GitHubActions(Ci):
             return f"the step's summary could not be written: {error.strerror or error}"
         return ""
 
-    def posted_run(self, environ: Mapping[str, str]) -> PostedRun:
+    def posted_run(self, environ: Mapping[str, str]) -> tuple[Job, FindTargets]:
         from agent_eval_action.ci.github.client import read_posted_run
 
         return read_posted_run(environ, event.read_payload(environ))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from pydantic import AliasPath, BaseModel, Field
 
-from agent_eval_action.ci.base import ChangeRequest, Job, PostedRun, number_of, sha_of, text_of
+from agent_eval_action.ci.base import ChangeRequest, FindTargets, Job, number_of, sha_of, text_of
 from agent_eval_action.ci.github.event import value_at
 from agent_eval_action.ci.host import Account, ApiError, ApiErrorKind, Clock, CommentHost
 from agent_eval_action.errors import UsageError
@@ -87,7 +87,7 @@ class GitHubClient(CommentHost):
         return f"{self.url}/repos/{repository}"
 
 
-def read_posted_run(environ: Mapping[str, str], payload: Any) -> PostedRun:
+def read_posted_run(environ: Mapping[str, str], payload: Any) -> tuple[Job, FindTargets]:
     """The run that this job's event is of. Raises UsageError where it is no workflow_run, or does not name its run."""
     event_name = environ.get("GITHUB_EVENT_NAME", "")
     if event_name != "workflow_run":
@@ -120,9 +120,9 @@ def read_posted_run(environ: Mapping[str, str], payload: Any) -> PostedRun:
     job = Job(
         event=Event(fork=head_id != repository_id),
         commit=head_sha,
-        workflow=text_of(value_at(run, "name")),
+        key=text_of(value_at(run, "name")) or "agent-eval",
         run_id=number_of(value_at(run, "id")),
         run_number=number_of(value_at(run, "run_number")),
         run_attempt=number_of(value_at(run, "run_attempt")) or 1,
     )
-    return PostedRun(job, find_targets)
+    return job, find_targets

@@ -105,6 +105,9 @@ def read_job(environ: Mapping[str, str], payload: Any) -> Job:
     number = number_of(value_at(payload, "pull_request", "number"))
     commented = event.kind in _COMMENTED and repository and number
     run_id = number_of(environ.get("GITHUB_RUN_ID"))
+    leg = _matrix(environ.get("INPUT_MATRIX"))
+    workflow = line_of(environ.get("GITHUB_WORKFLOW"))
+    job_name = line_of(environ.get("GITHUB_JOB")) + (f" ({leg})" if leg else "")
     server = environ.get("GITHUB_SERVER_URL", "").rstrip("/")
     job = Job(
         event=event,
@@ -112,9 +115,8 @@ def read_job(environ: Mapping[str, str], payload: Any) -> Job:
         change_request=ChangeRequest(repository, number) if commented else None,
         commit=event.head_sha or event.sha,
         withheld=_why_secrets_are_withheld(event, environ, payload),
-        workflow=line_of(environ.get("GITHUB_WORKFLOW")),
-        name=line_of(environ.get("GITHUB_JOB")),
-        leg=_matrix(environ.get("INPUT_MATRIX")),
+        key=" / ".join(filter(None, (workflow, job_name))) or "agent-eval",
+        leg=leg,
         definition=_workflow_file(environ.get("GITHUB_WORKFLOW_REF", ""), repository),
         url=f"{server}/{repository}/actions/runs/{run_id}" if server and run_id else "",
         run_id=run_id,
