@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,81 +35,117 @@ _ABANDONED_S: Final = 3600.0
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
-def build_environment(
-    lock: LockFile,
-    cache: OutputFolder,
-    environ: Mapping[str, str],
-    given_up: threading.Event,
-    sandbox: Sandbox | None = None,
-    *,
-    announce: Callable[[], None] = lambda: None,
-) -> tuple[Path, bool]:
-    """The environment's folder, and whether it was there already. Raises AgentEnvironmentError.
+@dataclass(frozen=True, slots=True)
+class EnvironmentBuild:
+    """Builds the environment of a lock, or finds it in the cache.
 
-    ``environ`` is what the install step sees (``variables.install_environ``). ``announce`` is called before it begins.
+    ``environ`` is what the install step sees (``variables.install_environ``). ``given_up`` ends it from another
+    thread, ``announce`` is called before it begins.
     """
-    if sandbox is not None:
-        with sandbox.owner.building:
-            return _build_in_sandbox(sandbox, lock, cache, environ, given_up, announce=announce)
-    final = cache.path / lock.digest(environ)
-    if _has_python(final):
-        return final, True
-    announce()
-    cache.make()
-    # Built apart and renamed: a process that dies half-way leaves nothing that looks finished.
-    draft = cache.path / f".draft-{os.getpid()}-{secrets.token_hex(4)}"
-    try:
-        _install(draft, lock, environ, given_up, None)
-        if not _has_python(final):
-            # a Python that uv had downloaded for it is not here any more: a cache that was brought back is one
-            shutil.rmtree(final, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            draft.rename(final)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return final, False
 
+    lock: LockFile
+    cache: OutputFolder
+    environ: Mapping[str, str]
+    given_up: threading.Event
+    announce: Callable[[], None] = lambda: None
 
-def _build_in_sandbox(
-    sandbox: Sandbox,
-    lock: LockFile,
-    cache: OutputFolder,
-    environ: Mapping[str, str],
-    given_up: threading.Event,
-    *,
-    announce: Callable[[], None],
-) -> tuple[Path, bool]:
-    """The same for a sandbox: the installer's uid builds, then root owns it, so that no agent can change another's.
+    def make(self, sandbox: Sandbox | None = None) -> tuple[Path, bool]:
+        """The environment's folder, and whether it was there already. Raises AgentEnvironmentError."""
+        name = self.lock.digest(self.environ)
+        if sandbox is not None:
+            with sandbox.owner.building:
+                return self._make_in_sandbox(sandbox, name)
+        final = self.cache.path / name
+        if _has_python(final):
+            return final, True
+        self.announce()
+        self.cache.make()
+        # Built apart and renamed: a process that dies half-way leaves nothing that looks finished.
+        draft = self.cache.path / f".draft-{os.getpid()}-{secrets.token_hex(4)}"
+        try:
+            self._install(draft, self.environ, None)
+            if not _has_python(final):
+                # a Python that uv had downloaded for it is not here any more: a cache that was brought back is one
+                shutil.rmtree(final, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                draft.rename(final)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        return final, False
 
-    The workspace's cache is closed to both, so an environment is archived there in one file, and extracted again.
-    """
-    name, installer = lock.digest(environ), sandbox.installer
-    final, archive = sandbox.environments / name, f"{name}.tar"
-    if _has_python(final):
-        return final, True
-    draft, pythons = sandbox.environments / f".draft-{secrets.token_hex(4)}", sandbox.environments / f"python-{name}"
-    for folder in (draft, pythons):
-        folder.mkdir(mode=0o755, exist_ok=True)
-        os.chown(folder, installer.uid, installer.uid)
-    # An earlier build must leave nothing here: one of its steps could have edited packages in uv's cache.
-    kill_processes_of({installer.uid})
-    installer.remake_home()
-    try:
-        was_archived = _extract(cache, archive, draft, installer)
-        if not was_archived:
-            announce()
-            _install(draft / "env", lock, sandbox.install_environ(environ, pythons), given_up, installer)
-        # a build step may have left a process behind, which would go on writing
+    def _make_in_sandbox(self, sandbox: Sandbox, name: str) -> tuple[Path, bool]:
+        """The same for a sandbox: the installer's uid builds, then root owns it: no agent can change another's.
+
+        The workspace's cache is closed to both, so an environment is archived there in one file, and extracted again.
+        """
+        installer, folder = sandbox.installer, sandbox.environments
+        final, archive = folder / name, f"{name}.tar"
+        if _has_python(final):
+            return final, True
+        draft, pythons = folder / f".draft-{secrets.token_hex(4)}", folder / f"python-{name}"
+        for path in (draft, pythons):
+            path.mkdir(mode=0o755, exist_ok=True)
+            os.chown(path, installer.uid, installer.uid)
+        # An earlier build must leave nothing here: one of its steps could have edited packages in uv's cache.
         kill_processes_of({installer.uid})
-        for folder in (draft, pythons):
-            _give_to_root(folder)
-        shutil.rmtree(final, ignore_errors=True)
-        (draft / "env").rename(final)
-        if not was_archived:
-            _archive(final, cache, archive)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return final, was_archived
+        installer.remake_home()
+        try:
+            was_archived = _extract(self.cache, archive, draft, installer)
+            if not was_archived:
+                self.announce()
+                self._install(draft / "env", sandbox.install_environ(self.environ, pythons), installer)
+            # a build step may have left a process behind, which would go on writing
+            kill_processes_of({installer.uid})
+            for path in (draft, pythons):
+                _give_to_root(path)
+            shutil.rmtree(final, ignore_errors=True)
+            (draft / "env").rename(final)
+            if not was_archived:
+                _archive(final, self.cache, archive)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        return final, was_archived
+
+    def _install(self, target: Path, environ: Mapping[str, str], user: SandboxUser | None) -> None:
+        path, uv = self.lock.path, uv_binary(environ)
+        environ = {**environ, "UV_PROJECT_ENVIRONMENT": str(target), "UV_NO_PROGRESS": "1"}
+        install = ["pip", "install", "--python", str(target / "bin" / "python"), "-r", path.name]
+        if path.name == UV_LOCK:
+            install = ["sync", "--frozen"]
+        # Relocatable, because it is renamed when it is complete.
+        for command in (["venv", "--relocatable", str(target)], install):
+            code, stderr = self._run([uv, *command], environ, user)
+            if code != 0:
+                package = failing_package(stderr)
+                raise AgentEnvironmentError(
+                    f"uv could not build the agent's environment from {path}"
+                    + (f": package {package} failed" if package else ""),
+                    hint="\n  ".join(["uv's last lines:", *stderr.strip().splitlines()[-_TAIL_LINES:]]),
+                )
+
+    def _run(self, command: list[str], environ: Mapping[str, str], user: SandboxUser | None) -> tuple[int, str]:
+        """Exit code and stderr of a command of uv, which is killed when it takes too long or is given up."""
+        with subprocess.Popen(  # noqa: S603 - uv, with arguments of ours
+            user.command(command) if user else command,
+            cwd=self.lock.path.parent,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            **popen_options(user),
+        ) as process:
+            deadline, late = time.monotonic() + LONGEST_INSTALL_S, ""
+            while True:
+                try:
+                    _, stderr = process.communicate(timeout=_POLL_S)
+                    return process.returncode, stderr.decode("utf-8", "replace") + late
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() > deadline:
+                        late = f"\nit was ended because it took longer than {LONGEST_INSTALL_S:g} s"
+                    if late or self.given_up.is_set():
+                        # Its builds of source packages are in its group.
+                        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _has_python(environment: Path) -> bool:
@@ -177,53 +214,6 @@ def uv_binary(environ: Mapping[str, str]) -> str:
             hint="install uv, or make a .venv with google-adk beside the agent",
         )
     return found
-
-
-def _install(
-    target: Path, lock: LockFile, environ: Mapping[str, str], given_up: threading.Event, user: SandboxUser | None
-) -> None:
-    uv = uv_binary(environ)
-    environ = {**environ, "UV_PROJECT_ENVIRONMENT": str(target), "UV_NO_PROGRESS": "1"}
-    install = ["pip", "install", "--python", str(target / "bin" / "python"), "-r", lock.path.name]
-    if lock.path.name == UV_LOCK:
-        install = ["sync", "--frozen"]
-    # Relocatable, because it is renamed when it is complete.
-    for command in (["venv", "--relocatable", str(target)], install):
-        code, stderr = _run_uv([uv, *command], lock.path.parent, environ, given_up, user)
-        if code != 0:
-            package = failing_package(stderr)
-            raise AgentEnvironmentError(
-                f"uv could not build the agent's environment from {lock.path}"
-                + (f": package {package} failed" if package else ""),
-                hint="\n  ".join(["uv's last lines:", *stderr.strip().splitlines()[-_TAIL_LINES:]]),
-            )
-
-
-def _run_uv(
-    command: list[str], cwd: Path, environ: Mapping[str, str], given_up: threading.Event, user: SandboxUser | None
-) -> tuple[int, str]:
-    """Exit code and stderr of a command of uv, which is killed when it takes too long or is given up."""
-    with subprocess.Popen(  # noqa: S603 - uv, with arguments of ours
-        user.command(command) if user else command,
-        cwd=cwd,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        **popen_options(user),
-    ) as process:
-        deadline, late = time.monotonic() + LONGEST_INSTALL_S, ""
-        while True:
-            try:
-                _, stderr = process.communicate(timeout=_POLL_S)
-                return process.returncode, stderr.decode("utf-8", "replace") + late
-            except subprocess.TimeoutExpired:
-                if time.monotonic() > deadline:
-                    late = f"\nit was ended because it took longer than {LONGEST_INSTALL_S:g} s"
-                if late or given_up.is_set():
-                    # Its builds of source packages are in its group.
-                    os.killpg(process.pid, signal.SIGKILL)
 
 
 _UNREACHABLE: Final = re.compile(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from agent_eval_action.diagnostics.reader import plural
-from agent_eval_action.environments.build import build_environment
+from agent_eval_action.environments.build import EnvironmentBuild
 from agent_eval_action.environments.lock import KINDS, LockFile, find_lock, included
 from agent_eval_action.environments.runtime import AgentEnvironment, AgentFolder, AgentRuntimeSpec
 from agent_eval_action.environments.variables import install_environ, without_secrets
@@ -158,7 +158,7 @@ def _built(spec: AgentRuntimeSpec, place: AgentFolder, lock: LockFile, given_up:
         spec.log(f"builds the agent's environment from {lock_name}{size}; this is done once for these files", "info")
 
     try:
-        venv, was_cached = build_environment(lock, spec.cache, environ, given_up, place.sandbox, announce=announce)
+        venv, was_cached = EnvironmentBuild(lock, spec.cache, environ, given_up, announce).make(place.sandbox)
     except AgentEnvironmentError as error:
         message, hint = (without_secrets(place.shown(text or ""), environ) for text in (error.message, error.hint))
         raise AgentEnvironmentError(message, hint=hint) from None

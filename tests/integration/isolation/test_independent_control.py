@@ -254,7 +254,7 @@ BUILDS = """
 import json, os, sys, threading
 from pathlib import Path
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.environments.build import build_environment
+from agent_eval_action.environments.build import EnvironmentBuild
 from agent_eval_action.environments.lock import find_lock
 from agent_eval_action.sandbox.sandboxes import open_sandboxes
 head, base, cache = (Path(text) for text in sys.argv[1:4])
@@ -266,7 +266,7 @@ order = (("head", head, "first"), ("head", head, "evil"), ("head", head, "second
 for role, tree, agent in order:
     cell = isolation.sandbox(role, tree)
     lock = find_lock(cell.inside(tree / agent), cell.tree)
-    place, cached = build_environment(lock, OutputFolder.at(cache), seen, threading.Event(), cell)
+    place, cached = EnvironmentBuild(lock, OutputFolder.at(cache), seen, threading.Event()).make(cell)
     files = sorted(path for path in place.rglob("*") if not path.is_symlink())
     made[f"{role} {agent}"] = {
         "place": str(place), "cached": cached, "spoilt": [str(path) for path in files if path.name == "spoilt.py"],
