@@ -33,7 +33,9 @@ ALLOWED_PREFIXES: Final = ("LC_", "SSL_CERT_", "GOOGLE_", "GEMINI_", "VERTEX", "
 """Beginnings of names that an agent sees."""
 
 _INSTALL_NAMES: Final = frozenset(
-    "PATH HOME USER LANG TMPDIR NETRC XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME CC CXX".split()  # noqa: SIM905 - shorter
+    """
+    PATH HOME USER LANG TMPDIR NETRC CC CXX XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME
+    """.split()  # noqa: SIM905 - as above
 )
 _INSTALL_PREFIXES: Final = ("UV_", "LC_", "SSL_CERT_")
 _PROXIES: Final = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})

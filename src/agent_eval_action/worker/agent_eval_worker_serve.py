@@ -270,8 +270,8 @@ class Heartbeat(threading.Thread):
         self._cpu, self._lagged = cpu, 0.0
         frame: dict[str, Any] = {"ev": "beat", "lag": lag, "busy": busy}
         if lag > self._report_s:
-            # the one way to see another thread's stack
-            stack = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001 - the only way to the stack
+            frames = sys._current_frames()  # noqa: SLF001 - the one way to see another thread's stack
+            stack = frames.get(threading.main_thread().ident or 0)
             frame["stack"] = whole_text("".join(traceback.format_stack(stack, limit=30))[-MAX_TEXT:]) if stack else ""
             frame["s"] = self._worker.session_on_stack(stack)
         self._channel.send(frame)
