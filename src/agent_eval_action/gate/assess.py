@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from agent_eval_action.config.models import CriterionPolicy
-from agent_eval_action.gate.pairs import GateRules, GateState, Pair, history_stats
+from agent_eval_action.gate.pairs import TOLERANCE, GateRules, GateState, Pair, history_stats
 from agent_eval_action.gate.quantizer import ScoreQuantizer, is_binary, mean, merged
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.run_result import CaseKey
@@ -50,7 +50,7 @@ IN_DOUBT: Final = 0.05
 
 
 class Status(enum.StrEnum):
-    """What became of a suspect."""
+    """The outcome of a suspect."""
 
     CONFIRMED = "confirmed"
     WITH_SUITE = "with_suite"  # not decided by itself: part of a fall that is confirmed for the whole criterion
@@ -199,7 +199,7 @@ class CriterionEvidence:
         return now if moved or self.main_moved(pair) else merged((*past, *now))
 
     def _mean_before(self, pair: Pair, control: tuple[float, ...], *, moved: bool = False) -> float:
-        """The mean of the same."""
+        """The mean of the scores that ``_levels_before`` returns."""
         past = history_stats(pair.history)
         if control and (moved or self.main_moved(pair)):
             return mean(control)
@@ -351,7 +351,7 @@ class CriterionEvidence:
 
     @cached_property
     def tests(self) -> Mapping[CaseKey, SuspectTest]:
-        """Every suspect with what became of it, as far as the runs go.
+        """Every suspect with its outcome, as far as the runs go.
 
         Their p is corrected for the looks and, Holm's way, for each other. With fixed repeats the same attempts choose
         and judge, so every pair counts as tested.
@@ -395,7 +395,7 @@ class CriterionEvidence:
         )
 
     def _stable_status(self, pair: Pair) -> Status | None:
-        """What three agreeing runs say, given the control; None where the control itself is of two minds."""
+        """The status after three runs that were all worse; None where the control's own runs disagree."""
         if self.missing_control(pair) or not pair.control:
             return Status.UNCONTROLLED if self.missing_control(pair) else Status.CONFIRMED
         worst = max(self.fresh(pair)[:STABLE_RUNS])
@@ -574,7 +574,7 @@ class CriterionEvidence:
         return next((collapse for collapse in found if collapse is not None), None)
 
     def collapse_of(self, size: int) -> Collapse | None:
-        """The same by one slice alone; None where it says otherwise, or was not run."""
+        """The collapse as one slice shows it; None where it shows none, or was not run."""
         test = self.slice_test(size)
         if test is None or test.beyond or self.grid.minimize:
             return None
@@ -589,7 +589,8 @@ class CriterionEvidence:
 def never_differed(pairs: Iterable[Pair]) -> bool:
     """Whether main's agent never differed in at least thirty repeated attempts."""
     histories = [history_stats(pair.history) for pair in pairs]
-    return sum(past.n - 1 for past in histories) >= STABLE_REPEATS and all(past.constant for past in histories)
+    constant = all(past.high - past.low <= TOLERANCE * max(1.0, abs(past.high)) for past in histories)
+    return constant and sum(past.n - 1 for past in histories) >= STABLE_REPEATS
 
 
 def assess(state: GateState, rules: GateRules) -> dict[str, CriterionEvidence]:

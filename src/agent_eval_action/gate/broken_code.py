@@ -1,7 +1,7 @@
 """Code of the change that does not start, or raises where the base commit's agent answers. Pure.
 
-An error is no score, so no test of scores sees it. What a change breaks is told from what it cannot help by asking the
-base commit's agent in the same job, in turn with the change's: docs/statistics.md has the test and its level.
+An error is no score, so no test of scores sees it. To know what the change breaks, the base commit's agent runs
+in the same job, in turn with the change's: docs/statistics.md has the test and its level.
 """
 
 from __future__ import annotations
@@ -114,20 +114,20 @@ def next_check(result: RunResult, rules: GateRules, *, control: bool) -> RunCont
 def _failing_cases(result: RunResult) -> list[BrokenCase]:
     """Cases of which every attempt of the first pass failed by the agent's code, sorted."""
     started = {
-        one_set.agent
-        for one_set in result.sets
-        for case in one_set.cases
+        measured.agent
+        for measured in result.sets
+        for case in measured.cases
         for attempt in case.attempts
         if attempt.error is None or attempt.error.kind in RAISED
     }
     found: list[BrokenCase] = []
-    for one_set in result.sets:
-        kinds = RAISED if one_set.agent in started else NOT_STARTED
-        for case in one_set.cases:
+    for measured in result.sets:
+        kinds = RAISED if measured.agent in started else NOT_STARTED
+        for case in measured.cases:
             first = [attempt.error for attempt in case.attempts if attempt.purpose == "first"]
             errors = [error for error in first if error is not None and error.kind in kinds]
             if first and len(errors) == len(first) and not case.unmeasured:
-                key = CaseKey(one_set.agent, one_set.eval_set, case.case)
+                key = CaseKey(measured.agent, measured.eval_set, case.case)
                 again = [attempt for attempt in case.attempts if attempt.purpose != "first"]
                 answered = _answered(again), _answered(case.control)
                 found.append(BrokenCase(key, errors[0], *answered, len(again), len(case.control)))

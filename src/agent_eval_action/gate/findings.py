@@ -1,15 +1,15 @@
-"""The findings of a decision: what became of pairs and criteria, and what could not be measured."""
+"""The findings of a decision: on pairs, on criteria, and on what could not be measured."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from agent_eval_action import criteria
 from agent_eval_action.config.models import Withheld
+from agent_eval_action.criteria import expected_calls
 from agent_eval_action.gate.assess import IN_DOUBT, CriterionEvidence, Status, SuspectTest
 from agent_eval_action.gate.broken_code import BrokenCase
-from agent_eval_action.gate.judgement import CriterionJudgement, interval_of
+from agent_eval_action.gate.judgement import CriterionJudgement, interval_of, pairs_of
 from agent_eval_action.gate.pairs import TOLERANCE, Incomparable, Pair, history_stats
 from agent_eval_action.gate.quantizer import mean
 from agent_eval_action.results.decision import ChangeKind
@@ -50,38 +50,38 @@ Trajectories = Mapping[CaseKey, TrajectoryRecord]
 # --- a case on a criterion -------------------------------------------------------------------------
 
 
-def pair_findings(judged: CriterionJudgement, trajectories: Trajectories) -> Iterator[Finding]:
+def pair_findings(criterion: CriterionJudgement, trajectories: Trajectories) -> Iterator[Finding]:
     """A finding per pair that is confirmed worse, undecided, as bad on main, or below a threshold that counts."""
-    for pair in judged.pairs:
-        test = judged.test(pair)
+    for pair in criterion.pairs:
+        test = criterion.test(pair)
         if test and test.status is not Status.CLEARED:
-            severity, reason = _severity_of(judged, pair, test), pair_reason(judged, pair, trajectories)
-        elif pair.below and judged.threshold_counts(pair):
-            severity, reason = judged.severity_of(pair), _compared(pair, trajectories)
+            severity, reason = _severity_of(criterion, pair, test), pair_reason(criterion, pair, trajectories)
+        elif pair.below and criterion.threshold_counts(pair):
+            severity, reason = criterion.severity_of(pair), _compared(pair, trajectories)
         elif (pair.below and pair.accepted) or (test is None and pair.kind is ChangeKind.NEWLY_FAILING):
             severity, reason = "advisory", _compared(pair, trajectories)
         else:
             continue
         if reason is not None:
-            limit = excerpt(judged.cut_short, 200) if severity == "inconclusive" else ""
+            limit = excerpt(criterion.cut_short, 200) if severity == "inconclusive" else ""
             data = reason.data | ({"limit": limit} if limit else {})
             yield finding(severity, reason.code, pair.subject, **data)
 
 
-def _severity_of(judged: CriterionJudgement, pair: Pair, test: SuspectTest) -> Severity:
-    if test.status is Status.CONFIRMED or (pair.below and judged.policy.threshold_on == "case"):
-        return judged.severity
-    missed = pair.below and judged.policy.threshold_on == "regression"
-    if test.status in _UNDECIDED and judged.severity == "blocks" and (missed or judged.cut_short):
+def _severity_of(criterion: CriterionJudgement, pair: Pair, test: SuspectTest) -> Severity:
+    if test.status is Status.CONFIRMED or (pair.below and criterion.policy.threshold_on == "case"):
+        return criterion.severity
+    missed = pair.below and criterion.policy.threshold_on == "regression"
+    if test.status in _UNDECIDED and criterion.severity == "blocks" and (missed or criterion.cut_short):
         # below a threshold main met, and not run again or not controlled: neither a regression nor a pass
         return "inconclusive"
     return "advisory"
 
 
-def pair_reason(judged: CriterionJudgement | None, pair: Pair, trajectories: Trajectories) -> Reason | None:
-    """What became of a pair, by its evidence where there is any; None where there is nothing to say."""
-    test = judged.test(pair) if judged else None
-    by_threshold = judged is not None and pair.below and judged.policy.threshold_on == "case"
+def pair_reason(criterion: CriterionJudgement | None, pair: Pair, trajectories: Trajectories) -> Reason | None:
+    """The outcome of a pair, by its evidence where there is any; None where there is nothing to report."""
+    test = criterion.test(pair) if criterion else None
+    by_threshold = criterion is not None and pair.below and criterion.policy.threshold_on == "case"
     if test is None or (test.status is Status.OPEN and by_threshold):
         return _compared(pair, trajectories)
     # what chose a suspect is shown only where nothing better is known
@@ -107,12 +107,12 @@ def score_counts(counts: Sequence[ScoreCount], average: float) -> dict[str, Any]
 
 
 def count_scores(scores: Sequence[float]) -> dict[str, Any]:
-    """The same of the scores of single attempts."""
+    """The counts of the scores of single attempts."""
     return score_counts([(score, 1) for score in scores], mean(scores))
 
 
 def _compared(pair: Pair, trajectories: Trajectories) -> Reason | None:
-    """What became of a pair that no test is about."""
+    """The outcome of a pair that no test is about."""
     if pair.kind in {ChangeKind.SAME, ChangeKind.PASSING}:
         return None
     measured, current = pair.measured, pair.current
@@ -167,11 +167,11 @@ def _explanation(pair: Pair, trajectories: Trajectories) -> dict[str, Any]:
     calls: dict[str, Any] | None = None
     if modal is not None:
         expected = tuple(turn.calls for turn in pair.measured.case.expected)
-        of_calls = criteria.expected_calls(pair.measured.info) != "ignored"
+        of_calls = expected_calls(pair.measured.info) != "ignored"
         if not judgement and of_calls and expected:
             judgement = difference_from_expected(expected, modal[0])
         then = trajectories.get(pair.key)
-        # where the baseline did what is expected, saying it twice helps nobody
+        # where the baseline did what is expected, this would only repeat it
         if then is not None and not (of_calls and then.digest == trajectory_digest(expected)):
             calls = difference_from_baseline(then, modal[0])
     found = {"judgement": excerpt(judgement), "calls": calls}
@@ -214,35 +214,35 @@ def _changed_call(found: CallDifference) -> dict[str, Any]:
 # --- a criterion over its cases --------------------------------------------------------------------
 
 
-def criterion_findings(judged: CriterionJudgement, *, silent: bool = False) -> Iterator[Finding]:
+def criterion_findings(criterion: CriterionJudgement, *, silent: bool = False) -> Iterator[Finding]:
     """Findings about the criterion's means: what is more than chance blocks, what may be chance advises.
 
     ``silent``: the model answers nothing, which says why main fell as well.
     """
-    subject = Subject(criterion=judged.name)
-    for score, threshold, cases in judged.missed_suite_thresholds():
-        data = {"score": score, "threshold": threshold, "goal": judged.goal, "cases": cases}
-        yield finding(judged.severity, FindingCode.MEAN_MISSES_THRESHOLD, subject, **data)
-    found = judged.evidence
+    subject = Subject(criterion=criterion.name)
+    for score, threshold, cases in criterion.missed_suite_thresholds():
+        data = {"score": score, "threshold": threshold, "goal": criterion.goal, "cases": cases}
+        yield finding(criterion.severity, FindingCode.MEAN_MISSES_THRESHOLD, subject, **data)
+    found = criterion.evidence
     if found is not None and (fall := found.main_collapse) is not None:
-        severity: Severity = "inconclusive" if judged.severity == "blocks" else "advisory"
+        severity: Severity = "inconclusive" if criterion.severity == "blocks" else "advisory"
         data = {"baseline": fall.before, "control": fall.main, "score": fall.now, "cases": fall.cases}
         if not silent:
             yield finding(severity, FindingCode.MAIN_COLLAPSED, subject, **data)
         return
     suite = found.suite_test if found else None
     sure = suite is not None and suite.confirmed
-    if judged.limit_exceeded is not None:
-        data = _mean_data(judged) | ({} if sure else _doubt(found))
-        yield finding(judged.severity if sure else "advisory", FindingCode.MEAN_BEYOND_LIMIT, subject, **data)
+    if criterion.limit_exceeded is not None:
+        data = _mean_data(criterion) | ({} if sure else _doubt(found))
+        yield finding(criterion.severity if sure else "advisory", FindingCode.MEAN_BEYOND_LIMIT, subject, **data)
     elif found and suite and sure:
-        yield finding(judged.severity, FindingCode.MEAN_WORSE, subject, drop=suite.drop, cases=len(found.complete))
+        yield finding(criterion.severity, FindingCode.MEAN_WORSE, subject, drop=suite.drop, cases=len(found.complete))
     if found is not None:
         if found.together_confirmed and Status.CONFIRMED not in _statuses(found):
-            yield finding(judged.severity, FindingCode.SUSPECTS_WORSE, subject, **_together_data(found))
-        if judged.severity == "blocks" and judged.cut_short and (unconfirmed := _uncontrolled(found)):
+            yield finding(criterion.severity, FindingCode.SUSPECTS_WORSE, subject, **_together_data(found))
+        if criterion.severity == "blocks" and criterion.cut_short and (unconfirmed := _uncontrolled(found)):
             code, data = unconfirmed
-            limit = excerpt(judged.cut_short, 200)
+            limit = excerpt(criterion.cut_short, 200)
             yield finding("inconclusive", code, subject, **data, doubt="not_confirmed", limit_met=limit)
 
 
@@ -261,15 +261,15 @@ def _uncontrolled(found: CriterionEvidence) -> tuple[FindingCode, dict[str, Any]
     return None
 
 
-def _mean_data(judged: CriterionJudgement) -> dict[str, Any]:
-    fell = [pair for pair in judged.compared if pair.fall > TOLERANCE]
+def _mean_data(criterion: CriterionJudgement) -> dict[str, Any]:
+    fell = [pair for pair in criterion.compared if pair.fall > TOLERANCE]
     worst = sorted(fell, key=lambda pair: (-pair.fall, pair.key))
     return {
-        "goal": judged.goal,
-        "baseline": judged.baseline,
-        "score": judged.paired,
-        "cases": len(judged.compared),
-        "limit": judged.limit_exceeded,
+        "goal": criterion.goal,
+        "baseline": criterion.baseline,
+        "score": criterion.paired,
+        "cases": len(criterion.compared),
+        "limit": criterion.limit_exceeded,
         "worse": len(worst),
         "worst": [
             case_reference(*pair.key, baseline=pair.baseline.mean, score=pair.current.mean)
@@ -302,7 +302,7 @@ def _doubt(found: CriterionEvidence | None) -> dict[str, Any]:
 
 
 def unmeasured_findings(
-    judged: Sequence[CriterionJudgement],
+    criteria: Sequence[CriterionJudgement],
     result: RunResult,
     broken: Sequence[BrokenCase],
     unmeasured: Mapping[CaseKey, str],
@@ -311,16 +311,16 @@ def unmeasured_findings(
 
     ``unmeasured``: cases whose scores on main this run was to measure and could not, with the reason.
     """
-    gating = {pair.key for one in judged if one.gating for pair in one.pairs}
+    gating = {pair.key for pair in pairs_of(criteria, gating=True)}
     blocking = gating & {case.key for case in broken}
     yield from _broken_code([case for case in broken if case.key in blocking], result)
     cut_short = result.status is not RunStatus.COMPLETE
     if cut_short:
-        yield _ended_early(judged, result)
+        yield _ended_early(criteria, result)
     unanswered: dict[CaseKey, tuple[Pair, Severity]] = {}
-    for one in judged:
-        for pair in one.pairs:
-            severity: Severity = "inconclusive" if one.gating and not pair.added else "advisory"
+    for criterion in criteria:
+        for pair in criterion.pairs:
+            severity: Severity = "inconclusive" if criterion.gating and not pair.added else "advisory"
             if pair.key in blocking or not pair.measured or not pair.errors or (cut_short and _only_stopped(pair)):
                 continue
             if pair.measured.answered:
@@ -330,16 +330,18 @@ def unmeasured_findings(
     for key, (pair, severity) in sorted(unanswered.items(), key=lambda item: item[0]):
         data = _missing(pair) | {"errors": sum(attempt.error is not None for attempt in _attempts(pair))}
         yield finding(severity, FindingCode.NO_ANSWER, Subject(**key._asdict()), **data)
-    yield from _unanswered_on_base(judged, unmeasured)
+    yield from _unanswered_on_base(criteria, unmeasured)
     # a run in which nothing that could block has a score says nothing
-    deciding = [one for one in judged if one.gating] or list(judged)
-    if not broken and not any(pair.current is not None or pair.left_out for one in deciding for pair in one.pairs):
-        yield finding("inconclusive", FindingCode.NOTHING_MEASURED, criteria=[one.name for one in deciding[:NAMED]])
+    deciding = [criterion for criterion in criteria if criterion.gating] or list(criteria)
+    if not broken and not any(pair.current is not None or pair.left_out for pair in pairs_of(deciding)):
+        yield finding(
+            "inconclusive", FindingCode.NOTHING_MEASURED, criteria=[criterion.name for criterion in deciding[:NAMED]]
+        )
 
 
-def _unanswered_on_base(judged: Sequence[CriterionJudgement], unmeasured: Mapping[CaseKey, str]) -> Iterator[Finding]:
+def _unanswered_on_base(criteria: Sequence[CriterionJudgement], unmeasured: Mapping[CaseKey, str]) -> Iterator[Finding]:
     """One finding per reason why main's own scores, which this run was to measure, are not there."""
-    counted = {pair.key for one in judged if one.gating for pair in one.pairs if not pair.added}
+    counted = {pair.key for pair in pairs_of(criteria, gating=True) if not pair.added}
     groups: dict[tuple[str, str], list[CaseKey]] = {}
     for key, why in sorted(unmeasured.items()):
         if key in counted:
@@ -384,8 +386,8 @@ def _failed(attempts: Iterable[Sequence[bool]]) -> list[int]:
     return [sum(not answered for answered in every), len(every)]
 
 
-def _ended_early(judged: Sequence[CriterionJudgement], result: RunResult) -> Finding:
-    pairs = [pair for one in judged for pair in one.pairs]
+def _ended_early(criteria: Sequence[CriterionJudgement], result: RunResult) -> Finding:
+    pairs = pairs_of(criteria)
     data: dict[str, Any] = {
         "status": result.status.value,
         "limit": excerpt(result.cut_short),
@@ -399,17 +401,16 @@ def _only_stopped(pair: Pair) -> bool:
     return {attempt.error.kind for attempt in _attempts(pair) if attempt.error is not None} == {ErrorKind.STOPPED}
 
 
-def silent_models(judged: Sequence[CriterionJudgement]) -> Iterator[Finding]:
+def silent_models(criteria: Sequence[CriterionJudgement]) -> Iterator[Finding]:
     """One finding per case that the model answers neither here nor on main any more, where main's history has answers.
 
     An empty answer (no candidate, a safety block) has a score, which is as low on both arms: that looks like a fault
     main has already, and is trouble of the model or of its service.
     """
     worse: dict[CaseKey, CaseResult] = {}
-    for one in judged:
-        for pair in one.pairs if one.gating else ():
-            if pair.fall > TOLERANCE and pair.measured is not None and pair.measured.case.control:
-                worse.setdefault(pair.key, pair.measured.case)
+    for pair in pairs_of(criteria, gating=True):
+        if pair.fall > TOLERANCE and pair.measured is not None and pair.measured.case.control:
+            worse.setdefault(pair.key, pair.measured.case)
     for key, case in sorted(worse.items(), key=lambda item: item[0]):
         if _mostly_silent(case, case.attempts) and _mostly_silent(case, case.control):
             data = {"attempts": len(case.attempts), "control": len(case.control)}
@@ -433,20 +434,24 @@ def _is_silent(case: CaseResult, attempt: AttemptSummary) -> bool:
 
 
 def credentials_findings(
-    judged: Sequence[CriterionJudgement], result: RunResult, withheld: Withheld
+    criteria: Sequence[CriterionJudgement], result: RunResult, withheld: Withheld
 ) -> tuple[Finding, ...]:
-    """What was left out for want of credentials, as one finding.
+    """What was left out because credentials are missing, as one finding.
 
     ``withheld``: what that means where GitHub gave the run no secrets. What was measured can pass, but a run in which
     nothing that counts was measured never does.
     """
-    left = [(one, reasons) for one in judged if (reasons := [pair.left_out for pair in one.pairs if pair.left_out])]
+    left = [
+        (criterion, reasons)
+        for criterion in criteria
+        if (reasons := [pair.left_out for pair in criterion.pairs if pair.left_out])
+    ]
     if not left:
         return ()
-    gating = [(one, reasons) for one, reasons in left if one.gating]
+    gating = [(criterion, reasons) for criterion, reasons in left if criterion.gating]
     severity: Severity = "inconclusive" if gating else "advisory"
     if gating and result.conditions.withheld:
-        measured = any(pair.current is not None for one in judged if one.gating for pair in one.pairs)
+        measured = any(pair.current is not None for pair in pairs_of(criteria, gating=True))
         if withheld == "fail":
             severity = "blocks"
         elif withheld == "pass" and measured:
@@ -456,7 +461,8 @@ def credentials_findings(
         "text": excerpt(shown[0][1][0]),
         "why": excerpt(result.conditions.withheld or "; ".join(result.conditions.lacking)),
         "criteria": [
-            {"criterion": one.name, "cases": len(reasons), "of": len(one.pairs)} for one, reasons in shown[:NAMED]
+            {"criterion": criterion.name, "cases": len(reasons), "of": len(criterion.pairs)}
+            for criterion, reasons in shown[:NAMED]
         ],
         "total": len(shown),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
@@ -85,11 +85,11 @@ class CriterionJudgement:
     # --- evidence -----------------------------------------------------------------------------------
 
     def test(self, pair: Pair) -> SuspectTest | None:
-        """What became of a suspect; None for pairs that are none."""
+        """The test of a suspect; None for other pairs."""
         return self.evidence.tests.get(pair.key) if self.evidence else None
 
     def status(self, pair: Pair) -> Status | None:
-        """The status of a suspect; None for pairs that are none."""
+        """The status of a suspect; None for other pairs."""
         test = self.test(pair)
         return test.status if test else None
 
@@ -134,7 +134,7 @@ class CriterionJudgement:
         return self.policy.threshold_on == "regression" and pair.incomparable is not None and not pair.accepted
 
     def misses_threshold(self, pair: Pair) -> bool:
-        """Whether its threshold alone makes the run fail: accepting the change does not help then."""
+        """Whether its threshold alone makes the run fail, even where the change is accepted."""
         return pair.below and self.threshold_counts(pair) and self.severity_of(pair) == "blocks"
 
     def blocks(self, pair: Pair) -> bool:
@@ -221,6 +221,11 @@ class CriterionJudgement:
         if not self.has_limit:
             return "no_limit"
         return "collecting" if self.collecting else ""
+
+
+def pairs_of(criteria: Iterable[CriterionJudgement], *, gating: bool = False) -> list[Pair]:
+    """All pairs of these criteria, or of those that can decide anything."""
+    return [pair for criterion in criteria if criterion.gating or not gating for pair in criterion.pairs]
 
 
 # --- what got better: decides nothing, and no run is spent on it ------------------------------------

@@ -110,7 +110,7 @@ def next_step(state: GateState, rules: GateRules) -> Step:
 
 
 def _steps(criteria: _Criteria) -> Iterable[Step | None]:
-    """What could be done, most needed first: what is plain after the first look is not run to the last."""
+    """What could be done, most needed first: a suspect that is clear after the first look is not run to the last."""
     enough = Stop("a regression is confirmed")
     yield _slice_control(criteria)
     yield enough if any(criterion.fell_far and criterion.confirmed for criterion in criteria) else None
@@ -272,7 +272,7 @@ def _as_good_as_decided(criterion: CriterionEvidence, pair: Pair) -> bool:
 
 
 def _short_of_history(criterion: CriterionEvidence, pair: Pair) -> bool:
-    """A suspect in doubt for want of history more than of runs: the control tells more than as many re-runs."""
+    """A suspect in doubt because its history is short: the control shows more than as many re-runs."""
     runs = criterion.runs(pair)
     short = runs > 0 and history_stats(pair.history).n <= SHORT_HISTORY * runs
     return short and criterion.p_of(pair, control=False) <= IN_DOUBT

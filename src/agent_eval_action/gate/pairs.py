@@ -126,26 +126,12 @@ class Pair:
         return change if self.goal == "minimize" else -change
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryStats:
-    """A pair's history: attempts, mean, extremes."""
-
-    n: int
-    mean: float
-    low: float
-    high: float
-
-    @property
-    def constant(self) -> bool:
-        """Whether no attempt differed, floating point aside."""
-        return self.high - self.low <= TOLERANCE * max(1.0, abs(self.high))
-
-
 @lru_cache(maxsize=50_000)
-def history_stats(history: tuple[ScoreCount, ...]) -> HistoryStats:
+def history_stats(history: tuple[ScoreCount, ...]) -> Stat:
     """Count, mean and extremes of a history."""
     scores = [score for score, _ in history]
-    return HistoryStats(sum(times for _, times in history), weighted_mean(history), min(scores), max(scores))
+    n = sum(times for _, times in history)
+    return Stat(n=n, mean=weighted_mean(history), low=min(scores), high=max(scores))
 
 
 @dataclass(frozen=True, slots=True)

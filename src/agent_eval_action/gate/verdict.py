@@ -24,7 +24,7 @@ from agent_eval_action.gate.findings import (
     unmeasured_findings,
     why_data,
 )
-from agent_eval_action.gate.judgement import CriterionJudgement, Improvement, improvements
+from agent_eval_action.gate.judgement import CriterionJudgement, Improvement, improvements, pairs_of
 from agent_eval_action.gate.pairs import (
     EDITED,
     NEW_CASE,
@@ -71,37 +71,40 @@ def decide(
     ``broken``: what the change's code breaks, where ``result`` does not hold all attempts of the base commit's agent.
     """
     every = _judgements(comparison, result, policy)
-    judged = [one for one in every if one.policy.mode != "off"]
+    criteria = [criterion for criterion in every if criterion.policy.mode != "off"]
     trajectories = comparison.trajectories
-    silent = tuple(silent_models(judged))
+    silent = tuple(silent_models(criteria))
     by_criterion = {
-        one.name: [*criterion_findings(one, silent=bool(silent)), *pair_findings(one, trajectories)] for one in judged
+        criterion.name: [*criterion_findings(criterion, silent=bool(silent)), *pair_findings(criterion, trajectories)]
+        for criterion in criteria
     }
-    left_out = credentials_findings(judged, result, policy.withheld)
+    left_out = credentials_findings(criteria, result, policy.withheld)
     broken = broken_code(result) if broken is None else broken
     findings = [
         *itertools.chain.from_iterable(by_criterion.values()),
-        *unmeasured_findings(judged, result, broken, comparison.unmeasured),
+        *unmeasured_findings(criteria, result, broken, comparison.unmeasured),
         *silent,
         *left_out,
     ]
     findings.sort(key=_order)
-    outcome = _outcome({found.severity for found in findings}, collecting=any(one.collecting for one in judged))
+    outcome = _outcome(
+        {found.severity for found in findings}, collecting=any(criterion.collecting for criterion in criteria)
+    )
     doubts = [found for found in findings if found.severity == "inconclusive"]
-    pairs = [_pair_change(pair, one, trajectories) for one in judged for pair in one.pairs]
+    pairs = [_pair_change(pair, criterion, trajectories) for criterion in criteria for pair in criterion.pairs]
     pairs += [_pair_change(pair, None, trajectories) for pair in comparison.removed]
     return Decision(
         outcome=outcome,
-        reasons=tuple(_reasons(outcome, comparison, judged, findings, left_out)),
+        reasons=tuple(_reasons(outcome, comparison, criteria, findings, left_out)),
         excused=outcome is Verdict.INCONCLUSIVE and bool(result.conditions.withheld) and doubts == list(left_out),
         findings=tuple(findings),
-        criteria=tuple(one.row(by_criterion[one.name]) for one in judged),
+        criteria=tuple(criterion.row(by_criterion[criterion.name]) for criterion in criteria),
         pairs=tuple(sorted(pairs, key=lambda pair: (pair.agent, pair.eval_set, pair.case, pair.criterion))),
         baseline=comparison.baseline,
         store=comparison.history.store,
         accept=policy.accept,
         on_weakened=policy.on_weakened,
-        baseline_trajectories=tuple(_trajectories(comparison, judged)),
+        baseline_trajectories=tuple(_trajectories(comparison, criteria)),
         notes=tuple(_notes(comparison, every, result)),
     )
 
@@ -142,7 +145,7 @@ def _judgements(comparison: Comparison, result: RunResult, policy: Policy) -> li
         if info.threshold is not None and info.source != "default"
     }
     own = {name: policy.for_criterion(name, groups[name][0].goal) for name in sorted(groups)}
-    # whoever asks for ADK's rule, or for the suite's mean, makes ADK's default thresholds their own
+    # who configures ADK's rule, or a threshold on the suite's mean, adopts ADK's default thresholds
     configured = any(
         rule.mode != "off"
         and (rule.threshold_on in {"case", "suite"} or name in own_thresholds)
@@ -179,27 +182,27 @@ def _order(found: Finding) -> tuple[object, ...]:
     return _SEVERITIES.index(found.severity), subject.case is not None, *(name or "" for name in names)
 
 
-def _pair_change(pair: Pair, judged: CriterionJudgement | None, trajectories: Trajectories) -> PairChange:
-    test = judged.test(pair) if judged else None
+def _pair_change(pair: Pair, criterion: CriterionJudgement | None, trajectories: Trajectories) -> PairChange:
+    test = criterion.test(pair) if criterion else None
     return PairChange(
         **pair.key._asdict(),
         criterion=pair.criterion,
         goal=pair.goal,
         unit=pair.unit,
         threshold=pair.threshold,
-        kind=_kind(pair, test, improved=judged is not None and pair.key in judged.improvement.cases),
+        kind=_kind(pair, test, improved=criterion is not None and pair.key in criterion.improvement.cases),
         baseline=pair.baseline,
         current=pair.current,
         errors=pair.errors,
         change=pair.change,
-        interval=judged.interval(pair) if judged and pair.kind in _MOVED else None,
+        interval=criterion.interval(pair) if criterion and pair.kind in _MOVED else None,
         fresh=score_stat(test.fresh, pair.threshold, pair.goal) if test else None,
         control=score_stat(pair.control, pair.threshold, pair.goal) if test else None,
-        blocking=judged.blocks(pair) if judged else False,
+        blocking=criterion.blocks(pair) if criterion else False,
         confirmed=test is not None and test.status in _CONFIRMED,
-        misses_threshold=judged.misses_threshold(pair) if judged else False,
+        misses_threshold=criterion.misses_threshold(pair) if criterion else False,
         accepted=pair.accepted,
-        reason=pair_reason(judged, pair, trajectories),
+        reason=pair_reason(criterion, pair, trajectories),
     )
 
 
@@ -218,9 +221,9 @@ def _kind(pair: Pair, test: SuspectTest | None, *, improved: bool) -> ChangeKind
     return pair.kind
 
 
-def _trajectories(comparison: Comparison, judged: Iterable[CriterionJudgement]) -> Iterable[BaselineTrajectory]:
+def _trajectories(comparison: Comparison, criteria: Iterable[CriterionJudgement]) -> Iterable[BaselineTrajectory]:
     """Of the cases a report goes into: 10,000 that are as they were need none."""
-    shown = {pair.key for one in judged if one.gating for pair in one.pairs if pair.kind in _SHOWN_IN_DETAIL}
+    shown = {pair.key for pair in pairs_of(criteria, gating=True) if pair.kind in _SHOWN_IN_DETAIL}
     shown |= {pair.key for pair in comparison.removed}
     for key in sorted(shown & comparison.trajectories.keys()):
         kept = comparison.trajectories[key]
@@ -233,35 +236,37 @@ def _trajectories(comparison: Comparison, judged: Iterable[CriterionJudgement]) 
 def _reasons(
     outcome: Verdict,
     comparison: Comparison,
-    judged: Sequence[CriterionJudgement],
+    criteria: Sequence[CriterionJudgement],
     findings: Sequence[Finding],
     left_out: Sequence[Finding],
 ) -> Iterator[Finding]:
     """What the headline says. ``left_out``: the findings about missing credentials, which it names of a pass too."""
     if outcome is Verdict.FAIL:
-        yield from _failures(judged, findings)
+        yield from _failures(criteria, findings)
         yield from _undecided(findings)
     elif outcome is Verdict.INCONCLUSIVE:
         yield from _undecided(findings)
-        pairs = [pair for one in judged for pair in one.pairs]
+        pairs = pairs_of(criteria)
         unmeasured = any(pair.left_out for pair in pairs)
         doubts = sum(found.severity == "inconclusive" for found in findings)
         if unmeasured and doubts == 1 and any(pair.current is not None for pair in pairs):
-            yield _nothing_wrong(comparison, judged, findings, rest=True)
+            yield _nothing_wrong(comparison, criteria, findings, rest=True)
     elif outcome is Verdict.COLLECTING:
         advised = (found.subject for found in findings if found.severity == "advisory" and found.subject.case)
         missed = {subject.model_copy(update={"criterion": None}) for subject in advised}
-        yield note(FindingCode.COLLECTING, **_extent(judged), below=len(missed), store=comparison.history.store)
+        yield note(FindingCode.COLLECTING, **_extent(criteria), below=len(missed), store=comparison.history.store)
     else:
-        yield _nothing_wrong(comparison, judged, findings, rest=False)
+        yield _nothing_wrong(comparison, criteria, findings, rest=False)
         yield from left_out
 
 
-def _failures(judged: Sequence[CriterionJudgement], findings: Sequence[Finding]) -> Iterator[Finding]:
-    blocking = [(one, pair) for one in judged for pair in one.pairs if one.blocks(pair)]
-    total = len(_cases_run(judged))
+def _failures(criteria: Sequence[CriterionJudgement], findings: Sequence[Finding]) -> Iterator[Finding]:
+    blocking = [(criterion, pair) for criterion in criteria for pair in criterion.pairs if criterion.blocks(pair)]
+    total = len(_cases_run(criteria))
     fell = {ChangeKind.NEWLY_FAILING, ChangeKind.WORSE}
-    worse = {pair.key for one, pair in blocking if pair.kind in fell or one.status(pair) is Status.CONFIRMED}
+    worse = {
+        pair.key for criterion, pair in blocking if pair.kind in fell or criterion.status(pair) is Status.CONFIRMED
+    }
     still = {pair.key for _, pair in blocking if pair.kind is ChangeKind.STILL_FAILING} - worse
     alone = {pair.key for _, pair in blocking} - worse - still  # by its threshold, whatever became of it otherwise
     for code, keys in (
@@ -291,43 +296,47 @@ def _undecided(findings: Sequence[Finding]) -> Iterator[Finding]:
 
 
 def _nothing_wrong(
-    comparison: Comparison, judged: Sequence[CriterionJudgement], findings: Sequence[Finding], *, rest: bool
+    comparison: Comparison, criteria: Sequence[CriterionJudgement], findings: Sequence[Finding], *, rest: bool
 ) -> Finding:
     advisories = sum(found.severity == "advisory" for found in findings)
     if comparison.baseline is None:
-        return note(FindingCode.THRESHOLDS_MET, **_extent(judged), advisories=advisories, rest=rest)
-    improved = [pair for one in judged for pair in one.pairs if pair.key in one.improvement.cases]
+        return note(FindingCode.THRESHOLDS_MET, **_extent(criteria), advisories=advisories, rest=rest)
+    improved = [pair for criterion in criteria for pair in criterion.pairs if pair.key in criterion.improvement.cases]
     return note(
         FindingCode.NOTHING_WORSE,
-        **_extent(judged),
-        compared=sum(len(one.compared) for one in judged),
-        scores=sum(pair.current is not None for one in judged for pair in one.pairs),
+        **_extent(criteria),
+        compared=sum(len(criterion.compared) for criterion in criteria),
+        scores=sum(pair.current is not None for pair in pairs_of(criteria)),
         gone=len({pair.key for pair in comparison.removed if pair.incomparable == NO_CASE}),
         fixed=len({pair.key for pair in improved if pair.kind is ChangeKind.FIXED}),
-        better=[{"criterion": one.name, "p": one.improvement.p} for one in judged if one.improvement.mean],
+        better=[
+            {"criterion": criterion.name, "p": criterion.improvement.p}
+            for criterion in criteria
+            if criterion.improvement.mean
+        ],
         advisories=advisories,
         rest=rest,
     )
 
 
-def _extent(judged: Sequence[CriterionJudgement]) -> dict[str, Any]:
-    criteria = sum(any(pair.current is not None for pair in one.pairs) for one in judged)
-    return {"cases": len(_cases_run(judged)), "criteria": criteria}
+def _extent(criteria: Sequence[CriterionJudgement]) -> dict[str, Any]:
+    scored = sum(any(pair.current is not None for pair in criterion.pairs) for criterion in criteria)
+    return {"cases": len(_cases_run(criteria)), "criteria": scored}
 
 
-def _cases_run(judged: Sequence[CriterionJudgement]) -> set[CaseKey]:
+def _cases_run(criteria: Sequence[CriterionJudgement]) -> set[CaseKey]:
     """Those that were run: one this run left out was not measured on anything."""
-    return {pair.key for one in judged for pair in one.pairs if not pair.left_out}
+    return {pair.key for pair in pairs_of(criteria) if not pair.left_out}
 
 
 # --- what to know beside the verdict ---------------------------------------------------------------
 
 
-def _notes(comparison: Comparison, judged: Sequence[CriterionJudgement], result: RunResult) -> Iterator[Finding]:
+def _notes(comparison: Comparison, criteria: Sequence[CriterionJudgement], result: RunResult) -> Iterator[Finding]:
     """What a reader must know beside the scores, each thing once and briefly."""
     if result.conditions.fail_on == "never":
         yield note(FindingCode.REPORT_ONLY)
-    yield from _policy_notes(comparison, judged)
+    yield from _policy_notes(comparison, criteria)
     yield from map(text_note, comparison.history.notes)
     if comparison.history.pooled is not None and comparison.history.pooled.cases:
         yield from _condition_notes(comparison.history.pooled, result)
@@ -335,17 +344,17 @@ def _notes(comparison: Comparison, judged: Sequence[CriterionJudgement], result:
     yield from _removed(comparison.removed)
     yield from _incomparable(comparison.pairs)
     yield from _moved_thresholds(comparison.pairs)
-    yield from _not_applicable(judged)
-    yield from _flaky(judged)
+    yield from _not_applicable(criteria)
+    yield from _flaky(criteria)
     yield from _not_controlled(result)
 
 
-def _policy_notes(comparison: Comparison, judged: Sequence[CriterionJudgement]) -> Iterator[Finding]:
-    if comparison.baseline is None and any(not one.collecting for one in judged):
+def _policy_notes(comparison: Comparison, criteria: Sequence[CriterionJudgement]) -> Iterator[Finding]:
+    if comparison.baseline is None and any(not criterion.collecting for criterion in criteria):
         yield note(FindingCode.NO_BASELINE, store=comparison.history.store)
-    off = [one.name for one in judged if one.policy.mode == "off"]
-    blocking = [one for one in judged if one.policy.mode == "blocking" and one.goal == "maximize"]
-    limitless = [one.name for one in blocking if not one.has_limit]
+    off = [criterion.name for criterion in criteria if criterion.policy.mode == "off"]
+    unlimited = [criterion for criterion in criteria if criterion.goal == "maximize" and not criterion.has_limit]
+    limitless = [criterion.name for criterion in unlimited if criterion.policy.mode == "blocking"]
     for code, names in ((FindingCode.CRITERIA_OFF, off), (FindingCode.CRITERIA_WITHOUT_LIMIT, limitless)):
         if names:
             yield note(code, criteria=names[:NAMED], total=len(names))
@@ -366,7 +375,11 @@ def _condition_notes(baseline: Record, result: RunResult) -> Iterator[Finding]:
             yield note(FindingCode.ADK_CHANGED, subject, old=versions[0], new=versions[1])
         if old.packages_digest and now.packages_digest and old.packages_digest != kept_digest(now.packages_digest):
             yield note(FindingCode.PACKAGES_CHANGED, subject)
-    ran = {kept_key(CaseKey(one.agent, one.eval_set, case.case)) for one in result.sets for case in one.cases}
+    ran = {
+        kept_key(CaseKey(measured.agent, measured.eval_set, case.case))
+        for measured in result.sets
+        for case in measured.cases
+    }
     covers = result.conditions.covers
     left = sum(record.key not in ran and not covers(record.agent) for record in baseline.cases)
     if left:
@@ -424,17 +437,17 @@ def _moved_thresholds(pairs: Iterable[Pair]) -> Iterator[Finding]:
         yield note(FindingCode.THRESHOLD_MOVED, Subject(criterion=criterion), old=old, new=new, cases=cases)
 
 
-def _not_applicable(judged: Iterable[CriterionJudgement]) -> Iterator[Finding]:
-    for one in judged:
-        if all(pair.kind is ChangeKind.NOT_APPLICABLE for pair in one.pairs):
-            reasons = (pair.measured.reason for pair in one.pairs if pair.measured and pair.measured.reason)
+def _not_applicable(criteria: Iterable[CriterionJudgement]) -> Iterator[Finding]:
+    for criterion in criteria:
+        if all(pair.kind is ChangeKind.NOT_APPLICABLE for pair in criterion.pairs):
+            reasons = (pair.measured.reason for pair in criterion.pairs if pair.measured and pair.measured.reason)
             data = {"judgement": excerpt(next(reasons, ""), 200)}
-            yield finding("note", FindingCode.CRITERION_NOT_APPLICABLE, Subject(criterion=one.name), **data)
+            yield finding("note", FindingCode.CRITERION_NOT_APPLICABLE, Subject(criterion=criterion.name), **data)
 
 
-def _flaky(judged: Iterable[CriterionJudgement]) -> Iterator[Finding]:
+def _flaky(criteria: Iterable[CriterionJudgement]) -> Iterator[Finding]:
     """What was worse at first, and as on main when it was run again: how often."""
-    tests = [test for one in judged if one.evidence for test in one.evidence.tests.values()]
+    tests = [test for criterion in criteria if criterion.evidence for test in criterion.evidence.tests.values()]
     cleared = [(test.pair, test.fresh) for test in tests if test.status is Status.CLEARED]
     cleared.sort(key=lambda item: (item[0].key, item[0].criterion))
     named = [

@@ -1,6 +1,6 @@
 """What a change does to the gate itself: cases, references, criteria, rules and stored scores, then and now. Pure.
 
-What only became stricter is no weakening; what became something else is, for main's verdict on it is lost.
+What only became stricter is no weakening. What became something else is one, since main's scores count no more.
 """
 
 from __future__ import annotations
@@ -112,31 +112,26 @@ def _removed_cases(head: Snapshot, removed: Iterable[_CaseInSet]) -> Iterator[Fi
 
 def _weaker_criteria(
     base: Snapshot, pairs: Iterable[tuple[_CaseInSet, _CaseInSet]], *, with_merge: bool
-) -> Iterator[Finding]:
+) -> Iterable[Finding]:
     """What criteria lost, set by set, for sets that share a case; one finding for whatever shares a file."""
-    sets: dict[tuple[str, str, str, str], tuple[SetSnapshot, SetSnapshot]] = {}
-    for (then, _), (now, _) in pairs:
-        sets.setdefault((then.agent, then.eval_set, now.agent, now.eval_set), (then, now))
-    off = _switched_off(base)
+    sets = {(then.agent, then.eval_set, now.agent, now.eval_set): (then, now) for (then, _), (now, _) in pairs}
     found: list[Finding] = []
     for then, now in sets.values():
         current = {info.name: info for info in now.criteria}
         for info in then.criteria:
-            for loss in (
-                _criterion_losses(info, current.get(info.name), now, with_merge) if info.name not in off else ()
-            ):
-                if loss not in found:
-                    found.append(loss)
-    yield from found
+            if base.policy is None or base.policy.for_criterion(info.name, info.goal).mode != "off":
+                losses = _criterion_losses(info, current.get(info.name), now.path, with_merge=with_merge)
+                found += [loss for loss in losses if loss not in found]
+    return found
 
 
 def _criterion_losses(
-    then: CriterionInfo, now: CriterionInfo | None, where: SetSnapshot, with_merge: bool
+    then: CriterionInfo, now: CriterionInfo | None, path: str, *, with_merge: bool
 ) -> Iterator[Finding]:
     subject = Subject(criterion=then.name)
     source = {"source": excerpt((now or then).source, 120), "with_merge": with_merge}
     if now is None:
-        yield _finding(FindingCode.CRITERION_REMOVED, subject, path=where.path, **source)
+        yield _finding(FindingCode.CRITERION_REMOVED, subject, path=path, **source)
         return
     for loss in _relaxations(then, now):
         yield _finding(FindingCode.CRITERION_LOOSENED, subject, **loss, **source)
@@ -161,34 +156,22 @@ def _option(value: Any) -> Any:
     return excerpt(str(value) if isinstance(value, str | int | float) else _json(value), 80)
 
 
-def _switched_off(base: Snapshot) -> frozenset[str]:
-    if base.policy is None:
-        return frozenset()
-    infos = {info.name: info for item in base.sets for info in item.criteria}
-    return frozenset(n for n, info in infos.items() if base.policy.for_criterion(n, info.goal).mode == "off")
-
-
 def _edited_cases(pairs: Iterable[tuple[_CaseInSet, _CaseInSet]]) -> Iterator[Finding]:
     """Cases that expect less, before those that expect something else."""
-    found: dict[FindingCode, dict[str, list[tuple[_CaseInSet, list[Edit]]]]] = {
-        FindingCode.CASE_LOOSENED: defaultdict(list),
-        FindingCode.CASE_EDITED: defaultdict(list),
-    }
+    looser: dict[str, list[tuple[CaseSnapshot, list[Edit]]]] = defaultdict(list)
+    edited: dict[str, list[tuple[CaseSnapshot, list[Edit]]]] = defaultdict(list)
     for (_, then), (where, now) in pairs:
-        looser, other = ([], []) if then.digest == now.digest else _edits(then, now, where.criteria)
-        if looser or other:
-            code = FindingCode.CASE_LOOSENED if looser else FindingCode.CASE_EDITED
-            found[code][where.path].append(((where, now), [*looser, *other]))
-    for code, by_path in found.items():
-        for path, edited in by_path.items():
-            for (_, case), edits in edited[:_NAMES]:
+        less, other = ([], []) if then.digest == now.digest else _edits(then, now, where.criteria)
+        if less or other:
+            (looser if less else edited)[where.path].append((now, [*less, *other]))
+    for code, by_path in ((FindingCode.CASE_LOOSENED, looser), (FindingCode.CASE_EDITED, edited)):
+        for path, cases in by_path.items():
+            for case, edits in cases[:_NAMES]:
                 more = {"more": len(edits) - _EDITS} if len(edits) > _EDITS else {}
                 yield _finding(code, Subject(**case.key._asdict()), path=path, edits=edits[:_EDITS], **more)
-            if rest := [item for item, _ in edited[_NAMES:]]:
-                subject = Subject(agent=rest[0][0].agent, eval_set=rest[0][0].eval_set)
-                yield _finding(
-                    FindingCode.CASES_EDITED, subject, path=path, **_named([case for _, case in rest], _NAMES)
-                )
+            if rest := [case for case, _ in cases[_NAMES:]]:
+                subject = Subject(agent=rest[0].key.agent, eval_set=rest[0].key.eval_set)
+                yield _finding(FindingCode.CASES_EDITED, subject, path=path, **_named(rest, _NAMES))
 
 
 def _edits(then: CaseSnapshot, now: CaseSnapshot, infos: Iterable[CriterionInfo]) -> tuple[list[Edit], list[Edit]]:

@@ -29,7 +29,7 @@ _ALSO_WHO_JUDGES: Final = (
     *("llm_openai_base_url", "llm_prices", "cache_dir", "reruns"),
     *("baseline", "baseline_store", "baseline_branch", "baseline_remote"),
 )
-"""Nobody can say which value of these asks for less, so each other one may."""
+"""Settings without an order of strictness: any other value of these may ask for less."""
 
 _NAMES: Final = 8
 _MAX_VALUE: Final = 60

@@ -269,7 +269,7 @@ def _read(base: BaseCommit, root: Path, context: CommandContext) -> BaseSnapshot
 
 
 def _settings(here: Path, root: Path, context: CommandContext) -> tuple[Settings, bool]:
-    """The same words read in the base's tree, and whether they choose agents that it lacks.
+    """The command's settings in the base's tree, and whether they choose agents that it lacks.
 
     What names a file of the workspace means the base's.
     """

@@ -1,4 +1,4 @@
-"""The verdict of a run: what became of every pair and criterion, and why."""
+"""The verdict of a run: the outcome of every pair and criterion, and the reasons."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Verdict(enum.StrEnum):
 
 
 class ChangeKind(enum.StrEnum):
-    """What became of a pair."""
+    """The outcome of a pair."""
 
     SAME = "same"
     BETTER = "better"
@@ -70,7 +70,7 @@ class Stat(Frozen):
 
 
 class PairChange(Frozen):
-    """A pair, then and now. ``reason`` says what became of it; None where there is nothing to say.
+    """A pair, then and now. ``reason`` describes the outcome; None where there is nothing to report.
 
     ``interval``: the change with 95 % confidence. ``fresh`` are the runs made to confirm a suspect or clear
     it, ``control`` those of the base commit's agent; None where there were none. ``confirmed``: worse than

@@ -1,4 +1,4 @@
-"""What the gate has to say, as codes with values. ``reports.messages`` makes every sentence of them."""
+"""What the gate reports, as codes with values. ``reports.messages`` makes every sentence of them."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def named_cases(keys: Collection[tuple[str, str, str]], most: int = NAMED) -> di
 
 
 def case_reference(agent: str, eval_set: str, case: str, **more: Any) -> dict[str, Any]:
-    """A case as findings name it, with what is said of it."""
+    """A case as findings name it, with data of its own."""
     return {"agent": agent, "eval_set": eval_set, "case": case, **more}
 
 

@@ -1,4 +1,4 @@
-"""A run result seen pair by pair: plain scores and counts, for whoever compares, decides or keeps them."""
+"""A run result seen pair by pair: plain scores and counts, for the code that compares, decides or stores them."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def shared_stat(n: int, mean: float, passed: int | None, low: float, high: float
 
 def measured_pairs(result: RunResult) -> Iterator[PairScores]:
     """Every case with every criterion of its set, in the result's order."""
-    for one_set in result.sets:
-        for case in one_set.cases:
-            yield from _of_case(one_set, case)
+    for measured in result.sets:
+        for case in measured.cases:
+            yield from _of_case(measured, case)
 
 
 def meets(score: float, threshold: float, goal: Goal) -> bool:
@@ -141,11 +141,11 @@ class _Tally:
             self.errors.append(score.reason or "the criterion gave no score")
 
 
-def _of_case(one_set: SetResult, case: CaseResult) -> Iterator[PairScores]:
-    key = CaseKey(one_set.agent, one_set.eval_set, case.case)
+def _of_case(measured: SetResult, case: CaseResult) -> Iterator[PairScores]:
+    key = CaseKey(measured.agent, measured.eval_set, case.case)
     by_name = [{score.criterion: score for score in attempt.scores} for attempt in case.attempts]
     answered = bool(case.attempts) and all(attempt.error is None for attempt in case.attempts)
-    for info in one_set.criteria:
+    for info in measured.criteria:
         unmeasured = case.unmeasured or info.unmeasured
         tally = _Tally(skipped=[unmeasured]) if unmeasured else _Tally()
         if not unmeasured and not case.attempts:
