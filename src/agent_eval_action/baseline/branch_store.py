@@ -22,9 +22,8 @@ from agent_eval_action.baseline.record_text import (
     record_bytes,
 )
 from agent_eval_action.config.models import Settings
-from agent_eval_action.git.remote import Remote, remote_of
+from agent_eval_action.git.remote import Pushed, Remote, Scratch, remote_of
 from agent_eval_action.git.repository import Repository, TreeEntry
-from agent_eval_action.git.scratch import Pushed, Scratch
 from agent_eval_action.results.history import Record
 from agent_eval_action.results.run_result import collector_paused
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
-from agent_eval_action.git.remote import ORIGIN, Remote, remote_of
+from agent_eval_action.git.remote import ORIGIN, Remote, Scratch, remote_of
 from agent_eval_action.git.repository import Commit, Repository, is_sha
-from agent_eval_action.git.scratch import Scratch
 
 WALK: Final = 1_000
 """How many ancestors are looked at: a record older than that says little about main."""

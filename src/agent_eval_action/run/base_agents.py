@@ -20,9 +20,8 @@ from agent_eval_action.config.models import AgentDefaults, AgentSettings, Settin
 from agent_eval_action.errors import AgentEvalError
 from agent_eval_action.folders import real_path
 from agent_eval_action.git.export import export_tree
-from agent_eval_action.git.remote import Remote, remote_of
+from agent_eval_action.git.remote import Remote, Scratch, remote_of
 from agent_eval_action.git.repository import Repository
-from agent_eval_action.git.scratch import Scratch
 from agent_eval_action.results.run_result import AgentConditions, ArmName, AttemptError
 
 StartTask = asyncio.Task[AgentConditions | AttemptError]
