@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def test_a_case_with_a_baseline_takes_little_memory(monkeypatch: pytest.MonkeyPa
         made = measure.run([command, "baseline", "update", "--repeats", "1"], work)
         assert (work / ".agent-eval" / "baseline.json").is_file(), made.output
         taken = measure.run([command, "run"], work)
-        assert "baseline" in taken.output, taken.output
-        assert (work / ".agent-eval" / "out" / "results.json").is_file()
+        results = json.loads((work / ".agent-eval" / "out" / "results.json").read_bytes())
+        assert results["decision"]["baseline"], taken.output
         peaks[cases] = taken.peak_mb * 1024 * 1024
     assert (peaks[MANY] - peaks[FEW]) / (MANY - FEW) < BYTES_PER_CASE, peaks

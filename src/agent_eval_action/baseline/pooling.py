@@ -116,7 +116,7 @@ def _newest_suite(records: Sequence[Record]) -> Suite:
             cases[case.key] = (digest, {**digests, **known})
     there: set[CaseKey] = set()
     for record in records:
-        there |= {case.key for case in record.cases} | {pair.pair[0] for pair in record.withheld}
+        there |= {case.key for case in record.cases} | {pair.key for pair in record.withheld}
         if record.whole:  # what an older run alone has was removed from main since
             break
     return Suite({key: value for key, value in cases.items() if key in there}, criteria)
@@ -179,7 +179,7 @@ class _Pooling:
     def names(self) -> set[PairName]:
         """The suite's pairs that main knows, and those main still had in its newest run of everything."""
         scored = [{(case.key, name) for case in run.record.cases for name in case.criteria} for run in self.runs]
-        withheld = [{pair.pair for pair in run.record.withheld} for run in self.runs]
+        withheld = [{(pair.key, pair.criterion) for pair in run.record.withheld} for run in self.runs]
         known = set().union(*scored)
         current = {(key, name) for key, (_, digests) in self.now.cases.items() for name in digests}
         found = current & known.union(*withheld)

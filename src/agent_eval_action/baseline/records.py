@@ -302,8 +302,7 @@ def definition(info: CriterionInfo) -> Definition:
 def definitions(result: RunResult) -> dict[str, Definition]:
     """Every criterion of a run by the digest a record keeps."""
     infos = sorted((info for owner in result.sets for info in owner.criteria), key=lambda info: info.digest)
-    found = {kept_digest(info.digest): info for info in infos}
-    return {digest: definition(info) for digest, info in found.items()}
+    return {kept_digest(info.digest): definition(info) for info in infos}
 
 
 def _short(value: Any) -> Any:

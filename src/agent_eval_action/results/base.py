@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -19,10 +20,16 @@ class Frozen(BaseModel):
         """Share the set of the names of given fields with all instances that have the same one.
 
         pydantic gives each instance a set of its own, of 216 bytes and from five names on 728: of a large suite that
-        is a third of the memory. Nothing changes these sets, for the models are frozen; a copy of a model gets a copy.
+        is a third of the memory. Nothing changes these sets, for the models are frozen.
         """
         given = self.__pydantic_fields_set__
         object.__setattr__(self, "__pydantic_fields_set__", _FIELD_SETS.setdefault(frozenset(given), given))
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Copy, with a shared set of field names again: pydantic's copy has one of its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.model_post_init(None)
+        return copied
 
 
 class AdkModel(Frozen):

@@ -109,7 +109,7 @@ def current_names(
     names = dict(matches.current_key)
     taken = set(names.values())
     if known:
-        for key in (*(case.key for case in record.cases), *(pair.pair[0] for pair in record.withheld)):
+        for key in (*(case.key for case in record.cases), *(pair.key for pair in record.withheld)):
             if key not in names and key in known and known[key] not in taken:
                 names[key] = known[key]
                 taken.add(known[key])
@@ -129,17 +129,17 @@ def renamed(record: Record, names: Mapping[CaseKey, CaseKey], agents: Mapping[st
         return record
 
     def moved(named: _Named) -> _Named:
-        key = CaseKey(named.agent, named.eval_set, named.case)
-        return named.model_copy(update=names[key]._asdict()) if names.get(key, key) != key else named
+        now = names.get(named.key, named.key)
+        return named.model_copy(update=now._asdict()) if now != named.key else named
 
     there = {agent.agent for agent in record.agents}
-    now = {old: new for old, new in (agents or {}).items() if new not in there}
+    free = {old: new for old, new in (agents or {}).items() if new not in there}
     return record.model_copy(
         update={
             "cases": tuple(sorted(map(moved, record.cases), key=lambda case: case.key)),
             "withheld": tuple(map(moved, record.withheld)),
             "agents": tuple(
-                agent.model_copy(update={"agent": now.get(agent.agent, agent.agent)}) for agent in record.agents
+                agent.model_copy(update={"agent": free.get(agent.agent, agent.agent)}) for agent in record.agents
             ),
         }
     )

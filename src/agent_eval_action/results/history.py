@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
@@ -91,20 +92,24 @@ class TrajectoryRecord(Frozen):
     turns: Trajectory = ()
 
 
-class CaseRecord(Frozen):
-    """One case. ``omitted`` criteria did not fit, in files of earlier versions."""
-
+class _OfCase(Frozen):
     agent: str
     eval_set: str
     case: str
+
+    @property
+    def key(self) -> CaseKey:
+        """The case by the names a record keeps."""
+        return CaseKey(self.agent, self.eval_set, self.case)
+
+
+class CaseRecord(_OfCase):
+    """One case. ``omitted`` criteria did not fit, in files of earlier versions."""
+
     digest: str
     criteria: dict[str, CriterionRecord] = Field(default_factory=dict)
     omitted: Annotated[int, Field(ge=0)] = 0
     trajectory: TrajectoryRecord | None = None
-
-    @property
-    def key(self) -> CaseKey:
-        return CaseKey(self.agent, self.eval_set, self.case)
 
     def without_criteria(self, left_out: Callable[[CaseKey, str], bool]) -> CaseRecord:
         """The case without the scores of the pairs that ``left_out`` names."""
@@ -203,18 +208,11 @@ PairName = tuple[CaseKey, str]
 """A case and a criterion, by the names a record keeps."""
 
 
-class OmittedPair(Frozen):
+class OmittedPair(_OfCase):
     """A pair this run has no scores of in the record, and why."""
 
-    agent: str
-    eval_set: str
-    case: str
     criterion: str
     why: Literal["regressed", "unmeasured"]
-
-    @property
-    def pair(self) -> PairName:
-        return CaseKey(self.agent, self.eval_set, self.case), self.criterion
 
 
 class Record(Frozen):
@@ -242,11 +240,9 @@ class Record(Frozen):
 
     @model_validator(mode="after")
     def _cases_once(self) -> Record:
-        seen: set[CaseKey] = set()
-        for case in self.cases:
-            if case.key in seen:
-                raise ValueError(f"the case {case.key} is in it twice")
-            seen.add(case.key)
+        for key, times in Counter(case.key for case in self.cases).items():
+            if times > 1:
+                raise ValueError(f"the case {key} is in it twice")
         return self
 
 

@@ -22,14 +22,12 @@ _LONGEST_CUT: Final = 300
 _ALIKE: Final = 100
 _MATCHES_KNOWN: Final = 100
 
-# What results are kept and found under comes from the repository's own files, and has to stay what it is.
-_NAMES: Final = frozenset(
-    {"agent", "eval_set", "case", "criterion", "path", "commit", "id", "invocation_id", "rubric_id"}
-)
-# A user's pattern may fit more than it is meant for: what says when, by what version and of what kind is no text.
-_FACTS: Final = frozenset(
-    {"digest", "case_digest", "packages_digest", "scoring_version", "tool_version", "started_at", "created_at", "role"}
-    | {"mime_type", "fail_on", "threshold_on"}
+# Names under which results are kept and found have to stay what they are; when, by what version and of what kind
+# something was made is no text, but a user's pattern may fit it.
+_KEPT: Final = frozenset(
+    {"agent", "eval_set", "case", "criterion", "path", "commit", "id", "invocation_id", "rubric_id", "digest", "role"}
+    | {"case_digest", "packages_digest", "scoring_version", "tool_version", "started_at", "created_at", "mime_type"}
+    | {"fail_on", "threshold_on"}
 )
 
 _Value = TypeVar("_Value")
@@ -121,7 +119,7 @@ class Redaction:
             shown = self.text(value)
             return value if shown == value else shown
         if isinstance(value, BaseModel):
-            kept = _kept_as_it_is(type(value))
+            kept = _kept_fields(type(value))
             fields = {name: getattr(value, name) for name in type(value).model_fields if name not in kept}
             fields |= {name: item for name, item in (value.model_extra or {}).items() if name not in kept}
             new = {name: self._redacted(item) for name, item in fields.items()}
@@ -139,10 +137,9 @@ class Redaction:
 
 
 @cache
-def _kept_as_it_is(model: type[BaseModel]) -> frozenset[str]:
-    """Fields of names and facts, and of words from a fixed list, which would not be read back."""
-    words = {name for name, one in model.model_fields.items() if get_origin(one.annotation) is Literal}
-    return frozenset(words) | _NAMES | _FACTS
+def _kept_fields(model: type[BaseModel]) -> frozenset[str]:
+    """Fields that are not redacted: ``_KEPT``, and words from a fixed list, which would not be read back."""
+    return _KEPT | {name for name, field in model.model_fields.items() if get_origin(field.annotation) is Literal}
 
 
 _LONGEST_PATTERN: Final = 2_000
