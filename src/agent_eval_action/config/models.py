@@ -191,7 +191,7 @@ class Policy(Frozen):
 
     on_weakened: OnWeakened = option(
         "warn",
-        "What becomes of a change that loosens what the agent is measured by: it is shown first, or it is blocked.",
+        "When a change loosens its own checks: show that first, or block the change.",
         strict="fail",
     )
     accept: Acceptance = option(
@@ -372,7 +372,7 @@ class LlmOptions(Frozen):
     """The section ``llm``: how models that judge or play users are asked."""
 
     concurrency: Annotated[int, whole_number(1, 10000)] = option(
-        96, "Calls at once of one model that judges; fewer are made while it answers that it is asked too much."
+        96, "Parallel calls per judge model; lowered automatically on 429."
     )
     requests_per_minute: Rates = option(
         {},

@@ -113,7 +113,6 @@ class CriterionRow:
     baseline: str
     current: str
     change: str
-    interval: str
     tone: str
     limits: str
     detectable: str
@@ -237,7 +236,6 @@ def _criterion_row(row: CriterionChange, cases: Iterable[CaseView]) -> Criterion
         baseline=then,
         current=here,
         change=fmt.signed(row.change, row.unit),
-        interval=fmt.interval(row),
         tone="bad" if fmt.is_worse(row) else "good" if fmt.is_better(row) else "",
         limits=fmt.limits(row),
         detectable="" if row.detectable is None else fmt.detectable(row),
