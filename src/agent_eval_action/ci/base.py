@@ -117,11 +117,8 @@ class Ci:
         raise UsageError("comments are written on GitHub and GitLab only")
 
 
-# Readers of variables and event files, which may hold anything.
-
-
 def text_of(value: Any) -> str:
-    """The text; "" for everything else."""
+    """The text; "" for everything else: variables and event files may hold anything."""
     return value if isinstance(value, str) else ""
 
 

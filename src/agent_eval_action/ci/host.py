@@ -8,7 +8,6 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
@@ -53,7 +52,6 @@ _KINDS: Final[Mapping[int, ApiErrorKind]] = {
     HTTPStatus.FORBIDDEN: ApiErrorKind.PERMISSION,
     HTTPStatus.NOT_FOUND: ApiErrorKind.MISSING,
     HTTPStatus.GONE: ApiErrorKind.MISSING,
-    HTTPStatus.TOO_MANY_REQUESTS: ApiErrorKind.LIMITED,
 }
 TEMPORARY: Final = frozenset({ApiErrorKind.UNAVAILABLE, ApiErrorKind.LIMITED})
 
@@ -123,6 +121,7 @@ class CommentHost:
         self.deadline = _DEADLINE
         self._headers = {**headers, "User-Agent": f"agent-eval-action/{__version__}"}
         self._ca_bundle = ca_bundle
+        self._client: httpx.Client | None = None
         self._written: float | None = None
 
     def viewer(self) -> Account:
@@ -169,8 +168,9 @@ class CommentHost:
 
     def close(self) -> None:
         """Close the connections."""
-        if "_client" in vars(self):
+        if self._client is not None:
             self._client.close()
+            self._client = None
 
     def read(self, kind: type[T], verb: str, url: str, what: str, **content: Any) -> T:
         """Send, and return the object that is answered; the arguments are those of ``request``."""
@@ -221,7 +221,7 @@ class CommentHost:
 
     def _send(self, verb: str, url: str, what: str, content: dict[str, Any]) -> httpx.Response:
         try:
-            response = self._client.request(verb, url, **content)
+            response = self._open().request(verb, url, **content)
         except httpx.TransportError as error:
             message = f"{self.name} could not be asked to {what}: {error or type(error).__name__}"
             raise ApiError(ApiErrorKind.UNAVAILABLE, message) from error
@@ -229,8 +229,9 @@ class CommentHost:
             raise self._refused(response, what)
         return response
 
-    @cached_property
-    def _client(self) -> httpx.Client:
+    def _open(self) -> httpx.Client:
+        if self._client is not None:
+            return self._client
         trust = httpx.create_ssl_context()
         if self._ca_bundle is not None:
             try:
@@ -238,7 +239,8 @@ class CommentHost:
             except (OSError, ssl.SSLError) as error:
                 message = f"the CA bundle {self._ca_bundle} cannot be used: {error}"
                 raise ApiError(ApiErrorKind.INVALID, message) from error
-        return httpx.Client(verify=trust, timeout=_TIMEOUT, headers=self._headers)
+        self._client = httpx.Client(verify=trust, timeout=_TIMEOUT, headers=self._headers)
+        return self._client
 
     def _validate(self, kind: type[T], response: httpx.Response, what: str) -> T:
         try:

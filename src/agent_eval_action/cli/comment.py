@@ -54,8 +54,7 @@ def post_comment(result: RunResult, settings: Settings, job: Job) -> str:
         return published.note
     # no pull request of a fork may write: that is nobody's fault, and no warning
     if shown := published.note or published.url:
-        why = "" if published.ok else f" ({job.withheld})"
-        print(terminal(f"comment: {shown}{why}"), file=sys.stderr)
+        print(terminal(f"comment: {shown}{'' if published.ok else f' ({job.withheld})'}"), file=sys.stderr)
     return ""
 
 

@@ -91,8 +91,8 @@ def read_posted_run(environ: Mapping[str, str], payload: Any) -> tuple[Job, Find
     """The run that this job's event is of. Raises UsageError where it is no workflow_run, or does not name its run."""
     event_name = environ.get("GITHUB_EVENT_NAME", "")
     if event_name != "workflow_run":
-        where = f"not on {event_name}" if event_name else "not on a terminal"
-        text = f"agent-eval post posts the results of an earlier run: it belongs on workflow_run, {where}"
+        where = f"on workflow_run, not on {event_name or 'a terminal'}"
+        text = f"agent-eval post posts the results of an earlier run: it belongs {where}"
         raise UsageError(text, hint="docs/forks.md has both workflows")
     run = value_at(payload, "workflow_run")
     repository = text_of(value_at(payload, "repository", "full_name"))
