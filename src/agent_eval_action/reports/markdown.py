@@ -63,9 +63,7 @@ _FINDINGS, _NOTES, _WEAKENINGS, _COSTS = 10, 12, 15, 20
 _ROWS_OPEN, _ROWS = 4, 30
 _SECTIONS, _OPEN_SECTIONS, _ALIKE, _AGENTS = 5, 3, 20, 10
 _TURNS, _DIFF_LINES, _OBJECTIONS, _TRACEBACK = 4, 30, 8, 12
-_NAMED: Final = 10
-_REMARK: Final = 120
-"""Room kept for the sentence that says what was left out."""
+_NAMED, _REMARK = 10, 120  # bytes kept for the sentence that says what was left out
 _ELSEWHERE: Final = "all of them are in the step's summary and in report.html"
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,64}")
 
@@ -88,12 +86,13 @@ def summary(report: ReportInput, budget: int | None = None) -> str:
 def _rendered(report: ReportInput, room: int, every_case: str) -> str:
     """The blocks in reading order; each with how soon it is given up, the highest number first."""
     decision, view = report.decision, report.view
-    loud, passed, several = decision.outcome is Verdict.FAIL, decision.outcome is Verdict.PASS, view.agents > 1
+    loud, passed = decision.outcome is Verdict.FAIL, decision.outcome is Verdict.PASS
+    several = view.agents > 1
     title = f"{text(report.title, 200)} · " if report.title else ""
     head = f"## {_OUTCOMES[decision.outcome]} {title}{fmt.OUTCOME_LABELS[decision.outcome]}"
     table = _criteria_table(_changed(view.criteria)) if loud else ""
-    if several:
-        table = "" if passed else _agents_table(report)
+    if several and not passed:
+        table = _agents_table(report)
     sections = list(_sections(report))
     blocks = [
         (0, report.marker),
@@ -371,7 +370,7 @@ def _what_to_do(report: ReportInput) -> str:
     if commands:
         cases = sum(view.needs_attention for view in report.view.run)
         these = "this case" if cases == 1 else f"these {cases:,} cases"
-        parts += [f"{links}{' · ' if links else ''}run {these}:", fence(commands, "sh")]
+        parts += [f"{links} · run {these}:" if links else f"Run {these}:", fence(commands, "sh")]
     elif links:
         parts.append(links)
     if report.decision.outcome is Verdict.COLLECTING:
@@ -408,7 +407,7 @@ def _intended(report: ReportInput) -> str:
 def _folded(report: ReportInput, *, whole_table: bool) -> str:
     """Scores, notes, the other classes of cases, what the run took, and how to repeat it."""
     decision, result, view = report.decision, report.result, report.view
-    base = _baseline(decision.baseline, result.started_at)
+    base, passed = _baseline(decision.baseline, result.started_at), decision.outcome is Verdict.PASS
     lead = "Scores · " if whole_table and view.criteria else ""
     above = () if whole_table else _changed(view.criteria)
     rows = [row for row in view.criteria if row not in above]
@@ -423,16 +422,11 @@ def _folded(report: ReportInput, *, whole_table: bool) -> str:
         _limits(view.criteria) if decision.baseline is not None else "",
         _notices(report),
         _costs(report),
-        *(_passed_steps(report) if decision.outcome is Verdict.PASS else ()),
+        *((*(block for step in next_steps(result) for block in _step(step)), _links(report)) if passed else ()),
         f"Repeat the whole run on your machine:\n\n{fence([report.reproduce], 'sh')}" if report.reproduce else "",
         _conditions(result.conditions, decision),
     ]
     return _details(f"{lead}{' · '.join([*facts(result), base])}", ["\n\n".join(filter(None, parts))])
-
-
-def _passed_steps(report: ReportInput) -> Iterator[str]:
-    yield from (block for step in next_steps(report.result) for block in _step(step))
-    yield _links(report)
 
 
 def _classes(report: ReportInput) -> Iterator[str]:

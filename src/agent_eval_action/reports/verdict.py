@@ -103,8 +103,11 @@ def _evidence(causes: Iterable[Cause]) -> Iterator[Prose]:
     counts = [found for pair in pairs if (found := run_counts(pair)) is not None]
     if counts:
         main, of_main, here, of_here = (sum(column) for column in zip(*counts, strict=True))
-        text = f"it passed {here:,} of {fmt.plural(of_here, 'run')} here and {main:,} of {of_main:,} on main"
-        yield Prose.join(text if len(pairs) == 1 else text.replace("it passed", "these cases passed", 1))
+        some = f"{len(counts):,} of these cases" if len(counts) < len(pairs) else "these cases"
+        who = "it" if len(pairs) == 1 else some
+        yield Prose.join(
+            f"{who} passed {here:,} of {fmt.plural(of_here, 'run')} here and {main:,} of {of_main:,} on main"
+        )
 
 
 def _passing(report: ReportInput) -> Iterator[Prose]:

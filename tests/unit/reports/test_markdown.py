@@ -227,7 +227,7 @@ def test_how_to_repeat_and_how_to_go_on(golden_result: Golden) -> None:
     assert "```sh\ndocker run IMAGE run\n```" in text
     assert "accept everything that got worse" in text
     only = "agents/dice/basics.test.json:roll_then_prime,roll_two_dice,refuse_nonsense,ask_for_sides"
-    assert f"run these 4 cases:\n\n```sh\nagent-eval run {only}\n```" in text
+    assert f"Run these 4 cases:\n\n```sh\nagent-eval run {only}\n```" in text
     assert "Begin a baseline:" in render(ReportInput(golden_result("collecting")))
 
 
