@@ -39,7 +39,7 @@ class MetricFunctions:
         self._known_interpreter = known_interpreter
         self._log = OutputLog(spec.logs, f"{file_name(spec.name)}.metrics.log", spec.limits.log_bytes)
         self._idle: asyncio.Queue[WorkerClient] = asyncio.Queue()
-        self._processes: set[WorkerClient] = set()
+        self._processes: dict[WorkerClient, set[str]] = {}  # and the functions that each has imported
         self._starting = False
         self._launch: asyncio.Task[Launch | FunctionReply] | None = None
         self._given_up = threading.Event()
@@ -78,11 +78,13 @@ class MetricFunctions:
 
     async def _call_in(self, process: WorkerClient, function: str, arguments: Mapping[str, Any]) -> FunctionReply:
         spec = self._spec
-        loaded = await process.request({"op": "load", "s": function}, spec.limits.import_s, "the import")
-        if isinstance(loaded, AttemptError):
-            where = " and ".join(process.launch.first_frame()["sys_path"])
-            message = f"cannot import {function} (from {where} or an installed package): {loaded.message}"
-            return FunctionReply(error=message, traceback=loaded.traceback)
+        if function not in self._processes[process]:
+            loaded = await process.request({"op": "load", "s": function}, spec.limits.import_s, "the import")
+            if isinstance(loaded, AttemptError):
+                where = " and ".join(process.launch.first_frame()["sys_path"])
+                message = f"cannot import {function} (from {where} or an installed package): {loaded.message}"
+                return FunctionReply(error=message, traceback=loaded.traceback)
+            self._processes[process].add(function)
         frame = {"op": "call", "s": function, "arguments": dict(arguments)}
         reply = await process.request(frame, spec.timeout_s, "the call")
         if isinstance(reply, AttemptError):
@@ -116,7 +118,7 @@ class MetricFunctions:
                 process = WorkerClient(start_process(launch), launch, self._log)
             except OSError as error:
                 return FunctionReply(error=f"the process for metric functions cannot be started: {error}")
-            self._processes.add(process)
+            self._processes[process] = set()
             try:
                 ready = await asyncio.shield(process.ready)
             except asyncio.CancelledError:
@@ -139,7 +141,7 @@ class MetricFunctions:
         if process.usable:
             self._idle.put_nowait(process)
         elif process in self._processes:
-            self._processes.discard(process)
+            del self._processes[process]
             task = asyncio.create_task(process.stop())
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)

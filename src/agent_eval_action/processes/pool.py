@@ -100,7 +100,6 @@ class WorkerPool:
             self._freed.notify_all()
 
     async def stop(self) -> None:
-        """End every worker, all at once."""
         await asyncio.gather(*(w.stop() for w in self._workers), *self._stopping, return_exceptions=True)
         self._workers.clear()
 

@@ -137,7 +137,6 @@ class OutputLog:
         self._file: BinaryIO | None = None
 
     def write(self, data: bytes) -> None:
-        """Append; called from the reading threads."""
         with self._lock:
             if keep := data[: max(0, self._limit - self._printed)]:
                 self._append(keep)
@@ -174,7 +173,6 @@ class OutputReader(threading.Thread):
         self._finishing = False
 
     def tail(self) -> str:
-        """The last of what was printed."""
         return bytes(self._tail[-TAIL_BYTES:]).decode("utf-8", "replace")
 
     def finish(self) -> None:

@@ -136,7 +136,8 @@ class WorkerClient:
                 reason = str(error)
             finally:
                 incoming.close()
-                self._writer.abort()
+                if not self._writer.is_closing():  # the process may have closed its end
+                    self._writer.abort()
                 self._writer = None
         self._on_end(reason)
 

@@ -57,7 +57,6 @@ class GoogleTokens(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, args=(0.1,), name="google-tokens", daemon=True).start()
 
     def close(self) -> None:
-        """Answer nobody any more."""
         self.shutdown()
         self.server_close()
 

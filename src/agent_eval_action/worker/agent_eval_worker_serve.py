@@ -245,7 +245,6 @@ class Heartbeat(threading.Thread):
         self._cpu = time.process_time()
 
     def run(self) -> None:
-        """Until the loop is closed."""
         reported = time.monotonic()
         while not self._loop.is_closed():
             time.sleep(TICK_S)

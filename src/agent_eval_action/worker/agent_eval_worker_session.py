@@ -130,7 +130,6 @@ class AgentSession:
         return encode(head)[:-1] + b', "events": [' + b",".join(events) + b"]}"
 
     async def state(self) -> dict[str, Any]:
-        """The session's state after its last turn."""
         session = await self.runner.session_service.get_session(app_name=self._app_name, **self._key)
         return dict(session.state) if session is not None else {}
 
