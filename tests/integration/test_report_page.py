@@ -14,13 +14,14 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from agent_eval_action.reports import REPORTS, Link, ReportInput, results_json
+from agent_eval_action.results.decision import MainCase, MainRun
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 PWN = "document.documentElement.setAttribute('data-pwned', '1')"
 ATTACK = f'"><script>{PWN}</script><img src=x onerror="{PWN}"><svg onload="{PWN}"><a href="javascript:{PWN}">'
-VIEWS = ["", "#/cases", "#/review", "#/run"]
-TABS = ["compare", "judge", "runs", "time", "definition"]
+VIEWS = ["", "#/cases", "#/history", "#/review", "#/run"]
+TABS = ["compare", "judge", "runs", "time", "past", "definition"]
 
 pytestmark = [
     pytest.mark.slow,
@@ -52,8 +53,29 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def report(scenario: str) -> ReportInput:
+    """A golden result, with a past on main: the last case fails there since the sixth of eight runs."""
     links = (Link("results", ".agent-eval/out/results.json"), Link("run", "https://ci.example/runs/7"))
-    return ReportInput(results_json.read(GOLDEN / scenario / "results.json"), links, "agent-eval run")
+    result = results_json.read(GOLDEN / scenario / "results.json")
+    assert result.decision is not None
+    keys = [(owner.agent, owner.eval_set, case.case) for owner in result.sets for case in owner.cases]
+    means = {row.criterion: 0.9 for row in result.decision.criteria}
+    runs = [
+        MainRun(
+            commit=f"{number:07x}",
+            created_at=f"2026-05-0{number}",
+            models=("gemini-2" if number < 4 else "gemini-3",),
+            means=means,
+            cases=len(keys),
+            passed=len(keys) - (number > 5),
+        )
+        for number in range(1, 9)
+    ]
+    past = [
+        MainCase(agent=agent, eval_set=eval_set, case=case, outcomes="ppmppfff" if at == len(keys) - 1 else "pppppppp")
+        for at, (agent, eval_set, case) in enumerate(keys)
+    ]
+    decision = result.decision.model_copy(update={"main_runs": tuple(runs), "main_cases": tuple(past)})
+    return ReportInput(result.model_copy(update={"decision": decision}), links, "agent-eval run")
 
 
 def hostile(scenario: str) -> ReportInput:
@@ -194,6 +216,8 @@ def test_everything_works_by_keyboard_alone(page: Page, tmp_path: Path) -> None:
     press("k")
     expect(heading).to_have_text(before)
     press("3")
+    expect(heading).to_have_text("History")
+    press("4")
     expect(heading).to_have_text("Is the judge right?")
     press("d")
     press("a")
@@ -205,6 +229,22 @@ def test_everything_works_by_keyboard_alone(page: Page, tmp_path: Path) -> None:
     assert page.locator("dialog").is_visible()
     press("Escape")
     assert not page.locator("dialog").is_visible()
+
+
+def test_the_history_of_main_is_shown_with_what_changed_and_since_when(page: Page, tmp_path: Path) -> None:
+    shown = report("regressed")
+    last = shown.result.sets[-1].cases[-1].case
+    page.goto(write(tmp_path, shown) + "#/history")
+    assert "0000004: model gemini-2 → gemini-3" in page.locator("main").inner_text()
+    row = page.locator("tbody tr", has_text=last)
+    assert "failing on main since 0000006" in row.inner_text()
+    assert row.locator(".strip").first.get_attribute("aria-label") == "main's last 8 runs: 4 passed, 3 failed, 1 mixed"
+    row.locator("a").click()
+    expect(page.get_by_role("tab", name="History")).to_have_attribute("aria-selected", "true")
+    outcomes = page.locator("[role=tabpanel] tbody td:last-child").all_inner_texts()
+    assert outcomes == ["failed"] * 3 + ["passed"] * 2 + ["mixed"] + ["passed"] * 2
+    page.goto((tmp_path / "report.html").as_uri() + "#/")
+    assert page.locator(".chart").count() >= 2
 
 
 def test_labels_of_the_judge_are_saved_as_json(page: Page, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import Counter
+import statistics
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
@@ -18,6 +19,7 @@ from agent_eval_action.results.case_matching import (
     recorded_identity,
     renamed,
 )
+from agent_eval_action.results.decision import MainCase, MainRun
 from agent_eval_action.results.history import (
     Accepted,
     CaseRecord,
@@ -27,6 +29,7 @@ from agent_eval_action.results.history import (
     PairHistory,
     PairName,
     Record,
+    rounded,
 )
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.run_result import CaseKey, collector_paused
@@ -87,7 +90,39 @@ def pool(
         pending=tuple(accepts),
         source=source,
         notes=_rename_note(runs[0], now),
+        main_runs=tuple(_main_run(run.record) for run in reversed(runs[:last])) if suite else (),
+        main_cases=tuple(_main_cases(runs[:last])) if suite else (),
     )
+
+
+def _main_run(record: Record) -> MainRun:
+    scores: defaultdict[str, list[float]] = defaultdict(list)
+    for case in record.cases:
+        for name, one in case.criteria.items():
+            scores[name].append(one.average)
+    return MainRun(
+        commit=record.commit,
+        created_at=record.created_at,
+        models=tuple(sorted({model for agent in record.agents for model in agent.models})),
+        means={name: rounded(statistics.fmean(averages)) for name, averages in sorted(scores.items())},
+        cases=len(record.cases),
+        passed=sum(_outcome(case) == "p" for case in record.cases),
+    )
+
+
+def _main_cases(runs: Sequence[_Run]) -> Iterator[MainCase]:
+    """Every case that one of the runs, newest first, has."""
+    for key in sorted(set().union(*(run.cases for run in runs))):
+        found = (run.cases.get(key) for run in reversed(runs))
+        yield MainCase(**key._asdict(), outcomes="".join(_outcome(case) if case else "-" for case in found))
+
+
+def _outcome(case: CaseRecord) -> str:
+    """A letter of ``MainCase``: whether its attempts met all thresholds of that time."""
+    judged = [(one.passed, one.n) for one in case.criteria.values() if one.passed is not None]
+    if all(passed == attempts for passed, attempts in judged):
+        return "p"
+    return "m" if any(passed for passed, attempts in judged if passed < attempts) else "f"
 
 
 def age_note(history: History, now: dt.datetime, max_age: float) -> str | None:

@@ -105,6 +105,8 @@ def decide(
         accept=policy.accept,
         on_weakened=policy.on_weakened,
         baseline_trajectories=tuple(_trajectories(comparison, criteria)),
+        main_runs=comparison.history.main_runs,
+        main_cases=comparison.history.main_cases,
         notes=tuple(_notes(comparison, every, result)),
     )
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +23,7 @@ from agent_eval_action.reports.prose import Name, Prose
 from agent_eval_action.reports.verdict import heading, why
 from agent_eval_action.reports.view import COLUMNS, CaseView, Group, by_severity, cost_rows, facts, passing
 from agent_eval_action.results.decision import ChangeKind, CriterionChange, Decision, PairChange, Stat, TurnBrief
+from agent_eval_action.results.history import kept_key
 from agent_eval_action.results.run_result import AttemptSummary, CriterionScore, RunResult, SetResult, TurnScore, Votes
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ Json = dict[str, Any]
 BUDGET: Final = 9_000_000
 """Bytes of UTF-8. Beyond it cases keep their row and lose what is behind it, the best ones first."""
 
+_DATA: Final = "<!-- data -->"
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _PURPOSES: Final = {"first": "first pass", "rerun": "re-run", "suite": "suite again", "control": "beside main"}
 _TONES: Final = {
@@ -50,33 +52,44 @@ _NAME, _TEXT, _ARGUMENTS, _FINDINGS, _AGENTS = 200, 4_000, 2_000, 60, 20
 
 def html(report: ReportInput, budget: int | None = None) -> str:
     """The page in about ``budget`` bytes of UTF-8; a row for every case is there in any case."""
-    template = _environment().get_template("report.html")
-    return template.render(
-        title=f"{fmt.OUTCOME_LABELS[report.decision.outcome]}: agent evaluation",
-        data=page_data(report, BUDGET if budget is None else budget),
-        style=_digest("report.css"),
-        script=_digest("report.js"),
+    frame = (
+        _environment()
+        .get_template("report.html")
+        .render(
+            title=f"{fmt.OUTCOME_LABELS[report.decision.outcome]}: agent evaluation",
+            style=_digest("report.css"),
+            script=_digest("report.js"),
+        )
     )
+    before, after = frame.split(_DATA)
+    return "".join((before, *_data(report, BUDGET if budget is None else budget), after))
 
 
-def page_data(report: ReportInput, budget: int) -> str:
-    """What the page shows, as JSON that may stand in a script element."""
-    cases = report.view.worst_first
+def _data(report: ReportInput, budget: int) -> Iterator[str]:
+    """What the page shows, as pieces of JSON that may stand in a script element."""
+    cases, messages = report.view.worst_first, report.view.messages
     columns = [row.criterion for row in report.decision.criteria]
     causes = {
         view.key: (at, difference)
         for at, cause in enumerate(report.causes)
         for view, difference in zip(cause.cases, cause.differences, strict=True)
     }
-    rows = [_json(_row(view, columns, causes.get(view.key), report.view.messages)) for view in cases]
-    frame = _json(_frame(report, cases))
-    room = budget - len(frame) - sum(map(len, rows))
-    details = []
-    for view in cases:
-        text = _json(_detail(view, report.view.messages)) if room > 0 else "null"
+    past = {(one.agent, one.eval_set, one.case): one.outcomes for one in report.decision.main_cases}
+    yield '{"frame":'
+    yield (text := _json(_frame(report, cases)))
+    room = budget - len(text)
+    for at, view in enumerate(cases):
+        row = {**_row(view, columns, causes.get(view.key), messages), "past": past.get(kept_key(view.key), "")}
+        yield ",\n" if at else ',\n"rows":['
+        yield (text := _json(row))
         room -= len(text)
-        details.append(text if room > 0 else "null")
-    return '{"frame":' + frame + ',\n"rows":[' + ",\n".join(rows) + '],\n"details":[' + ",\n".join(details) + "]}"
+    yield '],\n"details":[' if cases else ',"rows":[],"details":['
+    for at, view in enumerate(cases):
+        text = _json(_detail(view, messages)) if room > 0 else "null"
+        room -= len(text)
+        yield ",\n" if at else ""
+        yield text if room > 0 else "null"
+    yield "]}"
 
 
 def _json(value: Json) -> str:
@@ -135,6 +148,10 @@ def _frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
                 for step in next_steps(result)
             ),
             ["Repeat the whole run:", [], [report.reproduce] if report.reproduce else []],
+        ],
+        "history": [
+            [run.commit or "", run.created_at, run.models, run.means, run.passed, run.cases]
+            for run in decision.main_runs
         ],
         "tiles": _tiles(result),
         "uses": {"columns": COLUMNS, "rows": cost_rows(result.totals)},
@@ -202,6 +219,7 @@ def _criterion(row: CriterionChange, decision: Decision) -> Json:
         "unit": row.unit,
         "minimize": row.goal == "minimize",
         "main": fmt.number(row.baseline, row.unit),
+        "value": row.paired if row.paired is not None else row.current,
         "here": fmt.number(row.paired if row.paired is not None else row.current, row.unit),
         "change": fmt.signed(row.change, row.unit),
         "delta": row.change,

@@ -20,7 +20,7 @@ from pydantic_core import PydanticSerializationError
 
 from agent_eval_action.errors import ResultsError
 from agent_eval_action.reports.base import write_text
-from agent_eval_action.results.decision import BaselineTrajectory, Decision, PairChange
+from agent_eval_action.results.decision import BaselineTrajectory, Decision, MainCase, PairChange
 from agent_eval_action.results.findings import Finding, Subject
 from agent_eval_action.results.run_result import SCHEMA_VERSION, CaseResult, RunResult, SetResult, collector_paused
 
@@ -36,6 +36,7 @@ STREAMED: dict[tuple[type[pydantic.BaseModel], str], type[pydantic.BaseModel]] =
     (Decision, "findings"): Finding,
     (Decision, "pairs"): PairChange,
     (Decision, "baseline_trajectories"): BaselineTrajectory,
+    (Decision, "main_cases"): MainCase,
 }
 """The fields that hold many or much: written one item a line, read one item at a time."""
 

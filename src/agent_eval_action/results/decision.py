@@ -165,6 +165,26 @@ class BaselineTrajectory(Frozen):
     turns: tuple[TurnBrief, ...] = ()
 
 
+class MainRun(Frozen):
+    """A run of main as its record has it: ``means`` by criterion, and how many of its ``cases`` always passed."""
+
+    commit: str | None = None
+    created_at: str
+    models: tuple[str, ...] = ()
+    means: dict[str, float] = Field(default_factory=dict)
+    cases: int = 0
+    passed: int = 0
+
+
+class MainCase(Frozen):
+    """A case over main's runs: a letter each, p(assed), f(ailed), m(ixed) or - for a run that does not have it."""
+
+    agent: str
+    eval_set: str
+    case: str
+    outcomes: str
+
+
 class Decision(Frozen):
     """The whole conclusion; reports render this and nothing else decides.
 
@@ -172,7 +192,8 @@ class Decision(Frozen):
     ``weakenings`` are what the change does to the gate itself; those that block are in ``findings`` too.
     ``store``: what keeps, or would keep, the baseline. ``accept`` and
     ``on_weakened`` are the rules in force. ``excused``: inconclusive for no other reason than
-    that GitHub gave the run no secrets; no step is made red by that alone.
+    that GitHub gave the run no secrets; no step is made red by that alone. ``main_runs`` and ``main_cases`` are
+    the runs of main in the history, oldest first, whether their scores are comparable or not.
     """
 
     outcome: Verdict
@@ -183,6 +204,8 @@ class Decision(Frozen):
     pairs: tuple[PairChange, ...] = ()
     baseline: BaselineInfo | None = None
     baseline_trajectories: tuple[BaselineTrajectory, ...] = ()
+    main_runs: tuple[MainRun, ...] = ()
+    main_cases: tuple[MainCase, ...] = ()
     notes: tuple[Finding, ...] = ()
     weakenings: tuple[Finding, ...] = ()
     store: StoreKind = "file"

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from agent_eval_action.results.base import Frozen, StoreKind
-from agent_eval_action.results.decision import CallBrief
+from agent_eval_action.results.decision import CallBrief, MainCase, MainRun
 from agent_eval_action.results.run_result import CaseKey, Goal
 
 RECORD_VERSION: Final = 1
@@ -281,6 +281,7 @@ class History:
     ``pairs`` holds every pair of the current suite that main knows, those that only main has, and those whose history
     does not count, each with its reason. ``pooled``: the newest record with the pooled scores of every case; None
     when there is no record. ``pending``: accepted changes that no record carries yet. ``notes`` are for people.
+    ``main_runs``, ``main_cases``: as in ``Decision``.
     """
 
     pairs: Mapping[PairName, PairHistory] = field(default_factory=dict)
@@ -289,6 +290,8 @@ class History:
     source: str = ""
     store: StoreKind = "file"
     notes: tuple[str, ...] = ()
+    main_runs: tuple[MainRun, ...] = ()
+    main_cases: tuple[MainCase, ...] = ()
 
     def acceptance(self, key: CaseKey, criterion: str) -> str | None:
         """Why the pair's change was accepted, where main has no scores of it since; None where it was not."""

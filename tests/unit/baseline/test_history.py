@@ -48,6 +48,18 @@ def test_only_the_last_comparable_runs_count():
     assert scores(pool(records, last=2)) == ((0.4, 1), (0.5, 1))
 
 
+def test_main_runs_are_told_apart_case_by_case():
+    judged = (info(QUALITY, threshold=0.8),)
+    both = made(2, simple("a", 1.0, 0.5), simple("b", 1.0), criteria=judged)
+    newest = made(3, simple("a", 0.5), simple("b", 1.0), criteria=judged)
+    records = newest_first(made(1, simple("a", 1.0), criteria=judged), both, newest)
+    history = pool(records, suite_of(run(simple("a", 1.0), simple("b", 1.0), criteria=judged)))
+    assert [run.commit[-1] for run in history.main_runs] == ["1", "2", "3"]
+    assert [run.means[QUALITY] for run in history.main_runs] == [1.0, 0.875, 0.75]
+    assert [(run.passed, run.cases) for run in history.main_runs] == [(1, 1), (1, 2), (1, 2)]
+    assert {case.case: case.outcomes for case in history.main_cases} == {"a": "pmf", "b": "-pp"}
+
+
 def test_the_newest_commit_and_its_age_are_those_shown():
     history = pool(newest_first(made(1, simple("a", 1.0)), made(2, simple("a", 1.0))))
     assert history.pooled.commit == f"{2:040x}"

@@ -104,6 +104,31 @@
       bars(row.then, true, "then"), svg("line", { x1: 0, x2: 110, y1: 17, y2: 17, class: "axis" }), bars(row.now, false, "now"));
   }
 
+  /* ---- main's past: oldest run first, this change last ---- */
+  const past = frame.history.map(([commit, at, models, means, passed, cases]) => ({ commit, at, models, means, passed, cases }));
+  const OUTCOMES = { p: "passed", f: "failed", m: "mixed", "-": "not run" };
+  const here = row => (row.runs === "" ? "-" : /^e+$/.test(row.runs) ? "e" : /x/.test(row.runs) ? (/p/.test(row.runs) ? "m" : "f") : "p");
+  const strip = text => el("span", { class: "strip", role: "img", "aria-label": `main's last ${plural(text.length, "run")}: ${Object.entries(OUTCOMES).map(([key, word]) => [[...text].filter(one => one === key).length, word]).filter(([count]) => count).map(([count, word]) => `${count} ${word}`).join(", ")}` },
+    [...text].map((one, at) => el("i", { class: `o${one === "-" ? "n" : one}`, title: `${past[at] ? past[at].commit.slice(0, 7) : ""} ${OUTCOMES[one]}` })));
+  function failingSince(text) {
+    const last = text.replace(/-+$/, "");
+    if (!last.endsWith("f")) return "";
+    const first = past[last.search(/[f-]*$/)];
+    return first ? `failing on main since ${first.commit.slice(0, 7) || first.at}` : "";
+  }
+  function chart(label, values, now, tone, width, height) {
+    const known = [...values, now].filter(value => value !== null && value !== undefined);
+    if (values.length < 2 || !known.length) return "";
+    const low = Math.min(...known), span = Math.max(...known) - low || Math.abs(low) || 1;
+    const x = at => 4 + (at * (width - 12)) / values.length, y = value => 4 + (1 - (value - low) / span) * (height - 8);
+    const points = values.map((value, at) => [x(at), value]).filter(([, value]) => value !== null && value !== undefined);
+    return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", class: "chart", "aria-label": `${label}: main's last ${plural(points.length, "run")} ${points.map(([, value]) => value.toFixed(2)).join(", ")}${now === null ? "" : `; here ${now.toFixed(2)}`}` },
+      past.map((run, at) => at > 0 && run.models.join() !== past[at - 1].models.join() && svg("line", { x1: x(at), x2: x(at), y1: 0, y2: height, class: "event" }, svg("title", null, `model: ${run.models.join(", ")}`))),
+      svg("polyline", { points: points.map(([at, value]) => `${at},${y(value)}`).join(" "), class: "line" }),
+      now !== null && points.length > 0 && svg("line", { x1: points.at(-1)[0], y1: y(points.at(-1)[1]), x2: width - 6, y2: y(now), class: `line next ${tone}` }),
+      now !== null && svg("circle", { cx: width - 6, cy: y(now), r: 3.5, class: `dot ${tone}` }));
+  }
+
   /* ---- address: #/view/…?key=value ---- */
   function address() {
     const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
@@ -158,10 +183,11 @@
       el("th", { scope: "row" }, name(row.name), row.minimize && " ↓", el("small", null, row.limits)),
       el("td", { class: "n" }, `${row.main} → `, el("b", { class: row.tone }, row.here)),
       el("td", { class: "wide" }, whisker(row)),
+      past.length > 1 && el("td", { class: "wide" }, chart(row.name, past.map(run => run.means[row.name] ?? null), row.value, row.tone, 128, 32)),
       el("td", { class: "wide" }, distribution(row)),
       el("td", { class: "n" }, `${row.below} of ${row.pairs}`, row.errors > 0 && el("small", { class: "warn" }, plural(row.errors, "error")))));
     return table("Each criterion on main and in this run",
-      [hidden("Verdict"), ["Change", "n"], "Criterion", ["Main → here", "n"], ["Interval", "wide"], ["Cases by score", "wide"], ["Cases below", "n"]], body);
+      [hidden("Verdict"), ["Change", "n"], "Criterion", ["Main → here", "n"], ["Interval", "wide"], ...(past.length > 1 ? [["Main's last runs", "wide"]] : []), ["Cases by score", "wide"], ["Cases below", "n"]], body);
   }
 
   /* ---- cases ---- */
@@ -238,13 +264,13 @@
     el("th", { scope: "row" }, el("a", { href: caseLink(row) }, name(row.case)), row.where && el("small", null, row.where), row.note.length > 0 && el("small", null, prose(row.note))),
     row.scores.map(cell => el("td", { class: `n wide ${cell ? cell[2] : ""}` }, cell ? cell[1] : "")),
     el("td", null, pips(row.runs)),
-    el("td", { class: "n" }, row.main ? ratio(row.main) : ""),
+    el("td", { class: "n" }, row.past.length > 1 ? strip(row.past) : row.main ? ratio(row.main) : ""),
     el("td", { class: "n wide" }, row.tokens === null ? "" : number(row.tokens)),
     el("td", { class: "n wide" }, row.seconds === null ? "" : row.seconds.toFixed(1)));
   const ratio = ([passed, runs]) => (passed === null ? plural(runs, "run") : `${passed}/${runs}`);
 
   /* ---- one case ---- */
-  const TABS = [[COMPARE, "Compare"], ["judge", "Scores and judges"], ["runs", "Runs"], ["time", "Time and tokens"], ["definition", "Definition"]];
+  const TABS = [[COMPARE, "Compare"], ["judge", "Scores and judges"], ["runs", "Runs"], ["time", "Time and tokens"], ["past", "History"], ["definition", "Definition"]];
   function oneCase(parts) {
     const at = rows.findIndex(row => row.agent === parts[0] && row.set === parts[1] && row.case === parts[2]);
     if (at < 0) return el("div", { class: "stack" }, el("h1", null, "No such case"), "This report has no such case. ", el("a", { href: "#/cases" }, "All cases"));
@@ -263,7 +289,7 @@
         copy(() => location.href, "a link to this view", "Link"), copy(() => JSON.stringify({ ...row, ...detail }, null, 1), "this case as JSON", "JSON")));
     if (!detail) return el("article", null, head, el("p", { class: "card pad" }, "Its details did not fit into this page; they are in results.json."));
     const panel = el("div", { role: "tabpanel", id: "panel", tabindex: 0 });
-    const draw = { compare: () => compare(detail), judge: () => judged(detail), runs: () => runs(detail), time: () => time(detail), definition: () => definition(row, detail) };
+    const draw = { compare: () => compare(detail), judge: () => judged(detail), runs: () => runs(detail), time: () => time(detail), past: () => pastOf(row), definition: () => definition(row, detail) };
     const choose = (tab, focus) => {
       for (const button of tabs.children) {
         const on = button.dataset.tab === tab;
@@ -453,6 +479,33 @@
       el("div", { class: "card" }, table("Criteria of this eval set", ["Criterion", "Needs", "Set in", "Options"], detail.criteria.map(([criterion, needs, source, options]) => el("tr", null, el("th", { scope: "row" }, name(criterion)), el("td", null, needs), el("td", null, el("code", null, source)), el("td", null, options && el("code", null, options)))))));
   }
 
+  function pastOf(row) {
+    if (!row.past) return el("p", { class: "dim" }, "Main has no runs of this case yet.");
+    const since = failingSince(row.past);
+    return el("div", { class: "stack" }, since && el("p", { class: "bad" }, since), el("div", { class: "card" }, table("Main's runs of this case, the newest first", ["Commit", "When", "Models", "Outcome"],
+      [...row.past].map((one, at) => el("tr", null, el("th", { scope: "row" }, el("code", null, past[at].commit.slice(0, 10))), el("td", null, past[at].at), el("td", null, past[at].models.join(", ")), el("td", { class: one === "f" ? "bad" : "" }, OUTCOMES[one]))).reverse())));
+  }
+
+  /* ---- history ---- */
+  function historyView() {
+    if (!past.length) return el("div", { class: "stack" }, el("h1", null, "History"), el("p", { class: "dim" }, "Main has no recorded runs yet."));
+    const ever = rows.filter(row => /[fm]/.test(row.past) || !"p-".includes(here(row)));
+    const box = el("div");
+    const draw = found => box.replaceChildren(table("Cases over main's runs", ["Case", "Main's runs, this change last", "Since"], found.map(row => el("tr", null,
+      el("th", { scope: "row" }, el("a", { href: caseLink(row, { tab: "past" }) }, name(row.case))),
+      el("td", null, strip(row.past), " ", el("span", { class: "strip", role: "img", "aria-label": `here: ${OUTCOMES[here(row)] || "error"}` }, el("i", { class: `o${here(row) === "-" ? "n" : here(row)}` }))),
+      el("td", null, failingSince(row.past))))));
+    draw(ever.slice(0, PAGE));
+    const rate = past.map(run => (run.cases ? run.passed / run.cases : null)), run = rows.filter(row => row.runs !== "");
+    const tiles = [["Share of cases that pass", rate, run.length ? run.filter(row => here(row) === "p").length / run.length : null, ""],
+      ...frame.criteria.map(row => [row.name, past.map(one => one.means[row.name] ?? null), row.value, row.tone])];
+    const events = past.flatMap((one, at) => (at && one.models.join() !== past[at - 1].models.join() ? [`${one.commit.slice(0, 7)}: model ${past[at - 1].models.join(", ") || "unknown"} → ${one.models.join(", ") || "unknown"}`] : []));
+    return el("div", { class: "stack" }, el("h1", null, "History"),
+      el("section", { class: "card" }, el("dl", { class: "tiles" }, tiles.map(([label, values, now, tone]) => el("div", null, el("dt", { class: "dim" }, name(label)), el("dd", null, now === null || now === undefined ? "–" : now.toFixed(2), " ", chart(label, values, now ?? null, tone, 220, 56)))))),
+      events.length > 0 && card("What changed on main", "dashed lines above", el("ul", { class: "pad" }, events.map(event => el("li", null, event)))),
+      card("Case by case", `${number(ever.length)} of ${plural(rows.length, "case")}: those that ever failed`, box, ever.length < rows.length && el("p", { class: "pad" }, el("button", { type: "button", class: "chip", onclick: event => { draw(rows.slice(0, 1000)); event.target.remove(); } }, "Show all"))));
+  }
+
   /* ---- review: is the judge right? ---- */
   const verdicts = rows.flatMap((row, at) => (details[at] ? details[at].attempts : []).flatMap(attempt => attempt.scores.flatMap(score => score.turns.flatMap(turn => {
     const key = extra => JSON.stringify([row.agent, row.set, row.case, attempt.repeat, turn.turn, score.criterion, ...extra]);
@@ -499,11 +552,11 @@
   }
 
   /* ---- frame of the page ---- */
-  const VIEWS = [["", "Overview", overview], ["cases", "Cases", cases, rows.length], ["review", "Review", review, verdicts.length], ["run", "Run", run]];
+  const VIEWS = [["", "Overview", overview], ["cases", "Cases", cases, rows.length], ["history", "History", historyView], ["review", "Review", review, verdicts.length], ["run", "Run", run]];
   const main = el("main", { id: "main", tabindex: -1 });
   const toast = el("div", { class: "toast", role: "status" });
   const nav = el("nav", { "aria-label": "Views" });
-  const keys = el("dialog", { "aria-label": "Keyboard" }, el("h2", null, "Keyboard"), el("dl", null, [["/", "search"], ["j, k", "next and previous case, or move in the list"], ["1 … 4", VIEWS.map(([, label]) => label).join(", ")], ["← →", "tabs of a case"], ["c", "copy a link to this view"], ["t", "light or dark"], ["a, d, s", "in Review: right, wrong, not sure"], ["?", "this list"]].map(([key, what]) => [el("dt", null, el("kbd", null, key)), el("dd", null, what)])), el("form", { method: "dialog" }, el("button", { class: "chip" }, "Close")));
+  const keys = el("dialog", { "aria-label": "Keyboard" }, el("h2", null, "Keyboard"), el("dl", null, [["/", "search"], ["j, k", "next and previous case, or move in the list"], ["1 … 5", VIEWS.map(([, label]) => label).join(", ")], ["← →", "tabs of a case"], ["c", "copy a link to this view"], ["t", "light or dark"], ["a, d, s", "in Review: right, wrong, not sure"], ["?", "this list"]].map(([key, what]) => [el("dt", null, el("kbd", null, key)), el("dd", null, what)])), el("form", { method: "dialog" }, el("button", { class: "chip" }, "Close")));
   const theme = el("button", { type: "button", class: "chip", "aria-label": "Switch between light and dark", onclick: () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark") }, "◐");
   const setTheme = value => { document.documentElement.dataset.theme = value; };
   setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
@@ -530,7 +583,7 @@
     } else if (key === "?") keys.showModal();
     else if (key === "t") theme.click();
     else if (key === "c") copyText(location.href, "a link to this view");
-    else if (/^[1-4]$/.test(key)) location.hash = `#/${VIEWS[key - 1][0]}`;
+    else if (/^[1-5]$/.test(key)) location.hash = `#/${VIEWS[key - 1][0]}`;
     else if ((key === "j" || key === "k") && view === "case") { const step = main.querySelector(`[data-step="${key === "j" ? 1 : -1}"][href]`); if (step) step.click(); }
     else if ((key === "j" || key === "k") && view === "cases") {
       const found = [...main.querySelectorAll("tbody th a")], now = found.indexOf(document.activeElement);
