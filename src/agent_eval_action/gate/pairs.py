@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from agent_eval_action.config.models import Policy
+from agent_eval_action.config.models import EXTRA_RUNS, EXTRA_RUNS_PER_CASE, Policy
 from agent_eval_action.results.case_matching import measured_identities, with_current_names
 from agent_eval_action.results.decision import BaselineInfo, ChangeKind, Stat, Unit
 from agent_eval_action.results.findings import Subject
@@ -151,8 +151,8 @@ class GateState:
 class GateRules:
     """The policy as the loop and the verdict read it.
 
-    ``extra_runs``: attempts beyond the first pass, over the whole run; None: ten suites' worth and 100. ``adaptive``:
-    suspects are run again; without it every attempt is evidence and every pair is tested.
+    ``extra_runs``: attempts beyond the first pass, over the whole run; None: the default of ``max_extra_runs``.
+    ``adaptive``: suspects are run again; without it every attempt is evidence and every pair is tested.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -161,7 +161,7 @@ class GateRules:
 
     def limit(self, cases: int) -> int:
         """How many extra attempts a run of so many cases may make."""
-        return 10 * cases + 100 if self.extra_runs is None else self.extra_runs
+        return EXTRA_RUNS_PER_CASE * cases + EXTRA_RUNS if self.extra_runs is None else self.extra_runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_eval_action.config.models import CriterionPolicy, Policy
+from agent_eval_action.config.options import BY_NAME
 from agent_eval_action.gate.assess import Status, assess
 from agent_eval_action.gate.next_step import RerunSuite, RerunSuspects, RunControl, Stop, next_step
 from agent_eval_action.gate.pairs import GateRules, GateState, Pair
@@ -146,6 +148,13 @@ def test_a_limit_of_extra_runs_ends_the_loop_aloud():
     step = next_step(GateState(noisy(pair(0, passed(10, 10), 0)), extra=3), GateRules(extra_runs=7))
     assert isinstance(step, Stop)
     assert step.limited
+
+
+def test_without_a_limit_given_the_documented_default_holds() -> None:
+    per_case, for_the_run = map(int, re.findall(r"\d+", BY_NAME["max_extra_runs"].shown))
+    assert [GateRules().limit(cases) for cases in (0, 1, 20)] == [for_the_run + per_case * n for n in (0, 1, 20)]
+    assert GateRules().limit(20) == 300
+    assert GateRules(extra_runs=0).limit(20) == 0
 
 
 def test_the_whole_suite_is_passed_again_only_for_the_cases_that_need_it():
