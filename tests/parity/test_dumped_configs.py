@@ -88,7 +88,7 @@ def test_every_criterion_as_google_adk_dumps_it(tmp_path, adk213_python, alias, 
     built = build(config.specs)
     assert [criterion.name for criterion in built] == names
     assert config.user_simulator_config is None
-    assert not config.custom_metrics
+    assert not any(spec.custom for spec in config.specs)
     for criterion in built:
         options = getattr(criterion, "judge_model_options", None)
         if options is not None:

@@ -73,14 +73,12 @@ def assert_details(rubrics: dict[str, Any], sentences: dict[str, Any]) -> None:
 
 
 def assert_shown(report: str) -> None:
-    """The lines a reader needs to know why."""
-    for line in (
-        "✗ brief (0 of 3 votes yes): answer: no, as one can see.",
-        "✓ degrees (3 of 3 votes yes, weight 3)",
-        "✗ unsupported: Oslo has 31 degrees. – It is in no result.",
-        "1 of 2 sentences supported or not applicable",
+    """What a judge rejected, and why; the markup between differs."""
+    for words in (
+        ("brief", "0 of 3 votes yes", "answer: no, as one can see"),
+        ("unsupported", "Oslo has 31 degrees.", "It is in no result."),
     ):
-        assert line in report
+        assert any(all(word in line for word in words) for line in report.splitlines()), report
 
 
 @pytest.mark.exhaustive
