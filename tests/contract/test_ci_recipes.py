@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from agent_eval_action.ci import CIS
-from agent_eval_action.config.types import is_job_variable
+from agent_eval_action.config.job_variables import is_job_variable
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text()
 RECIPES = dict(re.findall(r"```yaml\n# (\S+)\n(.*?)```", PAGE, re.DOTALL))

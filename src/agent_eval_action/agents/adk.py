@@ -13,7 +13,7 @@ from typing import Final
 from uuid import uuid4
 
 from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest, TurnDone
-from agent_eval_action.agents.withheld_variables import advice_for, names_in_code, with_advice, withheld_names
+from agent_eval_action.agents.variable_advice import advice_for, names_in_code, with_advice, withheld_names
 from agent_eval_action.environments.build import is_index_unreachable
 from agent_eval_action.environments.resolve import choose_interpreter
 from agent_eval_action.environments.runtime import AgentRuntimeSpec, Launch

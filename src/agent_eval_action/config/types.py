@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shutil
 import sys
@@ -16,40 +15,12 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, InstanceOf
 from pydantic_core import CoreSchema, core_schema
 
 from agent_eval_action.config.criteria import CriterionSpec, UserSimulatorConfig, parse_criteria, set_values
+from agent_eval_action.config.job_variables import JOB_VARIABLE_PATTERN, is_job_variable
 from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean, shorten
 from agent_eval_action.diagnostics.validation import Issue, invalid, invalid_parts
 from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.results.base import Frozen
 from agent_eval_action.results.redaction import pattern_problem
-
-_PREFIXES: Final = ("ACTIONS", "AGENT_EVAL", "BITBUCKET", "GITHUB", "GITLAB", "INPUT", "RUNNER")
-_NAMES: Final = (
-    "GH_ENTERPRISE_TOKEN",  # what GitHub's own command line reads
-    "GH_TOKEN",
-    "BUILDKITE_AGENT_ACCESS_TOKEN",
-    "CIRCLE_OIDC_TOKEN",
-    "CIRCLE_OIDC_TOKEN_V2",
-    "CI_DEPENDENCY_PROXY_PASSWORD",  # GitLab's
-    "CI_DEPLOY_PASSWORD",
-    "CI_JOB_JWT",
-    "CI_JOB_JWT_V2",
-    "CI_JOB_TOKEN",
-    "CI_REGISTRY_PASSWORD",
-    "SYSTEM_ACCESSTOKEN",  # Azure Pipelines'
-)
-JOB_VARIABLE_PATTERN: Final = f"^((?:{'|'.join(_PREFIXES)})_|(?:{'|'.join(_NAMES)})(?:=|$))"
-"""A regular expression that JSON Schema understands too. It matches a name, or ``NAME=value``."""
-
-# On Windows the names of variables have no case.
-_JOB_VARIABLE: Final = re.compile(JOB_VARIABLE_PATTERN, re.IGNORECASE if os.name == "nt" else 0)
-
-
-def is_job_variable(name: str) -> bool:
-    """Whether the variable belongs to the CI job: it carries the job's tokens or steers its later steps.
-
-    Nothing that a change brings along may see such a variable.
-    """
-    return bool(_JOB_VARIABLE.match(name))
 
 
 @dataclass(frozen=True, slots=True)

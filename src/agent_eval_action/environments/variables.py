@@ -1,4 +1,7 @@
-"""Allow-lists, since CI puts its credentials there: which variables an agent sees, and which its install step."""
+"""Allow-lists, since CI puts its credentials there: which variables an agent sees, and which its install step.
+
+``config/job_variables.py`` has those that neither may see.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import unquote
 
-from agent_eval_action.config.types import is_job_variable
+from agent_eval_action.config.job_variables import is_job_variable
 from agent_eval_action.results.redaction import HIDDEN, Redaction, secrets_in
 
 ALLOWED_NAMES: Final = frozenset(

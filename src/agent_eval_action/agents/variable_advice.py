@@ -1,4 +1,4 @@
-"""Variables that an agent asks for and does not see: named by a look at its code, and beside the errors they cause."""
+"""Advice about variables that an agent asks for and does not see: found in its code, and in the errors they cause."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from agent_eval_action.config.types import is_job_variable
+from agent_eval_action.config.job_variables import is_job_variable
 from agent_eval_action.config.walk import TooManyEntries, files_below
 from agent_eval_action.environments.variables import agent_environ
 from agent_eval_action.results.run_result import AttemptError, ErrorKind

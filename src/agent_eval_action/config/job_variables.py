@@ -1,0 +1,38 @@
+"""Variables of the CI job, which nothing that a change brings along may see, whatever a configuration says."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+
+JOB_VARIABLE_PREFIXES: Final = ("ACTIONS", "AGENT_EVAL", "BITBUCKET", "GITHUB", "GITLAB", "INPUT", "RUNNER")
+"""Beginnings of names, before an underscore."""
+
+JOB_VARIABLE_NAMES: Final = (
+    "GH_ENTERPRISE_TOKEN",  # what GitHub's own command line reads
+    "GH_TOKEN",
+    "BUILDKITE_AGENT_ACCESS_TOKEN",
+    "CIRCLE_OIDC_TOKEN",
+    "CIRCLE_OIDC_TOKEN_V2",
+    "CI_DEPENDENCY_PROXY_PASSWORD",  # GitLab's
+    "CI_DEPLOY_PASSWORD",
+    "CI_JOB_JWT",
+    "CI_JOB_JWT_V2",
+    "CI_JOB_TOKEN",
+    "CI_REGISTRY_PASSWORD",
+    "SYSTEM_ACCESSTOKEN",  # Azure Pipelines'
+)
+JOB_VARIABLE_PATTERN: Final = f"^((?:{'|'.join(JOB_VARIABLE_PREFIXES)})_|(?:{'|'.join(JOB_VARIABLE_NAMES)})(?:=|$))"
+"""A regular expression that JSON Schema understands too. It matches a name, or ``NAME=value``."""
+
+# On Windows the names of variables have no case.
+_JOB_VARIABLE: Final = re.compile(JOB_VARIABLE_PATTERN, re.IGNORECASE if os.name == "nt" else 0)
+
+
+def is_job_variable(name: str) -> bool:
+    """Whether the variable belongs to the CI job: it carries the job's tokens or steers its later steps.
+
+    Nothing that a change brings along may see such a variable.
+    """
+    return bool(_JOB_VARIABLE.match(name))
