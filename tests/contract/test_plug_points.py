@@ -5,10 +5,14 @@ from __future__ import annotations
 import importlib
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from agent_eval_action.baseline import STORES
+from agent_eval_action.config.models import BaselineSettings
 from agent_eval_action.registry import Registry
+from agent_eval_action.results.base import StoreKind
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,3 +62,16 @@ def test_a_format_has_samples(key):
     samples = ROOT / "tests" / "formats" / "samples" / key
     assert list(samples.glob("*.expected.json")), samples
     assert list(samples.glob("*.error.txt")), samples
+
+
+def test_the_setting_and_the_results_name_the_stores_there_are():
+    assert set(get_args(StoreKind)) == set(STORES)
+    setting = BaselineSettings.model_fields["store"].annotation
+    assert set(get_args(setting)) == {"auto", *STORES}
+
+
+@pytest.mark.parametrize("store", STORES.values(), ids=STORES)
+def test_every_store_says_how_a_baseline_begins_with_it(store):
+    assert store.begin.count("`") % 2 == 0
+    assert re.match(r"[a-z`]", store.begin)
+    assert not store.begin.endswith(".")

@@ -474,7 +474,7 @@ class Evaluation:
         decision = scope.change.apply_to(decision, whole, scope.agents, measurement.functions)
         decided = self._with_decision(result, decision)
         written = await asyncio.to_thread(session.add, decided)
-        if written.stored or (session.event.name and session.kind == "branch"):
+        if written.stored or (session.event.name and session.store.written_by_runs):
             self.context.note([written.note])
         return decided
 

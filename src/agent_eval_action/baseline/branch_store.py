@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from agent_eval_action.baseline.lookup import FoundRecords, RecordQuery, WriteResult, select
 from agent_eval_action.baseline.record_text import (
@@ -51,6 +51,11 @@ _BLOB: Final = "100644"
 @dataclass(frozen=True, slots=True)
 class BranchStore:
     """``remote``: where the branch lies; None when the checkout has none that can be used."""
+
+    begin: ClassVar[str] = "the next run on the main branch records what it scores"
+    committed: ClassVar[bool] = False
+    written_by_runs: ClassVar[bool] = True
+    needs_remote: ClassVar[bool] = True
 
     repository: Repository
     remote: Remote | None

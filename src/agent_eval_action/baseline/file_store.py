@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from sys import intern
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import ValidationError
 
@@ -38,6 +38,11 @@ _IGNORE: Final = """\
 @dataclass(frozen=True, slots=True)
 class FileStore:
     """One file. ``workspace``: the folder no link may lead out of; a path given outside of it is taken as meant."""
+
+    begin: ClassVar[str] = "run `agent-eval baseline update` and commit the file it writes"
+    committed: ClassVar[bool] = True
+    written_by_runs: ClassVar[bool] = False
+    needs_remote: ClassVar[bool] = False
 
     path: Path
     workspace: Path | None = None

@@ -6,7 +6,7 @@ import datetime as dt
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 from agent_eval_action.baseline import STORES, Store
 from agent_eval_action.baseline.accepted import ACCEPT, pending, read
@@ -115,28 +115,22 @@ def open_history_session(
     what is on a branch, or that it cannot be reached, is noted.
     """
     repository = Repository(settings.workspace, environ)
-    name = store_name(settings, environ, event, base)
-    store, own = STORES[name](settings, environ), FileStore.of_settings(settings, environ)
-    baseline = settings.baseline
-    remote = remote_of(repository, baseline.remote, environ) if name == "branch" else None
+    kind = store_kind(settings, environ, event, base)
+    store: Store = STORES[kind].of_settings(settings, environ)
+    own, baseline = FileStore.of_settings(settings, environ), settings.baseline
+    remote = remote_of(repository, baseline.remote, environ) if store.needs_remote else None
     query = look_up(repository, event, remote, remote_name=baseline.remote, limit=2 * baseline.runs)
-    is_rerun = baseline.store == "rerun"
-    if is_rerun:
-        found = FoundRecords()
-    elif base and name == "file":
-        found = _records_of_base(own, base)
-    else:
-        found = store.records(query)
-    if base and name == "branch" and baseline.store == "auto" and os.path.lexists(own.path):
+    found = _records_of_base(own, base) if base and store.committed else store.records(query)
+    if base and not store.committed and baseline.store == "auto" and os.path.lexists(own.path):
         if found.records:
             note = f"the {own.name} that this change adds is not used: main's scores are on {store.name}"
             found = replace(found, notes=(*found.notes, note))
         else:
-            name, store, found = "file", own, _records_of_base(own, base)
+            kind, store, found = "file", own, _records_of_base(own, base)
     return HistorySession(
         settings=settings,
         store=store,
-        kind="rerun" if is_rerun else name,
+        kind=kind,
         event=event,
         head=repository.head(),
         found=found,
@@ -156,15 +150,13 @@ def _records_of_base(store: FileStore, base: BaseBaseline) -> FoundRecords:
     return FoundRecords(records, () if own == base.baseline else (note,))
 
 
-def store_name(
+def store_kind(
     settings: Settings, environ: Mapping[str, str], event: Event, base: BaseBaseline | None = None
-) -> Literal["file", "branch"]:
+) -> StoreKind:
     """Which store is meant: the one named; else the file where one is kept; else where CI has one the branch.
 
     ``base``: of a change, what its base commit has stored, for a change must not choose what it is compared with.
     """
-    if settings.baseline.store == "rerun":  # nothing is kept: the file store is never written by a run
-        return "file"
     if settings.baseline.store != "auto":
         return settings.baseline.store
     kept = os.path.lexists(settings.baseline.path) if base is None else base.baseline is not None

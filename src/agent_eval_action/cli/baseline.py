@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_eval_action.baseline import accepted
+from agent_eval_action.baseline import STORES, accepted
 from agent_eval_action.baseline.accepted import ACCEPT
 from agent_eval_action.baseline.file_store import FileStore
 from agent_eval_action.baseline.history_session import open_history_session
@@ -39,8 +39,9 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
     """Make a run (or take one) and store it."""
     resolved = settings_for(flags)
     settings = resolved.settings
-    if settings.baseline.store == "branch":
-        raise UsageError("the branch store is written by runs of main alone", hint="let CI run on the main branch")
+    kept = settings.baseline.store
+    if kept != "auto" and STORES[kept].written_by_runs:
+        raise UsageError(f"the {kept} store is written by runs of main alone", hint="let CI run on the main branch")
     store = FileStore(settings.baseline.path, settings.workspace)
     before, where = store.read(), relative(settings.baseline.path, settings.workspace)
     if results is not None:
@@ -103,7 +104,7 @@ def history_command(config: str | None) -> None:
         raise ResultsError(f"there are no records at {main.store.name}", hint=str(BEGIN[main.kind]))
     pairs = fmt.plural(sum(bool(pair.runs) for pair in history.pairs.values()), "pair")
     size = fmt.plural(len(main.found.records), "run")
-    which = f"{size} of main at or before {main.how}" if main.kind == "branch" else "as it was committed"
+    which = f"{size} of main at or before {main.how}" if main.store.written_by_runs else "as it was committed"
     out = data_console()
     out.print(terminal(f"{main.store.name}: {which}; {pairs} comparable"), markup=False)
     columns = ("Commit", "Made", "Cases", "Attempts", "Withheld", "Accepted", "agent-eval")

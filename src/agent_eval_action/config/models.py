@@ -40,7 +40,7 @@ from agent_eval_action.config.types import (
 )
 from agent_eval_action.diagnostics.validation import invalid
 from agent_eval_action.folders import OutputFolder
-from agent_eval_action.results.base import Frozen
+from agent_eval_action.results.base import Frozen, StoreKind
 
 if TYPE_CHECKING:  # the types of results would slow `--help`
     from agent_eval_action.results.run_result import Goal
@@ -354,7 +354,7 @@ class BaselineSettings(Frozen):
     path: Annotated[Path, FILE] = option(
         Path(".agent-eval/baseline.json"), "The stored baseline this run is compared with.", name="baseline"
     )
-    store: Annotated[Literal["auto", "file", "branch", "rerun"], CHOICE] = option(
+    store: Annotated[Literal["auto", StoreKind], CHOICE] = option(
         "auto",
         "Where scores of main are kept: a committed file, or a branch of the remote with a record per run of "
         "main; rerun keeps none: the base commit's agent runs everything beside the change's.",

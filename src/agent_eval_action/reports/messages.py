@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from agent_eval_action.baseline import STORES
 from agent_eval_action.errors import ResultsError
 from agent_eval_action.reports.formatting import number, numbers, plural
 from agent_eval_action.reports.prose import Name, Prose, compose, joined, listed, names, pairs, verb
@@ -17,11 +18,7 @@ from agent_eval_action.results.findings import Finding, FindingCode, Reason, Sub
 
 Data = Mapping[str, Any]
 
-BEGIN: Final[Mapping[StoreKind, Prose]] = {
-    "file": compose("run {command} and commit the file it writes", command=Name("agent-eval baseline update")),
-    "branch": Prose.join("the next run on the main branch records what it scores"),
-    "rerun": Prose.join("it is measured beside a run, on the base commit's agent, which could not be run here"),
-}
+BEGIN: Final[Mapping[StoreKind, Prose]] = {kind: Prose.marked(store.begin) for kind, store in STORES.items()}
 """How a baseline comes to be, by what keeps it."""
 
 _CASES_IN_HEADLINE: Final = 3

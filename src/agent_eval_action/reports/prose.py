@@ -32,6 +32,11 @@ class Prose:
     def join(cls, *parts: str) -> Prose:
         return cls(tuple(part for part in parts if part))
 
+    @classmethod
+    def marked(cls, text: str) -> Prose:
+        """``text`` in which backticks mark names."""
+        return cls.join(*(Name(part) if number % 2 else part for number, part in enumerate(text.split("`"))))
+
     def __bool__(self) -> bool:
         return bool(self.parts)
 

@@ -45,4 +45,4 @@ class AdkModel(Frozen):
 
 
 StoreKind = Literal["file", "branch", "rerun"]
-"""A committed file, a branch of records, or nothing: the base commit's agent runs beside the change's."""
+"""The names of ``baseline.STORES``, which a contract test compares with these."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_eval_action.baseline import STORES
-from agent_eval_action.baseline.history_session import store_name
+from agent_eval_action.baseline.history_session import store_kind
 from agent_eval_action.baseline.lookup import RecordQuery
 from agent_eval_action.baseline.records import record_of
 from agent_eval_action.config.models import BaselineSettings, Settings
@@ -34,25 +34,26 @@ def settings(folder, store="auto"):
 
 
 def test_on_github_it_is_the_branch_and_elsewhere_the_file(checkout):
-    assert store_name(settings(checkout), environ(), BRANCH) == "branch"
-    assert store_name(settings(checkout), environ(), FILE) == "file"
-    assert store_name(settings(checkout, "branch"), environ(), FILE) == "branch"
-    assert store_name(settings(checkout, "file"), environ(), BRANCH) == "file"
+    assert store_kind(settings(checkout), environ(), BRANCH) == "branch"
+    assert store_kind(settings(checkout), environ(), FILE) == "file"
+    assert store_kind(settings(checkout, "branch"), environ(), FILE) == "branch"
+    assert store_kind(settings(checkout, "file"), environ(), BRANCH) == "file"
+    assert store_kind(settings(checkout, "rerun"), environ(), BRANCH) == "rerun"
 
 
 def test_a_committed_baseline_is_what_it_was_committed_for(checkout):
     (checkout / "baseline.json").write_text("{}")
-    assert store_name(settings(checkout), environ(), BRANCH) == "file"
+    assert store_kind(settings(checkout), environ(), BRANCH) == "file"
 
 
 def test_without_a_remote_there_is_no_branch_to_keep_anything_on(checkout):
     run_git(checkout, "remote", "remove", "origin")
-    assert store_name(settings(checkout), environ(), BRANCH) == "file"
+    assert store_kind(settings(checkout), environ(), BRANCH) == "file"
 
 
 @pytest.mark.parametrize("name", STORES)
 def test_a_store_with_nothing_in_it_says_no_more_than_that(tmp_path, name):
-    store = STORES[name](settings(tmp_path), environ())
+    store = STORES[name].of_settings(settings(tmp_path), environ())
     assert store.records(RecordQuery()).records == ()
     written = store.add(record_of(run(simple("a", 1.0))))
     assert not written.stored
