@@ -284,7 +284,7 @@ class _ConfigSource:
                 self.problem(f"unknown key `{str(key)[:80]}` of an agent", (*at, key), hint=hint)
         if not {"path", "recording"} & mapping.keys():
             self.problem("an agent needs a path", at, hint="path: FOLDER")
-        path, name = (given.pop(key).value if key in given else None for key in AgentIdentity.model_fields)
+        name, path = (given.pop(key).value if key in given else None for key in AgentIdentity.model_fields)
         return AgentEntry(self.file.inside(*at), path, name, given)
 
 

@@ -58,6 +58,10 @@ class OptionInfo:
     from the field. ``switch`` is a flag without a value that turns the option off. ``action_default`` is the
     expression that fills the input on GitHub by default; a value there would win over the file.
     ``strict`` is the default under ``strict: true``; None: the same as without.
+
+    ``of``: whose value holds on an event of a change; None: for options of the run the *base* commit's, for others
+    the *change*'s own. ``may_loosen``: another value may demand less of a run, though no order of strictness says so.
+    ``describes_agent``: what a change makes different here is reported for each agent.
     """
 
     shown: str = "{}"
@@ -70,6 +74,9 @@ class OptionInfo:
     switch: str = ""
     action_default: str = ""
     strict: Any = None
+    of: Literal["base", "change"] | None = None
+    may_loosen: bool = False
+    describes_agent: bool = False
 
 
 INFO: Final = "option"
@@ -288,23 +295,28 @@ class AgentDefaults(Frozen):
         "wins over criteria files.",
         "`user_simulator_config` of the criteria file, else `gemini-2.5-flash`, at most 20 turns",
     )
-    python: Annotated[Path | None, PYTHON] = option(
-        None, "The Python interpreter, or its virtual environment, that the agent runs in.", "found or built"
-    )
     driver: Name = option(
         "adk",
         "How answers are made: by ADK's Runner, replayed from a recording, or by a driver of an installed package.",
         "{}, with a recording `recorded`",
         metavar="adk|recorded|NAME",
+        describes_agent=True,
     )
     recording: Annotated[Path | None, FOLDER] = option(
-        None, "Folder of a finished run whose transcripts are scored again.", ""
+        None, "Folder of a finished run whose transcripts are scored again.", "", describes_agent=True
+    )
+    python: Annotated[Path | None, PYTHON] = option(
+        None,
+        "The Python interpreter, or its virtual environment, that the agent runs in.",
+        "found or built",
+        describes_agent=True,
     )
     env: Variables = option(
         {},
         "Environment variables the agent may see (names), or sees with these values.",
         "model credentials and the basics only",
         repeatable=True,
+        describes_agent=True,
     )
     install_env: Variables = option(
         {},
@@ -312,6 +324,7 @@ class AgentDefaults(Frozen):
         "of private package indexes and git hosts. Names, or names with values.",
         "index settings, proxies and certificates only",
         repeatable=True,
+        describes_agent=True,
     )
     initial_session_file: Annotated[Path | None, FILE] = option(
         None,
@@ -322,7 +335,7 @@ class AgentDefaults(Frozen):
         None, "Worker processes of an agent.", "two, and more while all are busy, up to one per CPU core"
     )
     timeout_s: Duration = option(
-        TURN_SECONDS, "Longest time of one turn; a turn that takes longer is an error of its case."
+        TURN_SECONDS, "Longest time of one turn; a turn that takes longer is an error of its case.", of="base"
     )
     paths: Paths | None = option(
         None,
@@ -344,24 +357,28 @@ class AgentSettings(AgentDefaults):
 class AgentIdentity(Frozen):
     """The fields that an entry of ``agents`` has beside the options of an agent."""
 
-    path: Text | None = option(None, "The agent's folder.")
-    name: Name | None = option(None, "The agent's name in every result; by default its folder's.")
+    name: Name | None = option(None, "The agent's name in every result; by default its folder's.", describes_agent=True)
+    path: Text | None = option(None, "The agent's folder.", describes_agent=True)
 
 
 class BaselineSettings(Frozen):
     """The section ``baseline``; a text in its place is its path."""
 
     path: Annotated[Path, FILE] = option(
-        Path(".agent-eval/baseline.json"), "The stored baseline this run is compared with.", name="baseline"
+        Path(".agent-eval/baseline.json"),
+        "The stored baseline this run is compared with.",
+        name="baseline",
+        may_loosen=True,
     )
     store: Annotated[Literal["auto", StoreKind], CHOICE] = option(
         "auto",
         "Where scores of main are kept: a committed file, or a branch of the remote with a record per run of "
         "main; rerun keeps none: the base commit's agent runs everything beside the change's.",
         "{}: the file where there is one, else on GitHub the branch",
+        may_loosen=True,
     )
-    branch: GitName = option("agent-eval-data", "The branch that holds the records.")
-    remote: GitName = option("origin", "The remote that branch is on.")
+    branch: GitName = option("agent-eval-data", "The branch that holds the records.", may_loosen=True)
+    remote: GitName = option("origin", "The remote that branch is on.", may_loosen=True)
     runs: Annotated[int, whole_number(1, 1000)] = option(
         20, "How many of the newest comparable runs of main are pooled."
     )
@@ -402,12 +419,14 @@ class LlmOptions(Frozen):
         "Prices of models in USD per million tokens (input, output, cached_input), over those that are known.",
         "list prices of common models",
         has_flag=False,
+        may_loosen=True,
     )
     openai_base_url: Text | None = option(
         None,
         "Address of the server that judges named openai/MODEL are asked at.",
         "`OPENAI_BASE_URL`, else OpenAI",
         metavar="URL",
+        may_loosen=True,
     )
 
 
@@ -434,6 +453,7 @@ class Settings(Frozen):
         key="agent",
         metavar="DIR",
         repeatable=True,
+        of="change",
     )
     agents: tuple[AgentSettings, ...] = ()
     evals: Evals = option(
@@ -445,9 +465,13 @@ class Settings(Frozen):
     )
     agent_defaults: AgentDefaults = Field(default_factory=AgentDefaults)
     baseline: BaselineSettings = Field(default_factory=BaselineSettings)
-    out: Annotated[Path, FOLDER] = option(Path(".agent-eval/out"), "Folder of results, transcripts and reports.")
+    out: Annotated[Path, FOLDER] = option(
+        Path(".agent-eval/out"), "Folder of results, transcripts and reports.", of="change"
+    )
     cache_dir: Annotated[Path, FOLDER] = option(
-        Path(".agent-eval/cache"), "Folder of what can be made again: environments built for agents, judges' answers."
+        Path(".agent-eval/cache"),
+        "Folder of what can be made again: environments built for agents, judges' answers.",
+        may_loosen=True,
     )
     repeats: Annotated[int, whole_number(1, 1000), Looser(when="lower")] = option(
         1, "How often every case is run.", "{}; `baseline update`: `5`"
@@ -467,6 +491,7 @@ class Settings(Frozen):
     reruns: Annotated[Literal["auto", "on", "off"], CHOICE] = option(
         "auto",
         "Whether what got worse is run again until it is decided; auto: unless repeats are fixed at more than one.",
+        may_loosen=True,
     )
     max_extra_runs: Annotated[int | None, whole_number(0, 1000000)] = option(
         None,
@@ -491,15 +516,19 @@ class Settings(Frozen):
         "update",
         "The comment on the pull request: one that is edited in place (update), a new one each run "
         "(recreate), one that is edited when the outcome differs from what it says (changes), or none.",
+        of="change",
     )
     comment_detail: Annotated[Literal["full", "scores"], CHOICE] = option(
-        "full", "What the comment shows: everything, or names and numbers without a word of agents, judges and users."
+        "full",
+        "What the comment shows: everything, or names and numbers without a word of agents, judges and users.",
+        of="change",
     )
     comment_key: Text | None = option(
         None,
         "Name of this run's comment: runs of one key replace each other's.",
         "workflow, job, configuration file and leg of the matrix",
         metavar="NAME",
+        of="change",
     )
     redact: Redactions = option(
         (),

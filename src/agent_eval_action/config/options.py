@@ -73,6 +73,11 @@ class Option:
         return variables_of(self.input)
 
     @property
+    def of_base(self) -> bool:
+        """Whether the base commit's value holds on an event of a change."""
+        return (self.info.of or ("base" if self.info.scope == "run" else "change")) == "base"
+
+    @property
     def shown(self) -> str:
         """The default as the docs write it, "" for none."""
         if self.default is None or self.default in ({}, ()):
@@ -119,6 +124,9 @@ def _options(model: type[BaseModel], name: str = "", key: str = "", path: tuple[
 
 
 OPTIONS: Final = tuple(_options(Settings))
+JUDGING_OPTIONS: Final = tuple(option for option in OPTIONS if option.info.scope == "run" and option.of_base)
+"""Options of the run that a change cannot set for itself."""
+
 BY_NAME: Final = {option.name: option for option in OPTIONS}
 AGENT_OPTIONS: Final = tuple(option for option in OPTIONS if option.info.scope == "agent")
 AGENT_ENTRY: Final = {option.name: option for option in (*_options(AgentIdentity), *AGENT_OPTIONS)}

@@ -14,10 +14,11 @@ from typing import Any
 
 from agent_eval_action.baseline.lookup import BaseBaseline
 from agent_eval_action.config.agents import relative_name
-from agent_eval_action.config.models import AgentSettings, Policy, Settings
+from agent_eval_action.config.models import AgentDefaults, AgentSettings, Policy, Settings
+from agent_eval_action.config.options import AGENT_ENTRY, AGENT_OPTIONS, JUDGING_OPTIONS
 from agent_eval_action.errors import AgentEnvironmentError, AgentEvalError, ConfigError, EvalFileError, Problem
 from agent_eval_action.gate_changes.diff import apply_weakenings, match_snapshots, weakenings
-from agent_eval_action.gate_changes.rules import OF_THE_CHANGE, setting_changes
+from agent_eval_action.gate_changes.rules import setting_changes
 from agent_eval_action.gate_changes.snapshot import (
     BaseSnapshot,
     CommandContext,
@@ -204,23 +205,24 @@ def detect_changes(settings: Settings, context: CommandContext) -> GateChanges:
 
 
 def settings_in_force(own: Settings, base: Settings) -> Settings:
-    """The settings of a change that asks to be merged: the base's, with what describes the change's agents.
-
-    The time a turn may take is the base's.
-    """
-    judging = {name: getattr(base, name) for name in Settings.model_fields if name not in OF_THE_CHANGE}
+    """The settings of a change that asks to be merged: each as its option says whose it is."""
+    judging = {option.field[0]: getattr(base, option.field[0]) for option in JUDGING_OPTIONS}
     agents = []
     for agent in own.agents:
         then = agent_on_base(agent, base.agents)
-        agents.append(agent.model_copy(update={"timeout_s": then.timeout_s}) if then else agent)
+        agents.append(agent.model_copy(update=_values_of_base(then)) if then else agent)
     return own.model_copy(
         update={
             **judging,
             "redact": tuple(dict.fromkeys((*base.redact, *own.redact))),
             "agents": tuple(agents),
-            "agent_defaults": own.agent_defaults.model_copy(update={"timeout_s": base.agent_defaults.timeout_s}),
+            "agent_defaults": own.agent_defaults.model_copy(update=_values_of_base(base.agent_defaults)),
         }
     )
+
+
+def _values_of_base(agent: AgentDefaults) -> dict[str, Any]:
+    return {option.name: getattr(agent, option.name) for option in AGENT_OPTIONS if option.of_base}
 
 
 def agent_on_base(
@@ -339,15 +341,15 @@ def agent_changes(
 
 
 def _agent_differences(then: AgentSettings, now: AgentSettings, workspace: Path) -> Iterator[dict[str, Any]]:
-    for field in ("name", "path", "driver", "recording", "python"):
-        old, new = (_place(getattr(agent, field), workspace) for agent in (then, now))
-        if old != new:
-            yield {"field": field, "old": {"text": excerpt(old, 80)}, "new": {"text": excerpt(new, 80)}}
-    for field in ("env", "install_env"):
-        for name in sorted(getattr(then, field).keys() | getattr(now, field).keys()):
-            before, after = (_variable(getattr(agent, field), name) for agent in (then, now))
-            if before != after:
-                yield {"field": field, "variable": name, "old": before, "new": after}
+    for field in (option.name for option in AGENT_ENTRY.values() if option.info.describes_agent):
+        old, new = getattr(then, field), getattr(now, field)
+        if isinstance(old, Mapping):
+            for name in sorted(old.keys() | new.keys()):
+                before, after = _variable(old, name), _variable(new, name)
+                if before != after:
+                    yield {"field": field, "variable": name, "old": before, "new": after}
+        elif (before_text := _place(old, workspace)) != (after_text := _place(new, workspace)):
+            yield {"field": field, "old": {"text": excerpt(before_text, 80)}, "new": {"text": excerpt(after_text, 80)}}
 
 
 def _variable(env: Mapping[str, str | None], name: str) -> dict[str, str]:

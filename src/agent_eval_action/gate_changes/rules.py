@@ -10,26 +10,12 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from agent_eval_action.config.models import CriterionPolicy, Mode, Policy, Settings, is_looser, is_rule
-from agent_eval_action.config.options import OPTIONS
+from agent_eval_action.config.options import JUDGING_OPTIONS
 from agent_eval_action.gate_changes.snapshot import Snapshot
 from agent_eval_action.results.findings import RUN, Finding, FindingCode, Severity, Subject, excerpt, finding, note
 
-OF_THE_CHANGE: Final = frozenset(
-    {
-        *("workspace", "start", "config", "agents", "only_agents", "agent_defaults", "evals"),
-        *("out", "comment", "comment_detail", "comment_key"),
-        *("case", "resume", "github_token", "ca_bundle", "allow_pull_request_target"),
-    }
-)
-"""Settings that describe the agent, where files and the comment go, and what no file can say. The others judge."""
-
 _FOR_ALL_CRITERIA: Final = tuple(name for name in CriterionPolicy.model_fields if name in Policy.model_fields)
 _WHOLE: Final = tuple(name for name in Policy.model_fields if name not in _FOR_ALL_CRITERIA and is_rule(Policy, name))
-_ALSO_WHO_JUDGES: Final = (
-    *("llm_openai_base_url", "llm_prices", "cache_dir", "reruns"),
-    *("baseline", "baseline_store", "baseline_branch", "baseline_remote"),
-)
-"""Settings without an order of strictness: any other value of these may ask for less."""
 
 _NAMES: Final = 8
 _MAX_VALUE: Final = 60
@@ -85,12 +71,12 @@ def setting_changes(own: Settings, base: Settings) -> Iterator[Finding]:
     if path is not None:
         file = excerpt(path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else str(path), 120)
     where: dict[str, Any] = {"file": file, "with_merge": True}
-    for option in OPTIONS:
-        if option.info.scope != "run" or option.field[0] in (*OF_THE_CHANGE, "policy"):
+    for option in JUDGING_OPTIONS:
+        if option.field[0] == "policy":
             continue
         then, now = option.of_settings(base), option.of_settings(own)
         if then != now and not is_looser(Settings, option.name, then, now):
-            severity: Severity = "advisory" if option.name in _ALSO_WHO_JUDGES else "note"
+            severity: Severity = "advisory" if option.info.may_loosen else "note"
             values: dict[str, Any] = {"old": _shown(then, base.workspace), "new": _shown(now, workspace)}
             yield finding(severity, FindingCode.RULE_CHANGED, rule=option.key or option.name, **where, **values)
     for rule, old, new in _stricter_rules(base.policy, own.policy):

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from agent_eval_action.config.models import CriterionPolicy, Policy, Settings, is_looser, is_rule
+from agent_eval_action.config.models import (
+    AgentDefaults,
+    AgentSettings,
+    CriterionPolicy,
+    Policy,
+    Settings,
+    is_looser,
+    is_rule,
+)
+from agent_eval_action.config.options import AGENT_ENTRY, JUDGING_OPTIONS, OPTIONS
+from agent_eval_action.gate_changes.changes import agent_changes, settings_in_force
+from agent_eval_action.gate_changes.rules import setting_changes
 
 STRICT_AND_LOOSE: list[tuple[type[BaseModel], str, Any, Any]] = [
     (CriterionPolicy, "mode", "blocking", "advisory"),
@@ -51,3 +63,57 @@ def test_every_rule_of_the_policy_has_a_direction():
 def test_nobody_can_say_which_value_of_another_setting_is_looser():
     assert not is_looser(Settings, "reruns", "off", "on")
     assert not is_looser(Settings, "no_such_setting", 1, 2)
+
+
+def settings(**values: Any) -> Settings:
+    return Settings(workspace=Path("/w"), start=Path("/w"), **values)
+
+
+def test_a_change_sets_for_itself_what_judges_nothing_and_no_option_more():
+    assert {option.name for option in OPTIONS if not option.of_base} == {
+        *("agent", "evals", "criteria", "user_simulator", "driver", "recording", "python", "env", "install_env"),
+        *("initial_session_file", "workers", "paths"),
+        *("out", "comment", "comment_detail", "comment_key"),
+        *("config", "case", "resume", "github_token", "ca_bundle", "allow_pull_request_target"),
+    }
+    judging = {option.field[0] for option in JUDGING_OPTIONS}
+    assert Settings.model_fields.keys() - judging >= {"workspace", "start", "agents", "agent_defaults"}
+
+
+def test_each_setting_in_force_is_whose_its_option_says():
+    def made(side: str, seconds: float) -> Settings:
+        agent = AgentSettings(path=Path("/w/bot"), name="bot", driver=side, timeout_s=seconds)
+        defaults = AgentDefaults(driver=side, timeout_s=seconds)
+        values = {"cache_dir": Path(side), "out": Path(side), "max_time": seconds, "redact": (side,)}
+        return settings(agents=(agent,), agent_defaults=defaults, **values)
+
+    in_force = settings_in_force(made("own", 1), made("base", 2))
+    assert (in_force.cache_dir, in_force.out, in_force.max_time) == (Path("base"), Path("own"), 2)
+    assert in_force.redact == ("base", "own")
+    for agent in (in_force.agent_defaults, *in_force.agents):
+        assert (agent.driver, agent.timeout_s) == ("own", 2)
+
+
+def test_a_setting_that_may_loosen_is_advised_about_and_another_is_noted():
+    own = settings(baseline={"remote": "mine"}, reruns="off", concurrency=7, out=Path("/w/elsewhere"))
+    found = {item.data["rule"]: item.severity for item in setting_changes(own, settings())}
+    assert found == {"baseline.remote": "advisory", "reruns": "advisory", "concurrency": "note"}
+
+
+def test_every_difference_in_what_describes_an_agent_is_reported():
+    then = AgentSettings(path=Path("/w/bot"), name="bot", env={"A": "1"}, workers=2)
+    now = AgentSettings(
+        path=Path("/w/new"),
+        name="bot",
+        driver="recorded",
+        recording=Path("/w/rec"),
+        python=Path("/w/py"),
+        env={"A": "2"},
+        install_env={"B": None},
+        workers=3,
+    )
+    fields = [item.data["field"] for item in agent_changes([now], [then], {}, Path("/w"))]
+    assert fields == ["path", "driver", "recording", "python", "env", "install_env"]
+    renamed = then.model_copy(update={"name": "other"})
+    assert [item.data["field"] for item in agent_changes([renamed], [then], {}, Path("/w"))] == ["name"]
+    assert {name for name, option in AGENT_ENTRY.items() if option.info.describes_agent} == {"name", *fields}
