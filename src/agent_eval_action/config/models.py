@@ -61,7 +61,9 @@ class OptionInfo:
 
     ``of``: whose value holds on an event of a change; None: for options of the run the *base* commit's, for others
     the *change*'s own. ``may_loosen``: another value may demand less of a run, though no order of strictness says so.
-    ``describes_agent``: what a change makes different here is reported for each agent.
+    ``describes_agent``: what a change makes different here is reported for each agent. ``decides_answers``: with
+    another value an agent may answer differently, so ``--resume`` keeps no attempt made with another one.
+    ``repeats_run``: the flag is part of the command that is shown to repeat a run.
     """
 
     shown: str = "{}"
@@ -77,6 +79,8 @@ class OptionInfo:
     of: Literal["base", "change"] | None = None
     may_loosen: bool = False
     describes_agent: bool = False
+    decides_answers: bool = False
+    repeats_run: bool = False
 
 
 INFO: Final = "option"
@@ -301,9 +305,14 @@ class AgentDefaults(Frozen):
         "{}, with a recording `recorded`",
         metavar="adk|recorded|NAME",
         describes_agent=True,
+        decides_answers=True,
     )
     recording: Annotated[Path | None, FOLDER] = option(
-        None, "Folder of a finished run whose transcripts are scored again.", "", describes_agent=True
+        None,
+        "Folder of a finished run whose transcripts are scored again.",
+        "",
+        describes_agent=True,
+        decides_answers=True,
     )
     python: Annotated[Path | None, PYTHON] = option(
         None,
@@ -317,6 +326,7 @@ class AgentDefaults(Frozen):
         "model credentials and the basics only",
         repeatable=True,
         describes_agent=True,
+        decides_answers=True,
     )
     install_env: Variables = option(
         {},
@@ -358,7 +368,7 @@ class AgentIdentity(Frozen):
     """The fields that an entry of ``agents`` has beside the options of an agent."""
 
     name: Name | None = option(None, "The agent's name in every result; by default its folder's.", describes_agent=True)
-    path: Text | None = option(None, "The agent's folder.", describes_agent=True)
+    path: Text | None = option(None, "The agent's folder.", describes_agent=True, decides_answers=True)
 
 
 class BaselineSettings(Frozen):
@@ -443,7 +453,11 @@ class Settings(Frozen):
     workspace: Path
     start: Path
     config: Annotated[Path | None, FILE] = option(
-        None, "The configuration file.", "`agent-eval.yaml`, `agent-eval.yml` or `.github/agent-eval.yaml`", "command"
+        None,
+        "The configuration file.",
+        "`agent-eval.yaml`, `agent-eval.yml` or `.github/agent-eval.yaml`",
+        "command",
+        repeats_run=True,
     )
     only_agents: Texts = option(
         (),
@@ -454,6 +468,7 @@ class Settings(Frozen):
         metavar="DIR",
         repeatable=True,
         of="change",
+        repeats_run=True,
     )
     agents: tuple[AgentSettings, ...] = ()
     evals: Evals = option(
@@ -558,6 +573,7 @@ class Settings(Frozen):
         "command",
         metavar="PATTERN",
         repeatable=True,
+        repeats_run=True,
     )
     resume: Annotated[Path | None, FOLDER] = option(
         None, "Folder of an unfinished run: what it has is kept, only what is missing is run.", "", "command"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent_eval_action.config.models import AgentSettings, Settings
+from agent_eval_action.config.options import AGENT_ENTRY, OPTIONS
 from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.errors import OutputError, ResultsError
 from agent_eval_action.folders import OutputFolder, real_path, relative
@@ -60,7 +61,9 @@ def attempt_provenance(
         }
         path = os.path.relpath(agent.path, settings.workspace)
         recording = _file_digest(agent.recording / ATTEMPTS) if agent.recording is not None else ""
-        digest = _digest([agent.driver, path, recording, sorted(agent.env), env])
+        comparable = {"path": path, "recording": recording, "env": [sorted(agent.env), env]}
+        decisive = [option.name for option in AGENT_ENTRY.values() if option.info.decides_answers]
+        digest = _digest({name: comparable.get(name, getattr(agent, name)) for name in decisive})
         found[agent.name] = Provenance(code=code, settings=digest, judges=judges)
     return found
 
@@ -115,14 +118,17 @@ def _digest(value: Any) -> str:
 
 def cli_arguments(settings: Settings, selectors: Sequence[str]) -> tuple[str, ...]:
     """Return the arguments of ``agent-eval run`` that repeat this run from the workspace."""
+    workspace, config = settings.workspace, settings.config
+    elsewhere = config and config.is_relative_to(workspace) and config.parent != workspace
+    from_workspace = {
+        "config": [relative(config, workspace)] if config and elsewhere else [],
+        "agent": [relative(agent.path, workspace) for agent in settings.agents if settings.only_agents],
+    }
     words = list(selectors)
-    config = settings.config
-    if config and config.is_relative_to(settings.workspace) and config.parent != settings.workspace:
-        words += ["--config", relative(config, settings.workspace)]
-    for agent in settings.agents if settings.only_agents else ():
-        words += ["--agent", relative(agent.path, settings.workspace)]
-    for pattern in settings.case:
-        words += ["--case", pattern]
+    for option in OPTIONS:
+        if option.info.repeats_run:
+            for value in from_workspace.get(option.name, option.of_settings(settings)):
+                words += [str(option.flag), value]
     return tuple(words)
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from agent_eval_action.config.loader import resolve
+from agent_eval_action.config.options import AGENT_ENTRY, OPTIONS
 from agent_eval_action.results.run_result import AgentConditions, Provenance
-from agent_eval_action.run.resume import attempt_provenance, environment_digest
+from agent_eval_action.run.resume import attempt_provenance, cli_arguments, environment_digest
 
 CONFIG = "agent: {path: bot, env: {TONE: dry, SEEN: null, API_KEY: one}}\n"
 ENVIRON = {"SEEN": "here", "UNSEEN": "x"}
@@ -120,3 +121,23 @@ def test_another_python_adk_or_package_is_another_environment(other: dict[str, s
     then = AgentConditions(agent="bot", path="bot", python="3.12", adk_version="1", packages_digest="a")
     assert environment_digest(then) != environment_digest(then.model_copy(update=other))
     assert environment_digest(then) == environment_digest(then.model_copy(update={"path": "elsewhere"}))
+
+
+def test_what_decides_answers_is_an_agents_own() -> None:
+    decisive = {name for name, option in AGENT_ENTRY.items() if option.info.decides_answers}
+    assert decisive == {"path", "driver", "recording", "env"}
+    assert not [option.name for option in OPTIONS if option.info.decides_answers and option.name not in AGENT_ENTRY]
+
+
+def test_a_run_is_repeated_by_what_chose_its_file_its_agents_and_its_cases(workspace: Path) -> None:
+    def words(**flags: object) -> tuple[str, ...]:
+        return cli_arguments(resolve(flags=flags, environ={}, cwd=workspace).settings, ["s.evalset.json:one"])
+
+    assert words() == ("s.evalset.json:one",)
+    assert words(config=workspace / "agent-eval.yaml") == words()
+    write("ci/eval.yaml", "agents: [{path: ../bot, name: b}, {path: ../other}]\n")(workspace)
+    write("other/agent.py", "root_agent = None\n")(workspace)
+    given = {"config": workspace / "ci" / "eval.yaml", "case": ["a*", "b"]}
+    cases = ("--case", "a*", "--case", "b")
+    assert words(**given) == ("s.evalset.json:one", "--config", "ci/eval.yaml", *cases)
+    assert words(**given, agent=["b"]) == (*words(**given)[:3], "--agent", "bot", *cases)
