@@ -104,6 +104,7 @@ def test_made_worse_it_is_blocked_for_the_call_that_went_missing(dice: Path, adk
     assert "check_prime" in (dice / ".agent-eval" / "out" / "comment.md").read_text()
 
 
+@pytest.mark.exhaustive
 def test_one_variable_swaps_the_rules_for_gemini(dice: Path, adk213_python: Path, tmp_path: Path) -> None:
     rules = tmp_path / "rules.json"
     calls = {"calls": [{"name": "roll_die", "args": {"sides": 6}}]}

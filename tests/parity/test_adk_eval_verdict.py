@@ -188,7 +188,7 @@ def _run(argv: list[Any], workspace: Path, gemini: client.RunningGemini) -> subp
     return ended
 
 
-@pytest.mark.exhaustive(after=1)
+@pytest.mark.exhaustive
 def test_the_same_verdict_on_every_case(workspace: Path, adk213_python: Path, gemini: client.RunningGemini) -> None:
     theirs = adk_eval(workspace, adk213_python, gemini)
     mine = ours(workspace, adk213_python, gemini)

@@ -37,7 +37,7 @@ def dumped(turns: list[Invocation]) -> list[dict[str, Any]]:
     return [one.model_dump(mode="json", exclude_none=True) for one in turns]
 
 
-@pytest.mark.exhaustive(after=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("simulated", [False, True])
 async def test_the_function_is_called_as_google_adk_calls_it(adk213_python, tmp_path, simulated):
     actual, expected = conversation()

@@ -262,6 +262,7 @@ def test_a_full_disk_is_said_with_exit_3(repo: Repo) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_one_agent_of_several_says_nothing_about_the_others(repo: Repo) -> None:
     (repo.root / "other").mkdir()
     (repo.root / "other" / "agent.py").write_text("root_agent = None\n")

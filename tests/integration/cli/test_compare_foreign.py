@@ -76,6 +76,7 @@ def test_files_of_a_folder_are_pooled_as_repeats(old: Path, tmp_path: Path):
     assert results["sets"][0]["cases"][0]["expected"][0]["calls"] == [{"name": "roll_die", "args": {"sides": 6}}]
 
 
+@pytest.mark.exhaustive
 def test_a_pattern_names_files(old: Path, tmp_path: Path):
     folder = agent(old, "main") / ".adk" / "eval_history"
     code, text = compare(tmp_path, folder / "*.json", history(old, "same")[0])
@@ -90,6 +91,7 @@ def test_a_regression_is_blocked_and_named(old: Path, tmp_path: Path):
     assert "flip_coin" in comment
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["unevaluated", "raised"])
 def test_what_google_adk_could_not_evaluate_is_an_error_and_never_a_pass(old: Path, tmp_path: Path, name: str):
     """The first is NOT_EVALUATED, the second FAILED without a score: neither is a pass, neither a regression."""
@@ -100,6 +102,7 @@ def test_what_google_adk_could_not_evaluate_is_an_error_and_never_a_pass(old: Pa
     assert [pair["kind"] for pair in pairs if pair["case"] == "a"] == ["error"]
 
 
+@pytest.mark.exhaustive
 def test_a_removed_case_is_said_and_blocks_when_the_policy_says_so(old: Path, tmp_path: Path):
     code, text = compare(tmp_path, agent(old, "main"), agent(old, "removed"))
     assert code == 0
@@ -122,6 +125,7 @@ def test_2_13_is_compared_with_a_run_of_ours_and_with_the_baseline(new: Path, tm
     assert code == 0, text
 
 
+@pytest.mark.exhaustive
 def test_a_baseline_may_stand_on_either_side(new: Path):
     code, text = compare(new, ".agent-eval/baseline.json", ".agent-eval/baseline.json")
     assert code == 0, text

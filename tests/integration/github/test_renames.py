@@ -165,7 +165,7 @@ def controls(results: dict[str, Any]) -> dict[str, int]:
     return found
 
 
-@pytest.mark.exhaustive(after=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("renamed", "store"),
     [("everything", {}), ("everything", RERUN), ("nothing", RERUN)],
@@ -210,7 +210,7 @@ class TwoAgents(Repo):
         self.write(f"{folder}/agent.py", f"GOOD = {good}\n{AGENT}")
 
 
-@pytest.mark.exhaustive(after=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("store", [{}, RERUN], ids=["stored scores", "rerun"])
 def test_an_agent_that_the_base_lacks_leaves_the_others_their_control(
     tmp_path: Path, adk213_python: Path, store: dict[str, str]

@@ -57,6 +57,7 @@ def test_the_example_passes_and_the_outputs_are_those_of_the_run(step, workspace
         assert (workspace / ran.outputs[name]).is_file(), name
 
 
+@pytest.mark.exhaustive
 def test_no_other_installation_can_touch_the_tools_files(step, temp):
     ran = step({"max-time": "5m", "comment": "off"})
     assert ran.code == 0, ran.log

@@ -29,6 +29,7 @@ def recorded(judged: Judged) -> Judged:
 REPLAY = ("--recording", "recording")
 
 
+@pytest.mark.exhaustive
 def test_recorded_answers_are_judged_without_a_call(recorded: Judged) -> None:
     done = recorded.run(*REPLAY)
     assert done.code == 0, done.said

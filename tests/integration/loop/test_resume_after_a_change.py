@@ -81,7 +81,7 @@ def repo(tmp_path: Path, adk213_python: Path) -> Repo:
 NOTHING, ELSEWHERE = "seventeen", "eighteen"
 
 
-@pytest.mark.exhaustive(after=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("change", "said", "why"),
     [
