@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_snake
 
+from agent_eval_action.diagnostics.foreign_files import recognise_criteria_file
 from agent_eval_action.diagnostics.reader import JsonPath, Source, shorten
-from agent_eval_action.diagnostics.suggestions import recognise_foreign_criteria
 from agent_eval_action.diagnostics.validation import Issue, issues_of, locate
 from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.results.base import AdkModel
@@ -60,8 +60,8 @@ def load_criteria_file(path: Path, *, workspace: Path) -> CriteriaConfig:
     source = Source.read(path, workspace=workspace, error=ConfigError)
     data, issues, beside = source.value, [], _BesideCriteria()
     specs: tuple[CriterionSpec, ...] = ()
-    if foreign := recognise_foreign_criteria(data):
-        issues = [Issue(f"this is {foreign[0]}, which is not read", hint=foreign[1])]
+    if foreign := recognise_criteria_file(data):
+        issues = [Issue(f"this {foreign.refusal}", hint=foreign.hint)]
     elif not isinstance(data, Mapping):
         issues = [Issue("a criteria config is a mapping with the key criteria", value=shorten(data))]
     else:

@@ -16,7 +16,8 @@ from agent_eval_action.config.agents import relative_name, unique_names
 from agent_eval_action.config.criteria import DEFAULT_CRITERIA
 from agent_eval_action.config.models import AgentDefaults, AgentSettings, Settings
 from agent_eval_action.config.types import EvalPattern, Origin
-from agent_eval_action.config.walk import AS_EVAL_SET, EVAL_SETS, MAX_ENTRIES, NOT_READ, Walked, expand, walk
+from agent_eval_action.config.walk import EVAL_SETS, MAX_ENTRIES, Walked, expand, walk
+from agent_eval_action.diagnostics.foreign_files import ForeignFile
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.errors import EvalFileError, Problem
 from agent_eval_action.results.evalset import EVAL_SUFFIXES
@@ -68,7 +69,7 @@ def discover(
     if not may_lack and (not sets or (idle and settings.agents and not selectors)):
         whose = f" of {', '.join(idle)}" if sets else ""
         hint = "they are called *.evalset.json or *.test.json, or are named under evals"
-        problems = tuple(Problem(file, NOT_READ, hint=AS_EVAL_SET) for file in search.agents_cli_datasets)
+        problems = tuple(Problem(file, kind.refusal, hint=kind.hint) for file, kind in search.foreign)
         raise EvalFileError(f"no eval files{whose} found: there is nothing to measure", hint, problems)
     return Discovery(sets, tuple(search.notes(sets, idle)))
 
@@ -115,9 +116,9 @@ class _Search:
         return walked
 
     @property
-    def agents_cli_datasets(self) -> tuple[Path, ...]:
-        """agents-cli's files, which are not read; () unless the workspace was walked."""
-        return self.walked.agents_cli_datasets if "walked" in self.__dict__ else ()
+    def foreign(self) -> tuple[tuple[Path, ForeignFile], ...]:
+        """Files of other tools, which are not read; () unless the workspace was walked."""
+        return self.walked.foreign if "walked" in self.__dict__ else ()
 
     @cached_property
     def agents(self) -> tuple[AgentSettings, ...]:
@@ -273,8 +274,8 @@ class _Search:
                 yield f"agent {agent.name} in {relative_name(agent.path, workspace)}{how}: {plural(count, 'eval file')}"
         if idle:
             yield f"not run, no eval files: {', '.join(idle)}"
-        for file in self.agents_cli_datasets:
-            yield f"not run: {relative_name(file, workspace)} {NOT_READ}"
+        for file, kind in self.foreign:
+            yield f"not run: {relative_name(file, workspace)} {kind.refusal}"
         for folder, count in sorted(self.elsewhere.items()):
             name = relative_name(folder, workspace)
             yield f"not run: {plural(count, 'eval file')} of {name}, which is not configured"

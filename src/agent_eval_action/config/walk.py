@@ -12,14 +12,13 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from agent_eval_action.config.types import EvalPattern
+from agent_eval_action.diagnostics.foreign_files import EVAL_FILES, ForeignFile, recognise_beginning
 from agent_eval_action.diagnostics.reader import did_you_mean, shorten
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.results.evalset import EVAL_SUFFIXES
 
 EVAL_SETS: Final = "evalsets"  # in a folder of this name every JSON file that holds a set is one
 MAX_ENTRIES: Final = 250_000
-NOT_READ: Final = "is an agents-cli evaluation dataset, which is not read"
-AS_EVAL_SET: Final = "write it as an ADK eval set: `eval_id` and `conversation` in each case"
 
 _MAX_DEPTH: Final = 40
 _PRUNED: Final = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "build", "dist", "target"})
@@ -28,18 +27,20 @@ _FOREIGN: Final = frozenset({"tsconfig.test.json"})  # TypeScript's, by the same
 _MENTION: Final = re.compile(rb"\b(?:root_agent|get_agent_async)\b")
 _APP: Final = re.compile(rb"^app\s*(?::[^=\n]+)?=|\bimport\b[^\n]*\bapp\b", re.MULTILINE)
 _ADK_CASE: Final = re.compile(rb'"eval_?[iI]d"\s*:')
-_AGENTS_CLI_CASE: Final = re.compile(rb'"eval_case_id"\s*:')
 _READ: Final = 256 * 1024
 _MAGIC: Final = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What a walk saw, sorted. ``complete`` is False when it stopped at its bound."""
+    """What a walk saw, sorted by path. ``foreign``: files of other tools, which are not read.
+
+    ``complete`` is False when it stopped at its bound.
+    """
 
     agents: tuple[Path, ...]
     eval_files: tuple[Path, ...]
-    agents_cli_datasets: tuple[Path, ...]
+    foreign: tuple[tuple[Path, ForeignFile], ...]
     complete: bool
 
 
@@ -47,7 +48,7 @@ def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
     """Look through a folder. Links to folders are not followed; hidden, built and installed ones are left out."""
     agents: list[Path] = []
     files: list[Path] = []
-    datasets: list[Path] = []
+    foreign: list[tuple[Path, ForeignFile]] = []
     seen = 0
     for folder, entries in _folders(root):
         seen += len(entries)
@@ -57,11 +58,13 @@ def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
         json_files = [folder / entry.name for entry in entries if entry.name.endswith(".json")]
         here = [file for file in json_files if os.path.isfile(file)]  # noqa: PTH113 - the other raises for some links
         files += [file for file in here if is_eval_file(file) or (folder.name == EVAL_SETS and _holds_eval_set(file))]
-        if folder.name == "datasets":
-            datasets += [file for file in here if _is_agents_cli_dataset(file)]
+        if any(kind.folder == folder.name for kind in EVAL_FILES):
+            kinds = ((file, _foreign(file)) for file in here)
+            foreign += [(file, kind) for file, kind in kinds if kind and kind.folder == folder.name]
         if seen > max_entries:
             break
-    return Walked(tuple(sorted(agents)), tuple(sorted(files)), tuple(sorted(datasets)), seen <= max_entries)
+    foreign.sort(key=lambda found: found[0])
+    return Walked(tuple(sorted(agents)), tuple(sorted(files)), tuple(foreign), seen <= max_entries)
 
 
 def is_eval_file(path: Path) -> bool:
@@ -74,9 +77,9 @@ def _holds_eval_set(path: Path) -> bool:
     return b"eval_cases" in text and bool(_ADK_CASE.search(text))
 
 
-def _is_agents_cli_dataset(path: Path) -> bool:
+def _foreign(path: Path) -> ForeignFile | None:
     text = _beginning(path) if path.suffix == ".json" else b""
-    return b"eval_cases" in text and bool(_AGENTS_CLI_CASE.search(text)) and not _ADK_CASE.search(text)
+    return recognise_beginning(text) if b"eval_cases" in text and not _ADK_CASE.search(text) else None
 
 
 class TooManyEntries(Exception):  # noqa: N818 - internal signal; the caller says what to name instead
@@ -181,8 +184,8 @@ def _refusal(named: EvalPattern, message: str, hint: str | None) -> EvalFileErro
 def _eval_files_below(folder: Path, named: EvalPattern) -> tuple[Path, ...]:
     files = sorted(files_below(folder))
     found = tuple(filter(is_eval_file, files)) or tuple(filter(_holds_eval_set, files))
-    if not found and any(map(_is_agents_cli_dataset, files)):
-        raise _refusal(named, f"what is in this folder {NOT_READ}", AS_EVAL_SET)
+    if not found and (foreign := next(filter(None, map(_foreign, files)), None)):
+        raise _refusal(named, f"what is in this folder {foreign.refusal}", foreign.hint)
     if not found:
         raise _refusal(named, "no eval file in this folder", "*.evalset.json or *.test.json")
     return found

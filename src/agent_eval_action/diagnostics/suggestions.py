@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 JsonPath = tuple[str | int, ...]
 
@@ -64,21 +64,3 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
 
 def _plain(word: str) -> str:
     return word.lower().replace("_", "").replace("-", "")
-
-
-_ADK: Final = 'write ADK\'s: {"criteria": {"tool_trajectory_avg_score": 1.0}}'
-_FOREIGN: Final = (
-    ("metrics_to_run", "an agents-cli evaluation config"),
-    ("metricName", "a trpc-agent-go metrics list"),
-    ("metric_name", "a trpc-agent-python metrics file"),
-)
-
-
-def recognise_foreign_criteria(value: Any) -> tuple[str, str] | None:
-    """What the value is and what to do, or None where it may be ADK's."""
-    if isinstance(value, Mapping) and "criteria" in value:
-        return None
-    entries = value.get("metrics") if isinstance(value, Mapping) else value
-    mappings = [value, *(entries if isinstance(entries, list) else ())]
-    keys = {str(key) for item in mappings if isinstance(item, Mapping) for key in item}
-    return next(((name, _ADK) for key, name in _FOREIGN if key in keys), None)

@@ -83,8 +83,8 @@ def _recognise(reading: Reading) -> Format:
     if (found := next((form for form in packaged if form.recognises(reading.value)), None)) is not None:
         return found
     if foreign:
-        name, hint = foreign
-        reading.error((), f"this is {name}, which is not read", hint=hint)
+        refusal, hint = foreign
+        reading.error((), f"this {refusal}", hint=hint)
     else:
         hint = 'an eval file is `{"eval_set_id": ..., "eval_cases": [...]}`, or a list of turns'
         reading.error((), "this is no eval file", value=shorten(reading.value), hint=hint)

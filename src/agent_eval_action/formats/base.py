@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
+from agent_eval_action.diagnostics.foreign_files import recognise_criteria_file, recognise_eval_file
 from agent_eval_action.diagnostics.reader import JsonPath, Source, plural
-from agent_eval_action.diagnostics.suggestions import recognise_foreign_criteria
 from agent_eval_action.errors import EvalFileError, Problem
 from agent_eval_action.results.evalset import EvalSet, JsonObject
 
@@ -95,39 +95,9 @@ class LoadedEvalFile:
     warnings: tuple[Problem, ...] = ()
 
 
-_WRAP: Final = 'wrap it: `{"eval_set_id": "...", "eval_cases": [ ... ]}`'
-_WITHOUT_CASES: Final = (
-    ({"eval_case_id"}, "one case of an agents-cli dataset", "write it as a case of an ADK eval set"),
-    ({"eval_id"}, "one eval case without its set", _WRAP),
-    ({"evalId"}, "one eval case without its set", _WRAP),
-    ({"conversation"}, "a conversation without its case and set", _WRAP + ", and give the case an `eval_id`"),
-    ({"query"}, "one turn of the older list schema", "put it into a list: `[ ... ]`"),
-    ({"input", "expected"}, "an adk-rust prompt-optimizer case", "write it as a case of an ADK eval set"),
-    ({"test_cases"}, "a list of test cases in no schema of ADK", "write it as an ADK eval set"),
-    ({"criteria"}, "a criteria file, not an eval file", "name it test_config.json, beside the eval files"),
-    ({"metrics"}, "a metrics file, not an eval file", "criteria are written in test_config.json"),
-    ({"state"}, "an initial session, not an eval file", "it goes with a list of turns, as its session file"),
-    ({"events"}, "a recorded run, not an eval file", "write its turns as an ADK eval set"),
-)
-"""Keys that an object without cases has, what it is, and what to do."""
-
-
 def recognise_foreign(value: Any) -> tuple[str, str] | None:
-    """What the value is and what to do, or None. Claims nothing that google-adk loads."""
-    if foreign := recognise_foreign_criteria(value):
-        return foreign[0], "name an eval file; criteria are written in test_config.json"
-    if not isinstance(value, dict):
-        return None
-    cases = value.get("eval_cases", value.get("evalCases"))
-    if cases is None:
-        return next(((name, hint) for needed, name, hint in _WITHOUT_CASES if needed <= value.keys()), None)
-    first = next((case for case in cases if isinstance(case, dict)), {}) if isinstance(cases, list) else {}
-    if first.keys() & {"eval_case_id", "prompt", "agent_data"} and not first.keys() & {"eval_id", "evalId"}:
-        hint = "write it as an ADK eval set: `eval_id` and `conversation` in each case"
-        return "an agents-cli evaluation dataset", hint
-    turns = [*(first.get("conversation") or ()), *(first.get("actualConversation") or ())]
-    users = [turn.get("userContent") for turn in turns if isinstance(turn, dict)]
-    if "evalCases" in value and any(isinstance(user, dict) and "content" in user for user in users):
-        hint = 'write it as an ADK eval set: snake_case at the top, `"parts": [{"text": ...}]` for messages'
-        return "a trpc-agent-go eval set (chat messages, not parts)", hint
-    return None
+    """What is said of a file that is not read, and what to do; None where a format may read it."""
+    if criteria := recognise_criteria_file(value):
+        return criteria.refusal, "name an eval file; criteria are written in test_config.json"
+    found = recognise_eval_file(value)
+    return (found.refusal, found.hint) if found else None

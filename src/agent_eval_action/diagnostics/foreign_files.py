@@ -1,0 +1,133 @@
+"""Files of other tools, and parts of ADK's own, that are recognised so that a refusal can name them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignFile:
+    """A kind of file that is not read, what to do instead, and how its value is told from others.
+
+    ``folder`` and ``mark``, where both are set: the folder such files lie in, and what the beginning of one holds. A
+    search for eval files names them then, without reading them whole.
+    """
+
+    name: str
+    hint: str
+    recognises: Callable[[Any], bool]
+    folder: str = ""
+    mark: re.Pattern[bytes] | None = None
+
+    @property
+    def refusal(self) -> str:
+        """How a message about such a file ends, after its path or after ``this``."""
+        return f"is {self.name}, which is not read"
+
+
+def recognise_eval_file(value: Any) -> ForeignFile | None:
+    """The kind of file that is taken for an eval file and is none that is read. Claims nothing google-adk loads."""
+    return next((kind for kind in EVAL_FILES if kind.recognises(value)), None) if isinstance(value, dict) else None
+
+
+def recognise_criteria_file(value: Any) -> ForeignFile | None:
+    """The kind of criteria file, None where it may be ADK's."""
+    return next((kind for kind in CRITERIA_FILES if kind.recognises(value)), None)
+
+
+def recognise_beginning(text: bytes) -> ForeignFile | None:
+    """The kind of file that begins like this."""
+    return next((kind for kind in EVAL_FILES if kind.mark and kind.mark.search(text)), None)
+
+
+def _cases(value: Mapping[str, Any]) -> Any:
+    return value.get("eval_cases", value.get("evalCases"))
+
+
+def _first_case(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    cases = _cases(value)
+    return next((case for case in cases if isinstance(case, dict)), {}) if isinstance(cases, list) else {}
+
+
+def _is_agents_cli_dataset(value: Any) -> bool:
+    keys = _first_case(value).keys()
+    return bool(keys & {"eval_case_id", "prompt", "agent_data"}) and not keys & {"eval_id", "evalId"}
+
+
+def _is_trpc_eval_set(value: Any) -> bool:
+    conversations = map(_first_case(value).get, ("conversation", "actualConversation"))
+    turns = [turn for turns in conversations if isinstance(turns, list) for turn in turns if isinstance(turn, dict)]
+    users = (turn.get("userContent") for turn in turns)
+    return "evalCases" in value and any(isinstance(user, dict) and "content" in user for user in users)
+
+
+def _without_cases(*keys: str) -> Callable[[Any], bool]:
+    return lambda value: _cases(value) is None and set(keys) <= value.keys()
+
+
+def _criteria_entry(wanted: str) -> Callable[[Any], bool]:
+    """A mapping, a list of them, or a list under ``metrics``, of which any has the key; none that has ``criteria``."""
+
+    def recognises(value: Any) -> bool:
+        if isinstance(value, Mapping) and "criteria" in value:
+            return False
+        entries = value.get("metrics") if isinstance(value, Mapping) else value
+        found: Iterable[Any] = (value, *(entries if isinstance(entries, list) else ()))
+        return any(isinstance(item, Mapping) and wanted in item for item in found)
+
+    return recognises
+
+
+_AS_EVAL_SET: Final = "write it as an ADK eval set: `eval_id` and `conversation` in each case"
+_AS_MESSAGES: Final = 'write it as an ADK eval set: snake_case at the top, `"parts": [{"text": ...}]` for messages'
+_AS_CASE: Final = "write it as a case of an ADK eval set"
+_AS_CRITERIA: Final = 'write ADK\'s: {"criteria": {"tool_trajectory_avg_score": 1.0}}'
+_WRAP: Final = 'wrap it: `{"eval_set_id": "...", "eval_cases": [ ... ]}`'
+_IN_CRITERIA: Final = "criteria are written in test_config.json"
+
+EVAL_FILES: Final = (
+    ForeignFile(
+        "an agents-cli evaluation dataset",
+        _AS_EVAL_SET,
+        _is_agents_cli_dataset,
+        folder="datasets",
+        mark=re.compile(rb'"eval_case_id"\s*:'),
+    ),
+    ForeignFile("one case of an agents-cli dataset", _AS_CASE, _without_cases("eval_case_id")),
+    ForeignFile("a trpc-agent-go eval set (chat messages, not parts)", _AS_MESSAGES, _is_trpc_eval_set),
+    ForeignFile("one eval case without its set", _WRAP, _without_cases("eval_id")),
+    ForeignFile("one eval case without its set", _WRAP, _without_cases("evalId")),
+    ForeignFile(
+        "a conversation without its case and set",
+        f"{_WRAP}, and give the case an `eval_id`",
+        _without_cases("conversation"),
+    ),
+    ForeignFile("one turn of the older list schema", "put it into a list: `[ ... ]`", _without_cases("query")),
+    ForeignFile("an adk-rust prompt-optimizer case", _AS_CASE, _without_cases("input", "expected")),
+    ForeignFile(
+        "a list of test cases in no schema of ADK", "write it as an ADK eval set", _without_cases("test_cases")
+    ),
+    ForeignFile(
+        "a criteria file, not an eval file",
+        "name it test_config.json, beside the eval files",
+        _without_cases("criteria"),
+    ),
+    ForeignFile("a metrics file, not an eval file", _IN_CRITERIA, _without_cases("metrics")),
+    ForeignFile(
+        "an initial session, not an eval file",
+        "it goes with a list of turns, as its session file",
+        _without_cases("state"),
+    ),
+    ForeignFile("a recorded run, not an eval file", "write its turns as an ADK eval set", _without_cases("events")),
+)
+"""In this order; to accept such a format, delete its entry."""
+
+CRITERIA_FILES: Final = (
+    ForeignFile("an agents-cli evaluation config", _AS_CRITERIA, _criteria_entry("metrics_to_run")),
+    ForeignFile("a trpc-agent-go metrics list", _AS_CRITERIA, _criteria_entry("metricName")),
+    ForeignFile("a trpc-agent-python metrics file", _AS_CRITERIA, _criteria_entry("metric_name")),
+)
+"""In this order; to accept such a format, delete its entry."""
