@@ -1,4 +1,4 @@
-"""Words of a text in any script, as ADK 2.13 cuts them for ROUGE-1, in time linear in the text."""
+"""``response_match_score``: ROUGE-1 over the words of any script, cut as ADK 2.13 cuts them, in linear time."""
 
 from __future__ import annotations
 
