@@ -254,13 +254,13 @@ ATTACKS = {
     "a copy of the old agent is evaluated": Attack(
         worse_beside_a_copy_of_the_old_agent,
         1,
-        ("on_weakened: fail forbids", "its folder is now `old/bot` (was `bot`)"),
+        ("on_weakened: fail blocks that", "its folder is now `old/bot` (was `bot`)"),
         scores={("two", MATCHED): 1.0},
     ),
     "a variable makes only the evaluation good": Attack(
         worse_where_no_variable_is_set,
         1,
-        ("on_weakened: fail forbids", "its variable `BE_GOOD` is now `yes` (was not set)"),
+        ("on_weakened: fail blocks that", "its variable `BE_GOOD` is now `yes` (was not set)"),
         scores={("two", MATCHED): 1.0},
     ),
     "the body of a metric is edited": Attack(

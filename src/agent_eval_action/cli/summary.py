@@ -10,7 +10,7 @@ from agent_eval_action.reports import ReportInput
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.messages import run_findings
 from agent_eval_action.reports.next_steps import ALL_WORSE, advice, next_steps, rerun_commands
-from agent_eval_action.reports.prose import joined
+from agent_eval_action.reports.prose import joined, names
 from agent_eval_action.reports.verdict import heading, why
 from agent_eval_action.reports.view import CriterionRow, Group, facts, main_and_here
 from agent_eval_action.results.decision import Verdict
@@ -62,11 +62,7 @@ def _criterion(row: CriterionRow) -> list[Text]:
     sides = row.current if row.baseline == fmt.NONE else f"{row.baseline} → {row.current}"
     name = terminal(row.name, 80) + (" ↓" if row.lower_is_better else "")
     limits = "" if row.limits == fmt.NONE else terminal(row.limits, 60)
-    shown = [
-        limits,
-        row.cases,
-        f"notices a drop of {row.detectable}" if row.detectable and row.status == "pass" else "",
-    ]
+    shown = [limits, row.cases, row.detectable if row.status == "pass" else ""]
     change = row.change if row.change != fmt.NONE else ""
     return [
         Text(sign, style=style),
@@ -87,9 +83,13 @@ def _cases(console: Console, report: ReportInput) -> None:
             more = f" (the same in {fmt.plural(len(shown) - 1, 'more case')})"
             shown = [(cause.cases[0], joined([cause.differences[0], more], ""))]
         found += shown
+    console.print()
+    for group in (Group.FLAKY, Group.BROKEN_ON_MAIN):
+        if cases := [view.key.case for view in report.view.of(group)]:
+            line = joined([f"{group.label}: ", names(cases[:_CASES], len(cases))], "")
+            _line(console, Text(f"  {terminal(str(line), 700)}", style="dim"))
     if not found:
         return
-    console.print()
     rows = [[Text(word, style="dim") for word in ("", "case", "main", "here", "first difference")]]
     for view, difference in found[:_CASES]:
         sign, style = (

@@ -66,12 +66,12 @@ def interval(row: CriterionChange | PairChange) -> str:
 
 
 def detectable(row: CriterionChange) -> str:
-    """The smallest drop this run would have noticed: ``0.06``, or that it would have noticed none."""
+    """The smallest drop this run would have noticed: ``notices a drop of 0.06``, or that it would have noticed none."""
     if row.detectable is None:
-        return NONE
+        return ""
     if row.baseline is not None and row.detectable > row.baseline:
-        return "none: too few runs"
-    return number(row.detectable, row.unit)
+        return "has too few runs to notice a drop"
+    return f"notices a drop of {number(row.detectable, row.unit)}"
 
 
 def count(value: int | None) -> str:

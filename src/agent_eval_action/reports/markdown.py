@@ -456,8 +456,8 @@ def _notices(report: ReportInput) -> str:
     rows = [row for row in report.view.criteria if row.detectable]
     if report.decision.outcome is not Verdict.PASS or not rows:
         return ""
-    drops = ", ".join(f"{row.detectable} ({name(row.name, 80)})" for row in rows[:_ROWS])
-    return f"Smallest drop of a mean that this suite notices, 80 % of the time: {drops}."
+    drops = "; ".join(f"{name(row.name, 80)} {row.detectable}" for row in rows[:_ROWS])
+    return f"Four times out of five, {drops}."
 
 
 def _baseline(base: BaselineInfo | None, started_at: str) -> str:

@@ -238,7 +238,7 @@ def _criterion_row(row: CriterionChange, cases: Iterable[CaseView]) -> Criterion
         change=fmt.signed(row.change, row.unit),
         tone="bad" if fmt.is_worse(row) else "good" if fmt.is_better(row) else "",
         limits=fmt.limits(row),
-        detectable="" if row.detectable is None else fmt.detectable(row),
+        detectable=fmt.detectable(row),
         cases=", ".join(filter(None, shown)),
     )
 

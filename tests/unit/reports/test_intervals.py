@@ -31,7 +31,8 @@ def test_the_table_has_the_change_and_the_page_its_interval(build):
 
 def test_a_pass_says_what_it_would_have_noticed(build):
     comment = REPORTS["markdown"](build.case("a").report(criteria=(row(change=0.0, interval=None),)), None)
-    assert f"80 % of the time: 0.06 (<code>{CRITERION.replace('_', '_<wbr>')}</code>)." in comment
+    name = CRITERION.replace("_", "_<wbr>")
+    assert f"Four times out of five, <code>{name}</code> notices a drop of 0.06." in comment
 
 
 def test_a_case_s_failure_has_its_own(build):
@@ -45,5 +46,5 @@ def test_of_a_case_whose_scores_never_differ_neither(build):
 
 
 def test_a_run_that_would_have_noticed_no_drop_says_so():
-    assert fmt.detectable(row(detectable=0.95)) == "none: too few runs"
-    assert fmt.detectable(row(detectable=None)) == fmt.NONE
+    assert fmt.detectable(row(detectable=0.95)) == "has too few runs to notice a drop"
+    assert fmt.detectable(row(detectable=None)) == ""
