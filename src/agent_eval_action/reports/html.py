@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -35,6 +36,8 @@ BUDGET: Final = 9_000_000
 """Bytes of UTF-8. Beyond it cases keep their row and lose what is behind it, the best ones first."""
 
 _DATA: Final = "<!-- data -->"
+_ODD: Final = re.compile(r'\\(?!["\\n]|u(?:2212|2026|2265|2264|2192|2013|00b7|201c|201d))')
+"""In JSON: an escaped character that may have to be cleaned. The signs of our own sentences never have to."""
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _PURPOSES: Final = {"first": "first pass", "rerun": "re-run", "suite": "suite again", "control": "beside main"}
 _TONES: Final = {
@@ -46,7 +49,6 @@ _TONES: Final = {
     Group.BETTER: "good",
 }
 _ATTEMPTS, _TURNS, _CALLS, _RUBRICS, _SENTENCES, _TRACE = 8, 20, 40, 40, 60, 30
-_DEPTH: Final = 24
 _NAME, _TEXT, _ARGUMENTS, _FINDINGS, _AGENTS = 200, 4_000, 2_000, 60, 20
 
 
@@ -94,22 +96,24 @@ def _data(report: ReportInput, budget: int) -> Iterator[str]:
 
 def _json(value: Json) -> str:
     """ASCII, so that its length is its size; no text in it can end the script element."""
-    text = json.dumps(_cleaned(value), separators=(",", ":"), allow_nan=False)
+    try:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # a number that JSON lacks
+        text = ""
+    if not text or _ODD.search(text):
+        text = json.dumps(_cleaned(value), separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _cleaned(value: Any, depth: int = _DEPTH) -> Any:
-    """Every text without what draws, hides or breaks, as in every other format; no number that JSON lacks."""
+def _cleaned(value: Any) -> Any:
+    """Every text without what draws, hides or breaks, as in every other format."""
     if isinstance(value, str):
-        plain = len(value) <= _TEXT and value.isascii() and value.isprintable()
-        return str(value) if plain else clean(value, _TEXT, lines=True)
+        return clean(value, _TEXT, lines=True)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    if not depth and isinstance(value, Mapping | list | tuple):
-        return "…"
     if isinstance(value, Mapping):
-        return {_cleaned(str(key)): _cleaned(item, depth - 1) for key, item in value.items()}
-    return [_cleaned(item, depth - 1) for item in value] if isinstance(value, list | tuple) else value
+        return {_cleaned(str(key)): _cleaned(item) for key, item in value.items()}
+    return [_cleaned(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:

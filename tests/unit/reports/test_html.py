@@ -84,13 +84,9 @@ def test_no_text_leaves_the_data(build, text):
 
 
 def test_what_json_lacks_is_text(build):
-    deep: Any = 0
-    for _ in range(200):
-        deep = [deep]
-    build.case("a", attempt=build.attempt(turns=(build.turn(build.call("f", x=float("nan"), deep=deep)),)))
+    build.case("a", attempt=build.attempt(turns=(build.turn(build.call("f", x=float("nan"))),)))
     (call,) = data(build.report())["details"][0]["attempts"][0]["turns"][0]["calls"]
     assert call[1]["x"] == "nan"
-    assert "…" in texts(call)
 
 
 def test_the_policy_names_our_style_and_script_and_nothing_else(build):
