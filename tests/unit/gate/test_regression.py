@@ -195,4 +195,4 @@ def test_the_smallest_drop_it_could_have_found_stands_with_the_criterion():
     assert decision.criteria[0].detectable
     result = run(again("a", 1.0)).model_copy(update={"decision": decision})
     comment = REPORTS["markdown"](ReportInput(result), None)
-    assert "Smallest drop of a mean that this suite notices, 80 % of the time" in comment
+    assert "Four times out of five, " in comment
