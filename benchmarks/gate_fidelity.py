@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from agent_eval_action.gate.assess import assess
 from agent_eval_action.gate.pairs import GateRules
-from agent_eval_action.gate.simulate import Agent, Drawn, Sampler, SimulatedCase, SimulatedRun, Suite
+from agent_eval_action.gate.simulate import Agent, Drawn, Sampler, SimulatedCase, SimulatedRun, SimulatedSuite
 
 RUNS: Final = 2_000
 SEED: Final = 1
@@ -80,26 +80,26 @@ CHANGES: Final[dict[str, Callable[[list[float]], list[float]]]] = {
 }
 
 
-def collapsing(cases: int, history: int, *, main_too: bool = False) -> Suite:
+def collapsing(cases: int, history: int, *, main_too: bool = False) -> SimulatedSuite:
     """A suite of which every fifth case passes 80 % of the time and the others 95 %, and now nothing does.
 
     ``main_too``: main's agent is as bad by now, so nothing of it is the change's.
     """
     base = [0.8 if number % 5 == 0 else 0.95 for number in range(cases)]
     rates = zip(base, collapse(base), strict=True)
-    return Suite(
+    return SimulatedSuite(
         tuple(SimulatedCase(Agent(now if main_too else past), Agent(now), Agent(past)) for past, now in rates),
         history,
     )
 
 
-def suite(name: str, change: str, history: int, criteria: int = 1) -> Suite:
+def suite(name: str, change: str, history: int, criteria: int = 1) -> SimulatedSuite:
     """One cell of the table."""
     rates, sd = SUITES[name]
     base = [rate for count, rate in rates for _ in range(count)]
     head = CHANGES[change](base)
     cases = tuple(SimulatedCase(Agent(one, sd), Agent(other, sd)) for one, other in zip(base, head, strict=True))
-    return Suite(cases, history, criteria)
+    return SimulatedSuite(cases, history, criteria)
 
 
 # --- the other rules ------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Tally:
 
 
 def measure(
-    one: Suite, runs: int, seed: int, *, others: bool = True, fixed: bool = True
+    one: SimulatedSuite, runs: int, seed: int, *, others: bool = True, fixed: bool = True
 ) -> dict[str, dict[str, float]]:
     """Shares by rule over so many runs. The gate adds its re-runs and the control's to the runs per case."""
     import numpy as np  # noqa: PLC0415 - the table's processes need it, its parent does not
@@ -191,13 +191,13 @@ def measure(
 # --- one suite from a file ------------------------------------------------------------------------
 
 
-def read(text: str) -> tuple[Suite, int, int]:
+def read(text: str) -> tuple[SimulatedSuite, int, int]:
     """The suite of a file, how many runs, and the seed. Raises ValueError saying what is wrong."""
     given = json.loads(text)
     if not isinstance(given, dict) or not isinstance(given.get("cases"), list) or not given["cases"]:
         raise ValueError("must be an object with a list of cases")
     cases = tuple(SimulatedCase(_agent(case, "base"), _agent(case, "head")) for case in given["cases"])
-    made = Suite(
+    made = SimulatedSuite(
         cases, int(given.get("history", 10)), int(given.get("criteria", 1)), flip=float(given.get("flip", 0.0))
     )
     if made.history < 1 or made.criteria < 1 or not 0 <= made.flip <= 1:

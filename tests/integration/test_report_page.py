@@ -315,6 +315,22 @@ def test_the_policy_holds_where_escaping_would_have_failed(page: Page, tmp_path:
     page.wait_for_function("document.documentElement.dataset.pwned")  # else the test would say nothing
 
 
+def test_names_that_look_alike_stay_apart(page: Page, tmp_path: Path) -> None:
+    shown = report("regressed")
+    owner = shown.result.sets[0]
+    alike = [case.model_copy(update={"case": f"twin{chr(at + 1)}"}) for at, case in enumerate(owner.cases[:2])]
+    sets = (owner.model_copy(update={"cases": tuple(alike)}),)
+    page.goto(write(tmp_path, ReportInput(shown.result.model_copy(update={"sets": sets}))) + "#/cases")
+    links = page.locator("tbody th a", has_text="twin").evaluate_all("all => all.map(one => one.href)")
+    assert len(set(links)) == 2
+    said = set()
+    for link in links:
+        page.goto("about:blank")
+        page.goto(link)
+        said.add(page.locator("[role=tabpanel]").inner_text())
+    assert len(said) == 2
+
+
 def test_an_address_of_no_case_says_so(page: Page, tmp_path: Path) -> None:
     page.goto(write(tmp_path, report("regressed")) + "#/case/a/b/%E0%A4%A")
     assert page.locator("main").inner_text()

@@ -154,10 +154,10 @@ def compare(
     settings = settings_for(flags).settings
     if flags.get("out"):
         refuse_unsafe_folders(settings)
-    result = api.compare(base, head, settings)
-    written = write_requested_files(result, settings) if flags.get("out") else {}
-    summary.show(console(), result, tuple(written.items()))
-    raise typer.Exit(exit_code(result.status, report_input(result).decision, settings.fail_on))
+    report = report_input(api.compare(base, head, settings))
+    written = write_requested_files(report, settings) if flags.get("out") else {}
+    summary.show(console(), report, written)
+    raise typer.Exit(exit_code(report.result.status, report.decision, settings.fail_on))
 
 
 @app.command()

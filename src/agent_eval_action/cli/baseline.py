@@ -17,7 +17,7 @@ from agent_eval_action.baseline.records import Update, update
 from agent_eval_action.baseline.table import records_table, show
 from agent_eval_action.ci import detect
 from agent_eval_action.cli.log import terminal
-from agent_eval_action.cli.outputs import output_folder, results_file, write_requested_files
+from agent_eval_action.cli.outputs import output_folder, report_input, results_file, write_requested_files
 from agent_eval_action.cli.session import console, data_console, evaluated, print_line, print_table, settings_for
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
@@ -49,7 +49,7 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
     else:
         repeats = settings.repeats if "repeats" in resolved.origins else _REPEATS
         with output_folder(settings), evaluated(resolved, selectors, repeats) as result:
-            write_requested_files(result, settings)
+            write_requested_files(report_input(result), settings)
     if result.status is not RunStatus.COMPLETE:
         print_line(f"the run is not complete ({result.status}): the baseline stays as it was")
         return ExitCode.INTERRUPTED if result.status is RunStatus.INTERRUPTED else ExitCode.INCONCLUSIVE

@@ -160,9 +160,8 @@ def write_files(report: ReportInput, settings: Settings) -> tuple[dict[str, str]
     return paths, errors
 
 
-def write_requested_files(result: RunResult, settings: Settings) -> dict[str, str]:
+def write_requested_files(report: ReportInput, settings: Settings) -> dict[str, str]:
     """Write every file, and outputs for later steps. Raises OutputError for those that cannot be written."""
-    report = report_input(result)
     paths, errors = write_files(report, settings)
     if errors:
         raise errors.get("results") or OutputError("; ".join(map(str, errors.values())))
@@ -231,10 +230,10 @@ def _publish(
 
     The log comes before the comment, which may have to wait for its host.
     """
-    ci, result = detect(os.environ), report.result
+    ci = detect(os.environ)
 
     def show() -> None:
-        summary.show(console(), result, tuple(paths.items()), rest=resume_command(result, settings))
+        summary.show(console(), report, paths, rest=resume_command(report.result, settings))
 
     def annotate() -> None:
         # a red step keeps one place for the verdict itself

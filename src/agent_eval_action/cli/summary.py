@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from agent_eval_action.cli.log import terminal
@@ -14,7 +14,6 @@ from agent_eval_action.reports.prose import joined, names
 from agent_eval_action.reports.verdict import heading, why
 from agent_eval_action.reports.view import CriterionRow, Group, facts, main_and_here
 from agent_eval_action.results.decision import Verdict
-from agent_eval_action.results.run_result import RunResult
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,13 +32,10 @@ _SIGNS: Final = {"fail": ("✗", "red"), "error": ("!", "yellow"), "advisory": (
 _SEVERITIES: Final = {"blocks": ("✗", "red"), "inconclusive": ("!", "yellow"), "advisory": ("·", "cyan")}
 
 
-def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]] = (), *, rest: str = "") -> None:
-    """Print what was decided. ``written``: (label, path) of the files; ``rest``: the command for what is missing."""
-    if result.decision is None:
-        return
+def show(console: Console, report: ReportInput, written: Mapping[str, str], *, rest: str = "") -> None:
+    """Print what was decided. ``written``: the files' paths by label; ``rest``: the command for what is missing."""
     from rich.text import Text
 
-    report = ReportInput(result)
     decision = report.decision
     console.print()
     label = Text(fmt.OUTCOME_LABELS[decision.outcome], style=f"bold {_STYLES[decision.outcome]}")
@@ -51,7 +47,7 @@ def show(console: Console, result: RunResult, written: Sequence[tuple[str, str]]
     _cases(console, report)
     _notes(console, report)
     _next(console, report, written, rest)
-    console.print(Text(terminal(", ".join(facts(result))), style="dim"), soft_wrap=not console.is_terminal)
+    console.print(Text(terminal(", ".join(facts(report.result))), style="dim"), soft_wrap=not console.is_terminal)
 
 
 def _criterion(row: CriterionRow) -> list[Text]:
@@ -85,7 +81,7 @@ def _cases(console: Console, report: ReportInput) -> None:
         found += shown
     console.print()
     for group in (Group.FLAKY, Group.BROKEN_ON_MAIN):
-        if cases := [view.key.case for view in report.view.of(group)]:
+        if cases := [view.key.case for view in report.view.in_groups(group)]:
             line = joined([f"{group.label}: ", names(cases[:_CASES], len(cases))], "")
             _line(console, Text(f"  {terminal(str(line), 700)}", style="dim"))
     if not found:
@@ -132,7 +128,7 @@ def _notes(console: Console, report: ReportInput) -> None:
         console.print(Text(f"  … and {len(found) - _NOTES} more in the reports", style="dim"))
 
 
-def _next(console: Console, report: ReportInput, written: Sequence[tuple[str, str]], rest: str) -> None:
+def _next(console: Console, report: ReportInput, written: Mapping[str, str], rest: str) -> None:
     """Where to look, what to run again, how to accept; where a threshold blocks, what to edit."""
     from rich.text import Text
 
@@ -150,7 +146,7 @@ def _next(console: Console, report: ReportInput, written: Sequence[tuple[str, st
         for line in commands:
             console.print(Text(f"    {terminal(line, 700)}"), soft_wrap=True)
     labels = {"html": "look"}
-    lines = [(labels.get(name, name), path) for name, path in sorted(written, key=lambda one: one[0] != "html")]
+    lines = [(labels.get(name, name), path) for name, path in sorted(written.items(), key=lambda one: one[0] != "html")]
     lines += [("again", terminal(line, 700)) for line in rerun_commands(report)]
     lines += [("the rest", terminal(rest, 700))] if rest else []
     for name, path in lines:  # to be copied: never folded

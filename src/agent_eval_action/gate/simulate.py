@@ -50,7 +50,7 @@ class SimulatedCase:
 
 
 @dataclass(frozen=True)
-class Suite:
+class SimulatedSuite:
     """A suite with its history.
 
     ``flip``: how often a judge takes a pass for a failure and the other way round (a graded score for one
@@ -84,7 +84,7 @@ class Drawn:
 class Sampler:
     """Draws runs of one suite from one seed."""
 
-    def __init__(self, suite: Suite, seed: int) -> None:
+    def __init__(self, suite: SimulatedSuite, seed: int) -> None:
         import numpy as np  # noqa: PLC0415 - needed by simulations alone
 
         self.suite, self._random = suite, np.random.default_rng(seed)
@@ -183,7 +183,9 @@ class SimulatedRun:
             )
 
 
-def simulate(suite: Suite, rules: GateRules, runs: int, seed: int, *, control: bool = True) -> Iterable[Outcome]:
+def simulate(
+    suite: SimulatedSuite, rules: GateRules, runs: int, seed: int, *, control: bool = True
+) -> Iterable[Outcome]:
     """So many runs of a suite, each with a history of its own."""
     sampler = Sampler(suite, seed)
     for _ in range(runs):
@@ -244,7 +246,7 @@ def _backtest_criterion(
     history = max(1, round(statistics.median(sum(count for _, count in pair) for pair in scores)))
     for change, heads in _changes(agents):
         cases = tuple(SimulatedCase(base, head) for base, head in zip(agents, heads, strict=True))
-        outcomes = list(simulate(Suite(cases, history), rules, runs, seed))
+        outcomes = list(simulate(SimulatedSuite(cases, history), rules, runs, seed))
         yield BacktestRow(
             criterion=criterion,
             change=change,

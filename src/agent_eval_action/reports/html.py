@@ -7,8 +7,8 @@ import hashlib
 import json
 import math
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,13 +19,21 @@ from agent_eval_action.reports.causes import error_line
 from agent_eval_action.reports.formatting import clean
 from agent_eval_action.reports.markdown import ADDRESS
 from agent_eval_action.reports.messages import Messages, run_findings
-from agent_eval_action.reports.next_steps import advice, as_argument, next_steps, rerun_commands
+from agent_eval_action.reports.next_steps import advice, next_steps, rerun_commands, select_case
 from agent_eval_action.reports.prose import Name, Prose
 from agent_eval_action.reports.verdict import heading, why
 from agent_eval_action.reports.view import COLUMNS, CaseView, Group, by_severity, cost_rows, facts, passing
 from agent_eval_action.results.decision import ChangeKind, CriterionChange, Decision, PairChange, Stat, TurnBrief
 from agent_eval_action.results.history import kept_key
-from agent_eval_action.results.run_result import AttemptSummary, CriterionScore, RunResult, SetResult, TurnScore, Votes
+from agent_eval_action.results.run_result import (
+    AgentConditions,
+    AttemptSummary,
+    CriterionScore,
+    RunResult,
+    SetResult,
+    TurnScore,
+    Votes,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -36,8 +44,10 @@ BUDGET: Final = 9_000_000
 """Bytes of UTF-8. Beyond it cases keep their row and lose what is behind it, the best ones first."""
 
 _DATA: Final = "<!-- data -->"
-_ODD: Final = re.compile(r'\\(?!["\\n]|u(?:2212|2026|2265|2264|2192|2013|00b7|201c|201d))')
-"""In JSON: an escaped character that may have to be cleaned. The signs of our own sentences never have to."""
+_ODD: Final = re.compile(r'\x7f|\\(?!["\\n]|u(?:2212|2026|2265|2264|2192|2013|00b7|201c|201d))')
+"""In JSON: a character that may have to be cleaned. The signs of our own sentences never have to."""
+_LARGE: Final = 50_000
+"""Characters of JSON in which a text may be longer than a page shows."""
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _PURPOSES: Final = {"first": "first pass", "rerun": "re-run", "suite": "suite again", "control": "beside main"}
 _TONES: Final = {
@@ -49,7 +59,7 @@ _TONES: Final = {
     Group.BETTER: "good",
 }
 _ATTEMPTS, _TURNS, _CALLS, _RUBRICS, _SENTENCES, _TRACE = 8, 20, 40, 40, 60, 30
-_NAME, _TEXT, _ARGUMENTS, _FINDINGS, _AGENTS = 200, 4_000, 2_000, 60, 20
+_TEXT, _ARGUMENTS, _FINDINGS, _AGENTS = 4_000, 2_000, 60, 20
 
 
 def html(report: ReportInput, budget: int | None = None) -> str:
@@ -100,7 +110,7 @@ def _json(value: Json) -> str:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     except ValueError:  # a number that JSON lacks
         text = ""
-    if not text or _ODD.search(text):
+    if not text or len(text) > _LARGE or _ODD.search(text):
         text = json.dumps(_cleaned(value), separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -119,7 +129,10 @@ def _cleaned(value: Any) -> Any:
 def _frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
     decision, result = report.decision, report.result
     counted = Counter(view.group for view in cases)
-    messages, conditions = report.view.messages, result.conditions
+    messages = report.view.messages
+    pairs: defaultdict[str, list[PairChange]] = defaultdict(list)
+    for pair in decision.pairs:
+        pairs[pair.criterion].append(pair)
     return {
         "outcome": decision.outcome.value,
         "label": fmt.OUTCOME_LABELS[decision.outcome],
@@ -133,7 +146,7 @@ def _frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
         "weakenings": [_prose(messages.sentence(finding)) for finding in decision.weakenings[:_FINDINGS]],
         "findings": [_prose(messages.sentence(finding)) for finding in run_findings(decision)[:_FINDINGS]],
         "notes": [_prose(messages.sentence(note)) for note in decision.notes[:_FINDINGS]],
-        "criteria": [_criterion(row, decision) for row in sorted(decision.criteria, key=by_severity)],
+        "criteria": [_criterion(row, pairs[row.criterion]) for row in sorted(decision.criteria, key=by_severity)],
         "columns": [row.criterion for row in decision.criteria],
         "groups": [
             {
@@ -163,17 +176,23 @@ def _frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
             {"label": link.label, "target": link.target, "address": bool(ADDRESS.fullmatch(link.target))}
             for link in report.links
         ],
-        "run": [
-            ["Agents", [_agent(agent) for agent in conditions.agents[:_AGENTS]]],
-            ["Commit", [(conditions.commit or "")[:10]]],
-            ["Compared with", [_baseline(decision)]],
-            ["Started", [result.started_at]],
-            ["Took", [fmt.duration(result.totals.seconds)]],
-            ["Attempts", [fmt.attempts(result.totals)]],
-            ["Platform", [conditions.platform]],
-            ["Made by", [f"agent-eval {conditions.tool_version}"]],
-        ],
+        "run": _run(result, decision),
     }
+
+
+def _run(result: RunResult, decision: Decision) -> list[list[Any]]:
+    """What was run: labels with their values."""
+    conditions = result.conditions
+    return [
+        ["Agents", [_agent(agent) for agent in conditions.agents[:_AGENTS]]],
+        ["Commit", [(conditions.commit or "")[:10]]],
+        ["Compared with", [_baseline(decision)]],
+        ["Started", [result.started_at]],
+        ["Took", [fmt.duration(result.totals.seconds)]],
+        ["Attempts", [fmt.attempts(result.totals)]],
+        ["Platform", [conditions.platform]],
+        ["Made by", [f"agent-eval {conditions.tool_version}"]],
+    ]
 
 
 def _baseline(decision: Decision) -> str:
@@ -183,7 +202,7 @@ def _baseline(decision: Decision) -> str:
     return " ".join(filter(None, [base.path, f"of {base.commit[:10]}" if base.commit else "", base.created_at]))
 
 
-def _agent(agent: Any) -> str:
+def _agent(agent: AgentConditions) -> str:
     known = [f"google-adk {agent.adk_version}" if agent.adk_version else "", *agent.models[:5], agent.environment]
     return f"{agent.agent}: {', '.join(filter(None, known)) or 'nothing is known of its environment'}"
 
@@ -214,17 +233,17 @@ def _tiles(result: RunResult) -> list[list[str]]:
     return tiles
 
 
-def _criterion(row: CriterionChange, decision: Decision) -> Json:
-    """A row of the table of criteria; ``then`` and ``now`` count cases by tenths of the scale from 0 to 1."""
-    pairs = [pair for pair in decision.pairs if pair.criterion == row.criterion]
+def _criterion(row: CriterionChange, pairs: Sequence[PairChange]) -> Json:
+    """A row of the table of criteria; ``then`` and ``now`` count its pairs by tenths of the scale from 0 to 1."""
+    value = row.paired if row.paired is not None else row.current
     return {
         "name": row.criterion,
         "status": row.status,
         "unit": row.unit,
         "minimize": row.goal == "minimize",
         "main": fmt.number(row.baseline, row.unit),
-        "value": row.paired if row.paired is not None else row.current,
-        "here": fmt.number(row.paired if row.paired is not None else row.current, row.unit),
+        "value": value,
+        "here": fmt.number(value, row.unit),
         "change": fmt.signed(row.change, row.unit),
         "delta": row.change,
         "interval": row.interval,
@@ -239,7 +258,7 @@ def _criterion(row: CriterionChange, decision: Decision) -> Json:
     }
 
 
-def _tenths(stats: Any) -> list[int]:
+def _tenths(stats: Iterable[Stat | None]) -> list[int]:
     counted = Counter(min(9, max(0, int(stat.mean * 10))) for stat in stats if stat is not None)
     return [counted[tenth] for tenth in range(10)]
 
@@ -258,8 +277,8 @@ def _row(view: CaseView, columns: Sequence[str], cause: tuple[int, Prose] | None
     return {
         "agent": view.key.agent,
         "set": view.key.eval_set,
-        "case": view.key.case[:_NAME],
-        "where": view.where[:_NAME],
+        "case": view.key.case,
+        "where": view.where,
         "group": view.group.name.lower(),
         "cause": cause[0] if cause else None,
         "note": _note(view, cause, messages),
@@ -269,7 +288,7 @@ def _row(view: CaseView, columns: Sequence[str], cause: tuple[int, Prose] | None
         "tokens": round(sum(tokens) / len(tokens)) if tokens else None,
         "seconds": round(sum(seconds) / len(seconds), 2) if seconds else None,
         "file": f"{view.owner.path}{line}" if view.owner is not None else "",
-        "select": f"{view.owner.path}:{as_argument(view.key.case)}" if view.owner and view.key.case else "",
+        "select": ":".join(select_case(view)),
     }
 
 

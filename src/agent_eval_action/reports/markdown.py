@@ -106,7 +106,7 @@ def _rendered(report: ReportInput, room: int, every_case: str) -> str:
         (91, _intended(report)),
         (92, _folded(report, whole_table=several or not loud)),
     ]
-    kept = _kept(blocks, room - (_REMARK if sections else 0))
+    kept = _fitting(blocks, room - (_REMARK if sections else 0))
     dropped = sum(cases for number, (cases, _) in enumerate(sections) if 10 + number not in kept)
     if dropped and kept:
         kept[89] = f"Not shown here for length: {fmt.plural(dropped, 'case')}, {_ELSEWHERE}."
@@ -115,8 +115,8 @@ def _rendered(report: ReportInput, room: int, every_case: str) -> str:
     return rendered if kept and len(rendered.encode()) <= room else f"{report.marker}\n"
 
 
-def _kept(blocks: Iterable[tuple[int, str]], room: int) -> dict[int, str]:
-    """What fits, by its number: the lowest ones."""
+def _fitting(blocks: Iterable[tuple[int, str]], room: int) -> dict[int, str]:
+    """Blocks by their number, the lowest first, as long as there is room."""
     kept: dict[int, str] = {}
     for number, block in sorted(blocks, key=lambda item: item[0]):
         room -= len(block.encode()) + 2 if block else 0
@@ -432,7 +432,7 @@ def _folded(report: ReportInput, *, whole_table: bool) -> str:
 def _classes(report: ReportInput) -> Iterator[str]:
     """A line for each class whose cases have no section."""
     for group, icon in _ICONS.items():
-        cases = [view for view in report.view.of(group) if not view.needs_attention]
+        cases = [view for view in report.view.in_groups(group) if not view.needs_attention]
         if cases:
             shown = [f"{_case(view)}{_numbers(view)}" for view in cases[:_NAMED]]
             more = f" and {len(cases) - _NAMED:,} more" if len(cases) > _NAMED else ""

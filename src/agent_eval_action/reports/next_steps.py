@@ -13,7 +13,7 @@ from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
 from agent_eval_action.reports.formatting import clean
 from agent_eval_action.reports.prose import Name, Prose, compose, joined
-from agent_eval_action.reports.view import Group, failed_attempt
+from agent_eval_action.reports.view import CaseView, Group, failed_attempt
 from agent_eval_action.results.decision import CriterionChange, Decision, PairChange, Verdict
 from agent_eval_action.results.run_result import CriterionInfo, ErrorKind, RunResult, SetResult
 
@@ -45,19 +45,21 @@ def rerun_commands(report: ReportInput) -> tuple[str, ...]:
     for view in report.view.worst_first:
         if not view.needs_attention or view.owner is None:
             continue
-        typed = view.owner.path, view.key.case
-        if any(clean(word) != word or not word for word in typed):
+        if not (selected := select_case(view)):
             return ()
-        chosen.setdefault(typed[0], []).append(as_argument(typed[1]))
+        chosen.setdefault(selected[0], []).append(selected[1])
     words = [shlex.quote(f"{path}:{','.join(cases)}") for path, cases in chosen.items()]
     command = " ".join(["agent-eval run", *words])
     return (command,) if words and len(command) <= _LINE else ()
 
 
-def as_argument(case: str) -> str:
-    """A case as EVALSET arguments name it."""
+def select_case(view: CaseView) -> tuple[str, ...]:
+    """Path and case as an EVALSET argument names them, before and behind its colon; () where nobody can type them."""
+    path, case = view.owner.path if view.owner is not None else "", view.key.case
+    if any(clean(word) != word or not word for word in (path, case)):
+        return ()
     plain = "," not in case and case == case.strip() and case[0] not in "\"'"
-    return case if plain else '"' + case.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return path, case if plain else '"' + case.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 _ADVICE: Final[dict[ErrorKind, str]] = {
@@ -76,12 +78,12 @@ def advice(report: ReportInput) -> Prose:
     view = report.view
     if report.decision.outcome is not Verdict.INCONCLUSIVE:
         return Prose()
-    for case in view.of(Group.NOT_MEASURED):
+    for case in view.in_groups(Group.NOT_MEASURED):
         attempt = failed_attempt(case.result) if case.result is not None else None
         kind = attempt.error.kind if attempt is not None and attempt.error is not None else ErrorKind.SCORING
         text = _ADVICE.get(kind, "see what the errors and the step's log say, and run the job again")
         return compose(text, **{name.rpartition(".")[2]: option for name, option in _OPTIONS.items()}).sentence
-    if view.of(Group.NEEDS_RUNS):
+    if view.in_groups(Group.NEEDS_RUNS):
         return compose("run the job again, or raise {option}", option=_OPTIONS["max_extra_runs"]).sentence
     return Prose.join("Run the job again once what is said above is mended.")
 

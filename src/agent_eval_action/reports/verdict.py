@@ -24,7 +24,7 @@ def heading(report: ReportInput) -> Prose:
     """The verdict in a few words, without its label: ``5 of 13 cases got worse``."""
     decision, view = report.decision, report.view
     if decision.outcome is Verdict.PASS:
-        worse = len(view.of(Group.WORSE))
+        worse = len(view.in_groups(Group.WORSE))
         return Prose.join(
             f"{fmt.plural(worse, 'case')} got worse, within what is allowed" if worse else "no case got worse"
         )
@@ -115,6 +115,6 @@ def _passing(report: ReportInput) -> Iterator[Prose]:
     as_on_main = ", as on main" if report.decision.baseline is not None else ""
     if held:
         yield Prose.join(f"{fmt.count(sum(map(passes, held)))} of {fmt.plural(len(held), 'case')} pass{as_on_main}")
-    better = [view.key.case for view in report.view.of(Group.BETTER)]
+    better = [view.key.case for view in report.view.in_groups(Group.BETTER)]
     if better:
         yield joined([names(better[:3], len(better)), " got better"], "")

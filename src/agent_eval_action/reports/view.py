@@ -145,7 +145,7 @@ class ReportView:
         """The cases of this run that were not left out of it."""
         return [view for view in self.cases if view.result is not None and not view.result.unmeasured]
 
-    def of(self, *groups: Group) -> list[CaseView]:
+    def in_groups(self, *groups: Group) -> list[CaseView]:
         """The cases of these classes, in the view's order."""
         return [view for view in self.cases if view.group in groups]
 

@@ -22,7 +22,7 @@ import agent_eval_worker_load as loading
 from agent_eval_worker_errors import MAX_TEXT, describe, whole_text
 from agent_eval_worker_plugin import RateLimitRetries, Turn, make_plugin_class, make_retry_options
 from agent_eval_worker_protocol import Channel, encode, flush_streams
-from agent_eval_worker_session import AgentSession, SessionFactory
+from agent_eval_worker_session import SessionFactory, WorkerSession
 
 # Failures of an import that no change of the code can help. ``environment`` is the interpreter's.
 NOT_OF_CODE = frozenset({"credentials", "environment", "rate_limited", "unavailable"})
@@ -40,7 +40,7 @@ class Worker:
     def __init__(self, channel: Channel, init: dict[str, Any]) -> None:
         self._channel = channel
         self._init = init
-        self._sessions: dict[str, AgentSession] = {}
+        self._sessions: dict[str, WorkerSession] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         self._factory: Any = None  # a SessionFactory, once the agent is loaded
         self._stop = asyncio.Event()
@@ -183,7 +183,7 @@ class Worker:
         sessions = dict(self._sessions)
         while frame is not None:
             values = frame.f_locals
-            if isinstance(values.get("self"), AgentSession):
+            if isinstance(values.get("self"), WorkerSession):
                 return next((name for name, s in sessions.items() if s is values["self"]), None)
             for name in ("invocation_context", "tool_context"):
                 found = values.get(name)

@@ -40,7 +40,7 @@ class SessionFactory:
         self.frame_bytes = frame_bytes
         self.last_runner: Any = None
 
-    async def open(self, request: dict[str, Any]) -> AgentSession:
+    async def open(self, request: dict[str, Any]) -> WorkerSession:
         """A session as the case asks for it; ``reset_data`` first, where the agent has it."""
         if self._loaded.reset is not None:
             done = self._loaded.reset()
@@ -54,7 +54,7 @@ class SessionFactory:
             state=request.get("state") or {},
             session_id=request.get("session"),
         )
-        return AgentSession(request["s"], self, runner, plugin, session)
+        return WorkerSession(request["s"], self, runner, plugin, session)
 
     def _runner(self, app_name: str, plugin: Any) -> Any:
         services = {name: make() for name, make in self._services.items()}
@@ -69,7 +69,7 @@ class SessionFactory:
             return self._runner_class(app_name=app_name, agent=agent, plugins=[plugin], **services)
 
 
-class AgentSession:
+class WorkerSession:
     """One conversation."""
 
     def __init__(self, name: str, factory: SessionFactory, runner: Any, plugin: Any, session: Any) -> None:

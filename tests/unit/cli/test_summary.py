@@ -38,7 +38,11 @@ def result() -> RunResult:
 
 def shown(width: int, *, terminal: bool) -> list[str]:
     out = io.StringIO()
-    show(Console(file=out, width=width, force_terminal=terminal, color_system=None, highlight=False), result())
+    show(
+        Console(file=out, width=width, force_terminal=terminal, color_system=None, highlight=False),
+        ReportInput(result()),
+        {},
+    )
     return out.getvalue().splitlines()
 
 
@@ -64,7 +68,7 @@ def test_in_a_log_a_sentence_stays_whole() -> None:
 def printed(scenario: str) -> str:
     out = io.StringIO()
     console = Console(file=out, width=140, force_terminal=False, color_system=None, highlight=False)
-    show(console, results_json.read(GOLDEN / scenario / "results.json"))
+    show(console, ReportInput(results_json.read(GOLDEN / scenario / "results.json")), {})
     return out.getvalue()
 
 

@@ -15,7 +15,7 @@ from agent_eval_action.config.options import BY_NAME
 from agent_eval_action.gate.assess import Status, assess
 from agent_eval_action.gate.next_step import RerunSuite, RerunSuspects, RunControl, Stop, next_step
 from agent_eval_action.gate.pairs import GateRules, GateState, Pair
-from agent_eval_action.gate.simulate import Agent, Sampler, SimulatedCase, SimulatedRun, Suite, simulate
+from agent_eval_action.gate.simulate import Agent, Sampler, SimulatedCase, SimulatedRun, SimulatedSuite, simulate
 from agent_eval_action.stats import Stratum, lower_than_reference, passes
 
 RULES = GateRules()
@@ -249,14 +249,14 @@ def test_a_large_fall_of_the_suite_is_controlled_on_a_slice_before_anything_is_r
 @pytest.mark.parametrize(("cases", "runs"), [(5, 3), (9, 2.34), (20, 2), (50, 1.6)])
 def test_where_main_collapsed_as_well_nothing_more_is_run_and_nothing_is_decided(cases, runs):
     fallen = SimulatedCase(Agent(0.0), Agent(0.0), Agent(0.95))
-    for outcome in simulate(Suite((fallen,) * cases, history=5), RULES, 10, 1):
+    for outcome in simulate(SimulatedSuite((fallen,) * cases, history=5), RULES, 10, 1):
         assert (outcome.blocked, outcome.inconclusive) == (False, True)
         assert outcome.runs <= runs
 
 
 def test_a_change_that_is_worse_than_a_main_that_fell_still_blocks():
     fallen = SimulatedCase(Agent(0.4), Agent(0.0), Agent(0.95))
-    found = list(simulate(Suite((fallen,) * 20, history=5), RULES, 20, 1))
+    found = list(simulate(SimulatedSuite((fallen,) * 20, history=5), RULES, 20, 1))
     assert sum(outcome.blocked for outcome in found) >= 19
 
 
@@ -292,7 +292,9 @@ def stable(*others):
 
 
 def test_a_deterministic_break_takes_three_runs_and_three_of_the_control():
-    suite = Suite((SimulatedCase(Agent(1.0), Agent(0.0)), *[SimulatedCase(Agent(1.0), Agent(1.0))] * 9), history=5)
+    suite = SimulatedSuite(
+        (SimulatedCase(Agent(1.0), Agent(0.0)), *[SimulatedCase(Agent(1.0), Agent(1.0))] * 9), history=5
+    )
     for outcome in simulate(suite, RULES, 20, 1):
         assert outcome.blocked
         assert outcome.runs == (10 + 3 + 3) / 10
@@ -318,7 +320,7 @@ def test_a_stable_suite_that_was_ill_for_a_moment_is_not_blocked():
 
 
 def test_an_unchanged_deterministic_agent_takes_no_extra_run():
-    suite = Suite((SimulatedCase(Agent(1.0), Agent(1.0)),) * 10, history=5)
+    suite = SimulatedSuite((SimulatedCase(Agent(1.0), Agent(1.0)),) * 10, history=5)
     assert all(not outcome.blocked and outcome.runs == 1 for outcome in simulate(suite, RULES, 20, 1))
 
 
@@ -408,7 +410,7 @@ def test_a_failure_more_never_unblocks(rows, data):
 def test_a_suspects_p_is_conservative_though_it_was_chosen(sd):
     """Nothing changed: among the suspects, p at or below a level must be at most that share."""
     cases = tuple(SimulatedCase(Agent(mean, sd), Agent(mean, sd)) for mean in (0.95, 0.9, 0.8, 0.8, 0.7, 0.6))
-    sampler = Sampler(Suite(cases, history=4), seed=3)
+    sampler = Sampler(SimulatedSuite(cases, history=4), seed=3)
     found = []
     for _ in range(500):
         drawn = sampler.draw(16)
@@ -430,8 +432,8 @@ def test_a_harmless_change_is_hardly_ever_blocked_and_a_break_nearly_always_foun
     chance = random.Random(5)  # noqa: S311 - a simulation
     same = tuple(SimulatedCase(Agent(rate), Agent(rate)) for rate in rates)
     broken = (SimulatedCase(Agent(0.95), Agent(0.0)), *same[1:])
-    harmless = list(simulate(Suite(same, history=10), RULES, 150, chance.randrange(999)))
-    found = list(simulate(Suite(broken, history=10), RULES, 60, chance.randrange(999)))
+    harmless = list(simulate(SimulatedSuite(same, history=10), RULES, 150, chance.randrange(999)))
+    found = list(simulate(SimulatedSuite(broken, history=10), RULES, 60, chance.randrange(999)))
     assert sum(outcome.blocked for outcome in harmless) <= 2
     assert sum(outcome.runs for outcome in harmless) / 150 < 2.5
     assert sum(outcome.blocked for outcome in found) >= 58
@@ -452,7 +454,7 @@ def collapsed(cases, history, seed, *, past=None):
     """Runs of a suite that passes nothing any more, half of it noisy; ``past``: main is as bad by now."""
     main = [Agent(0.95 if case % 2 == 0 else 0.8) for case in range(cases)]
     made = tuple(SimulatedCase(Agent(0.0) if past else rate, Agent(0.0), rate if past else None) for rate in main)
-    return simulate(Suite(made, history), RULES, 40, seed)
+    return simulate(SimulatedSuite(made, history), RULES, 40, seed)
 
 
 @pytest.mark.parametrize("cases", [5, 9, 20])
@@ -473,7 +475,7 @@ def test_a_collapse_of_main_itself_is_not_the_change_s(cases):
 def test_a_step_never_costs_more_than_the_limit_leaves(cases, history, limit, chance):
     rules = GateRules(extra_runs=limit)
     main = [chance.choice([0.6, 0.8, 0.95]) for _ in range(cases)]
-    suite = Suite(tuple(SimulatedCase(Agent(rate), Agent(0.0)) for rate in main), history)
+    suite = SimulatedSuite(tuple(SimulatedCase(Agent(rate), Agent(0.0)) for rate in main), history)
     sampler = Sampler(suite, chance.randrange(999))
     run = SimulatedRun(sampler, sampler.draw(24), rules)
     run.finish()
@@ -484,7 +486,7 @@ def test_a_step_never_costs_more_than_the_limit_leaves(cases, history, limit, ch
 def test_a_small_limit_does_not_turn_a_collapse_into_doubt(limit):
     made = tuple(SimulatedCase(Agent(0.9), Agent(0.0)) for _ in range(9))
     rules = GateRules(extra_runs=limit)
-    outcomes = list(simulate(Suite(made, 5), rules, 60, 3))
+    outcomes = list(simulate(SimulatedSuite(made, 5), rules, 60, 3))
     assert sum(outcome.blocked for outcome in outcomes) >= 54
 
 

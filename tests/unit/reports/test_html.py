@@ -37,6 +37,7 @@ HOSTILE = [
     "`</code><svg onload=alert(1)>`",
     "<!-- --><base href=//example.invalid>",
     "\u202eevil\x00\x1b[31m\ud800",
+    "del\x7f",
 ]
 
 
@@ -133,6 +134,20 @@ def test_beyond_its_size_cases_keep_a_row_and_the_worst_their_details(large_resu
     assert all(shown["details"][:5])
     assert shown["details"][-1] is None
     assert len(REPORTS["html"](report, 600_000).encode()) < 700_000
+
+
+def test_one_huge_text_leaves_room_for_the_others(build):
+    huge = CriterionScore(criterion="c", status=ScoreStatus.SCORED, score=0.0, reason="x" * 10_000_000)
+    build.case("a", ChangeKind.NEWLY_FAILING, 0.0, attempt=build.attempt(0.0, scores=(huge,)), blocking=True)
+    build.case("b")
+    shown = data(build.report(Verdict.FAIL))
+    assert all(shown["details"])
+    assert len(json.dumps(shown)) < 100_000
+
+
+def test_a_command_is_shown_only_for_a_name_that_can_be_typed(build):
+    rows = data(build.case("a,b").case("b\x01").case("c").report())["rows"]
+    assert {row["select"] for row in rows} == {'evals/b.test.json:"a,b"', "", "evals/b.test.json:c"}
 
 
 def test_every_status_can_be_filtered_for(golden_result):
