@@ -93,7 +93,7 @@ async def test_sessions_share_nothing(drive, say) -> None:
 
 async def test_a_model_that_says_429_and_when_is_not_asked_before(drive) -> None:
     """Half of the turn's time is all that a call waits: here less than the model wants."""
-    async with drive("wild", timeout_s=1) as agent:
+    async with drive("wild", timeout_s=30) as agent:
         limited = await agent.ask("rate_limit")
         assert isinstance(limited, AttemptError)
         assert limited.kind is ErrorKind.RATE_LIMITED
