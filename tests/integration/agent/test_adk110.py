@@ -14,7 +14,7 @@ from agent_eval_action.results.run_result import AgentConditions, AttemptError, 
 @pytest.mark.adk110
 async def test_the_oldest_google_adk(drive, adk110_python: Path, say) -> None:
     """One test, because google-adk 1.10 takes seconds to import."""
-    async with drive("wild", python=adk110_python, timeout_s=3) as agent:
+    async with drive("wild", python=adk110_python, timeout_s=8) as agent:
         assert isinstance(agent.conditions, AgentConditions), agent.conditions
         assert agent.conditions.adk_version.startswith("1.10.")
         assert agent.conditions.python.startswith("3.10.")

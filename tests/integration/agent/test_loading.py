@@ -259,16 +259,19 @@ async def test_two_workers_to_begin_with_where_there_are_two_cores(drive, monkey
             assert len({*await asyncio.gather(*(agent.answer("who") for _ in range(4)))}) == workers
 
 
-async def test_more_workers_while_those_there_are_saturated(drive, say, monkeypatch) -> None:
+async def test_more_workers_while_those_there_are_saturated(drive, say, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("agent_eval_action.agents.adk.available_cores", lambda: 2)
     monkeypatch.setattr("agent_eval_action.agents.adk._FIRST_WORKERS", 1)
-    async with drive("wild", workers=None, timeout_s=3) as agent:
+    free = tmp_path / "free"
+    async with drive("wild", workers=None) as agent:
         first = {await agent.answer("who"), *await asyncio.gather(*(agent.answer("who") for _ in range(4)))}
         assert len(first) == 1  # four sessions that wait for nobody are no reason for a second one
         busy = await agent.open()
-        blocking = asyncio.create_task(busy.turn(say('block {"seconds": 2.8}')))
-        await asyncio.sleep(2.4)
+        blocking = asyncio.create_task(busy.turn(say(f'block {{"seconds": 50, "until": "{free}"}}')))
+        while not busy.worker.saturated:  # noqa: ASYNC110 - a worker's reports wake nobody
+            await asyncio.sleep(0.02)
         assert {await agent.answer("who")} != first
+        free.touch()
         assert isinstance(await blocking, TurnDone)
         await busy.close()
 

@@ -170,7 +170,7 @@ async def test_users_of_attempts_that_hold_the_whole_budget_do_not_wait_for_each
     llm = Budgeted(ScriptedLlm(lambda request: "</finished>" if request.sample > 1 else "more"), meter)
     # both sessions are open before either user is asked
     driver = kit.Script(lambda *_: "yes", lambda _: 0.05)
-    result = await asyncio.wait_for(make(tmp_path, plan, driver, llm, meter=meter, concurrency=2), 3)
+    result = await asyncio.wait_for(make(tmp_path, plan, driver, llm, meter=meter, concurrency=2), 60)
     attempts = result.sets[0].cases[0].attempts
     assert [one.error is None or one.error.kind is ErrorKind.STOPPED for one in attempts] == [True, True]
     assert meter.reserved.calls == 0

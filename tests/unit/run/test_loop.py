@@ -69,6 +69,7 @@ class Loop:
     def __init__(self, out: Path, gate: Asked) -> None:
         self.out, self.gate = out, gate
         self.events: list[Event] = []
+        self.control = asyncio.Event()
         self.stop = StopRequest()
         self.limits = SpendingLimits()
         self.max_time: float | None = None
@@ -100,11 +101,16 @@ class Loop:
             },
             concurrency=self.concurrency,
             meter=Meter(self.limits),
-            emit=self.events.append,
+            emit=self.emit,
             previous=PreviousAttempts() if kept is None else kept,
             stall=self.progress,
         )
         return orchestrator.result("now")
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, PhaseStarted) and event.name == "control":
+            self.control.set()
 
     def written(self) -> list[tuple[str, int, str, str]]:
         found = [parse_attempt(self.out / ATTEMPTS, n, line) for n, _, line in read_lines(self.out / ATTEMPTS)]
@@ -232,7 +238,8 @@ async def test_the_base_is_started_beside_the_re_runs_and_makes_nothing_nobody_n
 async def test_waiting_for_the_base_to_start_is_said(tmp_path: Path, kit: Any, slow: bool) -> None:
     class Slow(kit.Script):  # type: ignore[misc] # a class of a fixture
         async def start(self) -> AgentConditions | AttemptError:
-            await asyncio.sleep(0.3 if slow else 0)
+            if slow:
+                await loop.control.wait()
             return await super().start()  # type: ignore[no-any-return] # of a fixture's class
 
     steps: list[Step] = [RerunSuspects(((key("a"), 1),), "fell"), RunControl(((key("a"), 1),), "on main?")]

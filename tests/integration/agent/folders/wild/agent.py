@@ -83,9 +83,11 @@ async def hang_on(seconds: float) -> dict:
     return {}
 
 
-def block(seconds: float) -> dict:
-    """Blocks the event loop."""
-    time.sleep(seconds)
+def block(seconds: float, until: str = "") -> dict:
+    """Blocks the event loop, until a file is there where one is named."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0 and not (until and os.path.exists(until)):
+        time.sleep(min(left, 0.05) if until else left)
     return {"blocked": seconds}
 
 
