@@ -22,14 +22,23 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 COMMAND = str(Path(sys.executable).with_name("agent-eval"))
 ENDS_WITHIN_S = 250.0  # sooner than the time a test has, so that the output is not lost
 _LONGEST_CALL = 1 << 20
-_HEAVY = ("google.genai", "aiohttp")
-"""What a run with judges imports when it needs it."""
+_HEAVY = (
+    "aiohttp",
+    "dotenv",
+    "google.genai",
+    "jinja2.sandbox",
+    "numpy.random",
+    "rouge_score.tokenize",
+    "scipy.special",
+)
+"""What a run imports when it needs it."""
 
 
 def agent_eval(
@@ -182,11 +191,14 @@ def _set_environ(environ: Mapping[str, str | bytes]) -> None:
 def _main() -> None:
     # As in a start of the command: what lies beside it is on the path, what lies beside this file is not.
     sys.path[0] = str(Path(COMMAND).parent)
-    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+    # Of the libraries of numpy as well: a fork has one thread.
+    os.environ |= {"PYDANTIC_DISABLE_PLUGINS": "__all__", "OPENBLAS_NUM_THREADS": "1"}
     ours = importlib.import_module("agent_eval_action")
     found = pkgutil.walk_packages(ours.__path__, f"{ours.__name__}.")
     for module in (*(each.name for each in found if ".worker" not in each.name), *_HEAVY):
         importlib.import_module(module)
+    for model in _descendants(importlib.import_module("agent_eval_action.results.base").Frozen):
+        model.model_rebuild()
     # One worker to begin with, as on one core: tests run side by side, and importing google-adk is most of a run.
     importlib.import_module("agent_eval_action.agents.adk")._FIRST_WORKERS = 1
     assert threading.active_count() == 1, "a fork has the main thread only"
@@ -200,10 +212,21 @@ def _main() -> None:
         return
     main = importlib.import_module("agent_eval_action.cli").main
     try:
-        main()
-    except _Exec as again:
-        _set_environ(again.args[0])
-        main()
+        try:
+            main()
+        except _Exec as again:
+            _set_environ(again.args[0])
+            main()
+    except SystemExit as end:
+        # The streams are flushed. Taking a copy of all these objects apart is most of the time of a short call.
+        atexit._run_exitfuncs()
+        os._exit(end.code)
+
+
+def _descendants(base: type[Any]) -> Iterator[type[Any]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from _descendants(model)
 
 
 if __name__ == "__main__":
