@@ -69,12 +69,13 @@ def criteria_file_schema() -> dict[str, Any]:
 
 def _criteria_definitions(*others: type[Any]) -> dict[str, Any]:
     """Every built-in criterion with its options, under `criteria`."""
-    models = [*CRITERIA.builtin.values(), *others]
+    criteria = {name: CRITERIA[name] for name in CRITERIA.builtin}
+    models = [*criteria.values(), *others]
     _, made = models_json_schema([(model, "validation") for model in models], by_alias=False)
     definitions = {name: _with_other_spellings(schema) for name, schema in made["$defs"].items()}
     known = {
         name: {"anyOf": [{"type": ["number", "null"]}, {"$ref": f"#/$defs/{kind.__name__}"}]}
-        for name, kind in CRITERIA.builtin.items()
+        for name, kind in criteria.items()
     }
     return {
         **definitions,

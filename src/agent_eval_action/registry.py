@@ -1,14 +1,16 @@
 """Plug points: a table of built-in entries, which installed packages extend by entry points.
 
 A package's entry is imported when its name is looked up, or when all entries are listed: a run that uses none
-imports none. A package cannot take the place of a built-in entry.
+imports none. So is a built-in entry that is given as ``module:name``. A package cannot take the place of a built-in
+entry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from agent_eval_action.errors import ConfigError
 
@@ -29,7 +31,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self,
         group: str,
         noun: str,
-        builtin: Mapping[str, T],
+        builtin: Mapping[str, T | str],
         check: Callable[[str, Any], str] = lambda _name, _entry: "",
     ) -> None:
         self.group = group
@@ -39,10 +41,12 @@ class Registry(Mapping[str, T], Generic[T]):
         self._loaded: dict[str, T] = {}
 
     def __getitem__(self, name: str) -> T:
-        if name in self.builtin:
-            return self.builtin[name]
         if name not in self._loaded:
-            self._loaded[name] = self._load(self._entry_points[name])
+            builtin = self.builtin.get(name)
+            if builtin is None:
+                self._loaded[name] = self._load(self._entry_points[name])
+            else:
+                self._loaded[name] = cast("T", resolve_name(builtin) if isinstance(builtin, str) else builtin)
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -11,6 +11,7 @@ import pytest
 
 from agent_eval_action.baseline import STORES
 from agent_eval_action.config.models import BaselineSettings
+from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.registry import Registry
 from agent_eval_action.results.base import StoreKind
 
@@ -62,6 +63,10 @@ def test_a_format_has_samples(key):
     samples = ROOT / "tests" / "formats" / "samples" / key
     assert list(samples.glob("*.expected.json")), samples
     assert list(samples.glob("*.error.txt")), samples
+
+
+def test_a_criterion_is_registered_by_its_own_name():
+    assert [CRITERIA[name].name for name in CRITERIA.builtin] == [*CRITERIA.builtin]
 
 
 def test_the_setting_and_the_results_name_the_stores_there_are():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -70,6 +69,8 @@ def evaluate_sync(
     **options: Any,
 ) -> RunResult:
     """Do what ``evaluate`` does, from code that runs no event loop."""
+    import asyncio
+
     return asyncio.run(evaluate(settings, eval_sets=eval_sets, on_event=on_event, **options))
 
 

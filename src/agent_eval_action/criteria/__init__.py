@@ -16,25 +16,6 @@ from pydantic.alias_generators import to_snake
 from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.criteria.base import Criterion, ExpectedCalls, Relaxation
 from agent_eval_action.criteria.custom import CustomCriterion, custom_criterion
-from agent_eval_action.criteria.deterministic.efficiency import (
-    CostUsd,
-    InferenceCallCount,
-    InvocationDuration,
-    TokenUsage,
-    ToolCallCount,
-)
-from agent_eval_action.criteria.deterministic.text import ResponseMatchScore, tokenizer
-from agent_eval_action.criteria.deterministic.trajectory import ToolTrajectoryAvgScore
-from agent_eval_action.criteria.judge.hallucinations import Hallucinations
-from agent_eval_action.criteria.judge.rubrics import FinalResponseQuality, ToolUseQuality, TrajectoryQuality
-from agent_eval_action.criteria.judge.verdicts import FinalResponseMatch, SimulatorQuality
-from agent_eval_action.criteria.vertex import (
-    ConversationToolUseQuality,
-    ConversationTrajectoryQuality,
-    ResponseEvaluationScore,
-    Safety,
-    TaskSuccess,
-)
 from agent_eval_action.diagnostics.reader import did_you_mean, shorten
 from agent_eval_action.diagnostics.validation import issues_of
 from agent_eval_action.errors import ConfigError, Problem
@@ -43,26 +24,27 @@ from agent_eval_action.results.run_result import CriterionInfo
 
 __all__ = ["CRITERIA", "build", "criterion_digest", "criterion_info", "expected_calls", "relaxes", "warm_up"]
 
-_BUILT_IN: Final[dict[str, type[Criterion]]] = {
-    ToolTrajectoryAvgScore.name: ToolTrajectoryAvgScore,
-    ResponseMatchScore.name: ResponseMatchScore,
-    ToolCallCount.name: ToolCallCount,
-    InferenceCallCount.name: InferenceCallCount,
-    TokenUsage.name: TokenUsage,
-    InvocationDuration.name: InvocationDuration,
-    CostUsd.name: CostUsd,
-    FinalResponseMatch.name: FinalResponseMatch,
-    FinalResponseQuality.name: FinalResponseQuality,
-    ToolUseQuality.name: ToolUseQuality,
-    TrajectoryQuality.name: TrajectoryQuality,
-    Hallucinations.name: Hallucinations,
-    SimulatorQuality.name: SimulatorQuality,
-    Safety.name: Safety,
-    ResponseEvaluationScore.name: ResponseEvaluationScore,
-    TaskSuccess.name: TaskSuccess,
-    ConversationTrajectoryQuality.name: ConversationTrajectoryQuality,
-    ConversationToolUseQuality.name: ConversationToolUseQuality,
+_BUILT_IN: Final = {
+    "tool_trajectory_avg_score": "deterministic.trajectory:ToolTrajectoryAvgScore",
+    "response_match_score": "deterministic.text:ResponseMatchScore",
+    "tool_call_count_v1": "deterministic.efficiency:ToolCallCount",
+    "inference_call_count_v1": "deterministic.efficiency:InferenceCallCount",
+    "token_usage_v1": "deterministic.efficiency:TokenUsage",
+    "invocation_duration_v1": "deterministic.efficiency:InvocationDuration",
+    "cost_usd_v1": "deterministic.efficiency:CostUsd",
+    "final_response_match_v2": "judge.verdicts:FinalResponseMatch",
+    "rubric_based_final_response_quality_v1": "judge.rubrics:FinalResponseQuality",
+    "rubric_based_tool_use_quality_v1": "judge.rubrics:ToolUseQuality",
+    "rubric_based_multi_turn_trajectory_quality_v1": "judge.rubrics:TrajectoryQuality",
+    "hallucinations_v1": "judge.hallucinations:Hallucinations",
+    "per_turn_user_simulator_quality_v1": "judge.verdicts:SimulatorQuality",
+    "safety_v1": "vertex:Safety",
+    "response_evaluation_score": "vertex:ResponseEvaluationScore",
+    "multi_turn_task_success_v1": "vertex:TaskSuccess",
+    "multi_turn_trajectory_quality_v1": "vertex:ConversationTrajectoryQuality",
+    "multi_turn_tool_use_quality_v1": "vertex:ConversationToolUseQuality",
 }
+"""Module and class: a criterion is imported when it is looked up, as most runs use few."""
 _NO_EFFECT: Final = "include_intermediate_responses_in_final"
 _CUSTOM_KEYS: Final = (("custom_metrics", "customMetrics"), ("code_config", "codeConfig"))
 
@@ -73,7 +55,12 @@ def _check(name: str, entry: Any) -> str:
     return "" if getattr(entry, "name", None) == name else f"its `name` is not {name}"
 
 
-CRITERIA: Final = Registry("agent_eval.criteria", "criterion", _BUILT_IN, _check)
+CRITERIA: Final[Registry[type[Criterion]]] = Registry(
+    "agent_eval.criteria",
+    "criterion",
+    {name: f"{__name__}.{place}" for name, place in _BUILT_IN.items()},
+    _check,
+)
 
 
 def build(specs: Iterable[CriterionSpec]) -> tuple[Criterion, ...]:
@@ -196,4 +183,6 @@ def expected_calls(info: CriterionInfo) -> ExpectedCalls:
 
 def warm_up() -> None:
     """Import now what scoring needs later: for a thread, while the agent starts."""
+    from agent_eval_action.criteria.deterministic.text import tokenizer  # noqa: PLC0415 - see _BUILT_IN
+
     tokenizer()

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import abc
-import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import AfterValidator
 
 from agent_eval_action.diagnostics.reader import plural
-from agent_eval_action.llm.client import Llm, sendable
-from agent_eval_action.llm.pricing import Prices
 from agent_eval_action.results.base import AdkModel
 from agent_eval_action.results.decision import Unit
 from agent_eval_action.results.evalset import EvalCase, FunctionReply, Invocation
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.redaction import compile_pattern, pattern_problem
 from agent_eval_action.results.run_result import CriterionInfo, CriterionScore, Goal, ScoreStatus, TurnScore
+
+if TYPE_CHECKING:
+    from agent_eval_action.llm.client import Llm
+    from agent_eval_action.llm.pricing import Prices
+
+# `Criterion` is a public name: what is imported inside functions here would double the time of its import.
+# ruff: noqa: PLC0415
 
 _TURNS_SHOWN = 3
 
@@ -234,6 +238,8 @@ class TurnCriterion(Criterion, abc.ABC):
     async def score_case(self, sample: Sample) -> CriterionScore:
         numbers = range(len(sample.actual))
         if self.waits:
+            import asyncio
+
             turns = await asyncio.gather(*(self.score_turn(sample, turn) for turn in numbers))
         else:
             turns = [await self.score_turn(sample, turn) for turn in numbers]
@@ -279,4 +285,6 @@ RegexPattern = Annotated[str, AfterValidator(_checked_pattern)]
 
 def matches(pattern: str, text: str) -> bool:
     """Whether a ``RegexPattern`` occurs in a text; in linear time."""
+    from agent_eval_action.llm.client import sendable
+
     return compile_pattern(pattern).search(sendable(text)) is not None

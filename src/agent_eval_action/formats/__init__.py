@@ -76,7 +76,7 @@ def load_eval_file(path: Path, *, workspace: Path, session_file: Path | None = N
 def _recognise(reading: Reading) -> Format:
     """The format of the file; any of them after an error."""
     foreign = recognise_foreign(reading.value)
-    known = next((form for form in FORMATS.builtin.values() if form.recognises(reading.value)), None)
+    known = next((form for form in map(FORMATS.__getitem__, FORMATS.builtin) if form.recognises(reading.value)), None)
     if known is not None and not foreign:
         return known
     packaged = (FORMATS[name] for name in FORMATS if name not in FORMATS.builtin)

@@ -1,4 +1,7 @@
-"""The two base classes of serialised values. Their schemas are built when they are first used: not every run does."""
+"""The two base classes of serialised values. Their schemas are built when they are first used: not every run does.
+
+Defaults that are models themselves are constructed, not validated, for that would use them at import.
+"""
 
 from __future__ import annotations
 

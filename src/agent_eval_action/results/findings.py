@@ -115,7 +115,7 @@ class Subject(Frozen):
     criterion: str | None = None
 
 
-RUN: Final = Subject()
+RUN: Final = Subject.model_construct()  # not validated, since that would build its schema at import
 """The whole run."""
 
 

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, Literal, TypeVar, cast, get_origin
 
-from pydantic import BaseModel
-
 HIDDEN: Final = "***"
 """In place of a secret."""
 REDACTED: Final = "[redacted]"
@@ -115,12 +113,14 @@ class Redaction:
         return cast("_Value", self._redacted(value))
 
     def _redacted(self, value: Any) -> Any:
-        if type(value) is str:
+        kind: Any = type(value)
+        if kind is str:
             shown = self.text(value)
             return value if shown == value else shown
-        if isinstance(value, BaseModel):
-            kept = _kept_fields(type(value))
-            fields = {name: getattr(value, name) for name in type(value).model_fields if name not in kept}
+        # a model is known by its fields: importing pydantic would double the time of --help
+        if hasattr(kind, "model_fields"):
+            kept = _kept_fields(kind)
+            fields = {name: getattr(value, name) for name in kind.model_fields if name not in kept}
             fields |= {name: item for name, item in (value.model_extra or {}).items() if name not in kept}
             new = {name: self._redacted(item) for name, item in fields.items()}
             changed = {name: item for name, item in new.items() if item is not fields[name]}
@@ -129,15 +129,15 @@ class Redaction:
             items = [(self._redacted(key), self._redacted(item)) for key, item in value.items()]
             same = all(a is b and x is y for (a, x), (b, y) in zip(items, value.items(), strict=True))
             return value if same else dict(items)
-        if type(value) in (list, tuple):
+        if kind in (list, tuple):
             new_items = [self._redacted(item) for item in value]
             same = all(map(operator.is_, new_items, value))
-            return value if same else type(value)(new_items)
+            return value if same else kind(new_items)
         return value
 
 
 @cache
-def _kept_fields(model: type[BaseModel]) -> frozenset[str]:
+def _kept_fields(model: type[Any]) -> frozenset[str]:
     """Fields that are not redacted: ``_KEPT``, and words from a fixed list, which would not be read back."""
     return _KEPT | {name for name, field in model.model_fields.items() if get_origin(field.annotation) is Literal}
 

@@ -37,7 +37,7 @@ class RubricScore(Frozen):
     text: str
     score: float | None
     rationale: str = ""
-    votes: Votes = Votes()
+    votes: Votes = Votes.model_construct()
     weight: float = 1.0
 
 
@@ -289,14 +289,14 @@ class Attempt(Frozen):
     purpose: Purpose = "first"
     commit: str = ""
     case_digest: str
-    provenance: Provenance = Provenance()
+    provenance: Provenance = Provenance.model_construct()
     turns: tuple[Invocation, ...] = ()
     final_session_state: dict[str, Any] | None = None
     ended: EndReason = ""
     error: AttemptError | None = None
     scores: tuple[CriterionScore, ...] = ()
-    usage: Usage = Usage()
-    durations: Durations = Durations()
+    usage: Usage = Usage.model_construct()
+    durations: Durations = Durations.model_construct()
     tries: int = 1
 
     @property
@@ -314,8 +314,8 @@ class AttemptSummary(Frozen):
     error: AttemptError | None = None
     scores: tuple[CriterionScore, ...] = ()
     turns: tuple[TurnBrief, ...] = ()
-    usage: Usage = Usage()
-    durations: Durations = Durations()
+    usage: Usage = Usage.model_construct()
+    durations: Durations = Durations.model_construct()
     tries: int = 1
 
 
@@ -434,7 +434,7 @@ class Totals(Frozen):
     errors: int = 0
     retries: int = 0
     seconds: float = 0.0
-    usage: Usage = Usage()
+    usage: Usage = Usage.model_construct()
     uses: tuple[ModelUse, ...] = ()
     usd: float | None = None
 
@@ -467,7 +467,7 @@ class RunResult(Frozen):
     status: RunStatus = RunStatus.COMPLETE
     conditions: Conditions
     sets: tuple[SetResult, ...] = ()
-    totals: Totals = Totals()
+    totals: Totals = Totals.model_construct()
     base: Base | None = None
     cut_short: str = ""
     decision: Decision | None = None
