@@ -18,6 +18,8 @@ from agent_eval_action.results.evalset import ConversationScenario, EvalCase
 from agent_eval_action.results.run_result import ScoreStatus
 from support.turns import recorded, turn
 
+SHARED = pytest.mark.asyncio(loop_scope="module")
+"""Of tests that take the module's ``functions``."""
 HELLO = [turn("hello"), turn("bye")]
 
 
@@ -41,8 +43,8 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-async def test_a_function_gets_adks_objects(opened):
-    functions = opened()
+@SHARED
+async def test_a_function_gets_adks_objects(functions):
     said = await functions.call("shop.metrics.what_it_gets", arguments())
     assert said.error == "", said.traceback
     assert said.value["score"] == 1.0
@@ -52,8 +54,8 @@ async def test_a_function_gets_adks_objects(opened):
     assert said.error == "", said.traceback
 
 
-async def test_scores_of_synchronous_and_asynchronous_functions_old_and_new(opened):
-    functions = opened()
+@SHARED
+async def test_scores_of_synchronous_and_asynchronous_functions_old_and_new(functions):
     made = [await functions.call(f"shop.metrics.{name}", arguments()) for name in ("asynchronous", "three_arguments")]
     assert [one.value["score"] for one in made] == [0.25, 0.75]
     turns = [{"score": 0.25, "status": "FAILED"}] * 2
@@ -74,7 +76,7 @@ async def test_a_google_adk_without_custom_metrics_gets_its_own_shapes(opened, a
 
 async def test_functions_that_only_compute_share_one_process(opened):
     functions = opened()
-    made = await asyncio.gather(*(functions.call("shop.metrics.process_id", arguments()) for _ in range(20)))
+    made = await asyncio.gather(*(functions.call("shop.metrics.process_id", arguments()) for _ in range(5)))
     assert len({one.value["score"] for one in made}) == 1
 
 
@@ -93,8 +95,8 @@ async def test_functions_that_only_compute_share_one_process(opened):
         ("missing", "has no missing"),
     ],
 )
-async def test_what_goes_wrong_is_one_metrics_error(opened, name, told):
-    functions = opened()
+@SHARED
+async def test_what_goes_wrong_is_one_metrics_error(functions, name, told):
     bad, good = await asyncio.gather(
         functions.call(f"shop.metrics.{name}", arguments()), functions.call("shop.metrics.asynchronous", arguments())
     )
@@ -105,9 +107,11 @@ async def test_what_goes_wrong_is_one_metrics_error(opened, name, told):
     assert again.value["score"] == 0.25
 
 
-async def test_a_function_that_cannot_be_imported_is_named_with_the_places_looked_in(opened, tmp_path):
-    said = await opened().call("nowhere.tone", arguments())
-    assert said.error.startswith(f"cannot import nowhere.tone (from {tmp_path} or an installed package): ModuleNot")
+@SHARED
+async def test_a_function_that_cannot_be_imported_is_named_with_the_places_looked_in(functions):
+    said = await functions.call("nowhere.tone", arguments())
+    places = f"{functions._spec.workspace} or an installed package"
+    assert said.error.startswith(f"cannot import nowhere.tone (from {places}): ModuleNot")
     assert "find" in said.traceback
 
 
@@ -151,8 +155,9 @@ async def test_a_process_that_lost_modules_is_replaced_and_one_that_was_only_mov
     assert f"{tmp_path} [" in (tmp_path / "shop.metrics.log").read_text()  # back where it began
 
 
-async def test_a_function_may_have_children(opened):
-    said = await opened().call("shop.metrics.with_children", arguments())
+@SHARED
+async def test_a_function_may_have_children(functions):
+    said = await functions.call("shop.metrics.with_children", arguments())
     assert said.value["score"] == 3.0
 
 
@@ -168,8 +173,8 @@ async def test_a_function_sees_what_an_agent_sees_of_our_environment(opened, tmp
     assert printed.rstrip().endswith("[]")  # our own folder is not on its path
 
 
-async def test_nan_and_flags_are_no_scores(opened):
-    functions = opened()
+@SHARED
+async def test_nan_and_flags_are_no_scores(functions):
     for name in ("not_a_number", "a_flag", "nothing_measured"):
         instruments = ScoringContext(functions=functions)
         case = EvalCase(eval_id="case", conversation=tuple(HELLO))
@@ -178,10 +183,11 @@ async def test_nan_and_flags_are_no_scores(opened):
         assert (said.status, said.score) == (ScoreStatus.ERROR, None), name
 
 
-async def test_a_case_is_scored_through_the_criterion(opened):
+@SHARED
+async def test_a_case_is_scored_through_the_criterion(functions):
     case = EvalCase(eval_id="case", conversation=tuple(HELLO))
     made = custom("shop.metrics.asynchronous")
-    said = await made.score(Sample(case, tuple(HELLO), context=ScoringContext(functions=opened())))
+    said = await made.score(Sample(case, tuple(HELLO), context=ScoringContext(functions=functions)))
     assert (said.score, said.passed, [one.score for one in said.turns]) == (0.25, False, [0.25, 0.25])
 
 
