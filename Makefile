@@ -39,7 +39,13 @@ test: setup setup-oracles ## unit, format, golden, parity, integration and contr
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not adk110 and not container and not exhaustive"
 
 .PHONY: test-all
-test-all: test test-rest test-container ## test, then what it leaves out
+test-all: test test-remaining ## test, then what it leaves out
+
+# Side by side: the container tests mostly wait for their engine.
+.PHONY: test-remaining
+test-remaining: setup setup-oracles ## test-rest and test-container side by side
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
+		test-rest test-container
 
 .PHONY: test-rest
 test-rest: setup setup-oracles ## what test leaves out: slow tests and variants, google-adk 1.10
