@@ -48,8 +48,8 @@ test-remaining: setup setup-oracles ## test-rest and test-container side by side
 		test-rest test-container
 
 .PHONY: test-rest
-test-rest: setup setup-oracles ## what test leaves out: slow tests and variants, google-adk 1.10
-	$(PYTEST) -n $(WORKERS) --dist worksteal -m "adk110 or exhaustive"
+test-rest: setup setup-oracles ## what test leaves out: slow tests, variants and examples, google-adk 1.10
+	$(PYTEST) -n $(WORKERS) --dist worksteal --all-examples -m "adk110 or exhaustive"
 
 .PHONY: test-adk110
 test-adk110: setup setup-oracles ## what runs on google-adk 1.10

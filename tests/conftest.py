@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,18 +18,33 @@ sys.dont_write_bytecode = False
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write what the golden tests compare with anew")
+    parser.addoption("--all-examples", action="store_true", help="count property tests, whole, as exhaustive ones")
 
 
 @pytest.hookimpl(tryfirst=True)  # before markers select tests
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     variants: Counter[str] = Counter()
+    properties = {item.obj for item in items if hasattr(getattr(item, "obj", None), "hypothesis")}
+    if not config.getoption("--all-examples"):
+        for test in properties:
+            _leave_a_quarter_of_examples(test)
     for item in items:
+        if config.getoption("--all-examples") and item.obj in properties:
+            item.add_marker("exhaustive")
         marker = item.get_closest_marker("exhaustive")
         if marker and "after" in marker.kwargs:
             test = item.nodeid.partition("[")[0]
             variants[test] += 1
             if variants[test] <= marker.kwargs["after"]:
                 item.own_markers.remove(marker)
+
+
+def _leave_a_quarter_of_examples(test: Any) -> None:
+    import hypothesis  # noqa: PLC0415 - few tests are about properties
+
+    given = test._hypothesis_internal_use_settings
+    fewer = hypothesis.settings(given, max_examples=max(10, given.max_examples // 4))
+    test._hypothesis_internal_use_settings = fewer
 
 
 def _interpreter(name: str) -> Path:

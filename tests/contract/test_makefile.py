@@ -68,3 +68,22 @@ def test_variants_beyond_the_first_are_left_to_the_other_target(tmp_path):
     )
     assert run == ["test_variants[0]", "test_quick"]
     assert left == ["test_variants[1]", "test_variants[2]", "test_slow"]
+
+
+def test_the_examples_of_a_property_are_a_quarter_here_and_all_in_the_other_target(tmp_path):
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  exhaustive: x\n")
+    (tmp_path / "test_it.py").write_text(
+        "from hypothesis import given, settings, strategies\n"
+        "def test_quick(): ...\n"
+        "@settings(max_examples=80, database=None)\n@given(strategies.integers())\n"
+        "def test_property(number):\n    with open('examples', 'a') as file: file.write('x')\n"
+    )
+    assert "--all-examples" in MAKEFILE
+    for words, examples, passed in (([], 20, 2), (["--all-examples", "-m", "exhaustive"], 80, 1)):
+        argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+        done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert f"{passed} passed" in done.stdout
+        made = (tmp_path / "examples").read_text()
+        assert len(made) == examples
+        (tmp_path / "examples").unlink()
