@@ -148,6 +148,7 @@ class AdkAgent:
             raise AgentEnvironmentError("the run ended before the agent was started")
         launch = Launch(self.spec, place, environment)
         count = self._workers or min(_FIRST_WORKERS, available_cores())
+        self.spec.log(f"imports the agent ({environment.how})", "info")
         return launch, tuple(start_process(launch) for _ in range(count))
 
 

@@ -57,7 +57,7 @@ from agent_eval_action.run.base_agents import (
     open_base_agents,
 )
 from agent_eval_action.run.collector import ResultCollector
-from agent_eval_action.run.events import Event, Notice, PhaseStarted
+from agent_eval_action.run.events import AgentStarted, AgentStarting, Event, Notice, NoticeLevel, SuiteRead
 from agent_eval_action.run.loader import Loader
 from agent_eval_action.run.models import NOT_MEASURED, mark_unmeasured
 from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
@@ -101,13 +101,12 @@ class RunContext:
         """Whether the run may do without credentials: on a pull request, but not for a baseline, which is whole."""
         return self.job.may_lack_credentials and self.repeats is None
 
-    def note(self, notes: Iterable[str]) -> None:
+    def note(self, notes: Iterable[str], level: NoticeLevel = "info") -> None:
         for text in notes:
-            self.emit(Notice(text))
+            self.emit(Notice(text, level))
 
     def warn(self, warnings: Iterable[str]) -> None:
-        for text in warnings:
-            self.emit(Notice(text, level="warning"))
+        self.note(warnings, "warning")
 
 
 @dataclass(frozen=True)
@@ -116,6 +115,7 @@ class _Scope:
 
     ``settings`` are those in force. ``hidden`` are files that no agent sees, relative to the workspace. ``skipped``
     are agents that the change does not affect. ``conditions`` are those of the run without its agents.
+    ``main_commit``: the newest of main that has a record, "" where none has or its record does not say.
     """
 
     settings: Settings
@@ -129,6 +129,7 @@ class _Scope:
     session: HistorySession
     base: BaseCommit | BaseUnavailable
     has_history: bool
+    main_commit: str
 
     @property
     def out(self) -> OutputFolder:
@@ -259,7 +260,8 @@ class Evaluation:
         context.redaction.hide_matches(change.settings.redact)
         hide = context.hide_secrets or context.redaction.hide
         hide(resources.agent_secrets((planned.agent for planned in found.sets), environ, change.settings.workspace))
-        context.note((*context.notes, *found.notes, *change.notes))
+        context.note((*context.notes, *found.notes, *change.notes), "setup")
+        context.note(found.left_out)
         hidden = hidden_files(change.settings, found, change.base_eval_files)
         affected = await asyncio.to_thread(_select_affected, change.settings, found, context, checkout)
         context.note(affected.notes)
@@ -285,6 +287,7 @@ class Evaluation:
             session=session,
             base=find_base(settings, checkout.control(known), environ, context.job.event.clone_hint.format(2)),
             has_history=history.pooled is not None,
+            main_commit=newest or "",
         )
 
     def _early_conditions(self, settings: Settings) -> Conditions:
@@ -318,11 +321,11 @@ class Evaluation:
             stack.push_async_callback(asyncio.to_thread, sandbox.close)
         exposed = sandbox is None and context.job.event.is_change
         plans = await self._read_plans(scope) if exposed else None
-        context.emit(PhaseStarted("agents", ", ".join(agent.name for agent in scope.agents)))
         loop = asyncio.get_running_loop()
 
         def say(name: str, text: str, level: Level) -> None:  # called in the thread in which an agent starts
-            loop.call_soon_threadsafe(context.emit, Notice(f"{name}: {text}", level))
+            event = Notice(f"{name}: {text}", level) if level == "warning" else AgentStarting(name, text)
+            loop.call_soon_threadsafe(context.emit, event)
 
         def import_slow_modules() -> None:  # needed later, and nobody waits for them now
             warm_up()
@@ -352,16 +355,15 @@ class Evaluation:
         if isinstance(result, AttemptError):
             tail = "\n".join(f"    {line}" for line in result.traceback.splitlines()[-_TRACEBACK_LINES:])
             self.context.warn([f"{name} does not start: {result.message}\n{tail}".rstrip()])
-        elif result.adk_version:
-            versions = f"google-adk {result.adk_version}, Python {result.python}"
-            self.context.note([f"{name}: {versions} ({result.environment})"])
+            return
+        self.context.emit(AgentStarted(name, result.adk_version, result.python, result.environment))
 
     async def _read_plans(self, scope: _Scope) -> _Plans:
         loader = Loader(scope.settings.workspace, scope.settings.case)
         own = await asyncio.to_thread(loader.plan, scope.found, scope.conditions.repeats)
         in_force = await asyncio.to_thread(scope.change.plan_in_force, own, scope.agents)
         self.context.warn(str(problem) for problem in (*self.context.warnings, *loader.warnings))
-        self.context.note(loader.notes)
+        self.context.note(loader.notes, "setup")
         return own, in_force
 
     async def _prepare(self, scope: _Scope, agents: _Agents, stack: contextlib.AsyncExitStack) -> Measurement:
@@ -421,6 +423,7 @@ class Evaluation:
             settings.concurrency,
             settings.retries,
         )
+        context.emit(_suite_read(scope, plan))
         orchestrator = self._orchestrator(scope, agents.head, own, runner, gate)
         return Measurement(orchestrator, gate, own, functions, scope.session.without_records())
 
@@ -499,6 +502,14 @@ def _select_affected(
     repository = Repository(settings.workspace, context.environ)
     hint = job.event.clone_hint.format(2)
     return affected_agents(settings, found, repository, commits, workflow=job.definition, clone_hint=hint)
+
+
+def _suite_read(scope: _Scope, plan: Plan) -> SuiteRead:
+    measured_beside = scope.settings.baseline.store == "rerun" and isinstance(scope.base, BaseCommit)
+    reference = scope.base.commit or "" if measured_beside else scope.main_commit
+    agents = tuple(dict.fromkeys(planned.agent for planned in plan.sets))
+    criteria = {info.name for planned in plan.sets for info in planned.infos}
+    return SuiteRead(agents, plan.cases, len(criteria), reference)
 
 
 def discover_eval_files(settings: Settings, selectors: Sequence[str] = (), *, may_lack: bool = False) -> Discovery:

@@ -24,7 +24,7 @@ def show(record: Record) -> Iterator[tuple[str, ...]]:
 
 
 def records_table(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
-    """A row per run of main: commit, when, cases, attempts, what was withheld and accepted, the version."""
+    """A row per run of main: commit, when, cases, attempts, what was withheld, the version, what was accepted."""
     for record in records:
         attempts = max((scores.n for case in record.cases for scores in case.criteria.values()), default=0)
         regressed = sum(pair.why == "regressed" for pair in record.withheld)
@@ -36,8 +36,8 @@ def records_table(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
             f"{len(record.cases):,}" + ("" if record.whole else " (some)"),
             f"{attempts} a case",
             ", ".join(withheld) or "–",
-            ", ".join(entry.case for entry in record.accepted) or "–",
             record.tool_version,
+            ", ".join(entry.case for entry in record.accepted) or "–",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from agent_eval_action.errors import UsageError
 from agent_eval_action.git.base_commit import Event, EventKind
@@ -73,6 +73,16 @@ class Job:
         return self.warning
 
 
+class LogGroups(Protocol):
+    """Lines of a log that can be folded; neither text may hold more than one line."""
+
+    def group(self, title: str) -> str:
+        """The line that begins them."""
+
+    def end_group(self) -> str:
+        """The line that ends them."""
+
+
 FindTargets = Callable[[Any], tuple[list[ChangeRequest], str]]
 """Takes what ``Ci.connect`` returned; returns the open change requests that a run is of, or why there is none."""
 
@@ -80,11 +90,13 @@ FindTargets = Callable[[Any], tuple[list[ChangeRequest], str]]
 class Ci:
     """One CI. This class is none: a run on somebody's machine, which publishes files and an exit code.
 
-    ``log_commands``: None where the log takes none, and jobs publish nothing themselves. ``token_variable``: holds
+    ``log_commands``: None where the log takes none, and jobs publish nothing themselves. ``log_groups``: None
+    where the log folds no lines. ``token_variable``: holds
     the token to comment with; ``token_hint``: how a job gets it.
     """
 
     log_commands: WorkflowCommands | None = None
+    log_groups: LogGroups | None = None
     token_variable = ""
     token_hint = ""
 

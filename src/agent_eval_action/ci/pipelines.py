@@ -8,11 +8,13 @@ known: Jenkins and Bitbucket merge the base into the change. It is the merge bas
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agent_eval_action.ci.base import ChangeRequest, Ci, FindTargets, Job, number_of, sha_of
+from agent_eval_action.ci.log import neutralize
 from agent_eval_action.errors import UsageError
 from agent_eval_action.git.base_commit import Event, EventKind
 
@@ -29,9 +31,27 @@ _KINDS: Final = {
 }
 
 
+class GitLabSections:
+    """Sections of a job's log, folded at first: docs.gitlab.com, "Job logs", "Custom collapsible sections"."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def group(self, title: str) -> str:
+        self._number += 1
+        return self._marker("start", "[collapsed=true]") + " ".join(neutralize(title).split())
+
+    def end_group(self) -> str:
+        return self._marker("end")
+
+    def _marker(self, edge: str, options: str = "") -> str:
+        return f"\x1b[0Ksection_{edge}:{int(time.time())}:agent_eval_{self._number}{options}\r\x1b[0K"
+
+
 class GitLab(Ci):
     """A job of GitLab CI/CD. A merge request's is of its head, or of a merge into the target branch."""
 
+    log_groups = GitLabSections()
     token_variable = "GITLAB_TOKEN"  # noqa: S105 - a name
     token_hint = "GITLAB_TOKEN: a masked variable with a project access token of scope api (docs/ci.md)"  # noqa: S105 - no token
 

@@ -9,14 +9,15 @@ from pathlib import Path
 from agent_eval_action.api.evaluation import discover_eval_files, names_of
 from agent_eval_action.baseline import accepted
 from agent_eval_action.baseline.accepted import ACCEPT
-from agent_eval_action.cli.outputs import results_file
-from agent_eval_action.cli.session import print_line, settings_for
+from agent_eval_action.cli.console import print_line
+from agent_eval_action.cli.last_run import read_last_run
+from agent_eval_action.cli.session import settings_for
 from agent_eval_action.config.models import Settings
 from agent_eval_action.diagnostics.reader import did_you_mean, plural
-from agent_eval_action.errors import ResultsError, UsageError
+from agent_eval_action.errors import UsageError
 from agent_eval_action.folders import relative
 from agent_eval_action.gate.verdict import worse_pairs
-from agent_eval_action.reports import results_json
+from agent_eval_action.reports import ReportInput
 from agent_eval_action.reports.next_steps import next_steps
 from agent_eval_action.reports.prose import listed
 from agent_eval_action.run.loader import Loader
@@ -48,15 +49,7 @@ def accept_named(named: Mapping[str, Sequence[str]], reason: str, config: str | 
 def accept_worse(reason: str, results: Path | None, config: str | None) -> None:
     """Accept every pair that got worse in a finished run, by default the last one."""
     settings = settings_for({"config": config}).settings
-    path = results_file(results) if results is not None else settings.out / results_json.RESULTS
-    if not path.exists():
-        raise ResultsError(
-            f"there are no results at {relative(path, settings.workspace)}, so it is not known what got worse",
-            hint="run `agent-eval run` first, or name the results of another run: --from RESULTS",
-        )
-    result = results_json.read(path)
-    if result.decision is None:
-        raise ResultsError(f"{path} holds no decision", hint="name the results of a finished run: --from RESULTS")
+    result = read_last_run(settings, results)
     times = Counter(case.case for owner in result.sets for case in owner.cases)
     entries = [
         {
@@ -66,7 +59,7 @@ def accept_worse(reason: str, results: Path | None, config: str | None) -> None:
             **({"agent": pair.agent, "eval_set": pair.eval_set} if times[pair.case] > 1 else {}),
             "reason": reason,
         }
-        for pair in worse_pairs(result.decision)
+        for pair in worse_pairs(ReportInput(result).decision)
     ]
     if entries:
         _append(settings, entries)

@@ -38,6 +38,9 @@ EvalSets = Annotated[
     typer.Argument(metavar="EVALSET[:case,…]", help="Eval files to run, some of their cases after a colon; none: all."),
 ]
 
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say also how the run is set up, and list every file.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show the verdict and what blocks, nothing else.")]
+
 
 class _WithOptions:
     """A command with options of the table as keywords: all that have a flag, or ``only`` these. Values are text."""
@@ -106,21 +109,41 @@ def _root(
 
 @app.command()
 @with_options()
-def run(flags: dict[str, Any], evalsets: EvalSets = None) -> None:
+def run(  # noqa: PLR0917 - typer makes an option of each
+    flags: dict[str, Any],
+    evalsets: EvalSets = None,
+    worse: Annotated[bool, typer.Option("--worse", help="Only the cases that got worse in the last run.")] = False,
+    last_failed: Annotated[
+        bool, typer.Option("--last-failed", help="Only the cases that were not green in the last run.")
+    ] = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
     """Run eval sets against the agent, compare with the baseline, write reports, decide."""
+    from agent_eval_action.cli.console import print_line
     from agent_eval_action.cli.outputs import finish, output_folder
-    from agent_eval_action.cli.session import evaluated, settings_for
+    from agent_eval_action.cli.session import evaluated, settings_for, verbosity_of
 
     resolved, job = settings_for(flags), detect(os.environ).job(os.environ)
-    settings = resolved.settings
+    settings, verbosity = resolved.settings, verbosity_of(verbose=verbose, quiet=quiet)
+    selectors = tuple(evalsets or ())
+    if worse and last_failed:
+        raise UsageError("--worse and --last-failed exclude each other", hint="--last-failed has the worse cases too")
+    if worse or last_failed:
+        from agent_eval_action.cli.last_run import cases_of_last_run
+
+        selectors, sentence = cases_of_last_run(settings, selectors, worse=worse)
+        if not quiet:
+            print_line(sentence)
 
     def comment() -> str:
         from agent_eval_action.cli.comment import post_comment  # imports httpx
 
         return post_comment(result, settings, job)
 
-    with output_folder(settings), evaluated(resolved, evalsets or (), flags=flags, job=job) as result:
-        code = finish(result, settings, comment)
+    running = evaluated(resolved, selectors, flags=flags, job=job, verbosity=verbosity)
+    with output_folder(settings), running as result:
+        code = finish(result, settings, comment, verbosity)
     raise typer.Exit(code)
 
 
@@ -148,8 +171,9 @@ def compare(
     """Compare and decide without running anything."""
     from agent_eval_action import api
     from agent_eval_action.cli import summary
+    from agent_eval_action.cli.console import console
     from agent_eval_action.cli.outputs import refuse_unsafe_folders, report_input, write_requested_files
-    from agent_eval_action.cli.session import console, exit_code, settings_for
+    from agent_eval_action.cli.session import exit_code, settings_for
 
     settings = settings_for(flags).settings
     if flags.get("out"):
@@ -266,11 +290,15 @@ def baseline_update(
     results: Annotated[
         Path | None, typer.Option("--from", metavar="RESULTS", help="Take a finished run instead of making one.")
     ] = None,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
 ) -> None:
     """Run the suite (5 repeats unless told) and store what it scored as the baseline."""
     from agent_eval_action.cli.baseline import update_command
+    from agent_eval_action.cli.session import verbosity_of
 
-    raise typer.Exit(update_command(evalsets or [], flags, results))
+    verbosity = verbosity_of(verbose=verbose, quiet=quiet)
+    raise typer.Exit(update_command(evalsets or [], flags, results, verbosity))
 
 
 @baseline_app.command("show")

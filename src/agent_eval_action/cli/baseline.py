@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agent_eval_action.baseline import STORES, accepted
 from agent_eval_action.baseline.accepted import ACCEPT
 from agent_eval_action.baseline.file_store import FileStore
-from agent_eval_action.baseline.history_session import open_history_session
+from agent_eval_action.baseline.history_session import HistorySession, open_history_session
 from agent_eval_action.baseline.records import Update, update
 from agent_eval_action.baseline.table import records_table, show
 from agent_eval_action.ci import detect
+from agent_eval_action.cli.console import console, data_console, print_columns, print_line, print_text
 from agent_eval_action.cli.log import terminal
 from agent_eval_action.cli.outputs import output_folder, report_input, results_file, write_requested_files
-from agent_eval_action.cli.session import console, data_console, evaluated, print_line, print_table, settings_for
+from agent_eval_action.cli.progress import Verbosity, working
+from agent_eval_action.cli.session import evaluated, settings_for
+from agent_eval_action.config.models import Settings
 from agent_eval_action.criteria import CRITERIA
 from agent_eval_action.errors import ExitCode, ResultsError, UsageError
 from agent_eval_action.folders import relative
-from agent_eval_action.gate.simulate import backtest_policy
+from agent_eval_action.gate.simulate import BacktestOptions, backtest_policy
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports import results_json
 from agent_eval_action.reports.messages import BEGIN
@@ -35,7 +39,9 @@ _NAMES_SHOWN = 8
 _MAX_RUNS = 100_000
 
 
-def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: Path | None) -> ExitCode:
+def update_command(
+    selectors: Sequence[str], flags: Mapping[str, Any], results: Path | None, verbosity: Verbosity = "normal"
+) -> ExitCode:
     """Make a run (or take one) and store it."""
     resolved = settings_for(flags)
     settings = resolved.settings
@@ -48,7 +54,7 @@ def update_command(selectors: Sequence[str], flags: Mapping[str, Any], results: 
         result = results_json.read(results_file(results))
     else:
         repeats = settings.repeats if "repeats" in resolved.origins else _REPEATS
-        with output_folder(settings), evaluated(resolved, selectors, repeats) as result:
+        with output_folder(settings), evaluated(resolved, selectors, repeats, verbosity=verbosity) as result:
             write_requested_files(report_input(result), settings)
     if result.status is not RunStatus.COMPLETE:
         print_line(f"the run is not complete ({result.status}): the baseline stays as it was")
@@ -83,21 +89,32 @@ def show_command(path: Path | None, config: str | None) -> None:
     if path is not None:
         found, shown, begin = FileStore(path).read(), str(path), "name a file that `agent-eval baseline update` wrote"
     else:
-        history = open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event).history()
+        history = _read_history(settings).history()
         found, shown, begin = history.pooled, history.source, str(BEGIN[history.store])
         _print_notes(history.notes)
     if found is None:
         raise ResultsError(f"there is no baseline at {shown}", hint=begin)
     out = data_console()
     commit = f" of commit {found.commit[:10]}" if found.commit else ""
-    out.print(terminal(f"{shown}{commit}, made {found.created_at}"), markup=False, highlight=False)
-    print_table(out, ("Agent", "Set", "Case", "Criterion", "Passed", "Mean", "Tool calls"), show(found))
+    print_text(out, f"{shown}{commit}, made {found.created_at}")
+    for (agent, eval_set), rows in itertools.groupby(show(found), lambda row: row[:2]):
+        print_text(out, f"\n{agent} / {eval_set}")
+        print_columns(out, _cleaned(row[2:] for row in rows), ("case", "criterion", "passed", "mean", "tool calls"))
+
+
+def _read_history(settings: Settings) -> HistorySession:
+    with working("reading main's runs"):
+        return open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event)
+
+
+def _cleaned(rows: Iterable[Sequence[str]]) -> list[list[str]]:
+    return [[terminal(cell) for cell in row] for row in rows]
 
 
 def history_command(config: str | None) -> None:
     """Print the records a run of this checkout is compared with, newest first, on stdout."""
     settings = settings_for({"config": config}).settings
-    main = open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event)
+    main = _read_history(settings)
     history = main.history()
     _print_notes(history.notes)
     if not main.found.records:
@@ -106,9 +123,9 @@ def history_command(config: str | None) -> None:
     size = fmt.plural(len(main.found.records), "run")
     which = f"{size} of main at or before {main.how}" if main.store.written_by_runs else "as it was committed"
     out = data_console()
-    out.print(terminal(f"{main.store.name}: {which}; {pairs} comparable"), markup=False)
-    columns = ("Commit", "Made", "Cases", "Attempts", "Withheld", "Accepted", "agent-eval")
-    print_table(out, columns, records_table(main.found.records))
+    print_text(out, f"{main.store.name}: {which}; {pairs} comparable")
+    columns = ("commit", "made", "cases", "attempts", "withheld", "agent-eval", "accepted")
+    print_columns(out, _cleaned(records_table(main.found.records)), columns)
 
 
 def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json: bool) -> None:
@@ -116,29 +133,30 @@ def simulate_command(flags: Mapping[str, Any], runs: int, seed: int, *, as_json:
     if not 1 <= runs <= _MAX_RUNS:
         raise UsageError(f"--runs {runs} is not between 1 and {_MAX_RUNS:,}")
     settings = settings_for(flags).settings
-    history = open_history_session(settings, os.environ, detect(os.environ).job(os.environ).event).history()
+    history = _read_history(settings).history()
     _print_notes(history.notes)
     if not any(pair.scores for pair in history.pairs.values()):
         raise ResultsError(f"there is no history to simulate on at {history.source}", hint=str(BEGIN[history.store]))
-    goals = {name: one.goal for name, one in CRITERIA.items()}
-    found = backtest_policy(history, settings.policy, goals, runs=runs, seed=seed, extra_runs=settings.max_extra_runs)
+    goals = {name: criterion.goal for name, criterion in CRITERIA.items()}
+    with working("simulating") as report_progress:
+        options = BacktestOptions(runs, seed, settings.max_extra_runs, report_progress)
+        found = backtest_policy(history, settings.policy, goals, options)
     if as_json:
         value = {"runs": runs, "seed": seed, "source": history.source, **dataclasses.asdict(found)}
         print(json.dumps(value, indent=1))
         return
-    print_line(f"{runs:,} simulated runs a line on the history in {history.source}; nothing was run")
-    columns = ("Criterion", "Change", "Cases", "Scores each", "Blocked", "Inconclusive", "Runs per case")
-    rows = [
-        (
-            *(row.criterion, row.change, str(row.cases), str(row.history)),
-            *(f"{row.blocked:.1%}", f"{row.inconclusive:.1%}", f"{row.runs_per_case:.2f}"),
-        )
-        for row in found.rows
-    ]
-    if rows:
-        print_table(console(), columns, rows)
+    print_line(f"{runs:,} simulated runs a line on the history in {history.source}; no agent was run")
+    for criterion, group in itertools.groupby(found.rows, lambda row: row.criterion):
+        rows = list(group)
+        size = f"{fmt.plural(rows[0].cases, 'case')}, {fmt.plural(rows[0].history, 'score')} each"
+        print_line(f"\n{criterion}  {size}", lines=True)
+        columns = ("change", "blocked", "inconclusive", "runs per case")
+        cells = [
+            (row.change, f"{row.blocked:.1%}", f"{row.inconclusive:.1%}", f"{row.runs_per_case:.2f}") for row in rows
+        ]
+        print_columns(console(), cells, columns)
     for line in found.left_out:
-        print_line(f"  not simulated: {line}", style="dim")
+        print_line(f"not simulated: {line}", style="dim", indent=2)
 
 
 def _print_notes(notes: Sequence[str]) -> None:

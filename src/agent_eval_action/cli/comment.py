@@ -16,9 +16,9 @@ from typing import Any, Final
 from agent_eval_action.ci import Ci, Job, detect
 from agent_eval_action.ci.comment import Marker, Published, publish
 from agent_eval_action.ci.host import ApiError
+from agent_eval_action.cli.console import print_line
 from agent_eval_action.cli.log import terminal
 from agent_eval_action.cli.outputs import in_detail, report_input
-from agent_eval_action.cli.session import print_line
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.config.models import Settings
 from agent_eval_action.errors import OutputError, ResultsError, UsageError

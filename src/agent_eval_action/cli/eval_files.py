@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent_eval_action.api.evaluation import discover_eval_files
+from agent_eval_action.cli.console import print_line
 from agent_eval_action.cli.outputs import write_data
-from agent_eval_action.cli.session import print_line, settings_for
+from agent_eval_action.cli.session import settings_for
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.errors import AgentEvalError, ExitCode, Problem, UsageError
 from agent_eval_action.folders import real_path

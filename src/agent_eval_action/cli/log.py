@@ -13,6 +13,7 @@ from agent_eval_action.ci.log import GuardedStream, is_log, neutralize
 from agent_eval_action.results.redaction import Redaction, secrets_around
 
 if TYPE_CHECKING:
+    from agent_eval_action.ci.base import LogGroups
     from agent_eval_action.ci.github import WorkflowCommands
     from agent_eval_action.results.evalset import Annotation, AnnotationLevel
 
@@ -54,6 +55,11 @@ def hide(secrets: Iterable[str]) -> None:
 def log_commands() -> WorkflowCommands | None:
     """The commands that fold lines and show annotations in this log; None where nothing reads any."""
     return detect(os.environ).log_commands if isinstance(sys.stderr, GuardedStream) else None
+
+
+def log_groups() -> LogGroups | None:
+    """How lines of this log are folded; None where nothing folds them."""
+    return detect(os.environ).log_groups if isinstance(sys.stderr, GuardedStream) else None
 
 
 def write_command(command: str) -> None:

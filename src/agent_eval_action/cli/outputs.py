@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import islice
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +17,10 @@ from agent_eval_action.baseline.file_store import FOLDER, keep_out_of_git
 from agent_eval_action.ci import detect
 from agent_eval_action.ci.log import GuardedStream
 from agent_eval_action.cli import log, summary
+from agent_eval_action.cli.console import console
 from agent_eval_action.cli.log import terminal
-from agent_eval_action.cli.session import EXIT, console, exit_code
+from agent_eval_action.cli.progress import Verbosity
+from agent_eval_action.cli.session import EXIT, exit_code
 from agent_eval_action.config.models import Settings
 from agent_eval_action.errors import ConfigError, ExitCode, OutputError, Problem
 from agent_eval_action.folders import OutputFolder, relative
@@ -29,7 +31,8 @@ from agent_eval_action.reports.annotations import remarks, shown_in_step
 from agent_eval_action.reports.base import write_text
 from agent_eval_action.reports.detail import scores_only
 from agent_eval_action.reports.messages import Messages
-from agent_eval_action.reports.view import Group, passes, with_threshold
+from agent_eval_action.reports.next_steps import rerun_commands
+from agent_eval_action.reports.view import WORSE, Group, passes, with_threshold
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.run_result import RunResult, RunStatus, ScoreStatus
 from agent_eval_action.results.transcripts import ATTEMPTS
@@ -37,6 +40,7 @@ from agent_eval_action.results.transcripts import ATTEMPTS
 _SHOWN: Final = 10
 _COMMITTED: Final = frozenset({".gitignore", ".gitkeep", ACCEPT.name})
 REPORT_FILES: Final = {"junit": "junit.xml", "markdown": "comment.md", "html": "report.html"}
+_OUT: Final = Settings.model_fields["out"].default
 _IMAGE: Final = "ghcr.io/org/agent-eval-action:v0"
 
 
@@ -197,7 +201,12 @@ def report_input(result: RunResult) -> ReportInput:
     return ReportInput(result=result, reproduce=command)
 
 
-def finish(result: RunResult, settings: Settings, publish: Callable[[], str] | None = None) -> ExitCode:
+def finish(
+    result: RunResult,
+    settings: Settings,
+    publish: Callable[[], str] | None = None,
+    verbosity: Verbosity = "normal",
+) -> ExitCode:
     """Results and reports, outputs, summary, annotations, comment: in this order, and nothing changes the verdict.
 
     ``publish`` posts the comment and returns what went wrong, or "". A run that was interrupted posts none: whoever
@@ -207,7 +216,20 @@ def finish(result: RunResult, settings: Settings, publish: Callable[[], str] | N
     paths, errors = write_files(report, settings)
     code = exit_code(result.status, report.decision, result.conditions.fail_on or settings.fail_on)
     interrupted = result.status is RunStatus.INTERRUPTED
-    _publish(report, paths, settings, None if interrupted else publish, red=code is not ExitCode.PASS)
+    comment = None if interrupted else publish
+    is_local = not os.environ.get("CI") and not detect(os.environ).is_running(os.environ)
+    again = (
+        _last_run_command(report, settings)
+        if is_local and "results" in paths
+        else next(iter(rerun_commands(report)), "")
+    )
+    commands = {"again": again, "the rest": resume_command(result, settings)}
+
+    def show() -> None:
+        typed = {label: line for label, line in commands.items() if line}
+        summary.show(console(), report, paths, commands=typed, local=is_local, verbosity=verbosity)
+
+    _publish(report, paths, show, comment, red=code is not ExitCode.PASS)
     unwritten = errors.pop("results", None)
     for error in errors.values():
         log.warning(str(error))
@@ -224,16 +246,18 @@ def finish(result: RunResult, settings: Settings, publish: Callable[[], str] | N
 
 
 def _publish(
-    report: ReportInput, paths: Mapping[str, str], settings: Settings, comment: Callable[[], str] | None, *, red: bool
+    report: ReportInput,
+    paths: Mapping[str, str],
+    show: Callable[[], None],
+    comment: Callable[[], str] | None,
+    *,
+    red: bool,
 ) -> None:
     """Outputs, summary, the verdict on the log, annotations, comment. Never raises.
 
     The log comes before the comment, which may have to wait for its host.
     """
     ci = detect(os.environ)
-
-    def show() -> None:
-        summary.show(console(), report, paths, rest=resume_command(report.result, settings))
 
     def annotate() -> None:
         # a red step keeps one place for the verdict itself
@@ -279,6 +303,18 @@ def outputs(report: ReportInput, paths: Mapping[str, str]) -> dict[str, str]:
         "comment": paths.get("markdown", ""),
         "report": paths.get("html", ""),
     }
+
+
+def _last_run_command(report: ReportInput, settings: Settings) -> str:
+    """The command that runs just the cases of this run that need attention; "" where none does."""
+    attention = {view.group for view in report.view.cases if view.needs_attention}
+    if not attention:
+        return ""
+    out = settings.out if settings.out != settings.workspace / _OUT else None
+    where = ["--out", relative(out, settings.workspace)] if out else []
+    flag = "--worse" if attention <= WORSE else "--last-failed"
+    flags = dropwhile(lambda word: not word.startswith("--"), report.result.conditions.arguments)
+    return shlex.join(["agent-eval", "run", *flags, *where, flag])
 
 
 def resume_command(result: RunResult, settings: Settings) -> str:

@@ -1,47 +1,60 @@
-"""Showing a run while it works: a live line on a terminal, plain lines in a CI log."""
+"""Showing a run while it works: a live line on a terminal, plain lines in a log, which CI may fold."""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
+from agent_eval_action.cli.console import console, print_columns, print_wrapped
 from agent_eval_action.cli.log import terminal
 from agent_eval_action.diagnostics.reader import plural
-from agent_eval_action.results.run_result import Attempt, ErrorKind, Purpose
+from agent_eval_action.results.run_result import Attempt, AttemptKey, ErrorKind, Purpose
 from agent_eval_action.run.events import (
+    AgentStarted,
+    AgentStarting,
     AttemptFinished,
     AttemptRetried,
     AttemptStarted,
     Event,
     Notice,
-    PhaseStarted,
     RerunsPlanned,
     RunPlanned,
+    SuiteRead,
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+    from rich.text import Text
+
+Verbosity = Literal["quiet", "normal", "verbose"]
+"""*quiet*: nothing but the verdict; *verbose*: also how the run is set up."""
 
 _COUNT_EVERY_S: Final = 15.0
 _PROBLEMS_SHOWN: Final = 20
 _NOTICE_LIMIT: Final = 4_000
-_PHASES: Final[dict[Purpose, str]] = {
-    "first": "",
-    "rerun": "re-running: ",
-    "suite": "the suite again: ",
-    "control": "control: ",
+_BAR: Final = 16
+_FRAMES_PER_S: Final = 8
+_SET_UP: Final = "set-up"
+_PURPOSES: Final[dict[Purpose, tuple[str, str]]] = {
+    "first": ("run", "running the suite"),
+    "rerun": ("re-running", "running cases again to rule out chance"),
+    "suite": ("the suite again", "running the suite again to tell a drop from chance"),
+    "control": ("control", "running cases on main's agent, in turn with this one"),
 }
+"""What attempts are made for: the name in a log, and what a person at a terminal reads."""
+_SIGNS: Final = {"below": ("✗", "red"), "error": ("!", "yellow"), "again": ("↻", "yellow"), "more": ("…", "dim")}
 _STARTUP_ERRORS: Final = frozenset({ErrorKind.ENVIRONMENT, ErrorKind.IMPORT})
 """Errors of an agent that does not start: a warning with its traceback comes before any attempt."""
 
 
 @dataclass
-class Counts:
-    """How far a run is, and which errors it met."""
+class Progress:
+    """How far a run is, what it waits for, and which errors it met."""
 
     planned: int = 0
     kept: int = 0
@@ -50,160 +63,354 @@ class Counts:
     failed: int = 0
     errors: int = 0
     tokens: int = 0
-    phase: str = ""
+    purpose: Purpose = "first"
+    suite: SuiteRead | None = None
+    adk: str = ""
+    starting: dict[str, str] = field(default_factory=dict)
     _started: float = field(default_factory=time.monotonic)
     _messages: set[str] = field(default_factory=set)
+    _problems: int = 0
 
     def add(self, event: Event) -> None:
         """Count one event."""
-        if isinstance(event, RunPlanned):
+        if isinstance(event, AgentStarting):
+            self.starting[event.agent] = event.step
+        elif isinstance(event, AgentStarted):
+            self.starting.pop(event.agent, None)
+            self.adk = self.adk or event.adk_version
+        elif isinstance(event, SuiteRead):
+            self.suite = event
+        elif isinstance(event, RunPlanned):
             self.planned, self.kept = event.attempts, event.kept
         elif isinstance(event, RerunsPlanned):
             self.planned += event.attempts
-            self.phase = _PHASES[event.purpose]
+            self.purpose = event.purpose
         elif isinstance(event, AttemptStarted):
             self.running += 1
         elif isinstance(event, AttemptRetried):
             self.running -= 1
         elif isinstance(event, AttemptFinished):
-            attempt = event.attempt
-            below = attempt.error is None and any(score.passed is False for score in attempt.scores)
-            self.running = max(0, self.running - 1)
-            self.done += 1
-            self.errors += attempt.error is not None
-            self.failed += below and attempt.purpose == "first"
-            self.tokens += attempt.usage.total_tokens or 0
+            self._finish(event.attempt)
 
-    def __str__(self) -> str:
+    def _finish(self, attempt: Attempt) -> None:
+        below = attempt.error is None and any(score.passed is False for score in attempt.scores)
+        self.running = max(0, self.running - 1)
+        self.done += 1
+        self.errors += attempt.error is not None
+        self.failed += below and attempt.purpose == "first"
+        self.tokens += attempt.usage.total_tokens or 0
+        self.starting.pop(attempt.agent, None)  # it answers, or it did not start
+
+    @property
+    def clock(self) -> str:
         elapsed = int(time.monotonic() - self._started)
-        parts = [
-            f"{self.phase}{self.done}/{self.planned} attempts",
+        return f"{elapsed // 60}:{elapsed % 60:02d}"
+
+    @property
+    def log_line(self) -> str:
+        """Like ``re-running: 10/18 attempts, 8 running, 5 below threshold, 5,015 tokens, 0:06``."""
+        name = "" if self.purpose == "first" else f"{_PURPOSES[self.purpose][0]}: "
+        return ", ".join([f"{name}{self.done}/{self.planned} attempts", *self._counts(), self.clock])
+
+    @property
+    def live_line(self) -> str:
+        """What the run is at: the start of an agent while nothing else is, else how far its attempts are."""
+        if not self.planned or (self.starting and not self.running):
+            return f"{self.clock}  {self._waiting() or 'reading the checkout'}"
+        name = "" if self.purpose == "first" else f"{_PURPOSES[self.purpose][0]} "
+        counts = [f"{name}{self.done}/{self.planned}", *self._counts()]
+        return f"{self.clock}  {' · '.join(counts)}"
+
+    def _waiting(self) -> str:
+        if not self.starting:
+            return ""
+        agent, step = next(iter(list(self.starting.items())))  # a copy: another thread draws
+        others = len(self.starting) - 1
+        more = f" (and {plural(others, 'more agent')})" if others else ""
+        return f"{terminal(agent, 60)} {terminal(step).partition(';')[0]}{more}"
+
+    def _counts(self) -> list[str]:
+        found = [
             f"{self.running} running",
             f"{self.failed} below threshold",
             plural(self.errors, "error") if self.errors else "",
             f"{self.kept} kept" if self.kept else "",
             plural(self.tokens, "token") if self.tokens else "",
-            f"{elapsed // 60}:{elapsed % 60:02d}",
         ]
-        return ", ".join(filter(None, parts))
+        return list(filter(None, found))
 
-    def problem(self, attempt: Attempt) -> str | None:
-        """The line of what is wrong with an attempt. An error is shown once for all attempts with the same message."""
-        name = terminal(f"{attempt.eval_set} › {attempt.case}", 120)
+    @property
+    def title(self) -> str:
+        """What is run: ``dice_agent  13 cases, 2 criteria  google-adk 2.13.0  compared with main 2c2a3a7``."""
+        if self.suite is None:
+            return ""
+        agents = self.suite.agents
+        criteria = "1 criterion" if self.suite.criteria == 1 else f"{self.suite.criteria} criteria"
+        found = [
+            terminal(agents[0], 80) if len(agents) == 1 else plural(len(agents), "agent"),
+            f"{plural(self.suite.cases, 'case')}, {criteria}",
+            f"google-adk {terminal(self.adk, 30)}" if self.adk else "",
+            f"compared with main {self.suite.reference[:7]}" if self.suite.reference else "",
+        ]
+        return "  ".join(filter(None, found))
+
+    def problem(self, event: Event) -> _Problem | None:
+        """What is wrong with an attempt; None where nothing is, or it was shown."""
+        found = self._problem(event)
+        if found is None:
+            return None
+        self._problems += 1
+        if self._problems == _PROBLEMS_SHOWN + 1:
+            return _Problem("more", None, "further problems are in the reports")
+        return found if self._problems <= _PROBLEMS_SHOWN else None
+
+    def _problem(self, event: Event) -> _Problem | None:
+        if isinstance(event, AttemptRetried):
+            return _Problem("again", event.key, terminal(event.error.message, 160))
+        if not isinstance(event, AttemptFinished):
+            return None
+        attempt = event.attempt
         if (error := attempt.error) is not None:
-            message = f"{error.kind}: {error.message}"
-            if error.kind in _STARTUP_ERRORS or message in self._messages:
-                return None
+            message = f"{error.kind}: {terminal(error.message, 200)}"
+            known = error.kind in _STARTUP_ERRORS or message in self._messages
             self._messages.add(message)
-            return f"error  {name}: {error.kind}: {terminal(error.message, 200)}"
-        for score in attempt.scores:
+            return None if known else _Problem("error", attempt, message)
+        # re-runs are expected to be below the threshold; the verdict covers them
+        wrong = [s for s in attempt.scores if s.status == "error" or (s.passed is False and attempt.purpose == "first")]
+        for score in wrong[:1]:
+            text = terminal(score.reason, 200)
             if score.status == "error":
-                return f"error  {name} › {score.criterion}: {terminal(score.reason, 200)}"
-            # re-runs are expected to be below the threshold; the verdict covers them
-            if score.passed is False and attempt.purpose == "first":
-                return f"below  {name} › {score.criterion} = {score.score:.2f}: {terminal(score.reason, 200)}"
+                return _Problem("error", attempt, text, f" › {score.criterion}")
+            return _Problem("below", attempt, text, f" › {score.criterion} = {score.score:.2f}")
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """``case`` None: it is said of no case. ``criterion``: its name with the score, behind a separator."""
+
+    kind: Literal["again", "error", "below", "more"]
+    case: Attempt | AttemptKey | None
+    text: str
+    criterion: str = ""
+
+    @property
+    def log_line(self) -> str:
+        if self.case is None:
+            return f"  … {self.text}"
+        name = terminal(f"{self.case.eval_set} › {self.case.case}{self.criterion}", 200)
+        return f"  {self.kind:<5}  {name}: {self.text}"
+
+    @property
+    def live_row(self) -> list[Text]:
+        """Its sign, its case, and the text, or the score of what gives no reason."""
+        from rich.text import Text
+
+        sign, style = _SIGNS[self.kind]
+        name = "" if self.case is None else terminal(self.case.case, 120)
+        return [Text(sign, style=style), Text(name), Text(self.text or self.criterion.removeprefix(" › "))]
+
+
+def setup_line(event: Event) -> str:
+    """A line on how the run is set up; "" for an event that says nothing of it."""
+    if isinstance(event, AgentStarting):
+        return f"{event.agent}: {event.step}"
+    if isinstance(event, AgentStarted) and event.adk_version:
+        return f"{event.agent}: google-adk {event.adk_version}, Python {event.python} ({event.environment})"
+    return event.text if isinstance(event, Notice) and event.level == "setup" else ""
 
 
 @dataclass
 class PlainDisplay:
     """Lines for a log: phases, the first problems as they appear, and a count every 15 seconds.
 
-    ``group`` begins a phase that can be folded, ``end_group`` ends it; without them a phase is a line.
-    ``excerpt`` is how lines of somebody's traceback are shown.
+    ``group`` begins a phase that can be folded, ``end_group`` ends it; without them a phase begins with a line.
+    ``details``: lines on how the run is set up are shown. ``excerpt`` is how lines of somebody's traceback are shown.
     """
 
     print: Callable[[str], None]
     group: Callable[[str], None] | None = None
     end_group: Callable[[], None] = lambda: None
+    details: bool = False
     excerpt: Callable[[str], str] = lambda text: text
-    _counts: Counts = field(default_factory=Counts)
+    _progress: Progress = field(default_factory=Progress)
     _counted_at: float = field(default_factory=time.monotonic)
-    _problems: int = 0
-    _in_group: bool = False
+    _unopened: str = ""
+    _is_folded: bool = False
+    _is_set_up: bool = False
+    _held: list[Notice] = field(default_factory=list)
 
     def __enter__(self) -> Self:
+        if self.details and self.group is not None:
+            self._unopened = _SET_UP
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        """End the last group: what is printed afterwards must not be folded away."""
+        """End the last phase: what is printed afterwards must not be folded away."""
         self._end_phase()
 
     def __call__(self, event: Event) -> None:
         """Show one event."""
-        self._counts.add(event)
-        if isinstance(event, PhaseStarted):
-            self._start_phase(f"{event.name}: {terminal(event.detail)}")
+        progress = self._progress
+        progress.add(event)
+        if isinstance(event, AttemptStarted | AttemptFinished) and not self._is_set_up:
+            self._begin_run()
+        if detail := setup_line(event):
+            if self.details:
+                self._line(terminal(detail, _NOTICE_LIMIT))
         elif isinstance(event, Notice):
-            first, _, rest = terminal(event.text, _NOTICE_LIMIT, lines=True).partition("\n")
-            self.print(f"warning: {first}" if event.level == "warning" else first)
-            if rest:
-                self.print(self.excerpt(rest))
-        elif isinstance(event, AttemptRetried):
-            name = terminal(str(event.key.case_key), 160)
-            self._print_problem(f"again  {name}: {terminal(event.error.message, 160)}")
-        elif isinstance(event, AttemptFinished):
-            if problem := self._counts.problem(event.attempt):
-                self._print_problem(problem)
+            self._show_notice(event)
+        elif isinstance(event, RerunsPlanned):
+            self._start_phase(f"{_PURPOSES[event.purpose][0]}: {terminal(event.why)}")
+        if problem := progress.problem(event):
+            self._line(problem.log_line)
+        if isinstance(event, AttemptFinished):
             now = time.monotonic()
-            if self._counts.done == self._counts.planned or now - self._counted_at >= _COUNT_EVERY_S:
+            if progress.done == progress.planned or now - self._counted_at >= _COUNT_EVERY_S:
                 self._counted_at = now
-                self.print(f"  {self._counts}")
+                self._line(f"  {progress.log_line}")
+
+    def _begin_run(self) -> None:
+        self._is_set_up = True
+        self._end_phase()
+        if self._progress.title:
+            self.print(self._progress.title)
+        cases = self._progress.suite.cases if self._progress.suite else 0
+        self._start_phase(f"run: {plural(cases, 'case')}, {plural(self._progress.planned, 'attempt')}")
+
+    def _show_notice(self, notice: Notice) -> None:
+        if self._is_folded and not self._is_set_up:
+            self._held.append(notice)  # nobody unfolds the set-up to read a warning
+            return
+        first, _, rest = terminal(notice.text, _NOTICE_LIMIT, lines=True).partition("\n")
+        self.print(f"warning: {first}" if notice.level == "warning" else first)
+        if rest:
+            self.print(self.excerpt(rest))
 
     def _start_phase(self, title: str) -> None:
         self._end_phase()
-        (self.group or self.print)(title)
-        self._in_group = self.group is not None
+        if self.group is None:
+            self.print(title)
+        else:
+            self._unopened = title
 
     def _end_phase(self) -> None:
-        if self._in_group:
+        if self._is_folded:
             self.end_group()
-            self._in_group = False
+        elif self._unopened and self._unopened != _SET_UP:
+            self.print(self._unopened)  # a phase without a line of its own is no group
+        self._unopened, self._is_folded = "", False
+        held, self._held = self._held, []
+        for notice in held:
+            self._show_notice(notice)
 
-    def _print_problem(self, problem: str) -> None:
-        self._problems += 1
-        if self._problems <= _PROBLEMS_SHOWN:
-            self.print(f"  {problem}")
-        elif self._problems == _PROBLEMS_SHOWN + 1:
-            self.print("  … further problems are in the reports")
+    def _line(self, text: str) -> None:
+        if self.group is not None and self._unopened:
+            self.group(self._unopened)
+            self._unopened, self._is_folded = "", True
+        self.print(text)
 
 
 @dataclass
 class LiveDisplay:
-    """A bar on a terminal; problems scroll above it."""
+    """A line on a terminal that is drawn anew while the run is at it; what is worth reading scrolls above it.
+
+    ``details``: lines on how the run is set up are shown too.
+    """
 
     console: Console
-    _counts: Counts = field(default_factory=Counts)
-    _bar: Progress | None = None
-    _task: TaskID | None = None
+    details: bool = False
+    _progress: Progress = field(default_factory=Progress)
+    _live: Live | None = None
+    _has_title: bool = False
 
     def __enter__(self) -> Self:
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-
-        columns = (SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}", markup=False))
-        self._bar = Progress(*columns, console=self.console, transient=True)
-        self._task = self._bar.add_task("starting the agent", total=None)
-        self._bar.start()
+        self._live = _live(self.console, self._draw)
+        self._live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        if self._live is not None:
+            self._live.stop()
 
     def __call__(self, event: Event) -> None:
         """Show one event."""
-        counts, out = self._counts, self.console
-        counts.add(event)
-        if isinstance(event, Notice):
-            style = "yellow" if event.level == "warning" else None
-            out.print(terminal(event.text, _NOTICE_LIMIT, lines=True), markup=False, style=style)
-        elif isinstance(event, PhaseStarted) and counts.planned:  # why more is run than was planned
-            out.print(f"{event.name}: {terminal(event.detail)}", markup=False, style="cyan")
-        elif isinstance(event, AttemptFinished) and (problem := counts.problem(event.attempt)):
-            out.print(problem, markup=False, highlight=False, style="red", no_wrap=True, overflow="ellipsis")
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, total=counts.planned or None, completed=counts.done, description=str(counts))
+        from rich.text import Text
+
+        progress = self._progress
+        progress.add(event)
+        if isinstance(event, AttemptStarted | AttemptFinished) and not self._has_title:
+            self._has_title = True
+            print_wrapped(self.console, Text(progress.title, style="dim"))
+        if detail := setup_line(event):
+            if self.details:
+                print_wrapped(self.console, Text(terminal(detail, _NOTICE_LIMIT), style="dim"))
+        elif isinstance(event, Notice):
+            style = "yellow" if event.level == "warning" else ""
+            for line in terminal(event.text, _NOTICE_LIMIT, lines=True).split("\n"):
+                print_wrapped(self.console, Text(line, style=style))
+        elif isinstance(event, RerunsPlanned):
+            print_wrapped(self.console, Text(_PURPOSES[event.purpose][1], style="cyan"))
+            if self.details:
+                print_wrapped(self.console, Text(terminal(event.why), style="dim"), 2)
+        if problem := progress.problem(event):
+            print_columns(self.console, [problem.live_row], indent=0)
+
+    def _draw(self) -> RenderableType:
+        progress = self._progress
+        return _bar_line(progress.live_line, progress.planned, progress.done)
 
 
-Display = PlainDisplay | LiveDisplay
+class QuietDisplay:
+    """Shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        """Nothing is open."""
+
+    def __call__(self, event: Event) -> None:
+        """Show nothing of it."""
+
+
+Display = PlainDisplay | LiveDisplay | QuietDisplay
 """Takes the events of a run."""
+
+
+@contextlib.contextmanager
+def working(text: str) -> Iterator[Callable[[int, int], None]]:
+    """Say on a terminal what takes long, with a clock, until it is done. Takes how much is done, of how much."""
+    out, began = console(), time.monotonic()
+    share = [0, 0]
+
+    def draw() -> RenderableType:
+        elapsed = int(time.monotonic() - began)
+        return _bar_line(f"{elapsed // 60}:{elapsed % 60:02d}  {text}", share[1], share[0])
+
+    def report(done: int, of: int) -> None:
+        share[:] = done, of
+
+    if not out.is_terminal:
+        yield report
+        return
+    with _live(out, draw):
+        yield report
+
+
+def _live(out: Console, draw: Callable[[], RenderableType]) -> Live:
+    from rich.live import Live
+
+    return Live(console=out, get_renderable=draw, transient=True, refresh_per_second=_FRAMES_PER_S)
+
+
+def _bar_line(text: str, of: int, done: int) -> RenderableType:
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    line = Table.grid(padding=(0, 2, 0, 0))
+    line.add_column(width=_BAR)
+    line.add_column(no_wrap=True, overflow="ellipsis")
+    line.add_row(ProgressBar(total=of or None, completed=done, width=_BAR, pulse=not of), Text(text))
+    return line

@@ -1,4 +1,4 @@
-"""What commands need around their work: settings, the console, a run under signals, the exit code."""
+"""What commands need around their work: settings, a run under signals, the exit code."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_eval_action.api.evaluation import Evaluation, RunContext
 from agent_eval_action.ci import Job, detect
 from agent_eval_action.cli import log
-from agent_eval_action.cli.progress import Display, LiveDisplay, PlainDisplay
+from agent_eval_action.cli.console import console
+from agent_eval_action.cli.progress import Display, LiveDisplay, PlainDisplay, QuietDisplay, Verbosity
 from agent_eval_action.config.loader import Resolved, resolve
 from agent_eval_action.criteria import CRITERIA
-from agent_eval_action.errors import ExitCode
+from agent_eval_action.errors import ExitCode, UsageError
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.run_result import RunResult, RunStatus
 from agent_eval_action.run.orchestrator import StopRequest
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 EXIT = {
     Verdict.PASS: ExitCode.PASS,
@@ -34,36 +32,11 @@ EXIT = {
 }
 
 
-def console() -> Console:
-    """Human text goes to stderr; data to stdout."""
-    from rich.console import Console
-
-    # in a CI log there is no width to ask for, and 80 columns would fold every table
-    width = None if sys.stderr.isatty() or os.environ.get("COLUMNS") else 140
-    return Console(stderr=True, highlight=False, width=width, soft_wrap=False)
-
-
-def print_line(text: str, style: str | None = None, *, lines: bool = False) -> None:
-    """Print untrusted text on one line, or on several with ``lines``; the terminal may fold them."""
-    console().print(log.terminal(text, lines=lines), markup=False, style=style, soft_wrap=True)
-
-
-def data_console() -> Console:
-    """Tables that are data go to stdout, in a width that folds no row of a file."""
-    from rich.console import Console
-
-    return Console(width=None if Console().is_terminal else 200)
-
-
-def print_table(out: Console, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows of untrusted text."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(*columns, box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*(Text(log.terminal(cell, 120)) for cell in row))
-    out.print(table)
+def verbosity_of(*, verbose: bool, quiet: bool) -> Verbosity:
+    """How much is shown. Raises UsageError where both flags are given."""
+    if verbose and quiet:
+        raise UsageError("--verbose and --quiet exclude each other")
+    return "quiet" if quiet else "verbose" if verbose else "normal"
 
 
 def settings_for(flags: Mapping[str, Any]) -> Resolved:
@@ -78,15 +51,17 @@ def evaluated(
     resolved: Resolved,
     selectors: Sequence[str],
     repeats: int | None = None,
+    *,
     flags: Mapping[str, Any] | None = None,
     job: Job | None = None,
+    verbosity: Verbosity = "normal",
 ) -> Iterator[RunResult]:
     """Run under signals and a progress display; the result is there also when a signal cut the run short.
 
     The body writes the result; what an interrupted run left at work is ended after it.
     """
     stop, runner = StopRequest(), asyncio.Runner()
-    with _display() as display:
+    with _display(verbosity) as display:
         context = RunContext(
             environ=os.environ,
             emit=display,
@@ -119,15 +94,19 @@ def evaluated(
         runner.run(evaluation.end())
 
 
-def _display() -> Display:
-    if sys.stderr.isatty() and not os.environ.get("CI"):
-        return LiveDisplay(console())
-    commands = log.log_commands()
+def _display(verbosity: Verbosity) -> Display:
+    if verbosity == "quiet":
+        return QuietDisplay()
+    in_ci = bool(os.environ.get("CI")) or detect(os.environ).is_running(os.environ)
+    if sys.stderr.isatty() and not in_ci:
+        return LiveDisplay(console(), details=verbosity == "verbose")
+    groups = log.log_groups()
     return PlainDisplay(
         lambda line: print(log.redaction.text(line), file=sys.stderr, flush=True),
-        (lambda title: log.write_command(commands.group(title))) if commands is not None else None,
-        (lambda: log.write_command(commands.end_group())) if commands is not None else lambda: None,
-        log.traceback_lines,
+        (lambda title: log.write_command(groups.group(title))) if groups is not None else None,
+        (lambda: log.write_command(groups.end_group())) if groups is not None else lambda: None,
+        details=in_ci or verbosity == "verbose",
+        excerpt=log.traceback_lines,
     )
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from agent_eval_action.cli.console import print_columns, print_wrapped, prose_text
 from agent_eval_action.cli.log import terminal
+from agent_eval_action.cli.progress import Verbosity
 from agent_eval_action.reports import ReportInput
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.messages import run_findings
-from agent_eval_action.reports.next_steps import ALL_WORSE, advice, next_steps, rerun_commands
-from agent_eval_action.reports.prose import joined, names
+from agent_eval_action.reports.next_steps import ALL_WORSE, advice, next_steps
+from agent_eval_action.reports.prose import Prose, joined, names
 from agent_eval_action.reports.verdict import heading, why
-from agent_eval_action.reports.view import CriterionRow, Group, facts, main_and_here
+from agent_eval_action.reports.view import CaseView, CriterionRow, Group, facts, main_and_here
 from agent_eval_action.results.decision import Verdict
 
 if TYPE_CHECKING:
@@ -21,7 +24,8 @@ if TYPE_CHECKING:
 
 _CASES: Final = 20
 _NOTES: Final = 12
-_WIDE: Final = 40  # columns of a name that is not folded
+_SENTENCE: Final = 700
+_NAME: Final = 300
 _STYLES: Final = {
     Verdict.PASS: "green",
     Verdict.FAIL: "red",
@@ -32,33 +36,57 @@ _SIGNS: Final = {"fail": ("✗", "red"), "error": ("!", "yellow"), "advisory": (
 _SEVERITIES: Final = {"blocks": ("✗", "red"), "inconclusive": ("!", "yellow"), "advisory": ("·", "cyan")}
 
 
-def show(console: Console, report: ReportInput, written: Mapping[str, str], *, rest: str = "") -> None:
-    """Print what was decided. ``written``: the files' paths by label; ``rest``: the command for what is missing."""
+def show(
+    out: Console,
+    report: ReportInput,
+    written: Mapping[str, str],
+    *,
+    commands: Mapping[str, str] | None = None,
+    local: bool = True,
+    verbosity: Verbosity = "normal",
+) -> None:
+    """Print what was decided. ``written``: the files' paths by label; ``commands``: what to type, by label.
+
+    ``local``: the results are where commands of the reader look for them. *quiet* leaves out what does not decide.
+    """
     from rich.text import Text
 
-    decision = report.decision
-    console.print()
-    label = Text(fmt.OUTCOME_LABELS[decision.outcome], style=f"bold {_STYLES[decision.outcome]}")
-    _line(console, Text.assemble(label, "  ", (terminal(str(heading(report))), "bold")))
+    outcome, quiet = report.decision.outcome, verbosity == "quiet"
+    if not quiet:
+        out.print()
+    label = Text(f"{fmt.OUTCOME_LABELS[outcome]}  ", style=f"bold {_STYLES[outcome]}")
+    print_wrapped(out, label + Text(terminal(str(heading(report))), style="bold"))
     for sentence in why(report):
-        _line(console, Text(terminal(str(sentence), 700)))
-    console.print()
-    _grid(console, [_criterion(row) for row in report.view.criteria])
-    _cases(console, report)
-    _notes(console, report)
-    _next(console, report, written, rest)
-    console.print(Text(terminal(", ".join(facts(report.result))), style="dim"), soft_wrap=not console.is_terminal)
+        print_wrapped(out, prose_text(out, sentence, _SENTENCE))
+    deciding = {"fail"} if outcome is Verdict.FAIL else {"fail", "error"}
+    rows = [row for row in report.view.criteria if not quiet or row.status in deciding]
+    if rows:
+        out.print()
+        print_columns(out, [_criterion(row) for row in rows])
+    _print_cases(out, report, quiet=quiet)
+    if quiet:
+        return
+    _print_notes(out, report)
+    out.print()
+    if _print_steps(out, report, local=local):
+        out.print()
+    shown = [("look" if name == "html" else name, path) for name, path in written.items()]
+    shown.sort(key=lambda line: line[0] != "look")
+    lines = shown if verbosity == "verbose" else [line for line in shown if line[0] == "look"]
+    for name, text in (*lines, *(commands or {}).items()):  # to be copied: never folded
+        out.print(Text.assemble((f"  {name:<9}", "dim"), terminal(text, _SENTENCE)), soft_wrap=True)
+    print_wrapped(out, Text(terminal(", ".join(facts(report.result))), style="dim"))
 
 
 def _criterion(row: CriterionRow) -> list[Text]:
     from rich.text import Text
 
     sign, style = _SIGNS.get(row.status, (" ", "dim"))
-    tone = {"bad": "red", "good": "green"}.get(row.tone, "")
+    tone = {"bad": "red", "good": "green"}.get(row.tone, "") if row.status != "pass" else ""
     sides = row.current if row.baseline == fmt.NONE else f"{row.baseline} → {row.current}"
     name = terminal(row.name, 80) + (" ↓" if row.lower_is_better else "")
     limits = "" if row.limits == fmt.NONE else terminal(row.limits, 60)
-    shown = [limits, row.cases, row.detectable if row.status == "pass" else ""]
+    shown = [row.cases, row.detectable] if row.status == "pass" else [limits, row.cases]
     change = row.change if row.change != fmt.NONE else ""
     return [
         Text(sign, style=style),
@@ -69,46 +97,55 @@ def _criterion(row: CriterionRow) -> list[Text]:
     ]
 
 
-def _cases(console: Console, report: ReportInput) -> None:
+def _print_cases(out: Console, report: ReportInput, *, quiet: bool) -> None:
+    """The cases that need attention, each with its first difference; of those that do not, which are unreliable."""
     from rich.text import Text
 
-    found = []
+    found = list(_differences(report))
+    if quiet:
+        groups = () if report.decision.outcome is Verdict.FAIL else (Group.NEEDS_RUNS, Group.NOT_MEASURED)
+        found = [(view, text) for view, text in found if view.blocks or view.group in groups]
+    if found:
+        out.print()
+        times = Counter(view.key.case for view, _ in found)
+        rows = [_case(out, view, difference, times) for view, difference in found[:_CASES]]
+        print_columns(out, rows, ("", "case", "main", "here", "first difference"))
+        if len(found) > _CASES:
+            more = fmt.plural(len(found) - _CASES, "more case")
+            print_wrapped(out, Text(f"… and {more} in report.html", style="dim"), 2)
+    unreliable = [
+        joined([f"{group.label}: ", names(cases[:_CASES], len(cases))], "")
+        for group in (Group.FLAKY, Group.BROKEN_ON_MAIN)
+        if (cases := [view.key.case for view in report.view.in_groups(group)])
+    ]
+    if unreliable and not quiet:
+        out.print()
+        for line in unreliable:
+            print_wrapped(out, prose_text(out, line, _SENTENCE), 2)
+
+
+def _differences(report: ReportInput) -> Iterator[tuple[CaseView, Prose]]:
     for cause in report.causes:
         shown = list(zip(cause.cases, cause.differences, strict=True))
         if cause.group is Group.NOT_MEASURED and len(shown) > 1:  # one problem, however many cases it has
             more = f" (the same in {fmt.plural(len(shown) - 1, 'more case')})"
             shown = [(cause.cases[0], joined([cause.differences[0], more], ""))]
-        found += shown
-    console.print()
-    for group in (Group.FLAKY, Group.BROKEN_ON_MAIN):
-        if cases := [view.key.case for view in report.view.in_groups(group)]:
-            line = joined([f"{group.label}: ", names(cases[:_CASES], len(cases))], "")
-            _line(console, Text(f"  {terminal(str(line), 700)}", style="dim"))
-    if not found:
-        return
-    rows = [[Text(word, style="dim") for word in ("", "case", "main", "here", "first difference")]]
-    for view, difference in found[:_CASES]:
-        sign, style = (
-            ("✗", "red") if view.blocks else ("!", "yellow") if view.group <= Group.NOT_MEASURED else ("·", "cyan")
-        )
-        then, now = main_and_here(view.pairs[0]) if view.pairs else (fmt.NONE, fmt.NONE)
-        where = f" ({terminal(view.where, 80)})" if view.where else ""
-        name = terminal(view.key.case, 120) + where
-        rows.append(
-            [
-                Text(sign, style=style),
-                Text(name),
-                Text(then),
-                Text(now, style=style),
-                Text(terminal(str(difference), 300)),
-            ]
-        )
-    _grid(console, rows)
-    if len(found) > _CASES:
-        console.print(Text(f"  … and {fmt.plural(len(found) - _CASES, 'more case')} in report.html", style="dim"))
+        yield from shown
 
 
-def _notes(console: Console, report: ReportInput) -> None:
+def _case(out: Console, view: CaseView, difference: Prose, times: Counter[str]) -> list[Text]:
+    from rich.text import Text
+
+    sign, style = "·", "cyan"
+    if view.blocks or view.group <= Group.NOT_MEASURED:
+        sign, style = ("✗", "red") if view.blocks else ("!", "yellow")
+    then, now = main_and_here(view.pairs[0]) if view.pairs else (fmt.NONE, fmt.NONE)
+    where = f" ({terminal(view.where, 80)})" if times[view.key.case] > 1 and view.where else ""
+    name = Text(terminal(view.key.case, _NAME) + where)
+    return [Text(sign, style=style), name, Text(then), Text(now, style=style), prose_text(out, difference, 300)]
+
+
+def _print_notes(out: Console, report: ReportInput) -> None:
     """What the change does to the gate, what is found of the run beside its reasons, and notes."""
     from rich.text import Text
 
@@ -116,68 +153,31 @@ def _notes(console: Console, report: ReportInput) -> None:
     found = [*decision.weakenings, *run_findings(decision), *decision.notes]
     if not found:
         return
-    console.print()
+    out.print()
     if decision.weakenings:
-        console.print(Text("  this change loosens its own checks:", style="bold yellow"))
+        print_wrapped(out, Text("this change loosens its own checks:", style="bold yellow"), 2)
     rows = []
     for finding in found[:_NOTES]:
         sign, style = _SEVERITIES.get(finding.severity, ("·", "dim"))
-        rows.append([Text(sign, style=style), Text(terminal(str(messages.sentence(finding)), 600))])
-    _grid(console, rows)
+        rows.append([Text(sign, style=style), prose_text(out, messages.sentence(finding), 600)])
+    print_columns(out, rows)
     if len(found) > _NOTES:
-        console.print(Text(f"  … and {len(found) - _NOTES} more in the reports", style="dim"))
+        print_wrapped(out, Text(f"… and {len(found) - _NOTES} more in the reports", style="dim"), 2)
 
 
-def _next(console: Console, report: ReportInput, written: Mapping[str, str], rest: str) -> None:
-    """Where to look, what to run again, how to accept; where a threshold blocks, what to edit."""
+def _print_steps(out: Console, report: ReportInput, *, local: bool) -> bool:
+    """What helps, and what to type or edit; every command stays on one line, to be copied. Whether there is any."""
     from rich.text import Text
 
-    console.print()
-    undecided = report.decision.outcome in {Verdict.FAIL, Verdict.INCONCLUSIVE}
-    if step := advice(report):
-        _line(console, Text(f"  {terminal(str(step))}"))
-    steps = next_steps(report.result) if undecided or report.decision.outcome is Verdict.COLLECTING else ()
-    for one in steps:
-        other = tuple(line for line in one.commands if not line.startswith("agent-eval accept "))
-        commands = (ALL_WORSE, *other) if one.accepts else one.commands
-        _line(console, Text(f"  {terminal(str(one.text))}"))
-        for place in one.places:
-            _line(console, Text(f"    {terminal(str(place), 700)}", style="dim"))
-        for line in commands:
-            console.print(Text(f"    {terminal(line, 700)}"), soft_wrap=True)
-    labels = {"html": "look"}
-    lines = [(labels.get(name, name), path) for name, path in sorted(written.items(), key=lambda one: one[0] != "html")]
-    lines += [("again", terminal(line, 700)) for line in rerun_commands(report)]
-    lines += [("the rest", terminal(rest, 700))] if rest else []
-    for name, path in lines:  # to be copied: never folded
-        console.print(Text.assemble((f"  {name:<9}", "dim"), path), soft_wrap=True)
-
-
-def _line(console: Console, text: Text) -> None:
-    """A sentence: folded on a terminal, whole in a log, where it is searched."""
-    console.print(text, soft_wrap=not console.is_terminal)
-
-
-def _grid(console: Console, rows: Iterable[Sequence[Text]]) -> None:
-    """Aligned columns: on a terminal the last is folded behind its place, and long names are; in a log nothing is."""
-    from rich.cells import cell_len
-    from rich.table import Table
-    from rich.text import Text
-
-    lines = list(rows)
-    widths = [max(cell_len(cell.plain) for cell in column) for column in zip(*lines, strict=True)]
-    if not console.is_terminal:
-        for line in lines:
-            padded = [cell + " " * (width - cell_len(cell.plain)) for cell, width in zip(line, widths, strict=True)]
-            text = Text("  ").join(padded)
-            text.rstrip()
-            _line(console, Text("  ") + text)
-        return
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
-    for width in widths[:-1]:
-        grid.add_column(overflow="fold", no_wrap=width <= _WIDE and width * 2 <= console.width)
-    grid.add_column(overflow="fold")
-    for line in lines:
-        grid.add_row("", *line)
-    console.print(grid)
+    helps = advice(report)
+    if helps:
+        print_wrapped(out, prose_text(out, helps, _SENTENCE), 2)
+    steps = next_steps(report.result) if report.decision.outcome is not Verdict.PASS else ()
+    for step in steps:
+        others = tuple(line for line in step.commands if not line.startswith("agent-eval accept "))
+        print_wrapped(out, prose_text(out, step.text, _SENTENCE), 2)
+        for place in step.places:
+            print_wrapped(out, prose_text(out, place, _SENTENCE), 4)
+        for line in (ALL_WORSE, *others) if step.accepts and local else step.commands:
+            out.print(Text(f"    {terminal(line, _SENTENCE)}"), soft_wrap=True)
+    return bool(helps or steps)

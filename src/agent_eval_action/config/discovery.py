@@ -47,10 +47,11 @@ class DiscoveredSet:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """The sets to run, sorted by agent and set, and notes for the user."""
+    """The sets to run, sorted by agent and set; notes for the user, and which files are left out."""
 
     sets: tuple[DiscoveredSet, ...]
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def discover(
@@ -71,7 +72,7 @@ def discover(
         hint = "they are called *.evalset.json or *.test.json, or are named under evals"
         problems = tuple(Problem(file, kind.refusal, hint=kind.hint) for file, kind in search.foreign)
         raise EvalFileError(f"no eval files{whose} found: there is nothing to measure", hint, problems)
-    return Discovery(sets, tuple(search.notes(sets, idle)))
+    return Discovery(sets, tuple(search.notes(sets)), tuple(search.left_out(idle)))
 
 
 @dataclass
@@ -264,14 +265,21 @@ class _Search:
                 places = _criteria_file(agent, file), _session_file(agent, file)
                 yield DiscoveredSet(agent, file, keys[file], files[file], *places)
 
-    def notes(self, sets: Sequence[DiscoveredSet], idle: Sequence[str]) -> Iterator[str]:
-        """Sentences that tell the user which files are run and which are not."""
+    def notes(self, sets: Sequence[DiscoveredSet]) -> Iterator[str]:
+        """Sentences that tell the user which files are run."""
         workspace = self.settings.workspace
         how = "" if self.settings.agents else " (discovered)"
         counts = Counter(found.agent.name for found in sets)
         for agent in sorted(self.agents, key=lambda agent: agent.name):
             if count := counts[agent.name]:
                 yield f"agent {agent.name} in {relative_name(agent.path, workspace)}{how}: {plural(count, 'eval file')}"
+        if defaults := sum(found.criteria_file is None and found.agent.criteria is None for found in sets):
+            scores = ", ".join(f"{spec.name} {spec.options['threshold']}" for spec in DEFAULT_CRITERIA)
+            yield f"no {CRITERIA_FILE} beside {plural(defaults, 'eval file')}: ADK's defaults apply ({scores})"
+
+    def left_out(self, idle: Sequence[str]) -> Iterator[str]:
+        """Sentences that tell the user which agents and files are not run, and why."""
+        workspace = self.settings.workspace
         if idle:
             yield f"not run, no eval files: {', '.join(idle)}"
         for file, kind in self.foreign:
@@ -282,9 +290,6 @@ class _Search:
         if self.unrelated:
             files, names = plural(self.unrelated, "eval file"), ", ".join(self.settings.only_agents)
             yield f"not run: {files} beside no agent (only {names} was asked for); name a file to run it"
-        if defaults := sum(found.criteria_file is None and found.agent.criteria is None for found in sets):
-            scores = ", ".join(f"{spec.name} {spec.options['threshold']}" for spec in DEFAULT_CRITERIA)
-            yield f"no {CRITERIA_FILE} beside {plural(defaults, 'eval file')}: ADK's defaults apply ({scores})"
 
 
 def _criteria_file(agent: AgentSettings, eval_file: Path) -> Path | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -216,12 +216,23 @@ class Backtest:
     left_out: tuple[str, ...] = ()
 
 
-def backtest_policy(
-    history: History, policy: Policy, goals: Mapping[str, Goal], *, runs: int, seed: int, extra_runs: int | None = None
-) -> Backtest:
-    """Simulate ``runs`` runs of each change. A case comes out as main's scores of it did."""
-    rows: list[BacktestRow] = []
+@dataclass(frozen=True, slots=True)
+class BacktestOptions:
+    """``runs`` of each change from one ``seed``; ``extra_runs`` as in the settings.
+
+    ``report_progress`` takes how many of all runs are simulated, and how many there are.
+    """
+
+    runs: int
+    seed: int = 1
+    extra_runs: int | None = None
+    report_progress: Callable[[int, int], None] = lambda _done, _of: None
+
+
+def backtest_policy(history: History, policy: Policy, goals: Mapping[str, Goal], options: BacktestOptions) -> Backtest:
+    """Simulate runs of each change. A case comes out as main's scores of it did."""
     left_out: list[str] = []
+    simulated: list[tuple[str, GateRules, SimulatedSuite, str]] = []
     by_criterion: dict[str, list[tuple[ScoreCount, ...]]] = defaultdict(list)
     for (_, criterion), pair in sorted(history.pairs.items()):
         if pair.scores:
@@ -234,28 +245,36 @@ def backtest_policy(
         elif goal == "minimize" or any(not 0 <= score <= 1 for pair in scores for score, _ in pair):
             left_out.append(f"{criterion}: only scores from 0 to 1 are simulated")
         else:
-            simulated = policy.model_copy(update={"criteria": {"c0": own}, "sets": {}})
-            rows += _backtest_criterion(criterion, scores, GateRules(simulated, extra_runs), runs, seed)
+            rules = GateRules(policy.model_copy(update={"criteria": {"c0": own}, "sets": {}}), options.extra_runs)
+            simulated += [(criterion, rules, suite, change) for change, suite in _changed_suites(scores)]
+    rows = []
+    for number, (criterion, rules, suite, change) in enumerate(simulated):
+        outcomes = []
+        for outcome in simulate(suite, rules, options.runs, options.seed):
+            outcomes.append(outcome)
+            options.report_progress(number * options.runs + len(outcomes), len(simulated) * options.runs)
+        rows.append(_backtest_row(criterion, change, suite, outcomes))
     return Backtest(tuple(rows), tuple(left_out))
 
 
-def _backtest_criterion(
-    criterion: str, scores: Sequence[tuple[ScoreCount, ...]], rules: GateRules, runs: int, seed: int
-) -> Iterator[BacktestRow]:
+def _changed_suites(scores: Sequence[tuple[ScoreCount, ...]]) -> Iterator[tuple[str, SimulatedSuite]]:
     agents = [_agent(pair) for pair in scores]
     history = max(1, round(statistics.median(sum(count for _, count in pair) for pair in scores)))
     for change, heads in _changes(agents):
         cases = tuple(SimulatedCase(base, head) for base, head in zip(agents, heads, strict=True))
-        outcomes = list(simulate(SimulatedSuite(cases, history), rules, runs, seed))
-        yield BacktestRow(
-            criterion=criterion,
-            change=change,
-            cases=len(cases),
-            history=history,
-            blocked=sum(outcome.blocked for outcome in outcomes) / runs,
-            inconclusive=sum(outcome.inconclusive for outcome in outcomes) / runs,
-            runs_per_case=statistics.fmean(outcome.runs for outcome in outcomes),
-        )
+        yield change, SimulatedSuite(cases, history)
+
+
+def _backtest_row(criterion: str, change: str, suite: SimulatedSuite, outcomes: Sequence[Outcome]) -> BacktestRow:
+    return BacktestRow(
+        criterion=criterion,
+        change=change,
+        cases=len(suite.cases),
+        history=suite.history,
+        blocked=sum(outcome.blocked for outcome in outcomes) / len(outcomes),
+        inconclusive=sum(outcome.inconclusive for outcome in outcomes) / len(outcomes),
+        runs_per_case=statistics.fmean(outcome.runs for outcome in outcomes),
+    )
 
 
 def _agent(scores: Sequence[ScoreCount]) -> Agent:

@@ -58,8 +58,13 @@ def select_case(view: CaseView) -> tuple[str, ...]:
     path, case = view.owner.path if view.owner is not None else "", view.key.case
     if any(clean(word) != word or not word for word in (path, case)):
         return ()
-    plain = "," not in case and case == case.strip() and case[0] not in "\"'"
-    return path, case if plain else '"' + case.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return path, quoted_case(case)
+
+
+def quoted_case(case: str) -> str:
+    """A case id as it stands behind the colon of an EVALSET argument: in quotes where it needs them."""
+    plain = "," not in case and case == case.strip() and case[:1] not in ("", '"', "'")
+    return case if plain else '"' + case.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 _ADVICE: Final[dict[ErrorKind, str]] = {

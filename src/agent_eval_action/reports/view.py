@@ -32,7 +32,7 @@ _FELL: Final = frozenset({ChangeKind.NEWLY_FAILING, ChangeKind.WORSE})
 
 
 class Group(enum.IntEnum):
-    """What became of a case, in the order it is read. *Worse* is a case of the first class or of ``WORSE``."""
+    """What became of a case, in the order it is read. ``WORSE`` says which are *worse*."""
 
     REGRESSED = 0  # worse than main, and blocks
     NEEDS_RUNS = 1  # looks worse, and was not run often enough to be sure
@@ -58,6 +58,11 @@ _LABELS: Final = {
     Group.BROKEN_ON_MAIN: "already broken on main",
     Group.CHANGED: "changed definition",
 }
+
+
+WORSE: Final = frozenset({Group.REGRESSED, Group.WORSE})
+"""What *worse* means wherever cases are counted or chosen."""
+NOT_GREEN: Final = frozenset(group for group in Group if group <= Group.BROKEN_ON_MAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +226,7 @@ def _criterion_row(row: CriterionChange, cases: Iterable[CaseView]) -> Criterion
     if row.status == "fail" and row.baseline is not None and now is not None:
         then, here = fmt.numbers(row.baseline, now, row.unit)
     side = "above" if row.goal == "minimize" else "below"
-    fell = [view.pairs[: view.telling] for view in cases if view.group in {Group.REGRESSED, Group.WORSE}]
+    fell = [view.pairs[: view.telling] for view in cases if view.group in WORSE]
     worse = sum(pair.criterion == row.criterion for telling in fell for pair in telling)
     shown = [
         f"{fmt.count(worse)} worse" if worse else "",

@@ -7,13 +7,36 @@ from typing import Literal
 
 from agent_eval_action.results.run_result import Attempt, AttemptError, AttemptKey, Purpose
 
+NoticeLevel = Literal["setup", "info", "warning"]
+"""*setup*: how the run is set up, which few readers need."""
+
 
 @dataclass(frozen=True, slots=True)
-class PhaseStarted:
-    """A named phase of the run begins (groups in CI logs)."""
+class AgentStarting:
+    """What the start of an agent does now, which may take long; ``step`` like "builds its environment"."""
 
-    name: str
-    detail: str = ""
+    agent: str
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStarted:
+    """An agent answers from now on. ``environment``: where its interpreter comes from; all "" for a recording."""
+
+    agent: str
+    adk_version: str = ""
+    python: str = ""
+    environment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteRead:
+    """The eval files are read. ``reference``: the commit of main that is compared with, "" where there is none."""
+
+    agents: tuple[str, ...]
+    cases: int
+    criteria: int
+    reference: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +85,17 @@ class Notice:
     """A sentence for the log."""
 
     text: str
-    level: Literal["info", "warning"] = "info"
+    level: NoticeLevel = "info"
 
 
-Event = PhaseStarted | RunPlanned | RerunsPlanned | AttemptStarted | AttemptRetried | AttemptFinished | Notice
+Event = (
+    AgentStarting
+    | AgentStarted
+    | SuiteRead
+    | RunPlanned
+    | RerunsPlanned
+    | AttemptStarted
+    | AttemptRetried
+    | AttemptFinished
+    | Notice
+)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.gate.next_step import RerunSuite, RerunSuspects, RunControl, Step, Stop
 from agent_eval_action.results.run_result import (
     AttemptError,
@@ -23,11 +22,12 @@ from agent_eval_action.results.run_result import (
 )
 from agent_eval_action.run.attempt_runner import AttemptRunner, interleave
 from agent_eval_action.run.base_agents import AgentGroup, LazyBaseAgents
-from agent_eval_action.run.events import Notice, PhaseStarted, RerunsPlanned, RunPlanned
+from agent_eval_action.run.events import AgentStarting, Notice, RerunsPlanned, RunPlanned
 from agent_eval_action.run.plan import Plan, PlannedAttempt
 
 _CANCEL_GRACE_S: Final = 2.0
-_PHASES: Final[dict[Purpose, str]] = {"rerun": "re-running", "suite": "the suite again", "control": "control"}
+BASE_AGENT: Final = "main's agent"
+"""What progress calls the base commit's agents."""
 _ENDINGS: Final = {
     RunStatus.TIMED_OUT: "reached its max_time",
     RunStatus.INTERRUPTED: "was interrupted",
@@ -182,7 +182,6 @@ class Orchestrator:
     async def _run_first_pass(self) -> None:
         attempts = list(self.plan.attempts())
         kept = sum(planned.key in self.runner.previous for planned in attempts)
-        self.runner.emit(PhaseStarted("run", f"{plural(self.plan.cases, 'case')}, {plural(len(attempts), 'attempt')}"))
         self.runner.emit(RunPlanned(attempts=len(attempts), cases=self.plan.cases, kept=kept))
         await self.runner.make(attempts, self.head)
         if not self.runner.collector.first_pass_complete():
@@ -199,7 +198,7 @@ class Orchestrator:
         agents = frozenset(planned.key.agent for planned in attempts)
         if control and self.base_agents is not None and self.base_agents.open(agents):
             # its start overlaps the re-runs; it makes no attempt before the gate asks for one
-            self.runner.emit(Notice("the base commit's agent is started beside, in case a control is needed"))
+            self.runner.emit(AgentStarting(BASE_AGENT, "starts beside, in case a control is needed"))
         await self.runner.make(attempts, self.head)
 
     async def _run_base(
@@ -220,7 +219,7 @@ class Orchestrator:
         agents = frozenset(case.agent for case in wanted)
         self.base_agents.open(agents)
         if not self.base_agents.ready(agents):
-            self.runner.emit(PhaseStarted("control", "starting the base commit's agent"))
+            self.runner.emit(AgentStarting(BASE_AGENT, "starts"))
         group = await self.base_agents.group(agents)
         failed = await group.start_errors()
         self.runner.stall.record_progress()
@@ -287,7 +286,6 @@ class Orchestrator:
         return list(self.plan.further(repeats, purpose, group.name))
 
     def _announce(self, purpose: Purpose, attempts: int, why: str) -> None:
-        self.runner.emit(PhaseStarted(_PHASES[purpose], why))
         self.runner.emit(RerunsPlanned(attempts, purpose, why))
 
     def _stop_at_limit(self, why: str) -> None:

@@ -40,7 +40,7 @@ from agent_eval_action.run.models import (
     model_requirements,
 )
 from agent_eval_action.run.plan import Plan
-from agent_eval_action.sandbox.sandboxes import Role, Sandboxes, open_sandboxes
+from agent_eval_action.sandbox.sandboxes import Level, Role, Sandboxes, open_sandboxes
 
 
 async def open_sandbox(
@@ -55,10 +55,12 @@ async def open_sandbox(
     ``hidden``: files that no copy of the checkout holds that an agent works on, relative to the workspace.
     """
     notices: list[Notice] = []
+
+    def say(text: str, level: Level) -> None:
+        notices.append(Notice(text, "setup" if level == "info" else level))
+
     ours = (settings.out, settings.cache_dir)
-    sandboxes = await asyncio.to_thread(
-        open_sandboxes, environ, settings.workspace, ours, lambda text, level: notices.append(Notice(text, level))
-    )
+    sandboxes = await asyncio.to_thread(open_sandboxes, environ, settings.workspace, ours, say)
     if sandboxes is not None:
         sandboxes.hidden = hidden
     for notice in notices if any(agent.driver != "recorded" for agent in agents) else ():

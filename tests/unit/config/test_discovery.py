@@ -54,9 +54,9 @@ def test_nothing_configured_everything_found_and_said(workspace):
     ]
     assert found.notes == (
         "agent dice in dice (discovered): 3 eval files",
-        "not run, no eval files: idle",
         f"no test_config.json beside 1 eval file: ADK's defaults apply ({scores})",
     )
+    assert found.left_out == ("not run, no eval files: idle",)
 
 
 def test_discovered_agents_have_what_is_said_for_all(workspace):
@@ -139,7 +139,7 @@ def test_configured_agents_leave_other_agents_files_alone_and_say_so(workspace):
     workspace.write("agent-eval.yaml", "agent: a\n")
     found = run(workspace)
     assert [item.agent.name for item in found.sets] == ["a"]
-    assert "not run: 1 eval file of b, which is not configured" in found.notes
+    assert "not run: 1 eval file of b, which is not configured" in found.left_out
 
 
 @pytest.mark.parametrize("others", [(), ("pkg/b",)])
@@ -154,7 +154,7 @@ def test_an_agent_asked_for_inside_a_larger_checkout_runs_its_own_files_alone(wo
     workspace.write("docs/snippets/broken.test.json", "broken")
     found = run(workspace, agent=["pkg/a"])
     assert [item.path.name for item in found.sets] == ["inside.test.json", "named.evalset.json"]
-    assert "not run: 2 eval files beside no agent (only a was asked for); name a file to run it" in found.notes
+    assert "not run: 2 eval files beside no agent (only a was asked for); name a file to run it" in found.left_out
     named = workspace.root / "samples/of_nobody.evalset.json"
     assert [item.path for item in run(workspace, str(named), agent=["pkg/a"]).sets] == [named]
 

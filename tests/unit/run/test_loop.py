@@ -28,7 +28,7 @@ from agent_eval_action.results.run_result import (
 from agent_eval_action.results.transcripts import ATTEMPTS, parse_attempt, read_lines
 from agent_eval_action.run.attempt_runner import StallDetector, interleave
 from agent_eval_action.run.base_agents import AgentGroup, LazyBaseAgents
-from agent_eval_action.run.events import AttemptStarted, Event, Notice, PhaseStarted, RerunsPlanned
+from agent_eval_action.run.events import AgentStarting, AttemptStarted, Event, Notice, RerunsPlanned
 from agent_eval_action.run.orchestrator import StopRequest
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.resume import PreviousAttempts, load_previous_attempts
@@ -231,7 +231,8 @@ async def test_the_base_is_started_beside_the_re_runs_and_makes_nothing_nobody_n
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", lambda _: 0.02))
     assert opened == [1], "begun while the re-runs are made"
     assert (base.opened, result.totals.control, result.base) == ([], 0, None)
-    assert loop.notices() == ["the base commit's agent is started beside, in case a control is needed"]
+    steps = [event.step for event in loop.events if isinstance(event, AgentStarting)]
+    assert steps == ["starts beside, in case a control is needed"]
 
 
 @pytest.mark.parametrize("slow", [True, False])
@@ -246,8 +247,9 @@ async def test_waiting_for_the_base_to_start_is_said(tmp_path: Path, kit: Any, s
     loop = Loop(tmp_path, Asked(steps))
     loop.base = lambda _: AgentGroup.start("base", {"bot": Slow(lambda *_: "yes")}, commit=BASE)
     await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes", lambda _: 0.05))
-    said = [event.detail for event in loop.events if isinstance(event, PhaseStarted) and event.name == "control"]
-    assert said == [*(["starting the base commit's agent"] if slow else []), "on main?"]
+    steps_said = [event.step for event in loop.events if isinstance(event, AgentStarting)]
+    assert steps_said == ["starts beside, in case a control is needed", *(["starts"] if slow else [])]
+    assert [event.why for event in loop.events if isinstance(event, RerunsPlanned)] == ["fell", "on main?"]
 
 
 async def test_a_base_begun_early_that_cannot_be_had_is_said_only_where_it_is_needed(tmp_path: Path, kit: Any) -> None:

@@ -9,7 +9,7 @@ from agent_eval_action.gate.next_step import RerunSuite, RerunSuspects, RunContr
 from agent_eval_action.gate.pairs import GateState, Pair
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.results.run_result import Attempt, CaseKey, CriterionScore, Purpose, ScoreStatus, Totals
-from agent_eval_action.run.events import AttemptFinished, PhaseStarted, RerunsPlanned, RunPlanned
+from agent_eval_action.run.events import AttemptFinished, AttemptStarted, RerunsPlanned, RunPlanned, SuiteRead
 
 
 def key(name: str) -> CaseKey:
@@ -66,16 +66,17 @@ def finished(purpose: Purpose) -> AttemptFinished:
 def test_a_log_says_each_phase_and_does_not_repeat_what_is_below() -> None:
     lines: list[str] = []
     display = PlainDisplay(lines.append)
-    display(PhaseStarted("run", "1 cases, 1 attempts"))
+    display(SuiteRead(("bot",), 1, 1, "2c2a3a71cc"))
     display(RunPlanned(attempts=1, cases=1))
+    display(AttemptStarted(finished("first").attempt.key))
     display(finished("first"))
-    display(PhaseStarted("re-running", "1 suspect"))
     display(RerunsPlanned(2, "rerun", "1 suspect"))
     display(finished("rerun"))
     display(finished("rerun"))
     kept = [line.rpartition(", ")[0] if "attempts," in line else line for line in lines]
     assert kept == [
-        "run: 1 cases, 1 attempts",
+        "bot  1 case, 1 criterion  compared with main 2c2a3a7",
+        "run: 1 case, 1 attempt",
         "  below  set › a › x = 0.00: wrong",
         "  1/1 attempts, 0 running, 1 below threshold",
         "re-running: 1 suspect",

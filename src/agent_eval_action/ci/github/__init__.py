@@ -66,7 +66,7 @@ def _escape(value: str, table: Mapping[str, str]) -> str:
 class GitHubActions(Ci):
     """A step of a workflow."""
 
-    log_commands = WorkflowCommands()
+    log_commands = log_groups = WorkflowCommands()
     token_variable = "GITHUB_TOKEN"  # noqa: S105 - a name
     token_hint = "env: GITHUB_TOKEN: ${{ github.token }}"  # noqa: S105 - no token
 
