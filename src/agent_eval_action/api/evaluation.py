@@ -363,7 +363,7 @@ class Evaluation:
         own = await asyncio.to_thread(loader.plan, scope.found, scope.conditions.repeats)
         in_force = await asyncio.to_thread(scope.change.plan_in_force, own, scope.agents)
         self.context.warn(str(problem) for problem in (*self.context.warnings, *loader.warnings))
-        self.context.note(loader.notes, "setup")
+        self.context.note(loader.notes)
         return own, in_force
 
     async def _prepare(self, scope: _Scope, agents: _Agents, stack: contextlib.AsyncExitStack) -> Measurement:

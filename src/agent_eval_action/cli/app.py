@@ -174,13 +174,15 @@ def compare(
     from agent_eval_action.cli.console import console
     from agent_eval_action.cli.outputs import refuse_unsafe_folders, report_input, write_requested_files
     from agent_eval_action.cli.session import exit_code, settings_for
+    from agent_eval_action.reports.next_steps import rerun_commands
 
     settings = settings_for(flags).settings
     if flags.get("out"):
         refuse_unsafe_folders(settings)
     report = report_input(api.compare(base, head, settings))
     written = write_requested_files(report, settings) if flags.get("out") else {}
-    summary.show(console(), report, written)
+    again = "".join(rerun_commands(report))
+    summary.show(console(), report, written, commands={"again": again}, local=False)
     raise typer.Exit(exit_code(report.result.status, report.decision, settings.fail_on))
 
 

@@ -97,9 +97,13 @@ def show_command(path: Path | None, config: str | None) -> None:
     out = data_console()
     commit = f" of commit {found.commit[:10]}" if found.commit else ""
     print_text(out, f"{shown}{commit}, made {found.created_at}")
+    columns = ("agent", "set", "case", "criterion", "passed", "mean", "tool calls")
+    if not out.is_terminal:
+        print_columns(out, _cleaned(show(found)), columns, indent=0)
+        return
     for (agent, eval_set), rows in itertools.groupby(show(found), lambda row: row[:2]):
         print_text(out, f"\n{agent} / {eval_set}")
-        print_columns(out, _cleaned(row[2:] for row in rows), ("case", "criterion", "passed", "mean", "tool calls"))
+        print_columns(out, _cleaned(row[2:] for row in rows), columns[2:])
 
 
 def _read_history(settings: Settings) -> HistorySession:

@@ -37,7 +37,7 @@ def validate_command(paths: Sequence[Path], config: str | None) -> ExitCode:
             plan = loader.plan(discovery, 1)
             problems += loader.warnings
             checked = len(plan.sets)
-            for note in (*resolved.notes, *discovery.notes, *loader.notes):
+            for note in (*resolved.notes, *discovery.notes, *discovery.left_out, *loader.notes):
                 print_line(note)
     except AgentEvalError as raised:
         error = raised

@@ -226,8 +226,7 @@ def finish(
     commands = {"again": again, "the rest": resume_command(result, settings)}
 
     def show() -> None:
-        typed = {label: line for label, line in commands.items() if line}
-        summary.show(console(), report, paths, commands=typed, local=is_local, verbosity=verbosity)
+        summary.show(console(), report, paths, commands=commands, local=is_local, verbosity=verbosity)
 
     _publish(report, paths, show, comment, red=code is not ExitCode.PASS)
     unwritten = errors.pop("results", None)

@@ -45,7 +45,7 @@ def show(
     local: bool = True,
     verbosity: Verbosity = "normal",
 ) -> None:
-    """Print what was decided. ``written``: the files' paths by label; ``commands``: what to type, by label.
+    """Print what was decided. ``written``: the files' paths by label; ``commands``: what to type, by label, "" for nothing.
 
     ``local``: the results are where commands of the reader look for them. *quiet* leaves out what does not decide.
     """
@@ -73,8 +73,9 @@ def show(
     shown = [("look" if name == "html" else name, path) for name, path in written.items()]
     shown.sort(key=lambda line: line[0] != "look")
     lines = shown if verbosity == "verbose" else [line for line in shown if line[0] == "look"]
-    for name, text in (*lines, *(commands or {}).items()):  # to be copied: never folded
-        out.print(Text.assemble((f"  {name:<9}", "dim"), terminal(text, _SENTENCE)), soft_wrap=True)
+    for name, text in (*lines, *(commands or {}).items()):
+        if text:  # to be copied: never folded
+            out.print(Text.assemble((f"  {name:<9}", "dim"), terminal(text, _SENTENCE)), soft_wrap=True)
     print_wrapped(out, Text(terminal(", ".join(facts(report.result))), style="dim"))
 
 

@@ -65,7 +65,7 @@ def test_eval_config_beside_the_eval_file_is_read_and_adks_own_name_wins(project
 def test_a_named_folder_is_searched_by_what_its_files_hold(project: Path, adk213_python: Path) -> None:
     write(project / "checks/deep/basic.json", eval_set())
     write(project / "checks/deep/package.json", {"name": "x"})
-    done = agent_eval(project, "run", "checks", "--python", str(adk213_python))
+    done = agent_eval(project, "run", "-v", "checks", "--python", str(adk213_python))
     assert "agent app in app (discovered): 1 eval file" in done.stderr
     assert "run: 1 case, 1 attempt\n" in done.stderr
 

@@ -103,7 +103,7 @@ def test_the_runner_sees_our_commands_and_no_other(ran: tuple[Path, subprocess.C
     assert folds == ["group", "endgroup"] * (len(folds) // 2)
     assert folds
     # groups are named by phases of ours, and no group but ours can be ended
-    assert {one.message.partition(":")[0] for one in found if one.name == "group"} <= {"agents", "run", "control"}
+    assert {one.message.partition(":")[0] for one in found if one.name == "group"} <= {"set-up", "run", "control"}
     placed = [one for one in found if one.properties.get("file")]
     assert {one.properties["file"] for one in placed} == {"s.evalset.json"}
     last = found[-1]
