@@ -45,7 +45,7 @@ def show(
     local: bool = True,
     verbosity: Verbosity = "normal",
 ) -> None:
-    """Print what was decided. ``written``: the files' paths by label; ``commands``: what to type, by label, "" for nothing.
+    """Print what was decided. ``written``: paths of files, ``commands``: what to type, "" for nothing, both by label.
 
     ``local``: the results are where commands of the reader look for them. *quiet* leaves out what does not decide.
     """

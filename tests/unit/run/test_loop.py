@@ -109,7 +109,7 @@ class Loop:
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
-        if isinstance(event, RerunsPlanned) and event.purpose == "control":
+        if isinstance(event, AgentStarting) and event.step == "starts":
             self.control.set()
 
     def written(self) -> list[tuple[str, int, str, str]]:
