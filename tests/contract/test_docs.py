@@ -114,7 +114,8 @@ def test_links_lead_to_pages_and_headings_that_are_there(page: Path):
             assert anchor in anchors(place), f"{page.name}: {target}#{anchor}"
 
 
-def test_every_page_is_linked_from_the_readme():
-    readme = (ROOT / "README.md").read_text()
-    for page in (ROOT / "docs").glob("*.md"):
-        assert f"docs/{page.name}" in readme, page.name
+def test_the_readme_links_the_index_and_the_index_every_page():
+    index = ROOT / "docs" / "README.md"
+    assert "](docs/README.md)" in (ROOT / "README.md").read_text()
+    for page in {*index.parent.glob("*.md")} - {index}:
+        assert f"]({page.name})" in index.read_text(), page.name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.screenshots.__main__ import IMAGES, SCENARIOS, WIDTH, source
+from support.screenshots.__main__ import IMAGES, README_HEIGHT, README_IMAGE, SCENARIOS, WIDTH, source
 from support.screenshots.browser import size
 from support.screenshots.page import comment_page
 
@@ -16,7 +16,14 @@ LARGEST = 150_000  # bytes; a page of documentation is read over a phone as well
 
 
 def test_there_is_a_picture_of_each_scenario_and_no_other() -> None:
-    assert {path.name for path in IMAGES.iterdir()} == {f"{name}.png" for name in SCENARIOS}
+    assert {path.name for path in IMAGES.iterdir()} == {f"{name}.png" for name in (*SCENARIOS, README_IMAGE)}
+
+
+def test_the_readme_shows_the_top_of_a_comment() -> None:
+    image = IMAGES / f"{README_IMAGE}.png"
+    assert size(image) == (WIDTH, README_HEIGHT)
+    assert image.stat().st_size < LARGEST
+    assert f"(docs/images/{README_IMAGE}.png)" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

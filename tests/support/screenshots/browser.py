@@ -16,6 +16,7 @@ _QUIET = (
     "--no-sandbox",  # as root there is none; the page is our own file
 )
 _HEIGHT = re.compile(r'<html[^>]* data-height="(\d+)"')
+TALLEST = 16_384  # px; Chromium draws no higher
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
@@ -31,8 +32,8 @@ def find() -> str:
     return found
 
 
-def picture(browser: str, page: Path, image: Path, width: int, *more: str) -> None:
-    """Draw ``page`` (which notes its own height as ``data-height`` of ``<html>``) into ``image``.
+def picture(browser: str, page: Path, image: Path, width: int, *more: str, highest: int = TALLEST) -> None:
+    """Draw ``page`` (which notes its own height as ``data-height`` of ``<html>``) into ``image``, cut at ``highest``.
 
     Asked twice, as the command line knows no "whole page": once for the height, once for the picture.
     """
@@ -41,7 +42,7 @@ def picture(browser: str, page: Path, image: Path, width: int, *more: str) -> No
     if height is None:
         raise NoBrowserError(f"{browser} did not run the page's script, so its height is unknown")
     image.unlink(missing_ok=True)
-    _run(browser, page, f"--window-size={width},{height[1]}", f"--screenshot={image}", *more)
+    _run(browser, page, f"--window-size={width},{min(int(height[1]), highest)}", f"--screenshot={image}", *more)
     if not image.exists():
         raise NoBrowserError(f"{browser} wrote no {image.name}")
 
