@@ -18,16 +18,19 @@ from agent_eval_action import __version__, stats
 from agent_eval_action.agents import AGENTS
 from agent_eval_action.agents.adk import LOGS
 from agent_eval_action.agents.base import DriverContext
+from agent_eval_action.api.shards import folders_of, read_shards, read_wave
 from agent_eval_action.baseline.accepted import KnownNames, unknown
 from agent_eval_action.baseline.history_session import HistorySession, open_history_session
 from agent_eval_action.baseline.measured_base import PASSES
 from agent_eval_action.ci import Job
 from agent_eval_action.config.discovery import Discovery, discover
 from agent_eval_action.config.models import AgentSettings, Settings
+from agent_eval_action.config.types import ShardOption
 from agent_eval_action.criteria import warm_up
 from agent_eval_action.errors import AgentEvalError, Problem
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.formats import load_eval_file, parse_selector
+from agent_eval_action.gate.next_step import RunControl, Step, Stop
 from agent_eval_action.gate_changes.changes import GateChanges, detect_changes
 from agent_eval_action.gate_changes.snapshot import CommandContext
 from agent_eval_action.git.base_commit import CheckoutBase, commit_behind, resolve_base
@@ -37,7 +40,7 @@ from agent_eval_action.processes.process import kill_children
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.history import History
 from agent_eval_action.results.redaction import Redaction
-from agent_eval_action.results.run_result import AttemptError, Conditions, Provenance, RunResult, RunStatus
+from agent_eval_action.results.run_result import AttemptError, Base, Conditions, Provenance, RunResult, RunStatus, Shard
 from agent_eval_action.results.transcripts import TranscriptWriter
 from agent_eval_action.run import resources, resume
 from agent_eval_action.run.affected import AffectedAgents, affected_agents, hidden_files
@@ -59,10 +62,20 @@ from agent_eval_action.run.base_agents import (
 from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.events import AgentStarted, AgentStarting, Event, Notice, NoticeLevel, SuiteRead
 from agent_eval_action.run.loader import Loader
+from agent_eval_action.run.merge import JoinedShards, MergedRun, join_shards
 from agent_eval_action.run.models import NOT_MEASURED, mark_unmeasured
 from agent_eval_action.run.orchestrator import Orchestrator, StopRequest
 from agent_eval_action.run.plan import Plan
 from agent_eval_action.run.run_gate import RunGate
+from agent_eval_action.run.shards import (
+    CaseSeconds,
+    ShardPart,
+    Wave,
+    configuration_digest,
+    refuse_combinations,
+    share_limits,
+    wave_of,
+)
 from agent_eval_action.sandbox.sandboxes import Level, Sandboxes
 
 _TRACEBACK_LINES = 8
@@ -115,7 +128,8 @@ class _Scope:
 
     ``settings`` are those in force. ``hidden`` are files that no agent sees, relative to the workspace. ``skipped``
     are agents that the change does not affect. ``conditions`` are those of the run without its agents.
-    ``main_commit``: the newest of main that has a record, "" where none has or its record does not say.
+    ``main_commit``: the newest of main that has a record, "" where none has or its record does not say. ``part``: what
+    this run measures of a plan that is divided into shards; ``joined``: what the shards of this run have measured.
     """
 
     settings: Settings
@@ -130,6 +144,8 @@ class _Scope:
     base: BaseCommit | BaseUnavailable
     has_history: bool
     main_commit: str
+    part: ShardPart | None = None
+    joined: JoinedShards | None = None
 
     @property
     def out(self) -> OutputFolder:
@@ -150,6 +166,7 @@ class _Agents:
     exposed: bool
     plans: _Plans | None
     warm_up: asyncio.Task[None]
+    shard: Shard | None = None
 
 
 _Plans = tuple[Plan, Plan]
@@ -161,17 +178,28 @@ class Measurement:
     """The orchestrator of a run, and what decides and records what it measured.
 
     ``plan`` is the checkout's own. ``functions``: those of the base that score this run. ``session`` stores its record.
+    ``shard``: which part of a run this is; it is not decided. ``joined``: the parts that this run is made of.
     """
 
-    orchestrator: Orchestrator
+    orchestrator: Orchestrator | MergedRun
     gate: RunGate
     plan: Plan
     functions: resources.BaseMetricFunctions | None
     session: HistorySession
+    shard: Shard | None = None
+    joined: JoinedShards | None = None
 
     def result(self, started_at: str, seconds: float) -> RunResult:
         """Return the run as far as it got, without a decision."""
-        return self.gate.without_unanswered(self.orchestrator.result(started_at, seconds))
+        if self.joined is not None:
+            started_at, seconds = self.joined.started_at or started_at, seconds + self.joined.seconds
+        result = self.orchestrator.result(started_at, seconds)
+        if self.shard is not None:  # whether a case can be left out for want of credentials is decided for all of them
+            lacking = {"lacking": tuple(dict.fromkeys(self.gate.missing.values()))}
+            conditions = result.conditions.model_copy(update=lacking)
+            return result.model_copy(update={"shard": self.shard, "conditions": conditions})
+        result = self.gate.without_unanswered(result)
+        return result if self.joined is None else result.model_copy(update={"merge": self.joined.block})
 
 
 @dataclass
@@ -218,6 +246,8 @@ class Evaluation:
         self.context.stop.request(RunStatus.INTERRUPTED)
         if self.measurement is not None:
             gate, result = self.measurement.gate, self._measured(self.measurement)
+            if result.shard is not None:
+                return result
         else:
             conditions = Conditions(tool_version=__version__, change=self.context.job.commit)
             result = RunResult(started_at=self._started_at, status=self.context.stop.status, conditions=conditions)
@@ -236,17 +266,128 @@ class Evaluation:
         scope = await self._read_scope()
         if isinstance(scope, RunResult):
             return scope
+        plans = None
+        if scope.settings.merge:
+            plans = await self._read_plans(scope)
+            scope = await self._join(scope, plans[1])
+            if (settled := await self._settled(scope, plans)) is not None:
+                self.measurement = settled
+                return await self._conclude(scope, settled)
+        elif scope.settings.shard:
+            plans = await self._read_plans(scope)
+            scope = await self._divided(scope, plans[1], scope.settings.shard)
         async with contextlib.AsyncExitStack() as stack:
-            agents = await self._start_agents(scope, stack)
-            self.measurement = await self._prepare(scope, agents, stack)
-            await self.measurement.orchestrator.run()
+            agents = await self._start_agents(scope, stack, plans)
+            orchestrator, self.measurement = await self._prepare(scope, agents, stack)
+            await orchestrator.run()
         if self.context.stop.status is RunStatus.COMPLETE:
             resume.discard_previous_attempts(scope.out)
         return await self._conclude(scope, self.measurement)
 
+    async def case_seconds(self) -> CaseSeconds | None:
+        """Return what each case of the run takes by main's history; None where nothing is to be run."""
+        scope = await self._read_scope()
+        if isinstance(scope, RunResult):
+            return None
+        _, plan = await self._read_plans(scope)
+        return await asyncio.to_thread(CaseSeconds.of_history, plan, scope.session, scope.skipped)
+
+    async def next_wave(self, target: float) -> Wave | None:
+        """Return what the gate wants next of the shards' results, if one job takes longer than ``target`` with it."""
+        scope = await self._read_scope()
+        if isinstance(scope, RunResult):
+            return None
+        plans = await self._read_plans(scope)
+        scope = await self._join(scope, plans[1])
+        if scope.joined is None or not scope.joined.complete:
+            return None
+        step = await self._wanted(scope, self._gate(scope, plans[1], scope.joined.lacking))
+        if isinstance(step, Stop):
+            return None
+        known = await asyncio.to_thread(CaseSeconds.of_history, plans[1], scope.session, scope.skipped)
+        return wave_of(step, scope.joined, known.seconds, scope.settings.concurrency, target)
+
+    async def _divided(self, scope: _Scope, plan: Plan, shard: ShardOption) -> _Scope:
+        """Return the scope of one shard, with its part of the limits."""
+        if (path := scope.settings.wave) is not None:
+            wave = await asyncio.to_thread(read_wave, path)
+            part = ShardPart.of_wave(plan, shard, wave, path)
+            return replace(scope, part=part, settings=share_limits(scope.settings, shard, wave.spent))
+        known = await asyncio.to_thread(CaseSeconds.of_history, plan, scope.session, scope.skipped, shard.record)
+        part = ShardPart.of_plan(plan, shard, known)
+        return replace(scope, part=part, settings=share_limits(scope.settings, shard))
+
+    async def _join(self, scope: _Scope, plan: Plan) -> _Scope:
+        """Return the scope with what the shards have measured."""
+        settings = scope.settings
+        given, unreadable = await asyncio.to_thread(read_shards, settings.merge, settings.workspace)
+        commit = scope.conditions.commit
+        joined = await asyncio.to_thread(join_shards, given, unreadable, plan, commit, Meter.for_run(settings))
+        conditions = scope.conditions.model_copy(update={"agents": joined.agents})
+        return replace(scope, joined=joined, conditions=conditions)
+
+    async def _settled(self, scope: _Scope, plans: _Plans) -> Measurement | None:
+        """Return the measurement of a merged run of which nothing more is run; None where the gate wants more."""
+        own, plan = plans
+        joined = scope.joined
+        if joined is None:
+            return None
+        gate, run = self._gate(scope, plan, joined.lacking), self._merged_run(scope, joined)
+        if not joined.complete:
+            self.context.stop.request(RunStatus.INCOMPLETE)
+            run.status = RunStatus.INCOMPLETE
+        else:
+            step = await self._wanted(scope, gate)
+            if not isinstance(step, Stop):
+                return None
+            run.cut_short = step.reason if step.limited else ""
+        if run.base is None and (run.cut_short or not joined.complete) and self._base_commit(scope, gate):
+            run.base = Base(commit=self._base_commit(scope, gate))
+        functions = await asyncio.to_thread(scope.change.open_functions, plan, scope.agents)
+        if functions is not None:
+            functions.tree.release()
+        with TranscriptWriter(scope.out) as writer:
+            await asyncio.to_thread(_copy_transcripts, writer, joined, scope.settings.workspace)
+        return Measurement(run, gate, own, functions, scope.session.without_records(), joined=joined)
+
+    def _merged_run(self, scope: _Scope, joined: JoinedShards) -> MergedRun:
+        return MergedRun(joined, scope.conditions, self.context.stop.status, joined.base)
+
+    async def _wanted(self, scope: _Scope, gate: RunGate) -> Step:
+        """Return what the gate wants next of a merged run, or why it stops."""
+        if scope.joined is None or not self._asks_gate(gate):
+            return Stop("nothing is run again")
+        result = self._merged_run(scope, scope.joined).result()
+        control = scope.settings.baseline.store != "rerun"
+        if result.base is not None and result.base.unavailable:
+            control = False
+        step = await asyncio.to_thread(gate.next_step, result, control=control)
+        exhausted = scope.joined.meter.exhausted_reason()
+        return Stop(exhausted, limited=True) if exhausted and not isinstance(step, Stop) else step
+
+    def _asks_gate(self, gate: RunGate) -> bool:
+        return gate.adaptive or (self.context.repeats is None and gate.asks_base_for_withheld)
+
+    def _base_commit(self, scope: _Scope, gate: RunGate) -> str:
+        """Return the commit of a control that can be made, "" where none can."""
+        return scope.base.commit if self._asks_gate(gate) and isinstance(scope.base, BaseCommit) else ""
+
+    def _gate(self, scope: _Scope, plan: Plan, lacking: Iterable[str]) -> RunGate:
+        """Return the gate of this run. ``lacking``: what models need that cannot be asked."""
+        context = self.context
+        return RunGate(
+            scope.settings,
+            self._pool_history(scope, plan),
+            adaptive=scope.conditions.adaptive and scope.part is None,
+            may_lack_credentials=context.may_lack_credentials,
+            withheld=context.job.withheld,
+            missing={text: text for text in lacking},
+        )
+
     async def _read_scope(self) -> _Scope | RunResult:
         """Read what is to be run and by which rules; a result where nothing can or need be run."""
         context, environ = self.context, self.context.environ
+        refuse_combinations(self.settings)
         if warning := context.job.refuse(allowed=self.settings.allow_pull_request_target):
             context.warn([warning])
         repository = Repository(self.settings.workspace, environ)
@@ -311,16 +452,19 @@ class Evaluation:
             }
         )
 
-    async def _start_agents(self, scope: _Scope, stack: contextlib.AsyncExitStack) -> _Agents:
+    async def _start_agents(self, scope: _Scope, stack: contextlib.AsyncExitStack, plans: _Plans | None) -> _Agents:
         """Begin to start every agent; their imports overlap with reading the eval files. ``stack`` ends them."""
         settings, context, environ = scope.settings, self.context, self.context.environ
         stack.push_async_callback(asyncio.to_thread, resources.redact_logs, scope.out / LOGS, context.redaction)
         provenance = await asyncio.to_thread(resume.attempt_provenance, settings, scope.agents, environ, scope.hidden)
+        shard = await asyncio.to_thread(self._shard, scope, provenance)
         sandbox = await resources.open_sandbox(settings, environ, scope.agents, context.emit, scope.hidden)
         if sandbox is not None:
             stack.push_async_callback(asyncio.to_thread, sandbox.close)
         exposed = sandbox is None and context.job.event.is_change
-        plans = await self._read_plans(scope) if exposed else None
+        plans = plans or (await self._read_plans(scope) if exposed else None)
+        needed = {planned.agent for planned in scope.part.plan.sets} if scope.part else None
+        starting = [agent for agent in scope.agents if needed is None or agent.name in needed]
         loop = asyncio.get_running_loop()
 
         def say(name: str, text: str, level: Level) -> None:  # called in the thread in which an agent starts
@@ -337,7 +481,7 @@ class Evaluation:
             agent.name: AGENTS[agent.driver](
                 DriverContext(agent, settings, environ, settings.workspace, sandbox, say=partial(say, agent.name))
             )
-            for agent in scope.agents
+            for agent in starting
         }
         warm = asyncio.create_task(asyncio.to_thread(import_slow_modules))
         stack.push_async_callback(partial(asyncio.gather, warm, return_exceptions=True))
@@ -345,7 +489,14 @@ class Evaluation:
         head = AgentGroup.start("head", drivers, replay_only=resources.recordings(scope.agents))
         for name, start in head.starts.items():
             start.add_done_callback(partial(self._report_start, name))
-        return _Agents(head, sandbox, provenance, exposed, plans, warm)
+        return _Agents(head, sandbox, provenance, exposed, plans, warm, shard)
+
+    def _shard(self, scope: _Scope, provenance: Mapping[str, Provenance]) -> Shard | None:
+        if scope.part is None:
+            return None
+        base = scope.base.commit if scope.settings.baseline.store == "rerun" else ""
+        code = resume.tracked_digest(scope.settings, self.context.environ)
+        return scope.part.block(configuration_digest(provenance, code, base or ""))
 
     def _report_start(self, name: str, start: StartTask) -> None:
         """Name an agent's environment, or why it does not start, once, with the end of its traceback."""
@@ -366,17 +517,21 @@ class Evaluation:
         self.context.note(loader.notes)
         return own, in_force
 
-    async def _prepare(self, scope: _Scope, agents: _Agents, stack: contextlib.AsyncExitStack) -> Measurement:
+    async def _prepare(
+        self, scope: _Scope, agents: _Agents, stack: contextlib.AsyncExitStack
+    ) -> tuple[Orchestrator, Measurement]:
         """Read the eval files and open what attempts need, while the agents start. ``stack`` ends both at once."""
         closing: list[Callable[[], Awaitable[None]]] = [agents.head.stop]
         # none of them raises
         stack.push_async_callback(lambda: asyncio.gather(*(end() for end in closing), return_exceptions=True))
         settings, context = scope.settings, self.context
         own, plan = agents.plans or await self._read_plans(scope)
+        plan = scope.part.plan if scope.part else plan
         functions = await asyncio.to_thread(scope.change.open_functions, plan, scope.agents)
         if functions is not None:
             closing.append(partial(asyncio.to_thread, functions.tree.release))
-        budget, stall = AttemptBudget(Meter.for_run(settings)), StallDetector()
+        joined, part = scope.joined, scope.part
+        budget, stall = AttemptBudget(joined.meter if joined else Meter.for_run(settings)), StallDetector()
         opener = resources.ResourceOpener(
             settings,
             context.environ,
@@ -402,18 +557,15 @@ class Evaluation:
             folder, workspace = settings.resume, settings.workspace
             previous = resume.load_previous_attempts(folder, scope.out, plan, agents.provenance, workspace=workspace)
         context.warn(previous.warnings())
-        gate = RunGate(
-            settings,
-            self._pool_history(scope, plan),
-            adaptive=scope.conditions.adaptive,
-            may_lack_credentials=context.may_lack_credentials,
-            withheld=context.job.withheld,
-            missing=lacking,
-        )
+        gate = self._gate(scope, plan, dict.fromkeys((*(joined.lacking if joined else ()), *lacking.values())))
+        writer = stack.enter_context(TranscriptWriter(scope.out))
+        if joined is not None:
+            await asyncio.to_thread(_copy_transcripts, writer, joined, settings.workspace)
+        made = part.wave.made() if part and part.wave else {}
         runner = AttemptRunner(
             agents.warm_up,
-            stack.enter_context(TranscriptWriter(scope.out)),
-            ResultCollector(plan),
+            writer,
+            joined.collector if joined else ResultCollector(plan, made),
             budget,
             context.emit,
             previous,
@@ -425,7 +577,9 @@ class Evaluation:
         )
         context.emit(_suite_read(scope, plan))
         orchestrator = self._orchestrator(scope, agents.head, own, runner, gate)
-        return Measurement(orchestrator, gate, own, functions, scope.session.without_records())
+        session = scope.session.without_records()
+        measurement = Measurement(orchestrator, gate, own, functions, session, agents.shard, joined)
+        return orchestrator, measurement
 
     def _pool_history(self, scope: _Scope, plan: Plan) -> History:
         history = scope.session.history(plan.suite(scope.skipped))
@@ -441,8 +595,11 @@ class Evaluation:
     ) -> Orchestrator:
         """Return what makes the attempts, and those the gate asks for. ``own``: the plan as the checkout has it."""
         settings, context, base = scope.settings, self.context, scope.base
-        asks_gate = gate.adaptive or (context.repeats is None and gate.asks_base_for_withheld)
+        part, joined = scope.part, scope.joined
+        only = part.step if part else None
+        asks_gate = self._asks_gate(gate) and part is None
         rerun = settings.baseline.store == "rerun" and context.repeats is None
+        control = asks_gate or rerun or isinstance(only, RunControl)
 
         async def open_base(names: frozenset[str]) -> AgentGroup:
             if isinstance(base, BaseUnavailable):
@@ -454,7 +611,7 @@ class Evaluation:
                 base, agents, partial(resources.make_base_driver, head, base, context.environ), earlier
             )
 
-        commit = base.commit if asks_gate and isinstance(base, BaseCommit) else ""
+        commit = self._base_commit(scope, gate) if part is None else ""
         longest = max(settings.llm.timeout_s, *(agent.timeout_s for agent in scope.agents))
         return Orchestrator(
             runner.collector.plan,
@@ -465,13 +622,18 @@ class Evaluation:
             settings.max_time,
             stall_timeout(settings.stall_timeout, longest),
             next_step=gate.next_step if asks_gate else None,
-            base_agents=LazyBaseAgents(open_base, commit) if asks_gate or rerun else None,
+            base_agents=LazyBaseAgents(open_base, commit) if control else None,
             base_passes=max(PASSES, settings.repeats) if rerun else 0,
+            only=only,
+            first_pass=joined is None,
+            base=joined.base if joined else None,
         )
 
     async def _conclude(self, scope: _Scope, measurement: Measurement) -> RunResult:
         """Decide, add what the change does to the gate, and record a run of main."""
         result, session = self._measured(measurement), measurement.session
+        if result.shard is not None:
+            return result
         decision = measurement.gate.decide(result)
         whole = None if scope.partial else measurement.plan
         decision = scope.change.apply_to(decision, whole, scope.agents, measurement.functions)
@@ -488,6 +650,11 @@ class Evaluation:
 
     def _with_decision(self, result: RunResult, decision: Decision) -> RunResult:
         return result.model_copy(update={"decision": self.context.redaction.value(decision)})
+
+
+def _copy_transcripts(writer: TranscriptWriter, joined: JoinedShards, workspace: Path) -> None:
+    for folder in folders_of(joined.used, workspace):
+        writer.copy(folder)
 
 
 def _select_affected(

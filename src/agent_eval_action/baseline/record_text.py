@@ -66,7 +66,9 @@ def _block(opening: str, items: Iterable[str], closing: str) -> str:
 
 def case_text(case: CaseRecord) -> str:
     """The lines of one case in baseline.json."""
-    names = {"agent": case.agent, "eval_set": case.eval_set, "case": case.case, "digest": case.digest}
+    names: dict[str, Any] = {"agent": case.agent, "eval_set": case.eval_set, "case": case.case, "digest": case.digest}
+    if case.seconds is not None:
+        names["seconds"] = case.seconds
     criteria = [
         f"\n      {_json(name)}: {_json(scores.model_dump(mode='json', exclude_none=True))}"
         for name, scores in sorted(case.criteria.items())

@@ -40,6 +40,10 @@ EvalSets = Annotated[
 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say also how the run is set up, and list every file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show the verdict and what blocks, nothing else.")]
+EvalSetOption = Annotated[
+    list[str] | None,
+    typer.Option("--evalset", metavar="EVALSET[:case,…]", help="The eval files that the shards were given."),
+]
 
 
 class _WithOptions:
@@ -65,7 +69,8 @@ class _WithOptions:
 
     def _options(self) -> list[Option]:
         # the table takes longer to read than all of --help, which needs it for no command but the one that is called
-        if not set(self._command.__name__.split("_")) & set(sys.argv):
+        name = self._command.__name__
+        if not {name.replace("_", "-"), *name.split("_")} & set(sys.argv):
             return []
         from agent_eval_action.config.options import OPTIONS
 
@@ -120,21 +125,29 @@ def run(  # noqa: PLR0917 - typer makes an option of each
     quiet: Quiet = False,
 ) -> None:
     """Run eval sets against the agent, compare with the baseline, write reports, decide."""
-    from agent_eval_action.cli.console import print_line
-    from agent_eval_action.cli.outputs import finish, output_folder
-    from agent_eval_action.cli.session import evaluated, settings_for, verbosity_of
-
-    resolved, job = settings_for(flags), detect(os.environ).job(os.environ)
-    settings, verbosity = resolved.settings, verbosity_of(verbose=verbose, quiet=quiet)
     selectors = tuple(evalsets or ())
     if worse and last_failed:
         raise UsageError("--worse and --last-failed exclude each other", hint="--last-failed has the worse cases too")
     if worse or last_failed:
+        from agent_eval_action.cli.console import print_line
         from agent_eval_action.cli.last_run import cases_of_last_run
+        from agent_eval_action.cli.session import settings_for
 
-        selectors, sentence = cases_of_last_run(settings, selectors, worse=worse)
+        selectors, sentence = cases_of_last_run(settings_for(flags).settings, selectors, worse=worse)
         if not quiet:
             print_line(sentence)
+    raise typer.Exit(_run(flags, selectors, verbose=verbose, quiet=quiet))
+
+
+def _run(flags: dict[str, Any], selectors: Sequence[str], *, verbose: bool, quiet: bool) -> int:
+    from agent_eval_action.cli.outputs import finish, output_folder
+    from agent_eval_action.cli.session import evaluated, settings_for, verbosity_of
+    from agent_eval_action.cli.shards import finish_shard
+    from agent_eval_action.run.shards import refuse_combinations
+
+    resolved, job = settings_for(flags), detect(os.environ).job(os.environ)
+    settings, verbosity = resolved.settings, verbosity_of(verbose=verbose, quiet=quiet)
+    refuse_combinations(settings)
 
     def comment() -> str:
         from agent_eval_action.cli.comment import post_comment  # imports httpx
@@ -143,8 +156,61 @@ def run(  # noqa: PLR0917 - typer makes an option of each
 
     running = evaluated(resolved, selectors, flags=flags, job=job, verbosity=verbosity)
     with output_folder(settings), running as result:
-        code = finish(result, settings, comment, verbosity)
-    raise typer.Exit(code)
+        return finish_shard(result, settings) if settings.shard else finish(result, settings, comment, verbosity)
+
+
+@app.command()
+@with_options()
+def merge(
+    flags: dict[str, Any],
+    results: Annotated[
+        list[str], typer.Argument(metavar="PATH", help="Folders or files with the results of all shards.")
+    ],
+    evalset: EvalSetOption = None,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Join the results of shards, run what is in doubt again, compare, write reports, decide."""
+    raise typer.Exit(_run({**flags, "merge": results}, evalset or (), verbose=verbose, quiet=quiet))
+
+
+@app.command()
+@with_options()
+def plan(
+    flags: dict[str, Any],
+    evalsets: EvalSets = None,
+    target: Annotated[
+        str, typer.Option("--target", metavar="DURATION", help="As many shards as keep each of them within this time.")
+    ] = "5m",
+    shards: Annotated[
+        int | None, typer.Option("--shards", metavar="N", help="So many shards, however long they take.")
+    ] = None,
+) -> None:
+    """Say how many shards the suite needs by main's durations: the jobs of a matrix, as JSON on stdout."""
+    from agent_eval_action.cli.shards import plan_command
+
+    plan_command(flags, evalsets or (), target, shards)
+
+
+@app.command()
+@with_options()
+def next_wave(
+    flags: dict[str, Any],
+    results: Annotated[
+        list[str], typer.Argument(metavar="PATH", help="Folders or files with the results of all shards.")
+    ],
+    evalset: EvalSetOption = None,
+    target: Annotated[
+        str, typer.Option("--target", metavar="DURATION", help="What takes one job longer than this is a wave of jobs.")
+    ] = "5m",
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The attempts of each job, for `run --wave`.")
+    ] = Path(".agent-eval/wave.json"),
+) -> None:
+    """Say which jobs make what is to be run again: those of a matrix, as JSON on stdout; none where merge can do it."""
+    from agent_eval_action.cli.shards import next_wave_command
+
+    next_wave_command({**flags, "merge": results}, evalset or (), target, output)
 
 
 @app.command()

@@ -8,9 +8,9 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from agent_eval_action.api.evaluation import Evaluation, RunContext
 from agent_eval_action.ci import Job, detect
@@ -23,6 +23,8 @@ from agent_eval_action.errors import ExitCode, UsageError
 from agent_eval_action.results.decision import Decision, Verdict
 from agent_eval_action.results.run_result import RunResult, RunStatus
 from agent_eval_action.run.orchestrator import StopRequest
+
+_Answer = TypeVar("_Answer")
 
 EXIT = {
     Verdict.PASS: ExitCode.PASS,
@@ -62,22 +64,7 @@ def evaluated(
     """
     stop, runner = StopRequest(), asyncio.Runner()
     with _display(verbosity) as display:
-        context = RunContext(
-            environ=os.environ,
-            emit=display,
-            stop=stop,
-            notes=resolved.notes,
-            warnings=resolved.warnings,
-            selectors=tuple(selectors),
-            repeats=repeats,
-            flags=flags or {},
-            cwd=Path.cwd(),
-            job=job or detect(os.environ).job(os.environ),
-            while_agents_start=_import_drawing,
-            redaction=log.redaction,
-            hide_secrets=log.hide,
-        )
-        evaluation = Evaluation(resolved.settings, context)
+        evaluation = _evaluation(resolved, selectors, display, stop, repeats=repeats, flags=flags or {}, job=job)
         try:
             result = runner.run(_result(evaluation, stop))
         except KeyboardInterrupt:  # a signal before the loop listened to it
@@ -92,6 +79,45 @@ def evaluated(
     yield result
     if stop.interrupted.is_set():
         runner.run(evaluation.end())
+
+
+def asked(
+    resolved: Resolved,
+    selectors: Sequence[str],
+    flags: Mapping[str, Any],
+    question: Callable[[Evaluation], Coroutine[Any, Any, _Answer]],
+) -> _Answer:
+    """Return what an evaluation says of a checkout without starting an agent."""
+    with _display("normal") as display:
+        return asyncio.run(question(_evaluation(resolved, selectors, display, StopRequest(), flags=flags)))
+
+
+def _evaluation(
+    resolved: Resolved,
+    selectors: Sequence[str],
+    display: Display,
+    stop: StopRequest,
+    *,
+    flags: Mapping[str, Any],
+    job: Job | None = None,
+    repeats: int | None = None,
+) -> Evaluation:
+    context = RunContext(
+        environ=os.environ,
+        emit=display,
+        stop=stop,
+        notes=resolved.notes,
+        warnings=resolved.warnings,
+        selectors=tuple(selectors),
+        repeats=repeats,
+        flags=flags,
+        cwd=Path.cwd(),
+        job=job or detect(os.environ).job(os.environ),
+        while_agents_start=_import_drawing,
+        redaction=log.redaction,
+        hide_secrets=log.hide,
+    )
+    return Evaluation(resolved.settings, context)
 
 
 def _display(verbosity: Verbosity) -> Display:

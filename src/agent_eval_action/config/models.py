@@ -21,6 +21,7 @@ from agent_eval_action.config.types import (
     Drop,
     Duration,
     Evals,
+    Files,
     GitName,
     Name,
     Origin,
@@ -29,6 +30,7 @@ from agent_eval_action.config.types import (
     Rates,
     Redactions,
     Rise,
+    ShardNumber,
     Text,
     Texts,
     UserSimulator,
@@ -577,6 +579,26 @@ class Settings(Frozen):
     )
     resume: Annotated[Path | None, FOLDER] = option(
         None, "Folder of an unfinished run: what it has is kept, only what is missing is run.", "", "command"
+    )
+    shard: ShardNumber | None = option(
+        None,
+        "Measure this part of the suite and decide nothing: shard 3/8 is the third of eight. `merge` decides.",
+        "",
+        "command",
+        repeats_run=True,
+    )
+    wave: Annotated[Path | None, FILE] = option(
+        None,
+        "With shard: make the further attempts of this file, which `agent-eval next-wave` wrote.",
+        "",
+        "command",
+    )
+    merge: Files = option(
+        (),
+        "Folders or files with the results of shards: join them and decide, instead of running the suite.",
+        "",
+        "command",
+        has_flag=False,
     )
     allow_pull_request_target: Boolean = option(
         False,

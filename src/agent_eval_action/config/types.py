@@ -235,6 +235,34 @@ _DURATION_SCHEMA: Final = {
         {"type": "string", "pattern": f"^{_DURATION.pattern}$"},
     ]
 }
+
+
+class ShardOption(Frozen):
+    """Shard ``number`` of ``count``. ``record``: the commit whose durations divide the suite, "" for the newest."""
+
+    number: int
+    count: int
+    record: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}" + (f"@{self.record}" if self.record else "")
+
+
+MOST_SHARDS: Final = 256
+"""As many as GitHub's matrix has jobs."""
+_SHARD: Final = re.compile(r"([0-9]{1,3})/([0-9]{1,3})(?:@([0-9a-f]{7,64}))?")
+
+
+def _shard(value: Any, origin: Origin) -> Any:
+    found = _SHARD.fullmatch(_text(value, origin).strip())
+    number, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not found or not 1 <= number <= count <= MOST_SHARDS:
+        raise invalid(f"must be like 3/8: a shard from 1 on, and how many there are, at most {MOST_SHARDS}")
+    return ShardOption(number=number, count=count, record=found[3] or "")
+
+
+ShardNumber = Annotated[ShardOption, ValueType("shard", _shard, _TEXT_SCHEMA, "N/COUNT")]
+
 Duration = Annotated[float, ValueType("duration", _duration, _DURATION_SCHEMA, "DURATION")]
 """Seconds."""
 
@@ -283,6 +311,7 @@ def or_list(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 Texts = Annotated[tuple[Text, ...], ValueType("text or list", items_of, or_list(_TEXT_SCHEMA))]
+Files = Annotated[tuple[Annotated[Path, FILE], ...], ValueType("path or list", items_of, or_list(_TEXT_SCHEMA))]
 
 
 @dataclass(frozen=True, slots=True)

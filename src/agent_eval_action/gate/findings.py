@@ -27,7 +27,15 @@ from agent_eval_action.results.findings import (
 )
 from agent_eval_action.results.history import ScoreCount, Trajectory, TrajectoryRecord, short_call, trajectory_digest
 from agent_eval_action.results.pair_scores import modal_trajectory
-from agent_eval_action.results.run_result import AttemptSummary, CaseKey, CaseResult, ErrorKind, RunResult, RunStatus
+from agent_eval_action.results.run_result import (
+    AttemptSummary,
+    CaseKey,
+    CaseResult,
+    ErrorKind,
+    RunResult,
+    RunStatus,
+    ShardProblem,
+)
 from agent_eval_action.results.trajectory import CallDifference, call_key, diff_calls, explain, format_call
 
 _UNDECIDED: Final = frozenset({Status.OPEN, Status.UNCONTROLLED})
@@ -315,7 +323,9 @@ def unmeasured_findings(
     blocking = gating & {case.key for case in broken}
     yield from _broken_code([case for case in broken if case.key in blocking], result)
     cut_short = result.status is not RunStatus.COMPLETE
-    if cut_short:
+    if result.status is RunStatus.INCOMPLETE and result.merge is not None:
+        yield from (shard_finding(problem) for problem in result.merge.problems if problem.undecided)
+    elif cut_short:
         yield _ended_early(criteria, result)
     unanswered: dict[CaseKey, tuple[Pair, Severity]] = {}
     for criterion in criteria:
@@ -395,6 +405,17 @@ def _ended_early(criteria: Sequence[CriterionJudgement], result: RunResult) -> F
         "cases": len({pair.key for pair in pairs}),
     }
     return finding("inconclusive", FindingCode.RUN_ENDED_EARLY, **data)
+
+
+def shard_finding(problem: ShardProblem) -> Finding:
+    """What is wrong with a shard: something to know, or the reason why the run is not whole."""
+    code = FindingCode.SHARD_NOT_MEASURED if problem.undecided else FindingCode.SHARD_SET_ASIDE
+    data = problem.model_dump(mode="json", exclude={"named"}) | {
+        "source": excerpt(problem.source, 120),
+        "detail": excerpt(problem.detail, 200),
+        "named": [case_reference(*key) for key in problem.named],
+    }
+    return finding("inconclusive" if problem.undecided else "note", code, **data)
 
 
 def _only_stopped(pair: Pair) -> bool:

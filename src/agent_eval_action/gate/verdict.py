@@ -20,6 +20,7 @@ from agent_eval_action.gate.findings import (
     criterion_findings,
     pair_findings,
     pair_reason,
+    shard_finding,
     silent_models,
     unmeasured_findings,
     why_data,
@@ -349,6 +350,8 @@ def _notes(comparison: Comparison, criteria: Sequence[CriterionJudgement], resul
     yield from _not_applicable(criteria)
     yield from _flaky(criteria)
     yield from _not_controlled(result)
+    problems = result.merge.problems if result.merge else ()
+    yield from (shard_finding(problem) for problem in problems if not problem.undecided)
 
 
 def _policy_notes(comparison: Comparison, criteria: Sequence[CriterionJudgement]) -> Iterator[Finding]:

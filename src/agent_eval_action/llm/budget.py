@@ -228,6 +228,12 @@ class Meter:
             total += self._spend(model or "a model that does not say its name", call.estimate)
         return total
 
+    def add_uses(self, uses: Iterable[ModelUse]) -> None:
+        """Count what other jobs of the same run asked, and spend it: their limits are this run's as well."""
+        for use in uses:
+            self._add(use.purpose, use.model, **use.counts)
+            self.spent += Spend(use.calls, use.input_tokens + use.output_tokens, use.usd or 0.0)
+
     def uses(self) -> tuple[ModelUse, ...]:
         """Everything counted so far, by purpose and model."""
         return tuple(

@@ -301,6 +301,31 @@ _ENDED: Final = {
     "timed_out": "time ran out (max_time)",
     "interrupted": "the run was interrupted",
     "limited": "the run met a limit",
+    "incomplete": "a part of the run is missing",
+}
+
+
+def _shard(f: Fields) -> Prose:
+    """What is wrong with a shard or a file, and what it leaves unmeasured."""
+    wave = f" of wave {f['wave']}" if f["wave"] > 1 else ""
+    which = f"shard {f['number']} of {f['count']}{wave}" if f["number"] else "a shard"
+    source, detail = Name.shortened(f["source"], _LONG_NAME), f["detail"]
+    template = _SHARDS[f["kind"]]
+    if f["cases"]:
+        template += ": {cases:case} {are} not measured ({case_names})"
+    are, why = verb(f["cases"], "is", "are"), f" ({detail})" if detail else ""
+    return f.fill(template, which=which, source=source, detail=why, are=are)
+
+
+_SHARDS: Final = {
+    "missing": "{which} left no result that can be used{detail}",
+    "unfinished": "{which} did not finish{detail}",
+    "unreadable": "{source} cannot be read as results{detail}",
+    "no_shard": "{source} is not the result of a shard",
+    "other_plan": "{source}, a result of {which}, is of other cases or criteria",
+    "other_commit": "{source}, a result of {which}, is of another commit{detail}",
+    "other_configuration": "{source}, a result of {which}, was made with another configuration or other files",
+    "superseded": "{source}, an older result of {which}, is set aside",
 }
 
 
@@ -602,6 +627,7 @@ _WRITERS: Final[Mapping[FindingCode, _Writer]] = {
     FindingCode.CREDENTIALS_MISSING: _credentials_missing,
     FindingCode.NOTHING_MEASURED: _nothing_measured,
     FindingCode.RUN_ENDED_EARLY: _run_ended_early,
+    FindingCode.SHARD_NOT_MEASURED: _shard,
     FindingCode.CODE_RAISES: _code_raises,
     FindingCode.CODE_DOES_NOT_START: (
         "the agent {name} does not start: {error}; that of {base_commit} starts and answers"
@@ -628,6 +654,7 @@ _WRITERS: Final[Mapping[FindingCode, _Writer]] = {
     FindingCode.CASES_FLAKY: _cases_flaky,
     FindingCode.CASES_GONE: _cases_gone,
     FindingCode.CASES_NOT_COMPARED: _cases_not_compared,
+    FindingCode.SHARD_SET_ASIDE: _shard,
     FindingCode.CASES_NOT_RUN: "{cases:case} of the baseline {were} not run: the run was narrowed to {selection}",
     FindingCode.CHANGE_ACCEPTED: (
         "{why}, so main's scores of it do not count, and its history starts anew at the merge: {pairs}"

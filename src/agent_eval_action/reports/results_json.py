@@ -22,7 +22,15 @@ from agent_eval_action.errors import ResultsError
 from agent_eval_action.reports.base import write_text
 from agent_eval_action.results.decision import BaselineTrajectory, Decision, MainCase, PairChange
 from agent_eval_action.results.findings import Finding, Subject
-from agent_eval_action.results.run_result import SCHEMA_VERSION, CaseResult, RunResult, SetResult, collector_paused
+from agent_eval_action.results.run_result import (
+    SCHEMA_VERSION,
+    CaseResult,
+    RunResult,
+    SetResult,
+    Shard,
+    ShardCase,
+    collector_paused,
+)
 
 _Model = TypeVar("_Model", bound=pydantic.BaseModel)
 
@@ -33,6 +41,8 @@ STREAMED: dict[tuple[type[pydantic.BaseModel], str], type[pydantic.BaseModel]] =
     (RunResult, "sets"): SetResult,
     (SetResult, "cases"): CaseResult,
     (RunResult, "decision"): Decision,
+    (RunResult, "shard"): Shard,
+    (Shard, "cases"): ShardCase,
     (Decision, "findings"): Finding,
     (Decision, "pairs"): PairChange,
     (Decision, "baseline_trajectories"): BaselineTrajectory,

@@ -53,6 +53,7 @@ class FindingCode(enum.StrEnum):
     CREDENTIALS_MISSING = "credentials_missing"
     NOTHING_MEASURED = "nothing_measured"
     RUN_ENDED_EARLY = "run_ended_early"
+    SHARD_NOT_MEASURED = "shard_not_measured"
     CODE_RAISES = "code_raises"
     CODE_DOES_NOT_START = "code_does_not_start"
     # the verdict as a whole
@@ -76,6 +77,7 @@ class FindingCode(enum.StrEnum):
     CASES_GONE = "cases_gone"
     CASES_NOT_COMPARED = "cases_not_compared"
     CASES_NOT_RUN = "cases_not_run"
+    SHARD_SET_ASIDE = "shard_set_aside"
     CHANGE_ACCEPTED = "change_accepted"
     HISTORY_RESTARTED = "history_restarted"
     THRESHOLD_MOVED = "threshold_moved"

@@ -104,9 +104,13 @@ class _OfCase(Frozen):
 
 
 class CaseRecord(_OfCase):
-    """One case. ``omitted`` criteria did not fit, in files of earlier versions."""
+    """One case. ``omitted`` criteria did not fit, in files of earlier versions.
+
+    ``seconds``: what an attempt of it usually takes, by which suites are split into shards; None: not measured.
+    """
 
     digest: str
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     criteria: dict[str, CriterionRecord] = Field(default_factory=dict)
     omitted: Annotated[int, Field(ge=0)] = 0
     trajectory: TrajectoryRecord | None = None

@@ -68,6 +68,11 @@ class ModelUse(Frozen):
     usd: float | None = None
     unpriced: int = 0
 
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Everything that is counted, without the names; a cost that is not known is no count."""
+        return self.model_dump(exclude={"purpose", "provider", "model"}, exclude_none=True)
+
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
@@ -414,6 +419,7 @@ class RunStatus(enum.StrEnum):
     """How the run ended; anything but complete makes the verdict inconclusive."""
 
     COMPLETE = "complete"
+    INCOMPLETE = "incomplete"  # shards were merged, and some of them left no usable result of all their cases
     TIMED_OUT = "timed_out"
     LIMITED = "limited"  # a limit of calls or tokens, met before every case was run once
     INTERRUPTED = "interrupted"
@@ -455,11 +461,83 @@ class Base(Frozen):
     absent: tuple[str, ...] = ()
 
 
+class ShardCase(Frozen):
+    """A case of the plan, and the number of the shard that measures it."""
+
+    agent: str
+    eval_set: str
+    case: str
+    shard: int
+
+    @property
+    def key(self) -> CaseKey:
+        return CaseKey(self.agent, self.eval_set, self.case)
+
+
+class Shard(Frozen):
+    """Which part of a plan a result is of: shard ``number``, from 1, of ``count``.
+
+    ``wave``: 1 for the first pass, 2 for what `agent-eval next-wave` sent out after it. ``plan`` is the digest of all
+    cases and criteria of the plan, ``configuration`` that of what the agents and judges were asked with. ``cases`` are
+    those of all shards, so that what a missing one leaves unmeasured can be named.
+    """
+
+    number: int = Field(ge=1)
+    count: int = Field(ge=1)
+    wave: int = Field(default=1, ge=1)
+    plan: str
+    configuration: str
+    cases: tuple[ShardCase, ...] = ()
+
+
+class ShardTrouble(enum.StrEnum):
+    """Why a shard, or a file that was given for one, is not or not wholly part of a merged result."""
+
+    MISSING = "missing"
+    UNFINISHED = "unfinished"
+    UNREADABLE = "unreadable"
+    NO_SHARD = "no_shard"
+    OTHER_PLAN = "other_plan"
+    OTHER_COMMIT = "other_commit"
+    OTHER_CONFIGURATION = "other_configuration"
+    SUPERSEDED = "superseded"  # by a newer result of the same shard
+
+
+class ShardProblem(Frozen):
+    """A shard, or a file, that is not or not wholly part of a merged result.
+
+    ``number`` and ``count``: of which shard, 0 where the file does not say. ``source`` is the file, ``detail`` what is
+    wrong with it. ``cases`` are not measured because of it; ``named`` are the first of them.
+    """
+
+    kind: ShardTrouble
+    number: int = 0
+    count: int = 0
+    wave: int = 1
+    source: str = ""
+    detail: str = ""
+    cases: int = 0
+    named: tuple[CaseKey, ...] = ()
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it keeps the run from a verdict. What a later wave lacks, the gate asks for again."""
+        return self.wave == 1 and (self.cases > 0 or self.kind is ShardTrouble.UNFINISHED)
+
+
+class Merge(Frozen):
+    """What a merged result was joined of: so many ``shards``, and what was wrong with others."""
+
+    shards: int
+    problems: tuple[ShardProblem, ...] = ()
+
+
 class RunResult(Frozen):
     """results.json.
 
     ``base`` is None when nothing asked for it; ``cut_short`` says which limit ended the re-runs before
-    everything was decided, "" when none did.
+    everything was decided, "" when none did. ``shard`` is set where this is a part of a run, which is never decided;
+    ``merge`` where it was joined of such parts.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -470,4 +548,6 @@ class RunResult(Frozen):
     totals: Totals = Totals.model_construct()
     base: Base | None = None
     cut_short: str = ""
+    shard: Shard | None = None
+    merge: Merge | None = None
     decision: Decision | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +57,7 @@ def parse_attempt(path: Path, number: int, line: bytes) -> Attempt:
 BLOBS = "blobs"
 BLOB_BYTES = 64 * 1024
 _BLOB_PREFIX = "blob:sha256:"
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass
@@ -93,6 +95,21 @@ class TranscriptWriter:
                 line = _dumped(json.loads(line, object_hook=self._with_stored_media))
             self._file.write(line.encode("ascii") + b"\n")
             self._file.flush()
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def copy(self, source: Path) -> None:
+        """Append the attempts of another run's folder, with their media. Raises OutputError when the disk is full."""
+        if self._file is None:
+            raise ValueError("the writer is not open")
+        folder = OutputFolder.at(source)
+        try:
+            if folder.holds(ATTEMPTS):
+                self._file.writelines(line for _, _, line in read_lines(source / ATTEMPTS))
+                self._file.flush()
+            for name in (name for name, _ in (folder / BLOBS).files() if _DIGEST.fullmatch(name)):
+                with folder.read(f"{BLOBS}/{name}") as file:
+                    self.folder.replace(f"{BLOBS}/{name}", [file.read()], sync=False)
         except OSError as error:
             raise self._unwritable(error) from error
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -118,9 +119,15 @@ def _share_parts(actual: TurnBrief, expected: TurnBrief) -> TurnBrief:
 
 @dataclass
 class ResultCollector:
-    """Keeps the summaries of finished attempts, and what results share: cases and their expected turns."""
+    """Keeps the summaries of finished attempts, and what results share: cases and their expected turns.
+
+    ``made``: how many repeats of a case other jobs of this run have made. ``not_made``: why a case was not run, where
+    that is known better than that the run ended.
+    """
 
     plan: Plan
+    made: Mapping[tuple[CaseKey, ArmName], int] = field(default_factory=dict)
+    not_made: Mapping[CaseKey, AttemptError] = field(default_factory=dict)
     _summaries: dict[tuple[CaseKey, ArmName], dict[int, AttemptSummary]] = field(default_factory=dict)
     _shared: SharedScores = field(default_factory=SharedScores)
     _expected: dict[CaseKey, tuple[TurnBrief, ...]] = field(default_factory=dict)
@@ -134,9 +141,22 @@ class ResultCollector:
         self._cases.pop(key.case_key, None)
         self._expected_turns(key.case_key, item)
 
+    def restore(self, key: CaseKey, arm: ArmName, summary: AttemptSummary) -> None:
+        """Add an attempt that another job of this run made; what that job was cut off from is not one."""
+        if summary.error is None or summary.error.kind is not ErrorKind.STOPPED:
+            self._summaries.setdefault((key, arm), {})[summary.repeat] = summary
+
+    def unmade(self) -> Iterator[CaseKey]:
+        """Yield the cases of which an attempt of the first pass is not there."""
+        for planned in self.plan.sets:
+            for item in planned.run:
+                case = planned.case_key(item)
+                if not self._summaries.get((case, "head"), {}).keys() >= set(range(self.plan.repeats)):
+                    yield case
+
     def next_repeat(self, case: CaseKey, arm: ArmName = "head") -> int:
         """Return the next free repeat of a case: every attempt made so far has a lower one."""
-        return 1 + max(self._summaries.get((case, arm), {}), default=-1)
+        return max(self.made.get((case, arm), 0), 1 + max(self._summaries.get((case, arm), {}), default=-1))
 
     def score_count(self) -> int:
         """Return the number of scores: a step that adds none changes nothing."""
@@ -156,8 +176,7 @@ class ResultCollector:
         return errors
 
     def first_pass_complete(self) -> bool:
-        keys = (planned.key for planned in self.plan.attempts())
-        return all(key.repeat in self._summaries.get((key.case_key, "head"), {}) for key in keys)
+        return next(self.unmade(), None) is None
 
     def result(self, meter: Meter, seconds: float, **fields: Any) -> RunResult:
         """Return the run as far as it got. Attempts of the first pass that were not made are errors ``stopped``.
@@ -199,7 +218,8 @@ class ResultCollector:
             return known
         head, base = (self._summaries.get((key, arm), {}) for arm in ("head", "base"))
         repeats = sorted({*range(0 if item.unmeasured else self.plan.repeats), *head})
-        attempts = (head.get(number) or AttemptSummary(repeat=number, error=_NOT_MADE, tries=1) for number in repeats)
+        stopped = self.not_made.get(key, _NOT_MADE)
+        attempts = (head.get(number) or AttemptSummary(repeat=number, error=stopped, tries=1) for number in repeats)
         result = self._cases[key] = CaseResult(
             case=item.case.eval_id,
             line=item.case.line,

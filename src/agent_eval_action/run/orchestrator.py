@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from agent_eval_action.gate.next_step import RerunSuite, RerunSuspects, RunControl, Step, Stop
+from agent_eval_action.gate.next_step import RerunSuite, RerunSuspects, Run, RunControl, Step, Stop
 from agent_eval_action.results.run_result import (
+    AgentConditions,
     AttemptError,
     Base,
     CaseKey,
@@ -32,6 +33,7 @@ _ENDINGS: Final = {
     RunStatus.TIMED_OUT: "reached its max_time",
     RunStatus.INTERRUPTED: "was interrupted",
     RunStatus.LIMITED: "met a limit",
+    RunStatus.INCOMPLETE: "lacks shards",
     RunStatus.COMPLETE: "is complete",
 }
 
@@ -73,7 +75,8 @@ class Orchestrator:
     ``conditions`` are those of the run without its agents, which are known when they have started. ``next_step`` None:
     nothing is run again. ``base_agents`` None: there is no control. ``base_passes``: how often the base commit's
     agent runs every case beside the first pass, as the baseline. ``max_time`` and ``stall_timeout``, the time without
-    any answer, are in seconds; None: no limit.
+    any answer, are in seconds; None: no limit. ``only``: a step that is run instead of everything else. ``first_pass``
+    False: other jobs have made it, with the control described by ``base``.
     """
 
     plan: Plan
@@ -86,7 +89,9 @@ class Orchestrator:
     next_step: NextStep | None = None
     base_agents: LazyBaseAgents | None = None
     base_passes: int = 0
-    _base: Base | None = field(default=None, init=False)
+    only: Run | None = None
+    first_pass: bool = True
+    base: Base | None = None
     _cut_short: str = field(default="", init=False)
     _first_pass_done: bool = field(default=False, init=False)
 
@@ -108,10 +113,15 @@ class Orchestrator:
             seconds,
             started_at=started_at,
             status=self.stop.status,
-            conditions=self.conditions.model_copy(update={"agents": self.head.conditions()}),
-            base=self._base,
+            conditions=self.conditions.model_copy(update={"agents": self._agents()}),
+            base=self.base,
             cut_short=self._cut_short,
         )
+
+    def _agents(self) -> tuple[AgentConditions, ...]:
+        """Return the conditions of the agents: as other jobs of the run met them, else as this one does."""
+        agents = {agent.agent: agent for agent in (*self.head.conditions(), *self.conditions.agents)}
+        return tuple(agents.values())
 
     async def _run_until_stopped(self) -> None:
         steps = asyncio.create_task(self._run_steps())
@@ -148,14 +158,19 @@ class Orchestrator:
 
     async def _run_steps(self) -> None:
         meter, collector = self.runner.budget.meter, self.runner.collector
+        if self.only is not None:
+            await self._take(self.only, control=self.base_agents is not None)
+            return
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._run_first_pass())
-            if self.base_passes:  # the base commit's agent runs everything too, under the conditions of this run
+            if self.first_pass:
+                tasks.create_task(self._run_first_pass())
+            if self.first_pass and self.base_passes:
+                # the base commit's agent runs everything too, under the conditions of this run
                 every_case = dict.fromkeys((case for case, _ in self.plan.digests()), self.base_passes)
                 why = "the base commit's agent runs everything, as the baseline"
                 tasks.create_task(self._run_base(every_case, why))
         exhausted = meter.exhausted_reason()
-        if self.base_passes and exhausted and not self.stop.requested:
+        if self.first_pass and self.base_passes and exhausted and not self.stop.requested:
             self._stop_at_limit(f"{exhausted} while the base commit's agent ran as the baseline")
         self._first_pass_done = True
         control = self.base_agents is not None and not self.base_passes
@@ -167,14 +182,19 @@ class Orchestrator:
             if exhausted := meter.exhausted_reason():  # a limit matters only where more is wanted
                 self._end_reruns(exhausted)
                 return
-            if isinstance(step, RunControl):
-                head_runs = {case: runs for case, runs in step.beside if isinstance(case, CaseKey)}
-                control = await self._run_base(_by_case(step), step.why, head_runs, errors_answer=step.errors_answer)
-                continue
             scores = collector.score_count()
-            await self._rerun(step, control=control)
-            if collector.score_count() == scores and not self._cut_short and not meter.exhausted_reason():
+            control = await self._take(step, control=control)
+            stuck = collector.score_count() == scores and not isinstance(step, RunControl)
+            if stuck and not self._cut_short and not meter.exhausted_reason():
                 self._end_reruns("what was run again could not be measured")  # else it would be asked for without end
+
+    async def _take(self, step: Run, *, control: bool) -> bool:
+        """Make the attempts of a step; return whether the base's agent can be asked from now on."""
+        if isinstance(step, RunControl):
+            head_runs = {case: runs for case, runs in step.beside if isinstance(case, CaseKey)}
+            return await self._run_base(_by_case(step), step.why, head_runs, errors_answer=step.errors_answer)
+        await self._rerun(step, control=control)
+        return control
 
     def _ask(self, next_step: NextStep, *, control: bool) -> Step:
         return next_step(self.result(), control=control)
@@ -240,13 +260,13 @@ class Orchestrator:
         commit = group.commit[:10]
         reasons = {name: f"the agent of {commit} could not be run: {error.message}" for name, error in broken.items()}
         self._record_run(group, lacking, {**group.missing, **reasons})
-        return self._base is None or not self._base.unavailable
+        return self.base is None or not self.base.unavailable
 
     def _record_run(self, group: AgentGroup, lacking: Iterable[str], unavailable: Mapping[str, str]) -> None:
         """Record the base commit's agents that were run now, beside those of earlier controls, and what could not."""
-        base = self._base or Base()
+        base = self.base or Base()
         agents = {agent.agent: agent for agent in (*base.agents, *group.conditions())}
-        self._base = base.model_copy(
+        self.base = base.model_copy(
             update={
                 "commit": group.commit or None,
                 "agents": tuple(agents.values()),
@@ -256,8 +276,8 @@ class Orchestrator:
             }
         )
         rest = "has no baseline" if self.base_passes else "verdict stands on history"
-        if self._base.unavailable:
-            self._warn(f"no control: {self._base.unavailable}; {'it' if self.base_passes else 'the'} {rest}")
+        if self.base.unavailable:
+            self._warn(f"no control: {self.base.unavailable}; {'it' if self.base_passes else 'the'} {rest}")
             return
         for name, why in unavailable.items():
             if name not in base.unavailable_agents:
@@ -271,13 +291,13 @@ class Orchestrator:
 
     def _record_missing_control(self) -> None:
         """After a cut, record that a control could have been made: without it there is no regression and no pass."""
-        if self._base is not None or self.base_agents is None or not (self._cut_short or self.stop.requested):
+        if self.base is not None or self.base_agents is None or not (self._cut_short or self.stop.requested):
             return
         opened = self.base_agents.opened()
         if opened.missing:
-            self._base = Base(commit=opened.commit or None, **self._unavailable(opened.missing))
+            self.base = Base(commit=opened.commit or None, **self._unavailable(opened.missing))
         elif self.base_agents.commit:
-            self._base = Base(commit=self.base_agents.commit)
+            self.base = Base(commit=self.base_agents.commit)
 
     def _plan_attempts(self, runs: Mapping[CaseKey, int], purpose: Purpose, group: AgentGroup) -> list[PlannedAttempt]:
         """Plan so many attempts of each case, one of every case before the second of any."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from agent_eval_action.agents.simulator import simulator_digest
 from agent_eval_action.baseline.pooling import Suite
@@ -97,6 +98,24 @@ class Plan:
     def digests(self) -> Iterator[tuple[CaseKey, str]]:
         """Every case with the digest of its definition."""
         return ((planned.case_key(item), item.digest) for planned in self.sets for item in planned.cases)
+
+    def digest(self) -> str:
+        """The digest of everything that decides what is measured: cases, criteria, users, repeats."""
+        sets = [
+            [planned.agent, planned.key, planned.path, [[info.name, info.digest] for info in planned.infos]]
+            + [[item.case.eval_id, item.digest] for item in planned.cases]
+            for planned in self.sets
+        ]
+        text = json.dumps([self.repeats, sets], ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def part(self, cases: Container[CaseKey], repeats: int | None = None) -> Plan:
+        """The plan of these cases alone."""
+        sets = (
+            replace(planned, cases=tuple(item for item in planned.cases if planned.case_key(item) in cases))
+            for planned in self.sets
+        )
+        return Plan(tuple(planned for planned in sets if planned.cases), self.repeats if repeats is None else repeats)
 
     def attempts(self) -> Iterator[PlannedAttempt]:
         """Every attempt, a whole pass before the next repeat: a run cut short has seen every case it could."""

@@ -73,13 +73,22 @@ def environment_digest(conditions: AgentConditions) -> str:
     return _digest([conditions.python, conditions.adk_version, conditions.packages_digest])
 
 
-def _code_digest(workspace: Path, environ: Mapping[str, str], excluded: Collection[Path]) -> str:
+def tracked_digest(settings: Settings, environ: Mapping[str, str]) -> str:
+    """Return the digest of the files that git tracks, which steps of a job may have changed; without git of all."""
+    excluded = {settings.out, settings.cache_dir}
+    return _code_digest(settings.workspace, environ, excluded, Repository(settings.workspace, environ).tracked("*"))
+
+
+def _code_digest(
+    workspace: Path, environ: Mapping[str, str], excluded: Collection[Path], listed: Collection[str] | None = None
+) -> str:
     """Digest every file of the checkout but the excluded: an agent may import or read any of them.
 
     In a git repository, files that git ignores are left out but for ``.env``: they are logs and databases of agents.
+    ``listed``: digest these instead.
     """
     digest = hashlib.sha256()
-    listed = Repository(workspace, environ).listed()
+    listed = listed if listed is not None else Repository(workspace, environ).listed()
     for path in (workspace / name for name in sorted(listed)) if listed is not None else _walk(workspace):
         if any(path == place or place in path.parents for place in excluded):
             continue
@@ -123,6 +132,7 @@ def cli_arguments(settings: Settings, selectors: Sequence[str]) -> tuple[str, ..
     from_workspace = {
         "config": [relative(config, workspace)] if config and elsewhere else [],
         "agent": [relative(agent.path, workspace) for agent in settings.agents if settings.only_agents],
+        "shard": [str(settings.shard)] if settings.shard else [],
     }
     words = list(selectors)
     for option in OPTIONS:
