@@ -18,6 +18,7 @@ from agent_eval_action.config.models import (
     Settings,
 )
 from agent_eval_action.config.options import AGENT_OPTIONS, OPTIONS
+from agent_eval_action.config.types import ShardOption
 from agent_eval_action.criteria import CRITERIA
 
 
@@ -33,7 +34,7 @@ def test_an_option_is_described_by_a_sentence(option):
     assert "\n" not in option.help + option.shown
     assert "{" not in option.shown
     assert option.value_type.label
-    assert option.info.has_flag or option.key or option.info.action_default
+    assert option.info.has_flag or option.key or option.info.action_default or option.name == "merge"  # a command
     assert re.fullmatch(r"[a-z][a-z_]*", option.name)
     assert (option.key is None) == (option.info.scope == "command")
 
@@ -58,6 +59,7 @@ GIVEN = {
     "name": ("x", "x"),
     "names, or NAME: value": ("A=b", {"A": "b"}),
     "pattern or list": ("x+", ("x+",)),
+    "shard": ("3/8", ShardOption(number=3, count=8)),
 }
 """What an input gives to an option with a value of this kind, and what the settings then have."""
 
@@ -76,6 +78,8 @@ def test_a_value_given_by_its_input_arrives_in_its_field(option, tmp_path):
     elif option.value_type.label in ("path", "mapping"):
         text = {"gate_criteria": "x.mode=off", "gate_sets": "x=off", "llm_prices": "m=1/2"}.get(option.name, "folder")
         wanted = tmp_path / text if text == "folder" else None
+    elif option.value_type.label == "path or list":
+        text, wanted = "a,b", (tmp_path / "a", tmp_path / "b")
     elif option.value_type.label in GIVEN:
         text, wanted = GIVEN[option.value_type.label]
     else:

@@ -18,7 +18,7 @@ from agent_eval_action import __version__, stats
 from agent_eval_action.agents import AGENTS
 from agent_eval_action.agents.adk import LOGS
 from agent_eval_action.agents.base import DriverContext
-from agent_eval_action.api.shards import folders_of, read_shards, read_wave
+from agent_eval_action.api.shards import read_shards, read_wave
 from agent_eval_action.baseline.accepted import KnownNames, unknown
 from agent_eval_action.baseline.history_session import HistorySession, open_history_session
 from agent_eval_action.baseline.measured_base import PASSES
@@ -40,7 +40,7 @@ from agent_eval_action.processes.process import kill_children
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.history import History
 from agent_eval_action.results.redaction import Redaction
-from agent_eval_action.results.run_result import AttemptError, Base, Conditions, Provenance, RunResult, RunStatus, Shard
+from agent_eval_action.results.run_result import AttemptError, Conditions, Provenance, RunResult, RunStatus, Shard
 from agent_eval_action.results.transcripts import TranscriptWriter
 from agent_eval_action.run import resources, resume
 from agent_eval_action.run.affected import AffectedAgents, affected_agents, hidden_files
@@ -269,8 +269,8 @@ class Evaluation:
         plans = None
         if scope.settings.merge:
             plans = await self._read_plans(scope)
-            scope = await self._join(scope, plans[1])
-            if (settled := await self._settled(scope, plans)) is not None:
+            scope, joined = await self._join(scope, plans[1])
+            if (settled := await self._settled(scope, joined, plans)) is not None:
                 self.measurement = settled
                 return await self._conclude(scope, settled)
         elif scope.settings.shard:
@@ -298,14 +298,12 @@ class Evaluation:
         if isinstance(scope, RunResult):
             return None
         plans = await self._read_plans(scope)
-        scope = await self._join(scope, plans[1])
-        if scope.joined is None or not scope.joined.complete:
-            return None
-        step = await self._wanted(scope, self._gate(scope, plans[1], scope.joined.lacking))
+        scope, joined = await self._join(scope, plans[1])
+        step = await self._wanted(scope, joined, self._gate(scope, plans[1], joined.lacking))
         if isinstance(step, Stop):
             return None
         known = await asyncio.to_thread(CaseSeconds.of_history, plans[1], scope.session, scope.skipped)
-        return wave_of(step, scope.joined, known.seconds, scope.settings.concurrency, target)
+        return wave_of(step, joined, known.seconds, scope.settings.concurrency, target)
 
     async def _divided(self, scope: _Scope, plan: Plan, shard: ShardOption) -> _Scope:
         """Return the scope of one shard, with its part of the limits."""
@@ -317,53 +315,37 @@ class Evaluation:
         part = ShardPart.of_plan(plan, shard, known)
         return replace(scope, part=part, settings=share_limits(scope.settings, shard))
 
-    async def _join(self, scope: _Scope, plan: Plan) -> _Scope:
+    async def _join(self, scope: _Scope, plan: Plan) -> tuple[_Scope, JoinedShards]:
         """Return the scope with what the shards have measured."""
         settings = scope.settings
         given, unreadable = await asyncio.to_thread(read_shards, settings.merge, settings.workspace)
         commit = scope.conditions.commit
         joined = await asyncio.to_thread(join_shards, given, unreadable, plan, commit, Meter.for_run(settings))
         conditions = scope.conditions.model_copy(update={"agents": joined.agents})
-        return replace(scope, joined=joined, conditions=conditions)
+        return replace(scope, joined=joined, conditions=conditions), joined
 
-    async def _settled(self, scope: _Scope, plans: _Plans) -> Measurement | None:
+    async def _settled(self, scope: _Scope, joined: JoinedShards, plans: _Plans) -> Measurement | None:
         """Return the measurement of a merged run of which nothing more is run; None where the gate wants more."""
         own, plan = plans
-        joined = scope.joined
-        if joined is None:
+        gate, run = self._gate(scope, plan, joined.lacking), MergedRun(joined, scope.conditions)
+        step = await self._wanted(scope, joined, gate)
+        if not isinstance(step, Stop):
             return None
-        gate, run = self._gate(scope, plan, joined.lacking), self._merged_run(scope, joined)
+        run.settle(step, self._base_commit(scope, gate))
         if not joined.complete:
             self.context.stop.request(RunStatus.INCOMPLETE)
-            run.status = RunStatus.INCOMPLETE
-        else:
-            step = await self._wanted(scope, gate)
-            if not isinstance(step, Stop):
-                return None
-            run.cut_short = step.reason if step.limited else ""
-        if run.base is None and (run.cut_short or not joined.complete) and self._base_commit(scope, gate):
-            run.base = Base(commit=self._base_commit(scope, gate))
         functions = await asyncio.to_thread(scope.change.open_functions, plan, scope.agents)
         if functions is not None:
             functions.tree.release()
         with TranscriptWriter(scope.out) as writer:
-            await asyncio.to_thread(_copy_transcripts, writer, joined, scope.settings.workspace)
+            await asyncio.to_thread(joined.copy_transcripts, writer)
         return Measurement(run, gate, own, functions, scope.session.without_records(), joined=joined)
 
-    def _merged_run(self, scope: _Scope, joined: JoinedShards) -> MergedRun:
-        return MergedRun(joined, scope.conditions, self.context.stop.status, joined.base)
-
-    async def _wanted(self, scope: _Scope, gate: RunGate) -> Step:
+    async def _wanted(self, scope: _Scope, joined: JoinedShards, gate: RunGate) -> Step:
         """Return what the gate wants next of a merged run, or why it stops."""
-        if scope.joined is None or not self._asks_gate(gate):
-            return Stop("nothing is run again")
-        result = self._merged_run(scope, scope.joined).result()
         control = scope.settings.baseline.store != "rerun"
-        if result.base is not None and result.base.unavailable:
-            control = False
-        step = await asyncio.to_thread(gate.next_step, result, control=control)
-        exhausted = scope.joined.meter.exhausted_reason()
-        return Stop(exhausted, limited=True) if exhausted and not isinstance(step, Stop) else step
+        asked = gate if self._asks_gate(gate) else None
+        return await asyncio.to_thread(MergedRun(joined, scope.conditions).next_step, asked, control=control)
 
     def _asks_gate(self, gate: RunGate) -> bool:
         return gate.adaptive or (self.context.repeats is None and gate.asks_base_for_withheld)
@@ -530,7 +512,7 @@ class Evaluation:
         functions = await asyncio.to_thread(scope.change.open_functions, plan, scope.agents)
         if functions is not None:
             closing.append(partial(asyncio.to_thread, functions.tree.release))
-        joined, part = scope.joined, scope.part
+        joined = scope.joined
         budget, stall = AttemptBudget(joined.meter if joined else Meter.for_run(settings)), StallDetector()
         opener = resources.ResourceOpener(
             settings,
@@ -558,14 +540,10 @@ class Evaluation:
             previous = resume.load_previous_attempts(folder, scope.out, plan, agents.provenance, workspace=workspace)
         context.warn(previous.warnings())
         gate = self._gate(scope, plan, dict.fromkeys((*(joined.lacking if joined else ()), *lacking.values())))
-        writer = stack.enter_context(TranscriptWriter(scope.out))
-        if joined is not None:
-            await asyncio.to_thread(_copy_transcripts, writer, joined, settings.workspace)
-        made = part.wave.made() if part and part.wave else {}
         runner = AttemptRunner(
             agents.warm_up,
-            writer,
-            joined.collector if joined else ResultCollector(plan, made),
+            await self._open_transcripts(scope, stack),
+            joined.collector if joined else ResultCollector(plan, scope.part.made if scope.part else {}),
             budget,
             context.emit,
             previous,
@@ -578,8 +556,14 @@ class Evaluation:
         context.emit(_suite_read(scope, plan))
         orchestrator = self._orchestrator(scope, agents.head, own, runner, gate)
         session = scope.session.without_records()
-        measurement = Measurement(orchestrator, gate, own, functions, session, agents.shard, joined)
-        return orchestrator, measurement
+        return orchestrator, Measurement(orchestrator, gate, own, functions, session, agents.shard, joined)
+
+    @staticmethod
+    async def _open_transcripts(scope: _Scope, stack: contextlib.AsyncExitStack) -> TranscriptWriter:
+        writer = stack.enter_context(TranscriptWriter(scope.out))
+        if scope.joined is not None:
+            await asyncio.to_thread(scope.joined.copy_transcripts, writer)
+        return writer
 
     def _pool_history(self, scope: _Scope, plan: Plan) -> History:
         history = scope.session.history(plan.suite(scope.skipped))
@@ -650,11 +634,6 @@ class Evaluation:
 
     def _with_decision(self, result: RunResult, decision: Decision) -> RunResult:
         return result.model_copy(update={"decision": self.context.redaction.value(decision)})
-
-
-def _copy_transcripts(writer: TranscriptWriter, joined: JoinedShards, workspace: Path) -> None:
-    for folder in folders_of(joined.used, workspace):
-        writer.copy(folder)
 
 
 def _select_affected(

@@ -38,7 +38,7 @@ def read_shards(paths: Sequence[Path], workspace: Path) -> tuple[list[ShardResul
             problems.append(ShardProblem(kind=ShardTrouble.UNREADABLE, source=source, detail=detail.lstrip(":")))
         else:
             # what a shard has decided, and the details of another shard's cases, is of no use here
-            found.append(ShardResult(source, result, hashlib.sha256(data).hexdigest()))
+            found.append(ShardResult(source, path.parent, result, hashlib.sha256(data).hexdigest()))
     return found, problems
 
 
@@ -50,11 +50,6 @@ def _results_files(path: Path) -> Iterator[Path]:
         yield from (file for file in files if file.is_file() and not file.is_symlink())
     else:
         raise UsageError(f"there are no results at {path}", hint="name the folders or files that the shards left")
-
-
-def folders_of(used: Sequence[ShardResult], workspace: Path) -> list[Path]:
-    """Return the folders that results were read from; their transcripts lie beside them."""
-    return [(workspace / each.source).parent for each in used]
 
 
 def read_wave(path: Path) -> Wave:

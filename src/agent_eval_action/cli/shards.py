@@ -45,7 +45,7 @@ def plan_command(flags: Mapping[str, Any], selectors: Sequence[str], target: str
         _print_expectation(known, count, expected_seconds(known.seconds, chosen, count, sessions), limit, sessions)
     else:
         print_line(f"main's history has no durations: {fmt.plural(len(chosen), 'case')}, divided by their number")
-    suffix = f"@{known.record}" if known.record else ""
+    suffix = f"@{known.record}" if known.record and known.known else ""
     jobs: list[dict[str, Any]] = [
         {"shard": f"{number}/{count}{suffix}", "cases": cases.count(number)} for number in range(1, count + 1)
     ]

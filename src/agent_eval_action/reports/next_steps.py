@@ -83,6 +83,8 @@ def advice(report: ReportInput) -> Prose:
     view = report.view
     if report.decision.outcome is not Verdict.INCONCLUSIVE:
         return Prose()
+    if report.result.merge and any(problem.undecided for problem in report.result.merge.problems):
+        return Prose.join("Run the jobs of these shards again, then the merge.")
     for case in view.in_groups(Group.NOT_MEASURED):
         attempt = failed_attempt(case.result) if case.result is not None else None
         kind = attempt.error.kind if attempt is not None and attempt.error is not None else ErrorKind.SCORING

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from agent_eval_action.gate.next_step import Step, Stop
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.results.findings import NAMED
 from agent_eval_action.results.run_result import (
@@ -23,15 +25,18 @@ from agent_eval_action.results.run_result import (
     ShardProblem,
     ShardTrouble,
 )
+from agent_eval_action.results.transcripts import TranscriptWriter
 from agent_eval_action.run.collector import ResultCollector
 from agent_eval_action.run.plan import Plan, PlannedSet
+from agent_eval_action.run.run_gate import RunGate
 
 
 @dataclass(frozen=True, slots=True)
 class ShardResult:
-    """A result that was given for a shard, the file it is from, and that file's digest."""
+    """A result that was given for a shard, the file it is from as it is shown, its folder, and the file's digest."""
 
     source: str
+    folder: Path
     result: RunResult
     digest: str
 
@@ -87,6 +92,11 @@ class JoinedShards:
     def next_wave(self) -> int:
         return 1 + max((given.shard.wave for given in self.used), default=1)
 
+    def copy_transcripts(self, writer: TranscriptWriter) -> None:
+        """Write the attempts of all shards where this run's own will be. Raises OutputError."""
+        for given in self.used:
+            writer.copy(given.folder)
+
     @property
     def block(self) -> Merge:
         """What the merged result says of its parts."""
@@ -95,13 +105,15 @@ class JoinedShards:
 
 @dataclass
 class MergedRun:
-    """A merged run of which nothing more is run."""
+    """A merged run, as far as the shards measured it."""
 
     joined: JoinedShards
     conditions: Conditions
-    status: RunStatus
-    base: Base | None
+    base: Base | None = None
     cut_short: str = ""
+
+    def __post_init__(self) -> None:
+        self.base = self.base or self.joined.base
 
     def result(self, started_at: str = "", seconds: float = 0.0) -> RunResult:
         """Return the run, without a decision."""
@@ -109,11 +121,26 @@ class MergedRun:
             self.joined.meter,
             seconds,
             started_at=started_at,
-            status=self.status,
+            status=RunStatus.COMPLETE if self.joined.complete else RunStatus.INCOMPLETE,
             conditions=self.conditions,
             base=self.base,
             cut_short=self.cut_short,
         )
+
+    def next_step(self, gate: RunGate | None, *, control: bool) -> Step:
+        """Return what the gate wants next, or why it stops. ``control``: whether the base's agent can be asked."""
+        if gate is None or not self.joined.complete:
+            return Stop("nothing is run again")
+        control = control and not (self.base and self.base.unavailable)
+        step = gate.next_step(self.result(), control=control)
+        exhausted = self.joined.meter.exhausted_reason()
+        return Stop(exhausted, limited=True) if exhausted and not isinstance(step, Stop) else step
+
+    def settle(self, step: Stop, base_commit: str) -> None:
+        """Record why nothing more is run. ``base_commit``: of a control that could have been made, "" without one."""
+        self.cut_short = step.reason if step.limited else ""
+        if self.base is None and base_commit and (self.cut_short or not self.joined.complete):
+            self.base = Base(commit=base_commit)
 
 
 def join_shards(

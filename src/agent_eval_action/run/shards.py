@@ -266,6 +266,11 @@ class ShardPart:
         """What is run instead of a first pass; None in the first wave."""
         return self.wave.step_of(self.number) if self.wave else None
 
+    @property
+    def made(self) -> dict[tuple[CaseKey, ArmName], int]:
+        """How many repeats of a case other jobs have made before, by case and arm."""
+        return self.wave.made() if self.wave else {}
+
     def block(self, configuration: str) -> Shard:
         """Return what the results say of their part."""
         return Shard(
