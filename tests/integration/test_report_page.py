@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 import shutil
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,11 +17,36 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from agent_eval_action.folders import OutputFolder
 from agent_eval_action.reports import REPORTS, Link, ReportInput, results_json
-from agent_eval_action.results.decision import MainCase, MainRun
+from agent_eval_action.reports.recorded_details import MEDIA_BUDGET
+from agent_eval_action.results.decision import MainCase, MainEvent, MainRun, TurnBrief
+from agent_eval_action.results.evalset import (
+    Content,
+    FunctionCall,
+    FunctionResponse,
+    Invocation,
+    InvocationEvent,
+    InvocationEvents,
+    Part,
+    Span,
+)
+from agent_eval_action.results.recordings import Recordings
+from agent_eval_action.results.run_result import Attempt, Phase
+from agent_eval_action.results.transcripts import TranscriptWriter
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+EVENTS = {
+    4: (
+        MainEvent(kind="model", subject="dice_agent", text="gemini-2 → gemini-3"),
+        MainEvent(kind="judge", subject="hallucinations_v1", text="judge gemini-2 → gemini-3"),
+    ),
+    6: (
+        MainEvent(kind="cases", text="roll_then_prime", cases=2),
+        MainEvent(kind="accepted", subject="roll", text="meant"),
+    ),
+}
 PWN = "document.documentElement.setAttribute('data-pwned', '1')"
 ATTACK = f'"><script>{PWN}</script><img src=x onerror="{PWN}"><svg onload="{PWN}"><a href="javascript:{PWN}">'
 VIEWS = ["", "#/cases", "#/history", "#/review", "#/run"]
@@ -67,6 +96,10 @@ def report(scenario: str) -> ReportInput:
             means=means,
             cases=len(keys),
             passed=len(keys) - (number > 5),
+            tokens=1000 + number,
+            seconds=2.5,
+            usd=0.25,
+            events=EVENTS.get(number, ()),
         )
         for number in range(1, 9)
     ]
@@ -76,6 +109,49 @@ def report(scenario: str) -> ReportInput:
     ]
     decision = result.decision.model_copy(update={"main_runs": tuple(runs), "main_cases": tuple(past)})
     return ReportInput(result.model_copy(update={"decision": decision}), links, "agent-eval run")
+
+
+def picture(colour: bytes = b"\x10\x80\xf0") -> bytes:
+    """A PNG of one pixel."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return len(body).to_bytes(4, "big") + kind + body + zlib.crc32(kind + body).to_bytes(4, "big")
+
+    head = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", bytes([0, 0, 0, 1, 0, 0, 0, 1, 8, 2, 0, 0, 0]))
+    return head + chunk(b"IDAT", zlib.compress(b"\0" + colour)) + chunk(b"IEND", b"")
+
+
+def medium(kind: str, raw: bytes, name: str) -> Part:
+    return Part(inline_data={"mime_type": kind, "data": base64.b64encode(raw).decode(), "display_name": name})
+
+
+def recorded(shown: ReportInput, folder: Path, *answers: Part, text: str = "blue") -> ReportInput:
+    """The report with transcripts beside it: calls with times and results, a picture from the user, ``answers``."""
+    with TranscriptWriter(OutputFolder.at(folder)) as writer:
+        for owner in shown.result.sets:
+            for case in owner.cases:
+                for made in (*case.attempts, *case.control):
+                    turns = tuple(_recorded_turn(turn, answers, text) for turn in made.turns)
+                    key = {"agent": owner.agent, "eval_set": owner.eval_set, "case": case.case}
+                    writer.append(Attempt(**key, repeat=made.repeat, arm=made.arm, case_digest="d", turns=turns))
+    return replace(shown, recordings=Recordings.find(folder))
+
+
+def _recorded_turn(turn: TurnBrief, answers: tuple[Part, ...], text: str) -> Invocation:
+    events, spans = [], [Span(kind="model", name="dice", start=0.1, seconds=0.4, input_tokens=560, output_tokens=52)]
+    for at, call in enumerate(turn.calls):
+        called = Part(function_call=FunctionCall(id=f"c{at}", name=call.name, args=call.args))
+        answered = Part(function_response=FunctionResponse(id=f"c{at}", name=call.name, response={"result": text}))
+        events += [InvocationEvent(author="a", content=Content(parts=(part,))) for part in (called, answered)]
+        spans.append(Span(kind="tool", name=call.name, start=0.5 + at, seconds=0.004))
+        spans.append(Span(kind="wait", start=0.6 + at, seconds=0.3))
+    return Invocation(
+        user_content=Content(role="user", parts=(Part(text=turn.user), medium("image/png", picture(), "room.png"))),
+        final_response=Content(role="model", parts=(Part(text=turn.response), *answers)),
+        intermediate_data=InvocationEvents(invocation_events=tuple(events)),
+        duration=3.0,
+        spans=tuple(spans),
+    )
 
 
 def hostile(scenario: str) -> ReportInput:
@@ -110,7 +186,7 @@ def case_link(agent: str, eval_set: str, case: str, tab: str = "compare") -> str
     return f"#/case/{quote(agent, '')}/{quote(eval_set, '')}/{quote(case, '')}?tab={tab}"
 
 
-ROLL = ("dice_agent", "basics", "roll_then_prime")
+ROLL = ("dice", "basics", "roll_then_prime")
 POOL = ("hotel", "rooms", "pool_question")
 
 
@@ -173,9 +249,111 @@ def test_a_case_shows_what_main_did_beside_this_change(page: Page, tmp_path: Pat
     missing = page.locator(".missing").all_inner_texts()
     assert missing == ["check_prime is not called"]
     changed = page.locator(".compare mark.ins").all_inner_texts()
-    assert "sides=6" in changed, "the changed argument alone is marked"
+    assert "6" in changed, "the changed value alone is marked"
     page.get_by_role("button", name="expected").click()
     assert "left=expected" in page.url
+
+
+def test_calls_are_shown_in_time_with_their_tokens(page: Page, tmp_path: Path) -> None:
+    shown = recorded(report("regressed"), tmp_path)
+    page.goto(write(tmp_path, shown) + case_link(*ROLL, "time"))
+    calls = page.get_by_role("table", name="Calls of models and tools").locator("tbody tr").all_inner_texts()
+    assert [re.split(r"\s*\t\s*", call) for call in calls] == [
+        ["Turn 1", "3.00 s"],
+        ["model dice", "560 + 52", "0.40 s"],
+        ["tool roll_die", "4.0 ms"],
+        ["wait", "0.30 s"],
+        ["Turn 2", "3.00 s"],
+        ["model dice", "560 + 52", "0.40 s"],
+    ]
+    bars = page.locator(".waterfall rect").evaluate_all("all => all.map(one => Number(one.getAttribute('x')))")
+    assert bars == sorted(bars), "each begins after the one before it"
+    assert page.locator(".waterfall rect.wait").count() == 1
+    page.goto("about:blank")
+    page.goto(write(tmp_path, report("regressed")) + case_link(*ROLL, "time"))
+    expect(page.get_by_role("tabpanel")).to_contain_text("attempts.jsonl, which was not beside results.json")
+
+
+def test_media_and_results_are_shown_within_a_budget(page: Page, tmp_path: Path) -> None:
+    answers = (
+        medium("application/pdf", b"%PDF-1.7", "bill.pdf"),
+        medium("image/png", b"x" * (MEDIA_BUDGET + 1), "huge.png"),
+        medium("text/html", f"<script>{PWN}</script>".encode(), "page.html"),
+        medium('image/png" onerror="x', b"?", f"{ATTACK}.png"),
+        Part(file_data={"mime_type": "video/mp4", "file_uri": "javascript:alert(1)"}),
+    )
+    page.goto(write(tmp_path, recorded(report("regressed"), tmp_path, *answers, text=ATTACK)) + case_link(*ROLL))
+    seen = page.locator(".turn img").first
+    assert seen.evaluate("image => [image.naturalWidth, image.alt]") == [1, "room.png, image/png, 69 bytes"]
+    assert ATTACK in page.locator(".call .result").first.inner_text()
+    digest = hashlib.sha256(b"x" * (MEDIA_BUDGET + 1)).hexdigest()
+    panel = page.get_by_role("tabpanel")
+    expect(panel).to_contain_text(f"huge.png, image/png, 2.9 MB: left out of this page, it is blobs/{digest}")
+    expect(panel).to_contain_text("video/mp4: javascript:alert(1)")
+    with page.expect_download() as download:
+        page.get_by_text("Save bill.pdf").first.press("Enter")
+    assert Path(download.value.path()).read_bytes() == b"%PDF-1.7"
+    assert download.value.suggested_filename == "bill.pdf"
+    with page.expect_download() as download:
+        page.get_by_text("Save page.html").first.click()
+    assert page.evaluate("document.documentElement.dataset.pwned") is None
+    page.goto("about:blank")
+    page.goto((tmp_path / "report.html").as_uri() + "#/run")
+    expect(page.locator("main")).to_contain_text("1 file of the conversations did not fit into this page")
+
+
+def test_only_what_differs_and_the_side_are_kept_in_the_address(page: Page, tmp_path: Path) -> None:
+    shown = report("judged")
+    page.goto(write(tmp_path, shown) + case_link(*POOL))
+    assert page.locator(".turn").count() == 2
+    only = page.get_by_role("button", name="Only what differs")
+    only.press("Enter")
+    expect(page.locator(".turn")).to_have_count(1)
+    expect(only).to_be_focused()
+    expect(page.get_by_role("tabpanel")).to_contain_text("1 turn without a difference not shown")
+    page.reload()
+    expect(page.locator(".turn")).to_have_count(1)
+
+
+def test_columns_are_hidden_and_the_address_keeps_it(page: Page, tmp_path: Path) -> None:
+    page.goto(write(tmp_path, report("regressed")) + "#/cases")
+    page.get_by_text("Columns").click()
+    page.get_by_role("checkbox", name="Tokens").press("Space")
+    page.get_by_role("checkbox", name="response_match_score").uncheck()
+    page.reload()
+    heads = page.locator("thead th").all_inner_texts()
+    assert "Tokens" not in heads
+    assert "response_match_score" not in heads
+    assert "Seconds" in heads
+    cells = page.locator("tbody tr").first.locator("th, td")
+    assert cells.count() == len(heads)
+
+
+def test_the_cases_around_a_case_are_those_of_the_list(page: Page, tmp_path: Path) -> None:
+    page.goto(write(tmp_path, report("regressed")) + "#/cases?group=regressed")
+    listed = names(page)
+    page.locator("tbody th a").first.click()
+    rail = page.get_by_role("navigation", name="Cases near this one")
+    assert rail.locator("a code").all_inner_texts() == listed
+    rail.get_by_text(listed[1]).click()
+    expect(page.locator("h1")).to_contain_text(listed[1])
+    assert "group=regressed" in page.url
+    page.go_back()
+    expect(page.locator("h1")).to_contain_text(listed[0])
+
+
+def test_the_phases_of_the_run_are_drawn(page: Page, tmp_path: Path) -> None:
+    shown = report("regressed")
+    phases = (
+        Phase(purpose="first", attempts=7, start=1, seconds=20),
+        Phase(purpose="control", attempts=1, start=22, seconds=3),
+    )
+    page.goto(write(tmp_path, replace(shown, result=shown.result.model_copy(update={"phases": phases}))) + "#/run")
+    rows = page.get_by_role("table", name="Phases of the run").locator("tbody tr").all_inner_texts()
+    assert [row.split() for row in rows] == [
+        ["First", "pass", "7", "attempts", "20.0", "s"],
+        ["Beside", "main's", "agent", "1", "attempt", "3.0", "s"],
+    ]
 
 
 def test_sentences_without_support_are_underlined_and_votes_counted(page: Page, tmp_path: Path) -> None:
@@ -235,8 +413,29 @@ def test_the_history_of_main_is_shown_with_what_changed_and_since_when(page: Pag
     shown = report("regressed")
     last = shown.result.sets[-1].cases[-1].case
     page.goto(write(tmp_path, shown) + "#/history")
-    assert "0000004: model gemini-2 → gemini-3" in page.locator("main").inner_text()
-    row = page.locator("tbody tr", has_text=last)
+    changes = page.get_by_role("table", name="What changed on main").locator("tbody tr").all_inner_texts()
+    assert [re.split(r"\s*[\t\n]\s*", change) for change in changes] == [
+        ["0000006", "2026-05-06", "2 cases redefined: roll_then_prime", "accepted roll: meant"],
+        [
+            "0000004",
+            "2026-05-04",
+            "model of dice_agent: gemini-2 → gemini-3",
+            "hallucinations_v1: judge gemini-2 → gemini-3",
+        ],
+    ]
+    assert page.locator(".over-time .event").count() == 2
+    assert page.locator(".over-time title").first.text_content() == (
+        "0000004: model of dice_agent: gemini-2 → gemini-3; hallucinations_v1: judge gemini-2 → gemini-3"
+    )
+    for text in ("Cases that pass", "main 1,005", "main $0.250", "main 2.50 s"):
+        expect(page.locator(".tiles")).to_contain_text(text)
+    page.get_by_role("button", name="As a table").press("Enter")
+    assert page.url.endswith("table=1")
+    expect(page.get_by_role("button", name="As a table")).to_be_focused()
+    expect(page.get_by_role("table", name="Means over main's runs").locator("tbody tr")).to_have_count(9)
+    page.get_by_role("button", name="All cases").press("Enter")
+    assert "all=1" in page.url
+    row = page.get_by_role("table", name="Cases over main's runs").locator("tbody tr", has_text=last)
     assert "failing on main since 0000006" in row.inner_text()
     assert row.locator(".strip").first.get_attribute("aria-label") == "main's last 8 runs: 4 passed, 3 failed, 1 mixed"
     row.locator("a").click()
@@ -263,8 +462,11 @@ def test_labels_of_the_judge_are_saved_as_json(page: Page, tmp_path: Path) -> No
 def test_commands_links_and_cases_are_copied(page: Page, tmp_path: Path) -> None:
     shown = report("regressed")
     page.goto(write(tmp_path, shown) + case_link(*first_case(shown)))
-    page.get_by_role("button", name="Copy the command").click()
+    page.get_by_role("button", name="Copy the command", exact=True).click()
     assert page.evaluate("navigator.clipboard.readText()").startswith("agent-eval run ")
+    page.get_by_role("button", name="Copy the command that accepts this change").click()
+    accept = page.evaluate("navigator.clipboard.readText()")
+    assert accept == 'agent-eval accept --agent dice --eval-set basics --reason "…" roll_then_prime'
     page.get_by_role("button", name="Copy this case as JSON").click()
     assert json.loads(page.evaluate("navigator.clipboard.readText()"))["case"] == first_case(shown)[2]
     page.get_by_role("button", name="Copy a link").click()

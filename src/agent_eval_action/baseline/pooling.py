@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import Any, Final
+from typing import Final
 
-from agent_eval_action.diagnostics.reader import shorten
+from agent_eval_action.baseline.main_runs import definition_change, main_cases, main_runs
 from agent_eval_action.results.case_matching import (
     CaseIdentity,
     CaseMatches,
@@ -19,7 +18,6 @@ from agent_eval_action.results.case_matching import (
     recorded_identity,
     renamed,
 )
-from agent_eval_action.results.decision import MainCase, MainRun
 from agent_eval_action.results.history import (
     Accepted,
     CaseRecord,
@@ -29,16 +27,11 @@ from agent_eval_action.results.history import (
     PairHistory,
     PairName,
     Record,
-    rounded,
 )
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.run_result import CaseKey, collector_paused
 
 _SHOWN: Final = 3
-_UNKNOWN: Final = "the criterion's options changed since the baseline"
-_JUDGE: Final = ("judge_model", "judge_model_options.judge_model", "judge")
-_PROMPT: Final = ("prompt_version", "judge_prompt")
-_LAST: Final = ("scoring version", "goal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +76,7 @@ def pool(
     pooling = _Pooling(runs, now, last, tuple(accepts))
     pairs = {pair: pooling.pair(pair) for pair in sorted(pooling.names())}
     criteria = {digest: known for record in reversed(records) for digest, known in sorted(record.criteria.items())}
+    shown = runs[:last] if suite else ()
     update = {"cases": tuple(pooling.cases(pairs)), "criteria": criteria, "withheld": (), "whole": True}
     return History(
         pairs=pairs,
@@ -90,39 +84,9 @@ def pool(
         pending=tuple(accepts),
         source=source,
         notes=_rename_note(runs[0], now),
-        main_runs=tuple(_main_run(run.record) for run in reversed(runs[:last])) if suite else (),
-        main_cases=tuple(_main_cases(runs[:last])) if suite else (),
+        main_runs=tuple(main_runs([run.record for run in shown], [run.cases for run in shown])),
+        main_cases=tuple(main_cases([run.cases for run in shown])),
     )
-
-
-def _main_run(record: Record) -> MainRun:
-    scores: defaultdict[str, list[float]] = defaultdict(list)
-    for case in record.cases:
-        for name, one in case.criteria.items():
-            scores[name].append(one.average)
-    return MainRun(
-        commit=record.commit,
-        created_at=record.created_at,
-        models=tuple(sorted({model for agent in record.agents for model in agent.models})),
-        means={name: rounded(statistics.fmean(averages)) for name, averages in sorted(scores.items())},
-        cases=len(record.cases),
-        passed=sum(_outcome(case) == "p" for case in record.cases),
-    )
-
-
-def _main_cases(runs: Sequence[_Run]) -> Iterator[MainCase]:
-    """Every case that one of the runs, newest first, has."""
-    for key in sorted(set().union(*(run.cases for run in runs))):
-        found = (run.cases.get(key) for run in reversed(runs))
-        yield MainCase(**key._asdict(), outcomes="".join(_outcome(case) if case else "-" for case in found))
-
-
-def _outcome(case: CaseRecord) -> str:
-    """A letter of ``MainCase``: whether its attempts met all thresholds of that time."""
-    judged = [(one.passed, one.n) for one in case.criteria.values() if one.passed is not None]
-    if all(passed == attempts for passed, attempts in judged):
-        return "p"
-    return "m" if any(passed for passed, attempts in judged if passed < attempts) else "f"
 
 
 def age_note(history: History, now: dt.datetime, max_age: float) -> str | None:
@@ -301,39 +265,4 @@ class _Pooling:
         if case.digest != digest:
             return f"the case was edited since {since}"
         now = digests.get(pair[1], "")
-        return _definition_change(run.record.criteria.get(scores.digest), self.now.criteria.get(now))
-
-
-def _definition_change(old: Definition | None, new: Definition | None) -> str:
-    """``judge gemini-2.5-flash → gemini-3-flash``; a plain sentence where the old definition is not kept."""
-    if old is None or new is None:
-        return _UNKNOWN
-    before, after = _facts(old), _facts(new)
-    parts = []
-    for name in sorted(before.keys() | after.keys(), key=lambda name: (name != "judge", name in _LAST, name)):
-        then, now = before.get(name), after.get(name)
-        if then != now:
-            shown = f"{_value(then)} → {_value(now)}"
-            parts.append(f"{name} {shown}" if _value(then) != _value(now) else f"{name} changed")
-    more = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
-    return ", ".join(parts[:_SHOWN]) + more if parts else _UNKNOWN
-
-
-def _facts(definition: Definition) -> dict[str, Any]:
-    """What a criterion was, by the names that people know; options inside others by their path."""
-    facts: dict[str, Any] = {"judge": definition.judge or None}
-    for name, value in _flat(definition.options):
-        facts["judge" if name in _JUDGE else "judge prompt" if name.rpartition(".")[2] in _PROMPT else name] = value
-    return facts | {"scoring version": definition.scoring_version, "goal": definition.goal}
-
-
-def _flat(options: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in options.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", value
-
-
-def _value(value: Any) -> str:
-    return "none" if value is None else value[:60] if isinstance(value, str) else shorten(value, 60)
+        return definition_change(run.record.criteria.get(scores.digest), self.now.criteria.get(now))

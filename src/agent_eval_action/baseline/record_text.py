@@ -50,6 +50,8 @@ def baseline_text(record: Record) -> str:
     )
     accepted = (_json(entry.model_dump(mode="json", exclude_none=True)) for entry in record.accepted)
     parts = [f"  {_json(name)}: {_json(getattr(record, name))}" for name in names]
+    if record.cost is not None:
+        parts.append(f'  "cost": {_json(record.cost.model_dump(mode="json", exclude_none=True))}')
     parts.append(_block('"agents": [', (f"    {agent}" for agent in agents), "]"))
     if record.criteria:
         parts.append(_block('"criteria": {', (f"    {line}" for line in definitions), "}"))

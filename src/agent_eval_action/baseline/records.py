@@ -26,6 +26,7 @@ from agent_eval_action.results.history import (
     OmittedPair,
     PairName,
     Record,
+    RunCost,
     TrajectoryRecord,
     kept_digest,
     kept_key,
@@ -196,6 +197,7 @@ def _record(
         criteria={digest: definition for digest, definition in sorted(known.items()) if digest in named},
         cases=tuple(cases[key] for key in sorted(cases)),
         accepted=accepted,
+        cost=RunCost.of(result),
     )
 
 

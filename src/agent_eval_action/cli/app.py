@@ -238,14 +238,19 @@ def compare(
     from agent_eval_action import api
     from agent_eval_action.cli import summary
     from agent_eval_action.cli.console import console
-    from agent_eval_action.cli.outputs import refuse_unsafe_folders, report_input, write_requested_files
+    from agent_eval_action.cli.outputs import (
+        refuse_unsafe_folders,
+        report_input,
+        results_file,
+        write_requested_files,
+    )
     from agent_eval_action.cli.session import exit_code, settings_for
     from agent_eval_action.reports.next_steps import rerun_commands
 
     settings = settings_for(flags).settings
     if flags.get("out"):
         refuse_unsafe_folders(settings)
-    report = report_input(api.compare(base, head, settings))
+    report = report_input(api.compare(base, head, settings), results_file(head).parent)
     written = write_requested_files(report, settings) if flags.get("out") else {}
     again = "".join(rerun_commands(report))
     summary.show(console(), report, written, commands={"again": again}, local=False)
@@ -283,7 +288,8 @@ def report(
     if render is None:
         names = ", ".join(sorted(REPORTS))
         raise UsageError(f"there is no report {to!r}: choose from {names}", hint=did_you_mean(to, REPORTS))
-    write_data(render(report_input(results_json.read(results_file(results))), None), output)
+    file = results_file(results)
+    write_data(render(report_input(results_json.read(file), file.parent), None), output)
 
 
 @app.command()

@@ -34,6 +34,7 @@ from agent_eval_action.reports.messages import Messages
 from agent_eval_action.reports.next_steps import rerun_commands
 from agent_eval_action.reports.view import WORSE, Group, passes, with_threshold
 from agent_eval_action.results.decision import Decision
+from agent_eval_action.results.recordings import Recordings
 from agent_eval_action.results.run_result import RunResult, RunStatus, ScoreStatus
 from agent_eval_action.results.transcripts import ATTEMPTS
 
@@ -194,11 +195,12 @@ def in_detail(name: str, report: ReportInput, settings: Settings) -> ReportInput
     return scores_only(report) if name == "markdown" and settings.comment_detail == "scores" else report
 
 
-def report_input(result: RunResult) -> ReportInput:
-    """The result, and the command that repeats its run."""
+def report_input(result: RunResult, folder: Path | None = None, workspace: Path | None = None) -> ReportInput:
+    """The result, the command that repeats its run, and the transcripts in the ``folder`` of its files."""
     words = " ".join(shlex.quote(terminal(word, 300)) for word in result.conditions.arguments)
     command = f'docker run --rm -v "$PWD:/github/workspace" {_IMAGE} run {words}'.rstrip()
-    return ReportInput(result=result, reproduce=command)
+    recordings = Recordings.find(folder, workspace) if folder else None
+    return ReportInput(result=result, reproduce=command, recordings=recordings)
 
 
 def finish(
@@ -212,7 +214,7 @@ def finish(
     ``publish`` posts the comment and returns what went wrong, or "". A run that was interrupted posts none: whoever
     cancels is not waited for, and a newer run will say more.
     """
-    report = report_input(result)
+    report = report_input(result, settings.out, settings.workspace)
     paths, errors = write_files(report, settings)
     code = exit_code(result.status, report.decision, result.conditions.fail_on or settings.fail_on)
     interrupted = result.status is RunStatus.INTERRUPTED

@@ -31,7 +31,7 @@ FORMATS: Final[Registry[Format]] = Registry(
 _LEFT_OUT: Final = frozenset(
     {
         *("eval_id", "invocation_id", "creation_timestamp", "id", "role"),
-        *("duration", "model_duration", "tool_duration", "app_details"),
+        *("duration", "model_duration", "tool_duration", "spans", "app_details"),
         *("usage_metadata", "grounding_metadata", "model_version", "thought_signature"),
     }
 )

@@ -230,7 +230,8 @@ def _trajectories(comparison: Comparison, criteria: Iterable[CriterionJudgement]
     shown |= {pair.key for pair in comparison.removed}
     for key in sorted(shown & comparison.trajectories.keys()):
         kept = comparison.trajectories[key]
-        yield BaselineTrajectory(**key._asdict(), turns=tuple(TurnBrief(calls=calls) for calls in kept.turns))
+        turns = tuple(TurnBrief(calls=calls) for calls in kept.turns)
+        yield BaselineTrajectory(**key._asdict(), turns=turns, seen=kept.seen, attempts=kept.attempts)
 
 
 # --- why the outcome is what it is -----------------------------------------------------------------

@@ -17,6 +17,7 @@ from agent_eval_action.results.evalset import (
     Invocation,
     InvocationEvent,
     InvocationEvents,
+    Span,
 )
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
 
@@ -95,6 +96,19 @@ def _convert(frame: Frame, sent: Content, invocation_id: str) -> Invocation:
         duration=round(total, 6),
         model_duration=round(model, 6),
         tool_duration=round(tool, 6),
+        spans=tuple(map(_span, frame.get("spans", ()))),
+    )
+
+
+def _span(values: Sequence[Any]) -> Span:
+    kind, name, start, seconds, input_tokens, output_tokens = values
+    return Span(
+        kind=kind,
+        name=str(name),
+        start=round(start, 4),
+        seconds=round(seconds, 4),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
     )
 
 

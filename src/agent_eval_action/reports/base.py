@@ -12,6 +12,7 @@ from agent_eval_action.folders import OutputFolder
 from agent_eval_action.reports.causes import Cause, find_causes
 from agent_eval_action.reports.view import ReportView
 from agent_eval_action.results.decision import Decision
+from agent_eval_action.results.recordings import Recordings
 from agent_eval_action.results.run_result import RunResult
 
 MARKER = "<!-- agent-eval-action:comment -->"
@@ -30,7 +31,8 @@ class ReportInput:
     """Everything a report may show. ``result`` must hold a decision: nothing is rendered before it is made.
 
     ``reproduce`` is the command line that repeats the run. ``marker`` is the comment's first line, an HTML
-    comment that finds it again; ``title`` names the job in its heading where there are several.
+    comment that finds it again; ``title`` names the job in its heading where there are several. ``recordings`` are
+    the run's transcripts, where they are at hand.
     """
 
     result: RunResult
@@ -38,6 +40,7 @@ class ReportInput:
     reproduce: str = ""
     marker: str = MARKER
     title: str = ""
+    recordings: Recordings | None = None
 
     @property
     def decision(self) -> Decision:

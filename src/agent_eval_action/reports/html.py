@@ -7,8 +7,7 @@ import hashlib
 import json
 import math
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,19 +16,17 @@ from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
 from agent_eval_action.reports.causes import error_line
 from agent_eval_action.reports.formatting import clean
-from agent_eval_action.reports.markdown import ADDRESS
-from agent_eval_action.reports.messages import Messages, run_findings
-from agent_eval_action.reports.next_steps import advice, next_steps, rerun_commands, select_case
-from agent_eval_action.reports.prose import Name, Prose
-from agent_eval_action.reports.verdict import heading, why
-from agent_eval_action.reports.view import COLUMNS, CaseView, Group, by_severity, cost_rows, facts, passing
-from agent_eval_action.results.decision import ChangeKind, CriterionChange, Decision, PairChange, Stat, TurnBrief
+from agent_eval_action.reports.messages import Messages
+from agent_eval_action.reports.next_steps import select_case
+from agent_eval_action.reports.page_frame import Json, page_frame, prose_parts
+from agent_eval_action.reports.prose import Prose
+from agent_eval_action.reports.recorded_details import MEDIA_BUDGET, RecordedDetails
+from agent_eval_action.reports.view import CaseView, passing
+from agent_eval_action.results.decision import ChangeKind, PairChange, Stat, TurnBrief
 from agent_eval_action.results.history import kept_key
 from agent_eval_action.results.run_result import (
-    AgentConditions,
     AttemptSummary,
     CriterionScore,
-    RunResult,
     SetResult,
     TurnScore,
     Votes,
@@ -37,8 +34,6 @@ from agent_eval_action.results.run_result import (
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-Json = dict[str, Any]
 
 BUDGET: Final = 9_000_000
 """Bytes of UTF-8. Beyond it cases keep their row and lose what is behind it, the best ones first."""
@@ -50,16 +45,8 @@ _LARGE: Final = 50_000
 """Characters of JSON in which a text may be longer than a page shows."""
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _PURPOSES: Final = {"first": "first pass", "rerun": "re-run", "suite": "suite again", "control": "beside main"}
-_TONES: Final = {
-    Group.REGRESSED: "bad",
-    Group.NEEDS_RUNS: "warn",
-    Group.NOT_MEASURED: "warn",
-    Group.BELOW_THRESHOLD: "bad",
-    Group.WORSE: "warn",
-    Group.BETTER: "good",
-}
 _ATTEMPTS, _TURNS, _CALLS, _RUBRICS, _SENTENCES, _TRACE = 8, 20, 40, 40, 60, 30
-_TEXT, _ARGUMENTS, _FINDINGS, _AGENTS = 4_000, 2_000, 60, 20
+_TEXT, _ARGUMENTS = 4_000, 2_000
 
 
 def html(report: ReportInput, budget: int | None = None) -> str:
@@ -74,7 +61,7 @@ def html(report: ReportInput, budget: int | None = None) -> str:
         )
     )
     before, after = frame.split(_DATA)
-    return "".join((before, *_data(report, BUDGET if budget is None else budget), after))
+    return "".join((before, *_data(report, (BUDGET if budget is None else budget) - len(frame)), after))
 
 
 def _data(report: ReportInput, budget: int) -> Iterator[str]:
@@ -88,8 +75,9 @@ def _data(report: ReportInput, budget: int) -> Iterator[str]:
     }
     past = {(one.agent, one.eval_set, one.case): one.outcomes for one in report.decision.main_cases}
     yield '{"frame":'
-    yield (text := _json(_frame(report, cases)))
+    yield (text := _json(page_frame(report, cases)))
     room = budget - len(text)
+    recorded = RecordedDetails(report.recordings, min(MEDIA_BUDGET, budget // 3))
     for at, view in enumerate(cases):
         row = {**_row(view, columns, causes.get(view.key), messages), "past": past.get(kept_key(view.key), "")}
         yield ",\n" if at else ',\n"rows":['
@@ -97,11 +85,14 @@ def _data(report: ReportInput, budget: int) -> Iterator[str]:
         room -= len(text)
     yield '],\n"details":[' if cases else ',"rows":[],"details":['
     for at, view in enumerate(cases):
-        text = _json(_detail(view, messages)) if room > 0 else "null"
-        room -= len(text)
+        before = recorded.used
+        text = _json(_detail(view, messages, recorded)) if room > 0 else "null"
+        room -= len(text) + recorded.used - before
         yield ",\n" if at else ""
         yield text if room > 0 else "null"
-    yield "]}"
+    yield "]"
+    yield from recorded.media_json()
+    yield "}"
 
 
 def _json(value: Json) -> str:
@@ -124,147 +115,6 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_cleaned(str(key)): _cleaned(item) for key, item in value.items()}
     return [_cleaned(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
-    decision, result = report.decision, report.result
-    counted = Counter(view.group for view in cases)
-    messages = report.view.messages
-    pairs: defaultdict[str, list[PairChange]] = defaultdict(list)
-    for pair in decision.pairs:
-        pairs[pair.criterion].append(pair)
-    return {
-        "outcome": decision.outcome.value,
-        "label": fmt.OUTCOME_LABELS[decision.outcome],
-        "heading": _prose(heading(report)),
-        "why": [_prose(sentence) for sentence in why(report)],
-        "causes": [
-            {"text": _prose(cause.text.sentence), "tone": _tone_of(cause.group), "n": len(cause.cases)}
-            for cause in report.causes[:_FINDINGS]
-        ],
-        "facts": facts(result),
-        "weakenings": [_prose(messages.sentence(finding)) for finding in decision.weakenings[:_FINDINGS]],
-        "findings": [_prose(messages.sentence(finding)) for finding in run_findings(decision)[:_FINDINGS]],
-        "notes": [_prose(messages.sentence(note)) for note in decision.notes[:_FINDINGS]],
-        "criteria": [_criterion(row, pairs[row.criterion]) for row in sorted(decision.criteria, key=by_severity)],
-        "columns": [row.criterion for row in decision.criteria],
-        "groups": [
-            {
-                "key": group.name.lower(),
-                "label": group.label,
-                "tone": _tone_of(group),
-                "n": counted[group],
-            }
-            for group in sorted(counted)
-        ],
-        "advice": _prose(advice(report).sentence),
-        "steps": [
-            ["Run just the cases that need attention:", [], rerun_commands(report)],
-            *(
-                [_prose(step.text), [_prose(place) for place in step.places], step.commands]
-                for step in next_steps(result)
-            ),
-            ["Repeat the whole run:", [], [report.reproduce] if report.reproduce else []],
-        ],
-        "history": [
-            [run.commit or "", run.created_at, run.models, run.means, run.passed, run.cases]
-            for run in decision.main_runs
-        ],
-        "tiles": _tiles(result),
-        "uses": {"columns": COLUMNS, "rows": cost_rows(result.totals)},
-        "links": [
-            {"label": link.label, "target": link.target, "address": bool(ADDRESS.fullmatch(link.target))}
-            for link in report.links
-        ],
-        "run": _run(result, decision),
-    }
-
-
-def _run(result: RunResult, decision: Decision) -> list[list[Any]]:
-    """What was run: labels with their values."""
-    conditions = result.conditions
-    return [
-        ["Agents", [_agent(agent) for agent in conditions.agents[:_AGENTS]]],
-        ["Commit", [(conditions.commit or "")[:10]]],
-        ["Compared with", [_baseline(decision)]],
-        ["Started", [result.started_at]],
-        ["Took", [fmt.duration(result.totals.seconds)]],
-        ["Attempts", [fmt.attempts(result.totals)]],
-        ["Platform", [conditions.platform]],
-        ["Made by", [f"agent-eval {conditions.tool_version}"]],
-    ]
-
-
-def _baseline(decision: Decision) -> str:
-    base = decision.baseline
-    if base is None:
-        return "nothing: there is no baseline"
-    return " ".join(filter(None, [base.path, f"of {base.commit[:10]}" if base.commit else "", base.created_at]))
-
-
-def _agent(agent: AgentConditions) -> str:
-    known = [f"google-adk {agent.adk_version}" if agent.adk_version else "", *agent.models[:5], agent.environment]
-    return f"{agent.agent}: {', '.join(filter(None, known)) or 'nothing is known of its environment'}"
-
-
-def _tiles(result: RunResult) -> list[list[str]]:
-    totals = result.totals
-    turns = sorted(
-        attempt.durations.total
-        for owner in result.sets
-        for case in owner.cases
-        for attempt in case.attempts
-        if attempt.durations.total is not None
-    )
-    tokens = totals.usage.total_tokens
-    judged = [use for use in totals.uses if use.purpose != "agent"]
-    tiles = []
-    if tokens is not None and totals.attempts:
-        tiles.append(["Tokens per attempt", fmt.count(round(tokens / max(1, totals.attempts + totals.control)))])
-    if totals.usd is not None:
-        tiles.append(["Agent and judges", fmt.number(totals.usd, "usd")])
-    if turns:
-        late = turns[min(len(turns) - 1, int(0.95 * len(turns)))]
-        tiles.append(["Attempt, median · p95", f"{fmt.duration(turns[len(turns) // 2])} · {fmt.duration(late)}"])
-    if judged:
-        cached = sum(use.cached for use in judged)
-        more = f" + {fmt.count(cached)} cached" if cached else ""
-        tiles.append(["Judge calls", f"{fmt.count(sum(use.calls for use in judged))}{more}"])
-    return tiles
-
-
-def _criterion(row: CriterionChange, pairs: Sequence[PairChange]) -> Json:
-    """A row of the table of criteria; ``then`` and ``now`` count its pairs by tenths of the scale from 0 to 1."""
-    value = row.paired if row.paired is not None else row.current
-    return {
-        "name": row.criterion,
-        "status": row.status,
-        "unit": row.unit,
-        "minimize": row.goal == "minimize",
-        "main": fmt.number(row.baseline, row.unit),
-        "value": value,
-        "here": fmt.number(value, row.unit),
-        "change": fmt.signed(row.change, row.unit),
-        "delta": row.change,
-        "interval": row.interval,
-        "allowed": row.max_drop if row.goal == "maximize" else None,
-        "tone": "bad" if row.status == "fail" else "warn" if row.status == "error" else "",
-        "limits": fmt.limits(row),
-        "below": row.failing,
-        "errors": row.errors,
-        "pairs": row.pairs,
-        "then": _tenths(pair.baseline for pair in pairs) if row.unit == "score" else [],
-        "now": _tenths(pair.current for pair in pairs) if row.unit == "score" else [],
-    }
-
-
-def _tenths(stats: Iterable[Stat | None]) -> list[int]:
-    counted = Counter(min(9, max(0, int(stat.mean * 10))) for stat in stats if stat is not None)
-    return [counted[tenth] for tenth in range(10)]
-
-
-def _tone_of(group: Group) -> str:
-    return _TONES.get(group, "")
 
 
 def _row(view: CaseView, columns: Sequence[str], cause: tuple[int, Prose] | None, messages: Messages) -> Json:
@@ -295,8 +145,8 @@ def _row(view: CaseView, columns: Sequence[str], cause: tuple[int, Prose] | None
 def _note(view: CaseView, cause: tuple[int, Prose] | None, messages: Messages) -> list[Any]:
     """The first difference of a case that needs attention, else what became of its first pair."""
     if cause is not None and cause[1]:
-        return _prose(cause[1])
-    return _prose(messages.pair(view.pairs[0], with_case=False)) if view.pairs and view.telling else []
+        return prose_parts(cause[1])
+    return prose_parts(messages.pair(view.pairs[0], with_case=False)) if view.pairs and view.telling else []
 
 
 def _cell(pair: PairChange | None) -> list[Any] | None:
@@ -321,15 +171,20 @@ def _pip(attempt: AttemptSummary) -> str:
     return "x" if any(score.passed is False for score in attempt.scores) else "p"
 
 
-def _detail(view: CaseView, messages: Messages) -> Json:
+def _detail(view: CaseView, messages: Messages, recorded: RecordedDetails) -> Json:
     case = view.result
+
+    def attempts(made: Sequence[AttemptSummary]) -> list[Json]:
+        return [_attempt(attempt, recorded.turns(view.key, attempt)) for attempt in made[:_ATTEMPTS]]
+
     return {
         "pairs": [_pair(pair, messages) for pair in view.pairs],
-        "attempts": [_attempt(attempt) for attempt in (case.attempts if case else ())[:_ATTEMPTS]],
-        "control": [_attempt(attempt) for attempt in (case.control if case else ())[:_ATTEMPTS]],
+        "attempts": attempts(case.attempts if case else ()),
+        "control": attempts(case.control if case else ()),
         "more": max(0, len(case.attempts) - _ATTEMPTS) if case else 0,
         "expected": [_turn(turn) for turn in (case.expected if case else ())[:_TURNS]],
         "baseline": [_turn(turn) for turn in view.baseline_turns[:_TURNS]],
+        "seen": [view.main.seen, view.main.attempts] if view.main is not None and view.main.seen else None,
         "criteria": _configured(view.owner),
     }
 
@@ -360,7 +215,7 @@ def _pair(pair: PairChange, messages: Messages) -> Json:
         "needs": fmt.limits(pair),
         "kind": fmt.KIND_LABELS[pair.kind],
         "blocking": pair.blocking,
-        "why": _prose(messages.pair(pair, with_case=False)),
+        "why": prose_parts(messages.pair(pair, with_case=False)),
         "fresh": _stat(pair.fresh, pair),
         "control": _stat(pair.control, pair),
     }
@@ -370,8 +225,10 @@ def _stat(stat: Stat | None, pair: PairChange) -> list[Any] | None:
     return None if stat is None else [fmt.number(stat.mean, pair.unit), stat.passed, stat.n]
 
 
-def _attempt(attempt: AttemptSummary) -> Json:
+def _attempt(attempt: AttemptSummary, recorded: Sequence[Json]) -> Json:
+    """An attempt; ``recorded`` adds to its turns what only the transcript has."""
     error = attempt.error
+    turns = [_turn(turn) for turn in attempt.turns[:_TURNS]]
     return {
         "repeat": attempt.repeat + 1,
         "purpose": _PURPOSES[attempt.purpose],
@@ -382,7 +239,7 @@ def _attempt(attempt: AttemptSummary) -> Json:
         "seconds": [attempt.durations.total, attempt.durations.model, attempt.durations.tool],
         "tries": attempt.tries,
         "scores": [_score(score) for score in attempt.scores],
-        "turns": [_turn(turn) for turn in attempt.turns[:_TURNS]],
+        "turns": [turn | (recorded[at] if at < len(recorded) else {}) for at, turn in enumerate(turns)],
     }
 
 
@@ -421,11 +278,6 @@ def _turn_score(turn: TurnScore) -> Json:
 
 def _votes(votes: Votes | None) -> list[int] | None:
     return None if votes is None else [votes.yes, votes.no, votes.left_out]
-
-
-def _prose(sentence: Prose) -> list[Any]:
-    """Text as text, names (shown in code type) each as a list of one."""
-    return [[str(part)] if isinstance(part, Name) else str(part) for part in sentence.cleaned(_TEXT).parts]
 
 
 @cache

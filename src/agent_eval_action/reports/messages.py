@@ -13,7 +13,7 @@ from agent_eval_action.errors import ResultsError
 from agent_eval_action.reports.formatting import number, numbers, plural
 from agent_eval_action.reports.prose import Name, Prose, compose, joined, listed, names, pairs, verb
 from agent_eval_action.results.base import StoreKind
-from agent_eval_action.results.decision import Decision, PairChange, Verdict
+from agent_eval_action.results.decision import Decision, MainEvent, PairChange, Verdict
 from agent_eval_action.results.findings import Finding, FindingCode, Reason, Subject
 
 Data = Mapping[str, Any]
@@ -411,6 +411,17 @@ def _threshold_moved(f: Fields) -> Prose:
 def _model_changed(f: Fields) -> Prose:
     old, new = (listed(f[side][:5], len(f[side])) for side in ("old", "new"))
     return f.fill("agent {agent}: model {old} → {new} since the baseline", old=old, new=new)
+
+
+def main_event(event: MainEvent) -> Prose:
+    """What changed on main with a run, in a few words."""
+    name, case_names = Name.shortened(event.subject, _CRITERION), Name.shortened(event.text, _LONG_NAME)
+    if event.kind == "cases":
+        return compose(f"{plural(event.cases, 'case')} redefined: {{cases}}", cases=case_names)
+    reason = f": {event.text}" if event.text else ""
+    template = {"model": "model of {name}: ", "adk": "google-adk of {name}: ", "accepted": "accepted {name}"}
+    text = reason if event.kind == "accepted" else event.text
+    return compose(template.get(event.kind, "{name}: ") + "{text}", name=name, text=text)
 
 
 # --- what a change does to the gate itself ---------------------------------------------------------

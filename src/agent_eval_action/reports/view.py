@@ -11,7 +11,14 @@ from typing import Final
 
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.messages import Messages
-from agent_eval_action.results.decision import ChangeKind, CriterionChange, Decision, PairChange, TurnBrief
+from agent_eval_action.results.decision import (
+    BaselineTrajectory,
+    ChangeKind,
+    CriterionChange,
+    Decision,
+    PairChange,
+    TurnBrief,
+)
 from agent_eval_action.results.findings import Subject
 from agent_eval_action.results.pair_scores import meets
 from agent_eval_action.results.run_result import (
@@ -70,8 +77,8 @@ class CaseView:
     """One case of either side. ``result`` and ``owner`` are None for a case that this run does not have.
 
     ``pairs`` begin with those that put the case into ``group``; ``telling`` is their number. ``where`` is the agent
-    and eval set as far as cases need them to be told apart, "" where there is one of each. ``in_failed_criterion``:
-    it fell on a criterion that blocks by its mean.
+    and eval set as far as cases need them to be told apart, "" where there is one of each. ``main`` is what main's
+    agent usually does. ``in_failed_criterion``: it fell on a criterion that blocks by its mean.
     """
 
     key: CaseKey
@@ -79,10 +86,15 @@ class CaseView:
     pairs: tuple[PairChange, ...] = ()
     result: CaseResult | None = None
     owner: SetResult | None = None
-    baseline_turns: tuple[TurnBrief, ...] = ()
+    main: BaselineTrajectory | None = None
     telling: int = 0
     where: str = ""
     in_failed_criterion: bool = False
+
+    @property
+    def baseline_turns(self) -> tuple[TurnBrief, ...]:
+        """What main's agent usually does; () where it is not known."""
+        return self.main.turns if self.main is not None else ()
 
     def pair(self, criterion: str) -> PairChange | None:
         """The conclusion on one criterion."""
@@ -160,7 +172,7 @@ def _views(result: RunResult, decision: Decision) -> Iterator[CaseView]:
     pairs: defaultdict[CaseKey, list[PairChange]] = defaultdict(list)
     for pair in decision.pairs:
         pairs[CaseKey(pair.agent, pair.eval_set, pair.case)].append(pair)
-    turns = {CaseKey(b.agent, b.eval_set, b.case): b.turns for b in decision.baseline_trajectories}
+    main = {CaseKey(one.agent, one.eval_set, one.case): one for one in decision.baseline_trajectories}
     failed = frozenset(row.criterion for row in decision.criteria if row.status == "fail")
     undecided = frozenset(finding.subject for finding in decision.findings if finding.severity == "inconclusive")
     keys = {(owner.agent, owner.eval_set) for owner in result.sets} | {key[:2] for key in pairs}
@@ -177,7 +189,7 @@ def _views(result: RunResult, decision: Decision) -> Iterator[CaseView]:
         where = f"{key.agent} / {key.eval_set}" if agents > 1 else key.eval_set if len(keys) > 1 else ""
         in_failed = any(pair.kind in _FELL and pair.criterion in failed for pair in mine)
         ordered = (*reasons, *(pair for pair, tells in zip(mine, telling, strict=True) if not tells))
-        yield CaseView(key, group, ordered, case, owner, turns.get(key, ()), len(reasons), where, in_failed)
+        yield CaseView(key, group, ordered, case, owner, main.get(key), len(reasons), where, in_failed)
 
 
 _WITHOUT_REASON: Final = frozenset({Group.REMOVED, Group.UNCHANGED})

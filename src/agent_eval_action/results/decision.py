@@ -156,17 +156,35 @@ class BaselineInfo(Frozen):
 class BaselineTrajectory(Frozen):
     """What the baseline's agent did in a case (its modal attempt), for the reports to set beside this run's.
 
-    Kept for the cases that a report goes into: regressed, failing, errored, changed, removed.
+    Kept for the cases that a report goes into: regressed, failing, errored, changed, removed. ``seen`` of ``attempts``
+    made these calls, where that is known.
     """
 
     agent: str
     eval_set: str
     case: str
     turns: tuple[TurnBrief, ...] = ()
+    seen: int | None = None
+    attempts: int | None = None
+
+
+class MainEvent(Frozen):
+    """What changed on main with a run. ``subject`` is an agent, a criterion or, of what was accepted, a case.
+
+    ``text``: the old and the new value, the first of the ``cases`` whose definition changed, or why it was accepted.
+    """
+
+    kind: Literal["model", "adk", "judge", "criterion", "cases", "accepted"]
+    subject: str = ""
+    text: str = ""
+    cases: int = 0
 
 
 class MainRun(Frozen):
-    """A run of main as its record has it: ``means`` by criterion, and how many of its ``cases`` always passed."""
+    """A run of main as its record has it: ``means`` by criterion, and how many of its ``cases`` always passed.
+
+    ``tokens``, ``seconds`` and ``usd``: as in ``RunCost``. ``events``: what changed since the run before.
+    """
 
     commit: str | None = None
     created_at: str
@@ -174,6 +192,10 @@ class MainRun(Frozen):
     means: dict[str, float] = Field(default_factory=dict)
     cases: int = 0
     passed: int = 0
+    tokens: float | None = None
+    seconds: float | None = None
+    usd: float | None = None
+    events: tuple[MainEvent, ...] = ()
 
 
 class MainCase(Frozen):

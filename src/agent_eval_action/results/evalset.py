@@ -246,10 +246,24 @@ class Rubric(AdkModel):
     type: str | None = None
 
 
+class Span(Frozen):
+    """A call of a model (``name``: of which agent) or of a tool, or a wait for the model's rate.
+
+    ``start`` and ``seconds`` are seconds of the turn. Tokens are None where the model did not report them.
+    """
+
+    kind: Literal["model", "tool", "wait"]
+    name: str = ""
+    start: float
+    seconds: float
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
 class Invocation(AdkModel):
     """One turn: expected when it comes from an eval file, actual when an agent made it.
 
-    Durations are seconds; None means not measured, never zero.
+    Durations are seconds; None means not measured, never zero. ``spans`` are in the order in which they ended.
     """
 
     invocation_id: str = ""
@@ -262,6 +276,7 @@ class Invocation(AdkModel):
     duration: float | None = None
     model_duration: float | None = None
     tool_duration: float | None = None
+    spans: tuple[Span, ...] = ()
 
     def tool_calls(self) -> tuple[FunctionCall, ...]:
         """Every function call of the turn in order, ``transfer_to_agent`` and the like included."""

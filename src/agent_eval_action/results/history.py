@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from agent_eval_action.results.base import Frozen, StoreKind
 from agent_eval_action.results.decision import CallBrief, MainCase, MainRun
-from agent_eval_action.results.run_result import CaseKey, Goal
+from agent_eval_action.results.run_result import CaseKey, Goal, RunResult
 
 RECORD_VERSION: Final = 1
 DIGEST_LENGTH: Final = 16
@@ -208,6 +209,27 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_LENGTH]
 
 
+class RunCost(Frozen):
+    """What a run took: tokens of an attempt (mean), its seconds (95th percentile), USD of all. None: not known."""
+
+    tokens: Finite | None = None
+    seconds: Finite | None = None
+    usd: Finite | None = None
+
+    @classmethod
+    def of(cls, result: RunResult) -> RunCost | None:
+        """The cost of a run; None where nothing of it is known."""
+        attempts = [attempt for owner in result.sets for case in owner.cases for attempt in case.attempts]
+        tokens = [made.usage.total_tokens for made in attempts if made.usage.total_tokens is not None]
+        seconds = sorted(made.durations.total for made in attempts if made.durations.total is not None)
+        cost = cls(
+            tokens=round(statistics.fmean(tokens), 1) if tokens else None,
+            seconds=round(seconds[min(len(seconds) - 1, int(0.95 * len(seconds)))], 3) if seconds else None,
+            usd=result.totals.usd,
+        )
+        return cost if cost != cls() else None
+
+
 PairName = tuple[CaseKey, str]
 """A case and a criterion, by the names a record keeps."""
 
@@ -224,6 +246,7 @@ class Record(Frozen):
 
     ``committed_at``: of the commit, seconds since 1970; ``whole``: nothing narrowed the run. ``criteria`` are
     definitions by the digest that ``cases`` name. ``accepted``: the entries of accept.yaml that were in force.
+    ``cost`` is of the run itself, also where ``cases`` are of earlier ones.
     """
 
     model_config = ConfigDict(validate_by_name=True)
@@ -241,6 +264,7 @@ class Record(Frozen):
     cases: tuple[CaseRecord, ...] = Field(default=(), validation_alias="records")
     withheld: tuple[OmittedPair, ...] = ()
     accepted: tuple[Accepted, ...] = ()
+    cost: RunCost | None = None
 
     @model_validator(mode="after")
     def _cases_once(self) -> Record:

@@ -445,6 +445,15 @@ class Totals(Frozen):
     usd: float | None = None
 
 
+class Phase(Frozen):
+    """A part of the run in which attempts were made for one purpose. ``start``: seconds since the run began."""
+
+    purpose: Purpose
+    attempts: int
+    start: float
+    seconds: float
+
+
 class Base(Frozen):
     """The base commit's agents as this run met them. ``unavailable`` says in one sentence why none was run.
 
@@ -537,7 +546,8 @@ class RunResult(Frozen):
 
     ``base`` is None when nothing asked for it; ``cut_short`` says which limit ended the re-runs before
     everything was decided, "" when none did. ``shard`` is set where this is a part of a run, which is never decided;
-    ``merge`` where it was joined of such parts.
+    ``merge`` where it was joined of such parts. ``phases`` are in the order in
+    which they ended.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -550,4 +560,5 @@ class RunResult(Frozen):
     cut_short: str = ""
     shard: Shard | None = None
     merge: Merge | None = None
+    phases: tuple[Phase, ...] = ()
     decision: Decision | None = None

@@ -56,7 +56,7 @@ def parse_attempt(path: Path, number: int, line: bytes) -> Attempt:
 
 BLOBS = "blobs"
 BLOB_BYTES = 64 * 1024
-_BLOB_PREFIX = "blob:sha256:"
+BLOB_PREFIX = "blob:sha256:"
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
@@ -118,24 +118,29 @@ class TranscriptWriter:
         if not isinstance(inline, dict):
             return value
         data = inline.get("data")
-        if not isinstance(data, str) or len(data) * 3 // 4 <= BLOB_BYTES or data.startswith(_BLOB_PREFIX):
+        if not isinstance(data, str) or len(data) * 3 // 4 <= BLOB_BYTES or data.startswith(BLOB_PREFIX):
             return value
-        try:
-            alphabet = b"-_" if {"-", "_"} & set(data) else None
-            raw = base64.b64decode(data + "=" * (-len(data) % 4), altchars=alphabet)
-        except ValueError:
-            raw = data.encode("utf-8", "surrogatepass")
+        raw = decode_media(data)
         digest = hashlib.sha256(raw).hexdigest()
         if digest not in self._kept:
             # also where there is one: what an earlier run left may be half a file, or somebody else's
             self.folder.replace(f"{BLOBS}/{digest}", [raw], sync=False)
             self._kept.add(digest)
-        inline["data"] = _BLOB_PREFIX + digest
+        inline["data"] = BLOB_PREFIX + digest
         return value
 
     def _unwritable(self, error: OSError) -> OutputError:
         message = f"{self.folder.path / ATTEMPTS} cannot be written: {error.strerror or error}"
         return OutputError(message, hint="free disk space or choose --out")
+
+
+def decode_media(data: str) -> bytes:
+    """The bytes of base64 in either alphabet; what is no base64 is taken as it is."""
+    try:
+        alphabet = b"-_" if {"-", "_"} & set(data) else None
+        return base64.b64decode(data + "=" * (-len(data) % 4), altchars=alphabet)
+    except ValueError:
+        return data.encode("utf-8", "surrogatepass")
 
 
 def _dumped(record: dict[str, Any]) -> str:

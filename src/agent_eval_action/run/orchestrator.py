@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Protocol
@@ -17,6 +17,7 @@ from agent_eval_action.results.run_result import (
     CaseKey,
     Conditions,
     ErrorKind,
+    Phase,
     Purpose,
     RunResult,
     RunStatus,
@@ -94,9 +95,12 @@ class Orchestrator:
     base: Base | None = None
     _cut_short: str = field(default="", init=False)
     _first_pass_done: bool = field(default=False, init=False)
+    _started: float = field(default=0.0, init=False)
+    _phases: list[Phase] = field(default_factory=list, init=False)
 
     async def run(self) -> None:
         """Make and score everything; ``result`` returns what was measured, also while this runs."""
+        self._started = asyncio.get_running_loop().time()
         for start in self.head.starts.values():
             start.add_done_callback(lambda _: self.runner.stall.record_progress())
         try:
@@ -116,6 +120,7 @@ class Orchestrator:
             conditions=self.conditions.model_copy(update={"agents": self._agents()}),
             base=self.base,
             cut_short=self._cut_short,
+            phases=tuple(self._phases),
         )
 
     def _agents(self) -> tuple[AgentConditions, ...]:
@@ -203,7 +208,7 @@ class Orchestrator:
         attempts = list(self.plan.attempts())
         kept = sum(planned.key in self.runner.previous for planned in attempts)
         self.runner.emit(RunPlanned(attempts=len(attempts), cases=self.plan.cases, kept=kept))
-        await self.runner.make(attempts, self.head)
+        await self._make("first", attempts, self.head)
         if not self.runner.collector.first_pass_complete():
             self._stop_at_limit(self.runner.budget.meter.exhausted_reason())
 
@@ -219,7 +224,7 @@ class Orchestrator:
         if control and self.base_agents is not None and self.base_agents.open(agents):
             # its start overlaps the re-runs; it makes no attempt before the gate asks for one
             self.runner.emit(AgentStarting(BASE_AGENT, "starts beside, in case a control is needed"))
-        await self.runner.make(attempts, self.head)
+        await self._make(purpose, attempts, self.head)
 
     async def _run_base(
         self,
@@ -252,7 +257,7 @@ class Orchestrator:
             own = {case: runs for case, runs in head_runs.items() if case.agent not in excluded}
             head_attempts = self._plan_attempts(own, "control", self.head)
             self._announce("control", len(attempts) + len(head_attempts), why)
-            await self.runner.make(interleave(attempts, head_attempts), group, self.head)
+            await self._make("control", interleave(attempts, head_attempts), group, self.head)
         lacking = _lack_credentials(failed)
         head_lacks = _lack_credentials(await self.head.start_errors())
         broken = {} if errors_answer else self.runner.collector.base_errors()
@@ -298,6 +303,16 @@ class Orchestrator:
             self.base = Base(commit=opened.commit or None, **self._unavailable(opened.missing))
         elif self.base_agents.commit:
             self.base = Base(commit=self.base_agents.commit)
+
+    async def _make(self, purpose: Purpose, attempts: Sequence[PlannedAttempt], *groups: AgentGroup) -> None:
+        """Make attempts, and record from when to when, also where the run is cut off in between."""
+        clock = asyncio.get_running_loop().time
+        start = clock()
+        try:
+            await self.runner.make(attempts, *groups)
+        finally:
+            since, seconds = round(start - self._started, 3), round(clock() - start, 3)
+            self._phases.append(Phase(purpose=purpose, attempts=len(attempts), start=since, seconds=seconds))
 
     def _plan_attempts(self, runs: Mapping[CaseKey, int], purpose: Purpose, group: AgentGroup) -> list[PlannedAttempt]:
         """Plan so many attempts of each case, one of every case before the second of any."""

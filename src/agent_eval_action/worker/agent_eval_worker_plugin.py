@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_eval_worker_errors import kind_of, retry_after
 from agent_eval_worker_rate import LONGEST_WAIT_S, RateEstimator, Start, backoff, seconds
@@ -16,6 +16,21 @@ RATE_LIMITED = "rate_limited"
 MAX_ATTEMPTS = 5
 FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 30.0
+MAX_SPANS = 500  # of a turn, in the order in which they ended
+SHORTEST_WAIT_S = 0.01
+
+
+class Span(NamedTuple):
+    """A model call, a tool call or a wait for a model's rate; times are monotonic seconds.
+
+    ``tokens`` are those sent and received, None where the model did not report them.
+    """
+
+    kind: str
+    name: str
+    start: float
+    end: float
+    tokens: tuple[int | None, int | None] = (None, None)
 
 
 def union_seconds(intervals: list[Interval]) -> float:
@@ -40,8 +55,7 @@ class Turn:
         self.answered = False
         self.details: dict[str, dict[str, Any]] = {}
         self.requests: dict[str, Any] = {}
-        self.model: list[Interval] = []
-        self.tool: list[Interval] = []
+        self.spans: list[Span] = []
         self.open_model: dict[str, list[Start]] = {}
         self.open_tool: dict[int, tuple[float, str]] = {}
         self.throttled = 0
@@ -51,10 +65,13 @@ class Turn:
     def wait(self) -> Iterator[None]:
         """A wait for the model's rate: neither the model's time nor the turn's."""
         self.waiting += 1
+        start = time.monotonic()
         try:
             yield
         finally:
             self.waiting -= 1
+            if (end := time.monotonic()) - start >= SHORTEST_WAIT_S:
+                self.spans.append(Span("wait", "", start, end))
 
     @property
     def idle(self) -> bool:
@@ -70,8 +87,17 @@ class Turn:
 
     def durations(self) -> tuple[float, float]:
         """Seconds (model, tool): a tool's time without the model calls made inside it."""
-        model = union_seconds(self.model)
-        return model, union_seconds(self.model + self.tool) - model
+        model = [(span.start, span.end) for span in self.spans if span.kind == "model"]
+        tool = [(span.start, span.end) for span in self.spans if span.kind == "tool"]
+        seconds = union_seconds(model)
+        return seconds, union_seconds(model + tool) - seconds
+
+    def timeline(self) -> list[list[Any]]:
+        """The spans as the frame has them: kind, name, start and duration in seconds of the turn, tokens in and out."""
+        return [
+            [span.kind, span.name, span.start - self.started, span.end - span.start, *span.tokens]
+            for span in self.spans[:MAX_SPANS]
+        ]
 
     def doing(self) -> str:
         """What is under way, for the message of a turn that took too long."""
@@ -94,13 +120,13 @@ class Turn:
         if request is not None:
             self.details[agent] = details_of(request)
         if not response.partial:
-            self.model_ended(agent)
+            self.model_ended(agent, _tokens(getattr(response, "usage_metadata", None)))
 
-    def model_ended(self, agent: str) -> Start | None:
+    def model_ended(self, agent: str, tokens: tuple[int | None, int | None] = (None, None)) -> Start | None:
         """The start of the call. Concurrent calls of one agent may be paired crosswise: the union is the same."""
         start = starts.pop() if (starts := self.open_model.get(agent)) else None
         if start is not None:
-            self.model.append((start.time, time.monotonic()))
+            self.spans.append(Span("model", agent, start.time, time.monotonic(), tokens))
         return start
 
     def tool_called(self, context: Any, name: str) -> None:
@@ -108,7 +134,7 @@ class Turn:
 
     def tool_ended(self, context: Any) -> None:
         if opened := self.open_tool.pop(id(context), None):
-            self.tool.append((opened[0], time.monotonic()))
+            self.spans.append(Span("tool", opened[1], opened[0], time.monotonic()))
 
 
 class RateLimitRetries:
@@ -254,6 +280,12 @@ def _text(instruction: Any) -> str:
     if parts:
         return "\n".join(filter(None, map(_text, parts)))
     return getattr(instruction, "text", None) or ""
+
+
+def _tokens(usage: Any) -> tuple[int | None, int | None]:
+    counts = [getattr(usage, f"{name}_token_count", None) for name in ("prompt", "candidates")]
+    sent, received = (count if isinstance(count, int) else None for count in counts)
+    return sent, received
 
 
 def _has_own_retries(model: Any) -> bool:

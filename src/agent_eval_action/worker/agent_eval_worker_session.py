@@ -124,6 +124,7 @@ class WorkerSession:
             "details": turn.details,
             "started_at": started_at,
             "seconds": [total, *turn.durations()],
+            "spans": turn.timeline(),
             "throttled": turn.throttled,
         }
         # The events are JSON already, so they are joined, not encoded again.

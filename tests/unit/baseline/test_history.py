@@ -8,10 +8,11 @@ import random
 import pytest
 
 from agent_eval_action.baseline.pooling import age_note, pool
+from agent_eval_action.baseline.record_text import baseline_text, parse_record, record_bytes
 from agent_eval_action.baseline.records import from_result, record_of
 from agent_eval_action.git.repository import Commit
 from agent_eval_action.results.history import Accepted, Record
-from agent_eval_action.results.run_result import AgentConditions, CaseKey
+from agent_eval_action.results.run_result import AgentConditions, CaseKey, Durations, Usage
 from support.records import suite_of
 from support.results import QUALITY, attempt, broken, case, info, run, simple
 
@@ -25,6 +26,13 @@ def made(number: int, *cases, criteria=(), **given) -> Record:
     accepted = given.pop("accepted", ())
     result = run(*cases, criteria=criteria, **given)
     return record_of(result, Commit(f"{number:040x}", (), 1000 + number), regressed=regressed, accepted=accepted)
+
+
+def events(*records: Record) -> list[list[tuple[str, str, str, int]]]:
+    """What changed with each run of main, oldest first."""
+    suite = suite_of(run(simple("a", 1.0), simple("b", 1.0)))
+    runs = pool(newest_first(*records), suite).main_runs
+    return [[(event.kind, event.subject, event.text, event.cases) for event in one.events] for one in runs]
 
 
 def newest_first(*records: Record) -> tuple[Record, ...]:
@@ -46,6 +54,60 @@ def test_scores_of_runs_are_pooled_and_counted():
 def test_only_the_last_comparable_runs_count():
     records = newest_first(*(made(number, simple("a", number / 10)) for number in range(6)))
     assert scores(pool(records, last=2)) == ((0.4, 1), (0.5, 1))
+
+
+def of_agent(number: int, *models: str, adk: str = "2.0.0") -> Record:
+    agent = AgentConditions(agent="bot", path="bot", adk_version=adk, models=models)
+    return made(number, simple("a", 1.0), agents=(agent,))
+
+
+def test_a_run_of_main_says_what_changed_with_its_agents():
+    found = events(of_agent(1, "flash"), of_agent(2, "flash"), of_agent(3, "pro", adk="2.1.0"), of_agent(4))
+    assert found == [
+        [],
+        [],
+        [("model", "bot", "flash → pro", 0), ("adk", "bot", "2.0.0 → 2.1.0", 0)],
+        [("model", "bot", "pro → unknown", 0), ("adk", "bot", "2.1.0 → 2.0.0", 0)],
+    ]
+
+
+def test_a_run_of_main_says_which_judge_criterion_and_cases_changed():
+    judged = made(1, simple("a", 1.0), criteria=(info(QUALITY, digest="1", judge="flash"),))
+    other = made(2, simple("a", 1.0), criteria=(info(QUALITY, digest="2", judge="pro"),))
+    strict = made(3, simple("a", 1.0), criteria=(info(QUALITY, digest="3", judge="pro", options={"strict": True}),))
+    edited = made(
+        4, case("a", attempt({QUALITY: 1.0}), digest="new"), criteria=(info(QUALITY, digest="3", judge="pro"),)
+    )
+    assert events(judged, other, strict)[1:] == [
+        [("judge", QUALITY, "judge flash → pro", 0)],
+        [("criterion", QUALITY, "strict none → true", 0)],
+    ]
+    assert ("cases", "", "a", 1) in events(strict, edited)[1]
+
+
+def test_a_run_of_main_says_what_was_accepted_with_it_and_once():
+    entry = Accepted(id="1", case="a", reason="shorter answers")
+    runs = [made(number, simple("a", 1.0), accepted=(entry,) * (number > 1)) for number in (1, 2, 3)]
+    assert events(*runs) == [[], [("accepted", "a", "shorter answers", 0)], []]
+
+
+def test_the_cost_of_a_run_of_main_is_kept_and_older_records_have_none():
+    timed = [
+        attempt({QUALITY: 1.0}, repeat=number).model_copy(
+            update={"usage": Usage(total_tokens=100 * number), "durations": Durations(total=number)}
+        )
+        for number in (1, 2, 3)
+    ]
+    record = made(1, case("a", *timed))
+    assert record.cost is not None
+    assert (record.cost.tokens, record.cost.seconds, record.cost.usd) == (200, 3, None)
+    older = Record.model_validate(record.model_dump(exclude={"cost"}))
+    old, new = pool((record, older), suite_of(run(simple("a", 1.0)))).main_runs
+    assert (old.tokens, new.tokens, new.seconds) == (None, 200, 3)
+    assert parse_record(record_bytes(record)) == record
+    assert parse_record(record_bytes(older)) == older
+    assert '"cost": {"tokens": 200.0, "seconds": 3.0}' in baseline_text(record)
+    assert '"cost"' not in baseline_text(older)
 
 
 def test_main_runs_are_told_apart_case_by_case():

@@ -6,7 +6,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from agent_eval_worker_plugin import Turn, details_of, make_retry_options, union_seconds
+from agent_eval_worker_plugin import Span, Turn, details_of, make_retry_options, union_seconds
 from agent_eval_worker_rate import Start
 from google.genai import types
 from hypothesis import given
@@ -23,8 +23,8 @@ def test_overlap_counts_once(intervals: list[tuple[int, int]]) -> None:
 
 def test_a_tools_time_is_without_the_models_inside() -> None:
     record = Turn()
-    record.model = [(0.0, 1.0), (3.0, 4.0)]
-    record.tool = [(2.0, 6.0), (2.5, 5.0)]
+    record.spans = [Span("model", "a", 0.0, 1.0), Span("model", "a", 3.0, 4.0)]
+    record.spans += [Span("tool", "t", 2.0, 6.0), Span("tool", "t", 2.5, 5.0), Span("wait", "", 6.0, 9.0)]
     assert record.durations() == (2.0, 3.0)
 
 
@@ -32,15 +32,19 @@ def test_only_whole_answers_end_a_call_and_open_ones_do_not_count() -> None:
     record = Turn()
     record.model_asked("a", None, Start(time.monotonic()))
     record.model_answered("a", SimpleNamespace(partial=True))
-    assert record.model == []
+    assert record.spans == []
     assert "the model of `a`" in record.doing()
     record.tool_called(record, "look")
     assert record.doing().startswith("tool `look` for 0.0 s")
     assert record.durations() == (0.0, 0.0)
-    record.model_answered("a", SimpleNamespace(partial=None))
+    usage = SimpleNamespace(prompt_token_count=7, candidates_token_count=7.5)
+    record.model_answered("a", SimpleNamespace(partial=None, usage_metadata=usage))
     record.tool_ended(record)
     assert record.doing() == ""
-    assert len(record.model) == len(record.tool) == 1
+    model, tool = record.timeline()
+    assert (model[:2], tool[:2]) == (["model", "a"], ["tool", "look"])
+    assert model[4:] == [7, None], "what is no number was not reported"
+    assert 0 <= model[2] <= tool[2]
 
 
 @pytest.mark.parametrize(("timeout_s", "attempts"), [(1, 1), (2, 2), (10, 3), (30, 5), (3600, 5)])

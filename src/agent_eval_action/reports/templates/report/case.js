@@ -21,7 +21,7 @@ function oneCase(parts) {
     detail = details[at];
   const list = chosen(address().query),
     place = list.indexOf(at);
-  const kept = Object.fromEntries(["group", "cause", "q", "sort", "down"].map(key => [key, address().query.get(key)]));
+  const kept = listQuery(address().query);
   const step = (by, label, key) => {
     const other = rows[list[place + by]];
     return el(
@@ -55,16 +55,23 @@ function oneCase(parts) {
       "div",
       { class: "actions" },
       row.select && command(`agent-eval run ${quoted(row.select)}`, "the command"),
+      ["regressed", "worse", "needs_runs"].includes(row.group) &&
+        copy(() => acceptCommand(row), "the command that accepts this change", "Accept command"),
       copy(() => location.href, "a link to this view", "Link"),
       copy(() => JSON.stringify({ ...row, ...detail }, null, 1), "this case as JSON", "JSON"),
     ),
   );
   if (!detail)
     return el(
-      "article",
-      null,
-      head,
-      el("p", { class: "card pad" }, "Its details did not fit into this page; they are in results.json."),
+      "div",
+      { class: "split" },
+      rail(list, at, kept),
+      el(
+        "article",
+        null,
+        head,
+        el("p", { class: "card pad" }, "Its details did not fit into this page; they are in results.json."),
+      ),
     );
   const panel = el("div", { role: "tabpanel", id: "panel", tabindex: 0 });
   const draw = {
@@ -116,7 +123,37 @@ function oneCase(parts) {
   });
   const wanted = address().query.get("tab");
   choose(draw[wanted] ? wanted : COMPARE);
-  return el("article", null, head, scores(detail), tabs, panel);
+  return el("div", { class: "split" }, rail(list, at, kept), el("article", null, head, scores(detail), tabs, panel));
+}
+const acceptCommand = row =>
+  `agent-eval accept --agent ${quoted(row.agent)} --eval-set ${quoted(row.set)} --reason "…" ${row.case.startsWith("-") ? "-- " : ""}${quoted(row.case)}`;
+/* The cases around this one, as they are filtered and sorted. */
+const RAIL = 40;
+function rail(list, at, kept) {
+  const place = Math.max(0, list.indexOf(at)),
+    from = Math.max(0, Math.min(place - RAIL / 2, list.length - RAIL)),
+    near = list.slice(from, from + RAIL).map(index => rows[index]);
+  const items = near.map((row, index) => [
+    (index === 0 || row.group !== near[index - 1].group) && el("p", { class: "dim" }, groups.get(row.group).label),
+    el(
+      "a",
+      { href: caseLink(row, kept), "aria-current": row === rows[at] ? "true" : null, title: row.case },
+      mark(groups.get(row.group).tone),
+      el("code", null, row.case),
+      pips(row.runs.slice(0, 4)),
+    ),
+  ]);
+  const rest = list.length - near.length;
+  return el(
+    "nav",
+    { class: "rail", "aria-label": "Cases near this one" },
+    items,
+    rest > 0 && el("p", null, el("a", { href: link(["cases"], kept) }, `${number(rest)} more`)),
+  );
+}
+function pipOf(attempt, criterion) {
+  const score = attempt.scores.find(one => one.criterion === criterion);
+  return !score || score.status === "error" ? "e" : score.passed === false ? "x" : "p";
 }
 function scores(detail) {
   return el(
@@ -124,7 +161,15 @@ function scores(detail) {
     { class: "card" },
     table(
       "Scores of this case",
-      [hidden("Verdict"), "Criterion", ["Main → here", "n"], ["Change", "n wide"], ["Needs", "wide"], "What happened"],
+      [
+        hidden("Verdict"),
+        "Criterion",
+        ["Main → here", "n"],
+        ["Change", "n wide"],
+        ["Needs", "wide"],
+        ["Runs", "wide"],
+        "What happened",
+      ],
       detail.pairs.map(pair =>
         el(
           "tr",
@@ -140,6 +185,7 @@ function scores(detail) {
           ),
           el("td", { class: "n wide" }, pair.change, pair.interval && el("small", null, pair.interval)),
           el("td", { class: "wide" }, pair.needs),
+          el("td", { class: "wide" }, pips(detail.attempts.map(attempt => pipOf(attempt, pair.criterion)).join(""))),
           el(
             "td",
             null,
@@ -148,6 +194,7 @@ function scores(detail) {
           ),
         ),
       ),
+      "case-scores",
     ),
   );
 }
@@ -269,15 +316,19 @@ function pastOf(row) {
       { class: "card" },
       table(
         "Main's runs of this case, the newest first",
-        ["Commit", "When", "Models", "Outcome"],
+        ["Commit", ["When", "wide"], "What changed", "Outcome"],
         [...row.past]
           .map((one, at) =>
             el(
               "tr",
               null,
               el("th", { scope: "row" }, el("code", null, past[at].commit.slice(0, 10))),
-              el("td", null, past[at].at),
-              el("td", null, past[at].models.join(", ")),
+              el("td", { class: "wide" }, past[at].at.slice(0, 16).replace("T", " ")),
+              el(
+                "td",
+                null,
+                past[at].events.map(([, text]) => el("div", null, prose(text))),
+              ),
               el("td", { class: one === "f" ? "bad" : "" }, OUTCOMES[one]),
             ),
           )

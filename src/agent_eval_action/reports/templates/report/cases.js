@@ -1,17 +1,37 @@
 /* ---- cases ---- */
-let texts = null;
-const words = value =>
-  typeof value === "string"
-    ? value
-    : value && typeof value === "object"
-      ? Object.entries(value).flat().map(words).join(" ")
-      : String(value ?? "");
-function searchable() {
-  /* names first; prompts, answers, calls and what judges said follow */
-  texts ||= rows.map((row, at) =>
-    `${row.case} ${row.where} ${plain(row.note)} ${details[at] ? words({ ...details[at], criteria: 0 }) : ""}`.toLowerCase(),
-  );
-  return texts;
+/* What a case says in any of its texts, made when it is first searched, or before that while nobody waits. */
+const texts = new Array(rows.length);
+function collect(value, found) {
+  if (typeof value === "string") found.push(value);
+  else if (Array.isArray(value)) for (const item of value) collect(item, found);
+  else if (value && typeof value === "object")
+    for (const key in value) {
+      found.push(key);
+      collect(value[key], found);
+    }
+  else if (value !== null) found.push(String(value));
+}
+function textOf(at) {
+  if (texts[at] === undefined) {
+    const row = rows[at],
+      detail = details[at],
+      found = [row.case, row.where, plain(row.note)];
+    if (detail) {
+      for (const turn of [...detail.expected, ...detail.baseline]) collect(turn, found);
+      for (const attempt of [...detail.attempts, ...detail.control])
+        collect([attempt.error, attempt.turns, attempt.scores], found);
+    }
+    texts[at] = found.join(" ").toLowerCase();
+  }
+  return texts[at];
+}
+function prepareSearch() {
+  let at = 0;
+  const some = idle => {
+    while (at < rows.length && idle.timeRemaining() > 4) textOf(at++);
+    if (at < rows.length) requestIdleCallback(some);
+  };
+  if (window.requestIdleCallback) requestIdleCallback(some);
 }
 const KEYS = {
   status: row => frame.groups.findIndex(group => group.key === row.group),
@@ -33,8 +53,7 @@ function chosen(query) {
   if (query.get("cause")) found = found.filter(at => String(rows[at].cause) === query.get("cause"));
   if (group) found = found.filter(at => rows[at].group === group);
   if (text) {
-    const all = searchable();
-    found = found.filter(at => all[at].includes(text));
+    found = found.filter(at => textOf(at).includes(text));
   }
   const sort = query.get("sort");
   if (sort) {
@@ -45,37 +64,101 @@ function chosen(query) {
   }
   return found;
 }
+/* Columns beside status and name: key, label, style, what stands in a row. */
+const COLUMNS = [
+  ...frame.columns.map((column, at) => [
+    column,
+    () => name(column),
+    "n wide",
+    row => row.scores[at]?.[1] ?? "",
+    row => row.scores[at]?.[2] ?? "",
+  ]),
+  ["runs", () => "Runs here", "", row => pips(row.runs)],
+  [
+    "main",
+    () => (past.length > 1 ? `Main, ${plural(past.length, "run")}` : "Main"),
+    "narrow",
+    row => (row.past.length > 1 ? strip(row.past) : row.main ? ratio(row.main) : ""),
+  ],
+  ["tokens", () => "Tokens", "n wide", row => (row.tokens === null ? "" : number(row.tokens))],
+  ["seconds", () => "Seconds", "n wide", row => (row.seconds === null ? "" : row.seconds.toFixed(1))],
+];
+const ratio = ([passed, runs]) => (passed === null ? plural(runs, "run") : `${passed}/${runs}`);
+const LISTED = ["group", "cause", "q", "sort", "down"];
+const listQuery = query => Object.fromEntries(LISTED.map(key => [key, query.get(key)]));
+const hiddenColumns = query => new Set((query.get("hide") || "").split(",").filter(Boolean).map(decodeURIComponent));
+function caseRow(row, columns, kept) {
+  return el(
+    "tr",
+    null,
+    el("td", null, status(row.group)),
+    el(
+      "th",
+      { scope: "row" },
+      el("a", { href: caseLink(row, kept) }, name(row.case)),
+      row.where && el("small", null, row.where),
+      row.note.length > 0 && el("small", null, prose(row.note)),
+    ),
+    columns.map(([, , style, cell, tone]) => el("td", { class: `${style} ${tone ? tone(row) : ""}` }, cell(row))),
+  );
+}
 function cases() {
   const body = el("tbody"),
+    heads = el("tr"),
     count = el("p", { class: "dim", role: "status" }),
     more = el("button", { type: "button", class: "chip" });
   const query = () => address().query;
   let shown = [],
     drawn = 0;
   const draw = upTo => {
-    for (; drawn < Math.min(upTo, shown.length); drawn++) body.append(caseRow(rows[shown[drawn]]));
+    const kept = listQuery(query()),
+      absent = hiddenColumns(query()),
+      columns = COLUMNS.filter(([key]) => !absent.has(key));
+    for (; drawn < Math.min(upTo, shown.length); drawn++) body.append(caseRow(rows[shown[drawn]], columns, kept));
     more.hidden = drawn >= shown.length;
     more.textContent = `Show ${number(Math.min(PAGE, shown.length - drawn))} more`;
   };
   const refresh = () => {
-    shown = chosen(query());
+    const now = query(),
+      absent = hiddenColumns(now),
+      cause = frame.causes[now.get("cause")];
+    shown = chosen(now);
     drawn = 0;
     body.replaceChildren();
     draw(PAGE);
-    const cause = frame.causes[query().get("cause")];
     count.replaceChildren(
       `${number(shown.length)} of ${plural(rows.length, "case")}`,
       ...(cause ? [" with one cause: ", ...prose(cause.text)] : []),
     );
-    for (const chip of chips.querySelectorAll("button"))
-      chip.setAttribute(
+    for (const button of chips.querySelectorAll("button"))
+      button.setAttribute(
         "aria-pressed",
-        String(!query().get("cause") && (query().get("group") || "") === chip.dataset.group),
+        String(!now.get("cause") && (now.get("group") || "") === button.dataset.group),
       );
-    for (const head of heads.children) {
-      const on = query().get("sort") === head.dataset.sort;
-      head.setAttribute("aria-sort", on ? (query().get("down") ? "descending" : "ascending") : "none");
-    }
+    redraw(
+      heads,
+      [["status", () => "Status", ""], ["case", () => "Case", ""], ...COLUMNS]
+        .filter(([key]) => !absent.has(key))
+        .map(([key, label, style]) => head(key, label(), style)),
+    );
+  };
+  const set = values => {
+    change(values);
+    refresh();
+  };
+  const head = (key, label, style) => {
+    const down = query().get("down"),
+      on = query().get("sort") === key;
+    if (key === "runs") return el("th", { scope: "col", class: style }, label);
+    return el(
+      "th",
+      { scope: "col", class: style, "aria-sort": on ? (down ? "descending" : "ascending") : "none" },
+      el(
+        "button",
+        { type: "button", "data-key": key, onclick: () => set({ sort: key, down: on && !down ? "1" : "" }) },
+        label,
+      ),
+    );
   };
   more.addEventListener("click", () => draw(drawn + PAGE));
   const search = el("input", {
@@ -85,22 +168,11 @@ function cases() {
     "aria-label": "Search names, prompts, answers, calls and judges' words",
     value: query().get("q") || "",
   });
-  search.addEventListener("input", () => {
-    change({ q: search.value });
-    refresh();
-  });
-  const chip = (key, label, total) =>
+  search.addEventListener("input", () => set({ q: search.value }));
+  const filter = (key, label, total) =>
     el(
       "button",
-      {
-        type: "button",
-        class: "chip",
-        "data-group": key,
-        onclick: () => {
-          change({ group: key, cause: "" });
-          refresh();
-        },
-      },
+      { type: "button", class: "chip", "data-group": key, onclick: () => set({ group: key, cause: "" }) },
       label,
       " ",
       el("span", { class: "dim" }, number(total)),
@@ -108,43 +180,15 @@ function cases() {
   const chips = el(
     "div",
     { class: "chips", role: "group", "aria-label": "Filter by status" },
-    chip("", "All", rows.length),
-    frame.groups.map(group => chip(group.key, [mark(group.tone), " ", group.label], group.n)),
-  );
-  const head = (sort, label, style) =>
-    el(
-      "th",
-      { scope: "col", class: style, "data-sort": sort },
-      el(
-        "button",
-        {
-          type: "button",
-          onclick: () => {
-            const same = query().get("sort") === sort;
-            change({ sort, down: same && !query().get("down") ? "1" : "" });
-            refresh();
-          },
-        },
-        label,
-      ),
-    );
-  const heads = el(
-    "tr",
-    null,
-    head("status", "Status"),
-    head("case", "Case"),
-    frame.columns.map(column => head(column, name(column), "n wide")),
-    el("th", { scope: "col" }, "Runs here"),
-    head("main", "Main", "n"),
-    head("tokens", "Tokens", "n wide"),
-    head("seconds", "Seconds", "n wide"),
+    filter("", "All", rows.length),
+    frame.groups.map(group => filter(group.key, [mark(group.tone), " ", group.label], group.n)),
   );
   refresh();
   return el(
     "div",
     { class: "stack" },
     el("h1", { class: "hidden" }, "Cases"),
-    el("div", { class: "filters" }, search, chips),
+    el("div", { class: "filters" }, search, columnPicker(set), chips),
     count,
     el(
       "div",
@@ -154,22 +198,21 @@ function cases() {
     more,
   );
 }
-const caseRow = row =>
-  el(
-    "tr",
-    null,
-    el("td", null, status(row.group)),
-    el(
-      "th",
-      { scope: "row" },
-      el("a", { href: caseLink(row) }, name(row.case)),
-      row.where && el("small", null, row.where),
-      row.note.length > 0 && el("small", null, prose(row.note)),
-    ),
-    row.scores.map(cell => el("td", { class: `n wide ${cell ? cell[2] : ""}` }, cell ? cell[1] : "")),
-    el("td", null, pips(row.runs)),
-    el("td", { class: "n" }, row.past.length > 1 ? strip(row.past) : row.main ? ratio(row.main) : ""),
-    el("td", { class: "n wide" }, row.tokens === null ? "" : number(row.tokens)),
-    el("td", { class: "n wide" }, row.seconds === null ? "" : row.seconds.toFixed(1)),
+function columnPicker(set) {
+  const absent = hiddenColumns(address().query);
+  const box = ([key, label]) => {
+    const input = el("input", { type: "checkbox", checked: !absent.has(key) });
+    input.addEventListener("change", () => {
+      if (input.checked) absent.delete(key);
+      else absent.add(key);
+      set({ hide: [...absent].map(encodeURIComponent).join(",") });
+    });
+    return el("label", null, input, " ", label());
+  };
+  return el(
+    "details",
+    { class: "columns" },
+    el("summary", { class: "chip" }, "Columns"),
+    el("div", { class: "card" }, COLUMNS.map(box)),
   );
-const ratio = ([passed, runs]) => (passed === null ? plural(runs, "run") : `${passed}/${runs}`);
+}

@@ -43,15 +43,7 @@ function distribution(row) {
   );
 }
 
-/* ---- main's past: oldest run first, this change last ---- */
-const past = frame.history.map(([commit, at, models, means, passed, cases]) => ({
-  commit,
-  at,
-  models,
-  means,
-  passed,
-  cases,
-}));
+/* ---- main's past ---- */
 const OUTCOMES = { p: "passed", f: "failed", m: "mixed", "-": "not run" };
 const here = row =>
   row.runs === "" ? "-" : /^e+$/.test(row.runs) ? "e" : /x/.test(row.runs) ? (/p/.test(row.runs) ? "m" : "f") : "p";
@@ -80,7 +72,8 @@ function failingSince(text) {
   const first = past[last.search(/[f-]*$/)];
   return first ? `failing on main since ${first.commit.slice(0, 7) || first.at}` : "";
 }
-function chart(label, values, now, tone, width, height) {
+const decimals = value => value.toFixed(2);
+function chart(label, values, now, tone, width, height, show = decimals) {
   const known = [...values, now].filter(value => value !== null && value !== undefined);
   if (values.length < 2 || !known.length) return "";
   const low = Math.min(...known),
@@ -96,16 +89,15 @@ function chart(label, values, now, tone, width, height) {
       viewBox: `0 0 ${width} ${height}`,
       role: "img",
       class: "chart",
-      "aria-label": `${label}: main's last ${plural(points.length, "run")} ${points.map(([, value]) => value.toFixed(2)).join(", ")}${now === null ? "" : `; here ${now.toFixed(2)}`}`,
+      "aria-label": `${label}: main's last ${plural(points.length, "run")} ${points.map(([, value]) => show(value)).join(", ")}${now === null ? "" : `; here ${show(now)}`}`,
     },
     past.map(
       (run, at) =>
-        at > 0 &&
-        run.models.join() !== past[at - 1].models.join() &&
+        run.events.length > 0 &&
         svg(
           "line",
           { x1: x(at), x2: x(at), y1: 0, y2: height, class: "event" },
-          svg("title", null, `model: ${run.models.join(", ")}`),
+          svg("title", null, run.events.map(([, text]) => plain(text)).join("; ")),
         ),
     ),
     svg("polyline", { points: points.map(([at, value]) => `${at},${y(value)}`).join(" "), class: "line" }),

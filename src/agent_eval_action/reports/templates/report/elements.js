@@ -11,6 +11,8 @@ for (const row of rows) {
   row.id = times > 1 ? `${row.case}~${times}` : row.case;
 }
 const groups = new Map(frame.groups.map(group => [group.key, group]));
+const media = data.media || {};
+const past = frame.history; /* main's runs: the oldest first, this change follows the last */
 const COMPARE = "compare",
   PAGE = 100;
 
@@ -24,6 +26,13 @@ function fill(element, attributes, children) {
     if (child !== null && child !== undefined && child !== false && child !== "") element.append(child);
   }
   return element;
+}
+/* Shows something else in a box; the focus stays on the control of the same key. */
+function redraw(box, ...children) {
+  const focused = box.contains(document.activeElement) ? document.activeElement.dataset.key : "";
+  box.replaceChildren();
+  fill(box, null, children);
+  if (focused) box.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
 }
 const el = (name, attributes, ...children) => fill(document.createElement(name), attributes, children);
 const svg = (name, attributes, ...children) => fill(document.createElementNS(SVG, name), attributes, children);
@@ -63,7 +72,7 @@ const table = (caption, columns, body, kind) =>
       el("caption", { class: "hidden" }, caption),
       el(
         "thead",
-        null,
+        { class: columns.every(column => column instanceof Node) ? "hidden" : null },
         el(
           "tr",
           null,

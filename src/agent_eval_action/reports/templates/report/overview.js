@@ -62,8 +62,13 @@ function overview() {
         el(
           "dl",
           { class: "tiles" },
-          frame.tiles.map(([label, value]) =>
-            el("div", null, el("dt", { class: "dim" }, label), el("dd", null, value)),
+          frame.tiles.map(([label, value, beside]) =>
+            el(
+              "div",
+              null,
+              el("dt", { class: "dim" }, label),
+              el("dd", null, value, beside && el("small", null, beside)),
+            ),
           ),
         ),
       ),
@@ -91,9 +96,14 @@ function next() {
         el("p", null, prose([text].flat())),
         places.length > 0 &&
           el(
-            "ul",
-            null,
-            places.map(place => el("li", null, prose(place))),
+            "details",
+            { open: places.length < 3 },
+            el("summary", null, plural(places.length, "place")),
+            el(
+              "ul",
+              null,
+              places.map(place => el("li", null, prose(place))),
+            ),
           ),
         commands.map(line => command(line, "the command")),
       ),

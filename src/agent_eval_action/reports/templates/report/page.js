@@ -65,6 +65,13 @@ document.body.append(
       el("b", null, "agent-eval"),
       " ",
       el("span", { class: `pill ${frame.outcome}` }, frame.label),
+      frame.commits[0] &&
+        el(
+          "span",
+          { class: "dim commits" },
+          el("code", null, frame.commits[0]),
+          frame.commits[1] && [" against main ", el("code", null, frame.commits[1])],
+        ),
       el("span", { class: "space" }),
       el(
         "button",
@@ -134,3 +141,4 @@ document.addEventListener("keydown", event => {
   }
 });
 render();
+prepareSearch();

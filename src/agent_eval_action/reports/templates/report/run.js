@@ -26,6 +26,7 @@ function run() {
           ),
       ),
     ),
+    frame.phases.length > 0 && phases(),
     frame.uses.rows.length > 0 &&
       card(
         "Model use",
@@ -43,6 +44,16 @@ function run() {
             ),
           ),
         ),
+      ),
+    data.left_out > 0 &&
+      el(
+        "p",
+        { class: "card pad" },
+        `${plural(data.left_out, "file")} of the conversations did not fit into this page. Their cases name them; they are in `,
+        el("code", null, "blobs/"),
+        " and ",
+        el("code", null, "attempts.jsonl"),
+        ".",
       ),
     frame.links.length > 0 &&
       card(
@@ -62,5 +73,47 @@ function run() {
           ),
         ),
       ),
+  );
+}
+function phases() {
+  const total = Math.max(frame.seconds, ...frame.phases.map(([, , start, seconds]) => start + seconds), 0.001);
+  return card(
+    "Where the time went",
+    `${frame.seconds.toFixed(1)} s`,
+    table(
+      "Phases of the run",
+      ["Phase", ["When", "bar"], ["Attempts", "n wide"], ["Took", "n"]],
+      frame.phases.map(([label, attempts, start, seconds], at) =>
+        el(
+          "tr",
+          null,
+          el("th", { scope: "row" }, label),
+          el(
+            "td",
+            { class: "bar" },
+            svg(
+              "svg",
+              {
+                viewBox: "0 0 1000 20",
+                preserveAspectRatio: "none",
+                class: "spans",
+                role: "img",
+                "aria-label": `from ${start.toFixed(1)} s to ${(start + seconds).toFixed(1)} s`,
+              },
+              svg("rect", {
+                x: (start / total) * 1000,
+                width: Math.max(3, (seconds / total) * 1000),
+                y: 5,
+                height: 10,
+                class: at % 2 ? "tool" : "model",
+              }),
+            ),
+          ),
+          el("td", { class: "n wide" }, attempts),
+          el("td", { class: "n" }, `${seconds.toFixed(1)} s`),
+        ),
+      ),
+      "waterfall",
+    ),
   );
 }
