@@ -15,7 +15,7 @@ from agent_eval_action.reports.next_steps import advice, next_steps, rerun_comma
 from agent_eval_action.reports.prose import Name, Prose
 from agent_eval_action.reports.verdict import heading, why
 from agent_eval_action.reports.view import COLUMNS, CaseView, Group, by_severity, cost_rows, facts
-from agent_eval_action.results.decision import CriterionChange, Decision, PairChange, Stat
+from agent_eval_action.results.decision import CriterionChange, Decision, MainRun, PairChange, Stat
 from agent_eval_action.results.history import RunCost
 from agent_eval_action.results.run_result import AgentConditions, RunResult
 
