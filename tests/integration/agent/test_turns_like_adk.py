@@ -30,7 +30,7 @@ def comparable(turn: dict[str, Any]) -> dict[str, Any]:
     turn = Invocation.model_validate(turn).model_dump(mode="json", exclude_none=True)
     if not turn.get("app_details", {}).get("agent_details"):
         turn.pop("app_details", None)
-    for key in ("invocation_id", "creation_timestamp", "duration", "model_duration", "tool_duration"):
+    for key in ("invocation_id", "creation_timestamp", "duration", "model_duration", "tool_duration", "spans"):
         turn.pop(key, None)
     for event in turn["intermediate_data"]["invocation_events"]:
         for part in (event.get("content") or {}).get("parts", ()):
