@@ -116,4 +116,5 @@ def _with_rubrics(sample: Sample) -> Iterator[Invocation]:
 
 
 def _json(value: BaseModel) -> dict[str, Any]:
-    return value.model_dump(mode="json", exclude_none=True)
+    # google-adk's Invocation refuses what it does not know
+    return value.model_dump(mode="json", exclude_none=True, exclude={"spans"})
