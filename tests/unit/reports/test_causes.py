@@ -15,6 +15,8 @@ from agent_eval_action.results.run_result import (
     CriterionInfo,
     ErrorKind,
     RubricScore,
+    ScoreStatus,
+    SentenceLabel,
     SetResult,
     Votes,
 )
@@ -81,13 +83,36 @@ def test_a_rubric_that_is_not_met_is_a_cause(build: Any) -> None:
     assert differences[0] == "turn 1: rubric `polite` not met: 0 of 3 votes yes. it shouts"
 
 
+def test_a_statement_of_the_agent_that_a_judge_objects_to_is_a_cause(build: Any) -> None:
+    attempt = build.attempt(0.0)
+    (score,) = attempt.scores
+    made_up = SentenceLabel(sentence="It is sunny.", label="unsupported", rationale="nobody said so")
+    turn = score.turns[0].model_copy(update={"sentences": (made_up,)})
+    judged = attempt.model_copy(update={"scores": (score.model_copy(update={"turns": (turn,)}),)})
+    build.case("a", ChangeKind.NEWLY_FAILING, 0.0, blocking=True, attempt=judged, baseline=build.stat(1.0))
+    assert causes(build) == [("the agent makes unsupported statements", ["a"], ["turn 1: unsupported: “It is sunny.”"])]
+
+
 def test_errors_with_one_message_are_one_cause_and_the_table_counts_what_decides(build: Any) -> None:
-    for name, message in (("a", "429"), ("b", "429"), ("c", "503")):
-        error = AttemptError(kind=ErrorKind.RATE_LIMITED, message=message, turn=0)
+    for name, message in (("a", "429"), ("b", "429"), ("c", "503"), ("d", "")):
+        error = AttemptError(kind=ErrorKind.RATE_LIMITED, message=message, turn=1 if message else None)
         build.case(name, ChangeKind.ERROR, None, errors=1, attempt=build.attempt(None, error=error))
     found = causes(build)
-    assert [cases for _, cases, _ in found] == [["a", "b"], ["c"]]
+    assert [cases for _, cases, _ in found] == [["a", "b"], ["c"], ["d"]]
     assert found[0][0] == "the model refused calls because there were too many: 429"
+    assert found[0][2] == ["rate_limited in turn 2: 429"] * 2
+    assert found[2][0] == "the model refused calls because there were too many"
+
+
+def test_why_a_criterion_could_not_score_is_a_cause(build: Any) -> None:
+    attempt = build.attempt(1.0)
+    (score,) = attempt.scores
+    failed = score.model_copy(update={"status": ScoreStatus.ERROR, "score": None, "reason": "the judge is down"})
+    broken = attempt.model_copy(update={"scores": (failed,)})
+    for name in "ab":
+        build.case(name, ChangeKind.ERROR, None, errors=1, attempt=broken)
+    text = "`tool_trajectory_avg_score` has no score: the judge is down"
+    assert causes(build) == [(text, ["a", "b"], [text] * 2)]
 
 
 def test_thirty_agents_have_one_heading_the_worst_first_and_the_rest_counted(build: Any) -> None:
