@@ -18,6 +18,8 @@ from agent_eval_action.formats import load_eval_file
 DATASET = {"eval_cases": [{"eval_case_id": "a", "prompt": {"role": "user", "parts": [{"text": "hi"}]}}]}
 VALUES = (
     ("an agents-cli evaluation dataset", DATASET),
+    ("an agents-cli evaluation dataset", {"eval_cases": [{"agent_data": {}}]}),
+    ("an agents-cli evaluation dataset", {"eval_cases": [{"eval_case_id": "a"}]}),
     ("one case of an agents-cli dataset", {"eval_case_id": "a", "conversation": []}),
     (
         "a trpc-agent-go eval set (chat messages, not parts)",
@@ -54,6 +56,7 @@ def test_every_entry_has_a_value_that_it_recognises():
     assert {recognise(value) for _, value in VALUES} == set(EVAL_FILES)
     values = {"metrics_to_run": []}, [{"metricName": "m"}], {"metrics": [{"metric_name": "m"}]}
     assert [recognise_criteria_file(value) for value in values] == list(CRITERIA_FILES)
+    assert not any(recognise_criteria_file({"criteria": {}, **value}) for value in values if isinstance(value, dict))
 
 
 @pytest.mark.parametrize("conversation", [5, True, "x", {"userContent": 1}, [5], None])

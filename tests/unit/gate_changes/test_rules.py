@@ -98,6 +98,10 @@ def test_a_setting_that_may_loosen_is_advised_about_and_another_is_noted():
     own = settings(baseline={"remote": "mine"}, reruns="off", concurrency=7, out=Path("/w/elsewhere"))
     found = {item.data["rule"]: item.severity for item in setting_changes(own, settings())}
     assert found == {"baseline.remote": "advisory", "reruns": "advisory", "concurrency": "note"}
+    assert {option.key for option in OPTIONS if option.info.may_loosen} == {
+        *("baseline.path", "baseline.store", "baseline.branch", "baseline.remote"),
+        *("cache_dir", "reruns", "llm.prices", "llm.openai_base_url"),
+    }
 
 
 def test_every_difference_in_what_describes_an_agent_is_reported():
