@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent_eval_action.ci import detect
+from agent_eval_action.cli.help import HelpfulCommand, HelpfulGroup
 from agent_eval_action.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,18 +25,25 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
-    rich_markup_mode=None,  # drawing boxes costs more than everything else --help does
+    rich_markup_mode=None,
+    cls=HelpfulGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-baseline_app = typer.Typer(help="What main has scored: make, show, list.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(baseline_app, name="baseline")
+baseline_app = typer.Typer(
+    help="What main has scored: make, show, list.", no_args_is_help=True, rich_markup_mode=None, cls=HelpfulGroup
+)
 
+WHAT_TO_RUN = "What to run"  # a topic of the table of options
 Command = Callable[..., None]
 ConfigFile = Annotated[str | None, typer.Option(metavar="FILE", help="The configuration file.")]
 OutputFile = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to stdout.")]
 EvalSets = Annotated[
     list[str] | None,
-    typer.Argument(metavar="EVALSET[:case,…]", help="Eval files to run, some of their cases after a colon; none: all."),
+    typer.Argument(
+        metavar="EVALSET[:case,…]",
+        help="Eval files to run, some of their cases after a colon; none: all.",
+        rich_help_panel=WHAT_TO_RUN,
+    ),
 ]
 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say also how the run is set up, and list every file.")]
@@ -82,6 +90,13 @@ def with_options(*only: str) -> Callable[[Command], Command]:
     return lambda command: _WithOptions(command, only)
 
 
+def _command(
+    panel: str, *examples: str, name: str | None = None, group: typer.Typer = app
+) -> Callable[[Command], Command]:
+    """Register a command under a heading of its group's help, with examples for its own."""
+    return group.command(name, cls=HelpfulCommand, rich_help_panel=panel or None, epilog="\n".join(examples))
+
+
 def _parameter(option: Option) -> inspect.Parameter:
     if option.info.switch:
         text, metavar = f"Turn off {option.key}. {option.help}", None
@@ -112,14 +127,26 @@ def _root(
     """Decide whether a change makes an agent worse."""
 
 
-@app.command()
+@_command(
+    "Measure and decide",
+    "agent-eval run  # every case",
+    "agent-eval run evals/booking.evalset.json:refund,rebook  # these two",
+    "agent-eval run --worse  # what got worse in the last run",
+    "agent-eval run --agent agents/booking --max-cost 2.50",
+)
 @with_options()
 def run(  # noqa: PLR0917 - typer makes an option of each
     flags: dict[str, Any],
     evalsets: EvalSets = None,
-    worse: Annotated[bool, typer.Option("--worse", help="Only the cases that got worse in the last run.")] = False,
+    worse: Annotated[
+        bool,
+        typer.Option("--worse", help="Only the cases that got worse in the last run.", rich_help_panel=WHAT_TO_RUN),
+    ] = False,
     last_failed: Annotated[
-        bool, typer.Option("--last-failed", help="Only the cases that were not green in the last run.")
+        bool,
+        typer.Option(
+            "--last-failed", help="Only the cases that were not green in the last run.", rich_help_panel=WHAT_TO_RUN
+        ),
     ] = False,
     verbose: Verbose = False,
     quiet: Quiet = False,
@@ -213,7 +240,9 @@ def next_wave(
     next_wave_command({**flags, "merge": results}, evalset or (), target, output)
 
 
-@app.command()
+@_command(
+    "Eval files", "agent-eval validate  # everything a run would read", "agent-eval validate evals/booking.evalset.json"
+)
 def validate(
     paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH", help="Files or folders; none: all.")] = None,
     config: ConfigFile = None,
@@ -224,7 +253,7 @@ def validate(
     raise typer.Exit(validate_command(paths or [], config))
 
 
-@app.command()
+@_command("Measure and decide", "agent-eval compare main/results.json .agent-eval/out/results.json")
 @with_options(
     *("config", "out", "fail_on", "on_weakened", "new_cases", "threshold_on"),
     *("confidence", "min_effect", "max_drop", "max_rise", "gate_criteria", "gate_sets"),
@@ -257,7 +286,11 @@ def compare(
     raise typer.Exit(exit_code(report.result.status, report.decision, settings.fail_on))
 
 
-@app.command()
+@_command(
+    "Measure and decide",
+    "agent-eval simulate  # with the rules of agent-eval.yaml",
+    "agent-eval simulate --max-drop 0.1 --confidence 0.95",
+)
 @with_options("config", "baseline", "confidence", "min_effect", "max_drop", "gate_criteria", "max_extra_runs")
 def simulate(
     flags: dict[str, Any],
@@ -271,7 +304,7 @@ def simulate(
     simulate_command(flags, runs, seed, as_json=as_json)
 
 
-@app.command()
+@_command("Reports", "agent-eval report .agent-eval/out --to html -o report.html")
 def report(
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="results.json, or the folder it is in.")],
     to: Annotated[
@@ -292,7 +325,7 @@ def report(
     write_data(render(report_input(results_json.read(file), file.parent), None), output)
 
 
-@app.command()
+@_command("Reports", "agent-eval post agent-eval-results.zip")
 @with_options("comment", "comment_detail", "comment_key", "ca_bundle")
 def post(
     flags: dict[str, Any],
@@ -304,7 +337,7 @@ def post(
     post_command(results, flags)
 
 
-@app.command()
+@_command("Eval files", "agent-eval convert scenarios.json -o evals/scenarios.evalset.json")
 def convert(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A list of scenarios, or an eval file of any schema.")],
     session_file: Annotated[
@@ -319,7 +352,11 @@ def convert(
     convert_command(file, session_file, output)
 
 
-@app.command()
+@_command(
+    "Baseline",
+    'agent-eval accept --worse --reason "prices are rounded now"',
+    'agent-eval accept refund rebook --criterion response_match_score --reason "…"',
+)
 def accept(  # noqa: PLR0917 - typer makes an option of each
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why the change is intended.")],
     cases: Annotated[list[str] | None, typer.Argument(metavar="CASE", help="Ids of cases.")] = None,
@@ -356,7 +393,13 @@ def accept(  # noqa: PLR0917 - typer makes an option of each
         accept_named(named, reason.strip(), config)
 
 
-@baseline_app.command("update")
+@_command(
+    "",
+    "agent-eval baseline update  # run the suite five times and store it",
+    "agent-eval baseline update --from .agent-eval/out  # store a finished run",
+    name="update",
+    group=baseline_app,
+)
 @with_options()
 def baseline_update(
     flags: dict[str, Any],
@@ -375,7 +418,7 @@ def baseline_update(
     raise typer.Exit(update_command(evalsets or [], flags, results, verbosity))
 
 
-@baseline_app.command("show")
+@_command("", "agent-eval baseline show | grep refund", name="show", group=baseline_app)
 def baseline_show(
     path: Annotated[Path | None, typer.Argument(metavar="FILE", help="The baseline; none: the configured one.")] = None,
     config: ConfigFile = None,
@@ -386,7 +429,7 @@ def baseline_show(
     show_command(path, config)
 
 
-@baseline_app.command("history")
+@_command("", "agent-eval baseline history", name="history", group=baseline_app)
 def baseline_history(
     config: ConfigFile = None,
 ) -> None:
@@ -394,3 +437,6 @@ def baseline_history(
     from agent_eval_action.cli.baseline import history_command
 
     history_command(config)
+
+
+app.add_typer(baseline_app, name="baseline", rich_help_panel="Baseline")

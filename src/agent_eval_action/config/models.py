@@ -5,7 +5,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
 from pydantic import BaseModel, Field, SecretStr
 
@@ -48,6 +48,18 @@ if TYPE_CHECKING:  # the types of results would slow `--help`
     from agent_eval_action.results.run_result import Goal
 
 Scope = Literal["run", "agent", "command"]
+Topic = Literal[
+    "What to run",
+    "The agent",
+    "How it runs",
+    "Limits",
+    "What blocks",
+    "Baseline",
+    "Models that judge",
+    "Reports and CI",
+]
+TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
+"""In the order of ``--help``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +77,8 @@ class OptionInfo:
     the *change*'s own. ``may_loosen``: another value may demand less of a run, though no order of strictness says so.
     ``describes_agent``: what a change makes different here is reported for each agent. ``decides_answers``: with
     another value an agent may answer differently, so ``--resume`` keeps no attempt made with another one.
-    ``repeats_run``: the flag is part of the command that is shown to repeat a run.
+    ``repeats_run``: the flag is part of the command that is shown to repeat a run. ``topic`` is where ``--help`` shows
+    it, "" for that of its section; ``common`` options are in ``-h`` too.
     """
 
     shown: str = "{}"
@@ -83,6 +96,8 @@ class OptionInfo:
     describes_agent: bool = False
     decides_answers: bool = False
     repeats_run: bool = False
+    topic: Topic | Literal[""] = ""
+    common: bool = False
 
 
 INFO: Final = "option"
@@ -237,12 +252,13 @@ class Policy(Frozen):
     confidence: Annotated[float, fraction(0.5, 0.9999), Looser()] = option(
         CONFIDENCE,
         "How sure the gate must be over everything it tests: 0.99 lets one harmless change in a hundred be blocked.",
+        common=True,
     )
     min_effect: Annotated[float, fraction(0, 1), Looser()] = option(
         MIN_EFFECT, "The least drop of a case's mean that blocks, however sure it is."
     )
     max_drop: Annotated[Drop, Looser()] = option(
-        MAX_DROP, "How far the suite mean of a higher-is-better criterion may drop below its baseline."
+        MAX_DROP, "How far the suite mean of a higher-is-better criterion may drop below its baseline.", common=True
     )
     max_rise: Annotated[Rise, Looser()] = option(
         None, "How far the suite mean of a lower-is-better criterion may rise, as a part of its baseline.", "no limit"
@@ -294,6 +310,7 @@ class AgentDefaults(Frozen):
         "What is scored: a file like ADK's test_config.json or a mapping of criteria; wins over files beside "
         "eval files.",
         "the `test_config.json` beside each eval file, else ADK's defaults",
+        common=True,
     )
     user_simulator: UserSimulator | None = option(
         None,
@@ -460,6 +477,7 @@ class Settings(Frozen):
         "`agent-eval.yaml`, `agent-eval.yml` or `.github/agent-eval.yaml`",
         "command",
         repeats_run=True,
+        topic="What to run",
     )
     only_agents: Texts = option(
         (),
@@ -471,6 +489,8 @@ class Settings(Frozen):
         repeatable=True,
         of="change",
         repeats_run=True,
+        topic="What to run",
+        common=True,
     )
     agents: tuple[AgentSettings, ...] = ()
     evals: Evals = option(
@@ -483,50 +503,66 @@ class Settings(Frozen):
     agent_defaults: AgentDefaults = Field(default_factory=AgentDefaults)
     baseline: BaselineSettings = Field(default_factory=BaselineSettings)
     out: Annotated[Path, FOLDER] = option(
-        Path(".agent-eval/out"), "Folder of results, transcripts and reports.", of="change"
+        Path(".agent-eval/out"),
+        "Folder of results, transcripts and reports.",
+        of="change",
+        topic="Reports and CI",
     )
     cache_dir: Annotated[Path, FOLDER] = option(
         Path(".agent-eval/cache"),
         "Folder of what can be made again: environments built for agents, judges' answers.",
         may_loosen=True,
+        topic="How it runs",
     )
     repeats: Annotated[int, whole_number(1, 1000), Looser(when="lower")] = option(
-        1, "How often every case is run.", "{}; `baseline update`: `5`"
+        1, "How often every case is run.", "{}; `baseline update`: `5`", topic="What to run", common=True
     )
-    concurrency: Annotated[int, whole_number(1, 10000)] = option(32, "Sessions at once.")
+    concurrency: Annotated[int, whole_number(1, 10000)] = option(32, "Sessions at once.", topic="How it runs")
     max_time: Duration = option(
-        2700.0, "Longest time of the whole run; what is not measured by then makes it inconclusive."
+        2700.0,
+        "Longest time of the whole run; what is not measured by then makes it inconclusive.",
+        topic="Limits",
+        common=True,
     )
     stall_timeout: Duration | None = option(
         None,
         "Longest time in which nothing is answered, by agents or by judges, before the run ends as inconclusive.",
         "`5m`, or a minute more than the longest `timeout_s`",
+        topic="Limits",
     )
     retries: Annotated[int, whole_number(0, 100)] = option(
-        2, "How often an attempt that failed for infrastructure reasons is made again."
+        2, "How often an attempt that failed for infrastructure reasons is made again.", topic="How it runs"
     )
     reruns: Annotated[Literal["auto", "on", "off"], CHOICE] = option(
         "auto",
         "Whether what got worse is run again until it is decided; auto: unless repeats are fixed at more than one.",
         may_loosen=True,
+        topic="How it runs",
     )
     max_extra_runs: Annotated[int | None, whole_number(0, 1000000)] = option(
         None,
         "Most attempts beyond the first pass, those of the base commit's agent included.",
         f"{EXTRA_RUNS_PER_CASE} for each case, and {EXTRA_RUNS} more",
+        topic="Limits",
     )
     max_calls: Annotated[int | None, whole_number(1, 1000000000)] = option(
         None,
         "Most model calls of a run, agents and judges together; at the limit what is undecided is inconclusive.",
         "no limit",
+        topic="Limits",
     )
     max_tokens: Annotated[int | None, whole_number(1, 1000000000000)] = option(
-        None, "Most tokens of a run, as the models report them; at the limit nothing more is run.", "no limit"
+        None,
+        "Most tokens of a run, as the models report them; at the limit nothing more is run.",
+        "no limit",
+        topic="Limits",
     )
     max_cost: Dollars | None = option(
         None,
         "Most USD of a run, agents and judges together, by the price table; at the limit nothing more is run.",
         "no limit",
+        topic="Limits",
+        common=True,
     )
     llm: LlmOptions = Field(default_factory=LlmOptions)
     comment: Annotated[Literal["update", "recreate", "changes", "off"], CHOICE] = option(
@@ -534,11 +570,13 @@ class Settings(Frozen):
         "The comment on the pull request: one that is edited in place (update), a new one each run "
         "(recreate), one that is edited when the outcome differs from what it says (changes), or none.",
         of="change",
+        topic="Reports and CI",
     )
     comment_detail: Annotated[Literal["full", "scores"], CHOICE] = option(
         "full",
         "What the comment shows: everything, or names and numbers without a word of agents, judges and users.",
         of="change",
+        topic="Reports and CI",
     )
     comment_key: Text | None = option(
         None,
@@ -546,6 +584,7 @@ class Settings(Frozen):
         "workflow, job, configuration file and leg of the matrix",
         metavar="NAME",
         of="change",
+        topic="Reports and CI",
     )
     redact: Redactions = option(
         (),
@@ -553,6 +592,7 @@ class Settings(Frozen):
         "input has one a line.",
         "secrets that are known alone",
         repeatable=True,
+        topic="Reports and CI",
     )
     github_token: Annotated[SecretStr | None, SECRET_TEXT] = option(
         None,
@@ -567,6 +607,7 @@ class Settings(Frozen):
         "PEM file of certificates that are trusted too, for a GitHub or a proxy of your own.",
         "the system's certificates",
         "command",
+        topic="Reports and CI",
     )
     case: Texts = option(
         (),
@@ -576,9 +617,15 @@ class Settings(Frozen):
         metavar="PATTERN",
         repeatable=True,
         repeats_run=True,
+        topic="What to run",
+        common=True,
     )
     resume: Annotated[Path | None, FOLDER] = option(
-        None, "Folder of an unfinished run: what it has is kept, only what is missing is run.", "", "command"
+        None,
+        "Folder of an unfinished run: what it has is kept, only what is missing is run.",
+        "",
+        "command",
+        topic="What to run",
     )
     shard: ShardNumber | None = option(
         None,
@@ -605,11 +652,13 @@ class Settings(Frozen):
         "Run on pull_request_target, or after a fork's run on workflow_run: whatever is checked out then runs"
         " with this repository's secrets.",
         scope="command",
+        topic="Reports and CI",
     )
     strict: Boolean = option(
         False,
         "Preset: fail_on: inconclusive, on_weakened: fail, new_cases: block and withheld: fail, where nothing"
         " else is said of them.",
+        topic="What blocks",
     )
     fail_on: FailOn = option(
         "inconclusive",
@@ -617,6 +666,8 @@ class Settings(Frozen):
         "verdict is shown).",
         key="gate.fail_on",
         strict="inconclusive",
+        topic="What blocks",
+        common=True,
     )
     policy: Policy = Field(default_factory=Policy)
 

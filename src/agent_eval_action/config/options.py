@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from agent_eval_action.config.models import INFO, AgentIdentity, OptionInfo, Settings
+from agent_eval_action.config.models import INFO, AgentIdentity, OptionInfo, Settings, Topic
 from agent_eval_action.config.types import ValueType
 
 
@@ -103,23 +103,27 @@ class Option:
         return reduce(getattr, self.field, settings)
 
 
-_SECTIONS: Final[Mapping[str, tuple[str, str]]] = {
-    "agent_defaults": ("", ""),
-    "baseline": ("baseline_", "baseline."),
-    "llm": ("llm_", "llm."),
-    "policy": ("", "gate."),
+_SECTIONS: Final[Mapping[str, tuple[str, str, Topic]]] = {
+    "agent_defaults": ("", "", "The agent"),
+    "baseline": ("baseline_", "baseline.", "Baseline"),
+    "llm": ("llm_", "llm.", "Models that judge"),
+    "policy": ("", "gate.", "What blocks"),
 }
-"""Nested models of Settings: what the names and the keys of their options begin with."""
+"""Nested models of Settings: what the names and the keys of their options begin with, and their topic."""
 
 
-def _options(model: type[BaseModel], name: str = "", key: str = "", path: tuple[str, ...] = ()) -> Iterator[Option]:
+def _options(
+    model: type[BaseModel], name: str = "", key: str = "", topic: Topic = "The agent", path: tuple[str, ...] = ()
+) -> Iterator[Option]:
     for field, definition in model.model_fields.items():
         if field in _SECTIONS and not path:
             yield from _options(definition.annotation, *_SECTIONS[field], (field,))  # type: ignore[arg-type]  # a model
         extra = definition.json_schema_extra
         info = extra.get(INFO) if isinstance(extra, dict) else None
         if isinstance(info, OptionInfo):
-            scoped = replace(info, scope="agent") if path == ("agent_defaults",) else info
+            scoped = replace(
+                info, scope="agent" if path == ("agent_defaults",) else info.scope, topic=info.topic or topic
+            )
             yield Option.of_field(name + field, key + field, (*path, field), definition, scoped)
 
 

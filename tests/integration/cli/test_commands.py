@@ -160,7 +160,7 @@ def test_report_only_shows_every_verdict_and_is_green(repo: Repo) -> None:
         (["run", "--case", "zzz*"], "no case matches"),
         (["run", "--config", "missing.yaml"], "missing.yaml"),
         (["run", "--repeats", "many"], "many"),
-        (["run", "--no-such-flag"], "No such option"),
+        (["run", "--no-such-flag"], "there is no option --no-such-flag"),
         (["compare", "nowhere.json", "s.evalset.json"], "s.evalset.json"),
         (["report", "nowhere"], "nowhere"),
         (["report", ".", "--to", "jnit"], "junit"),
