@@ -72,7 +72,13 @@ def _report(error: Exception) -> ExitCode:
     from agent_eval_action.cli import log
 
     if isinstance(error, AgentEvalError):
-        print(f"error: {log.terminal(log.redaction.text(str(error)), 20_000, lines=True)}", file=sys.stderr)
+        text = f"error: {log.terminal(log.redaction.text(str(error)), 20_000, lines=True)}"
+        if sys.stderr.isatty():  # else every line stays whole, and what draws is not imported
+            from agent_eval_action.cli.console import print_line
+
+            print_line(text, lines=True, limit=20_000)
+        else:
+            print(text, file=sys.stderr)
         log.no_verdict(str(error))
         return error.exit_code
     if isinstance(error, BrokenPipeError):

@@ -41,10 +41,15 @@ def data_console() -> Console:
     return Console(highlight=False)
 
 
-def print_line(text: str, style: str | None = None, *, lines: bool = False, indent: int = 0) -> None:
+def print_line(
+    text: str, style: str | None = None, *, lines: bool = False, indent: int = 0, limit: int = 2_000
+) -> None:
     """Print untrusted text on stderr, on one line or on several with ``lines``."""
-    for line in terminal(text, lines=lines).split("\n"):
-        print_text(console(), line, style, indent=indent)
+    from rich.text import Text
+
+    for line in terminal(text, limit, lines=lines).split("\n"):
+        own = len(line) - len(line.lstrip(" "))  # what is folded begins below its line
+        print_wrapped(console(), Text(line.lstrip(" "), style=style or ""), indent + own)
 
 
 def print_text(out: Console, text: str, style: str | None = None, *, indent: int = 0) -> None:

@@ -38,6 +38,7 @@ _COUNT_EVERY_S: Final = 15.0
 _PROBLEMS_SHOWN: Final = 20
 _NOTICE_LIMIT: Final = 4_000
 _BAR: Final = 16
+_MARGIN: Final = 6
 _FRAMES_PER_S: Final = 8
 _SET_UP: Final = "set-up"
 _PURPOSES: Final[dict[Purpose, tuple[str, str]]] = {
@@ -358,7 +359,7 @@ class LiveDisplay:
 
     def _draw(self) -> RenderableType:
         progress = self._progress
-        return _bar_line(progress.live_line, progress.planned, progress.done)
+        return _bar_line(self.console, progress.live_line, progress.planned, progress.done)
 
 
 class QuietDisplay:
@@ -386,7 +387,7 @@ def working(text: str) -> Iterator[Callable[[int, int], None]]:
 
     def draw() -> RenderableType:
         elapsed = int(time.monotonic() - began)
-        return _bar_line(f"{elapsed // 60}:{elapsed % 60:02d}  {text}", share[1], share[0])
+        return _bar_line(out, f"{elapsed // 60}:{elapsed % 60:02d}  {text}", share[1], share[0])
 
     def report(done: int, of: int) -> None:
         share[:] = done, of
@@ -404,13 +405,14 @@ def _live(out: Console, draw: Callable[[], RenderableType]) -> Live:
     return Live(console=out, get_renderable=draw, transient=True, refresh_per_second=_FRAMES_PER_S)
 
 
-def _bar_line(text: str, of: int, done: int) -> RenderableType:
+def _bar_line(out: Console, text: str, of: int, done: int) -> RenderableType:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
     line = Table.grid(padding=(0, 2, 0, 0))
     line.add_column(width=_BAR)
-    line.add_column(no_wrap=True, overflow="ellipsis")
+    # the echo of Ctrl-C must not push the line into the next one, which would not be erased
+    line.add_column(no_wrap=True, overflow="ellipsis", max_width=max(1, out.width - _BAR - _MARGIN))
     line.add_row(ProgressBar(total=of or None, completed=done, width=_BAR, pulse=not of), Text(text))
     return line
