@@ -186,7 +186,7 @@ def _run(flags: dict[str, Any], selectors: Sequence[str], *, verbose: bool, quie
         return finish_shard(result, settings) if settings.shard else finish(result, settings, comment, verbosity)
 
 
-@app.command()
+@_command("Shards", "agent-eval merge .agent-eval/shards")
 @with_options()
 def merge(
     flags: dict[str, Any],
@@ -201,7 +201,7 @@ def merge(
     raise typer.Exit(_run({**flags, "merge": results}, evalset or (), verbose=verbose, quiet=quiet))
 
 
-@app.command()
+@_command("Shards", "agent-eval plan --target 5m  # as many as keep each within five minutes")
 @with_options()
 def plan(
     flags: dict[str, Any],
@@ -219,7 +219,7 @@ def plan(
     plan_command(flags, evalsets or (), target, shards)
 
 
-@app.command()
+@_command("Shards", "agent-eval next-wave .agent-eval/shards")
 @with_options()
 def next_wave(
     flags: dict[str, Any],

@@ -633,12 +633,14 @@ class Settings(Frozen):
         "",
         "command",
         repeats_run=True,
+        topic="What to run",
     )
     wave: Annotated[Path | None, FILE] = option(
         None,
         "With shard: make the further attempts of this file, which `agent-eval next-wave` wrote.",
         "",
         "command",
+        topic="What to run",
     )
     merge: Files = option(
         (),

@@ -13,7 +13,7 @@ from support.command import agent_eval
 
 RUN = [option for option in OPTIONS if option.info.has_flag]
 COMMANDS = [
-    *("run", "validate", "compare", "simulate", "report", "post", "convert", "accept"),
+    *("run", "validate", "compare", "simulate", "report", "post", "convert", "accept", "merge", "plan", "next-wave"),
     *("baseline update", "baseline show", "baseline history"),
 ]
 
@@ -44,6 +44,13 @@ def test_every_option_is_in_the_long_help_under_its_topic() -> None:
     assert [name for name in found if name in TOPICS] == [*TOPICS], "in the order of the table"
     for option in RUN:
         assert f"  {option.flag}" in found[str(option.info.topic)], option.name
+
+
+def test_the_root_lists_every_command_under_what_it_is_for() -> None:
+    text = shown("--help")
+    listed = set(re.findall(r"(?m)^  ([a-z-]+)  ", text)) - {"--version"}
+    assert {command.split()[0] for command in COMMANDS} == listed - {"-h"}
+    assert "Commands" not in sections(text)
 
 
 def test_the_short_help_has_the_most_used_options_on_one_screen_and_says_how_many_there_are_more() -> None:
