@@ -12,6 +12,11 @@ Given = dict[str, Any]
 """A part of results.json as it was read."""
 
 
+def states(finding: Finding, code: FindingCode, **values: Any) -> bool:
+    """Whether a finding has this code and, of its values, these."""
+    return finding.code is code and values.items() <= finding.data.items()
+
+
 def headline(decision: Decision | Given) -> str:
     decision = Decision.model_validate(decision)
     return str(Messages.for_decision(decision).headline(decision))

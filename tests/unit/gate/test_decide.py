@@ -8,8 +8,9 @@ from agent_eval_action.baseline.records import from_result
 from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.results.decision import ChangeKind, Verdict
+from agent_eval_action.results.findings import FindingCode as C
 from agent_eval_action.results.run_result import AgentConditions, ErrorKind, RunStatus
-from support.messages import headline, notes, pair_sentence, sentence, sentences
+from support.messages import headline, notes, pair_sentence, sentences, states
 from support.records import stored
 from support.results import QUALITY, attempt, broken, calls, case, eval_set, info, run, run_of, simple
 
@@ -27,9 +28,9 @@ def rule(**fields):
     return Policy(**{"max_drop": None, "threshold_on": "case", **fields})
 
 
-def said(decision):
-    """The notes but for what the run could have found."""
-    return tuple(note for note in notes(decision) if "of the mean" not in note)
+def place(name):
+    """A case, as a finding names it."""
+    return {"agent": "bot", "eval_set": "set", "case": name}
 
 
 def effects(decision):
@@ -40,7 +41,7 @@ def test_every_case_at_its_threshold_passes():
     decision = verdict(run(simple("a", 0.5), simple("b", 1.0)), run(simple("a", 0.5), simple("b", 1.0)))
     assert decision.outcome is Verdict.PASS
     assert decision.findings == ()
-    assert headline(decision) == "nothing got worse than allowed: 2 cases on 1 criterion, all scores compared with main"
+    assert states(decision.reasons[0], C.NOTHING_WORSE, cases=2, criteria=1, compared=2, scores=2)
     assert [row.status for row in decision.criteria] == ["pass"]
 
 
@@ -53,13 +54,12 @@ def test_one_case_below_its_threshold_blocks_and_is_named_with_the_call_that_cha
 
     decision = verdict(roll(16, 0.0, "the wrong die"), roll(17, 1.0), rule())
     assert decision.outcome is Verdict.FAIL
-    assert headline(decision) == "1 of 2 cases got worse: `roll_die_twice`"
+    assert states(decision.reasons[0], C.CASES_WORSE, named=[place("roll_die_twice")], total=2)
     (finding,) = decision.findings
     assert (finding.subject.agent, finding.subject.eval_set, finding.subject.case) == ("bot", "set", "roll_die_twice")
-    assert sentence(finding) == (
-        "`roll_die_twice › quality` is 0.00, below its threshold 0.50 (baseline 1.00): the wrong die; "
-        "tool calls changed: turn 1 roll_die(sides=17) → roll_die(sides=16)"
-    )
+    changed = {"turn": 1, "change": "replaced", "old": "roll_die(sides=17)", "new": "roll_die(sides=16)"}
+    values = {"score": 0.0, "threshold": 0.5, "baseline": 1.0, "judgement": "the wrong die", "calls": changed}
+    assert states(finding, C.BELOW_THRESHOLD, **values)
     assert [(pair.case, pair.blocking) for pair in decision.pairs] == [("b", False), ("roll_die_twice", True)]
 
 
@@ -69,21 +69,19 @@ def test_a_missing_reason_of_the_trajectory_criterion_is_made_from_the_calls():
     decision = verdict(
         run(case("a", wrong, expected=[calls(("roll_die", {"sides": 17}))]), criteria=[info(name, 1.0)]), policy=rule()
     )
-    assert sentence(decision.findings[0]) == (
-        "`a › tool_trajectory_avg_score` is 0.00, below its threshold 1.00 (there is no baseline): "
-        "turn 1 expected roll_die(sides=17), got roll_die(sides=16)"
-    )
+    made = "turn 1 expected roll_die(sides=17), got roll_die(sides=16)"
+    assert states(decision.findings[0], C.BELOW_THRESHOLD, baseline=None, why="no_baseline", judgement=made)
 
 
 def test_a_case_failing_as_before_blocks_as_in_adk_and_says_so():
     decision = verdict(run(simple("a", 0.0)), run(simple("a", 0.0)))
     assert decision.outcome is Verdict.FAIL
-    assert headline(decision) == "1 of 1 case still misses a threshold: `a`"
+    assert states(decision.reasons[0], C.CASES_STILL_BELOW_THRESHOLD, named=[place("a")], total=1)
 
 
 def test_repeats_are_said_and_judged_by_their_mean():
     decision = verdict(run(simple("a", 0.0, 1.0, 0.25)), run(simple("a", 1.0)), rule())
-    assert "is 0.42 (mean of 3 attempts, 1 met it), below" in sentence(decision.findings[0])
+    assert states(decision.findings[0], C.BELOW_THRESHOLD, score=pytest.approx(1.25 / 3), n=3, passed=1)
     assert verdict(run(simple("a", 0.0, 1.0)), run(simple("a", 1.0)), rule()).outcome is Verdict.PASS
 
 
@@ -96,7 +94,7 @@ def test_a_suite_threshold_is_held_by_the_mean_over_cases(threshold, outcome):
     decision = verdict(result, policy=rule(threshold_on="suite"))
     assert decision.outcome is outcome
     if outcome is Verdict.FAIL:
-        assert headline(decision) == "`quality` is 0.50 on average over 2 cases, below its suite threshold 0.51"
+        assert states(decision.reasons[0], C.MEAN_MISSES_THRESHOLD, score=0.5, cases=2, threshold=0.51)
         assert effects(decision) == [("blocks", None, QUALITY)]
         assert not any(pair.blocking for pair in decision.pairs)
 
@@ -112,7 +110,7 @@ def test_sets_with_thresholds_of_their_own_are_suites_of_their_own():
     loose = eval_set(*(simple(f"b{n}", 1.0) for n in range(9)), criteria=[info(threshold=0.1)], name="loose")
     decision = verdict(run_of(strict, loose), policy=rule(threshold_on="suite"))
     assert decision.outcome is Verdict.FAIL
-    assert "0.80 on average over 1 case, below its suite threshold 0.90" in headline(decision)
+    assert states(decision.reasons[0], C.MEAN_MISSES_THRESHOLD, score=0.8, cases=1, threshold=0.9)
     assert decision.criteria[0].threshold is None
 
 
@@ -121,7 +119,7 @@ def test_with_thresholds_off_a_case_that_newly_fails_is_only_shown():
     assert decision.outcome is Verdict.PASS
     assert effects(decision) == [("advisory", "a", QUALITY)]
     alone = verdict(run(simple("a", 0.0)), policy=rule(threshold_on="off"))
-    assert any("nothing can block on `quality`" in note for note in notes(alone))
+    assert any(states(note, C.CRITERIA_WITHOUT_LIMIT, criteria=[QUALITY]) for note in alone.notes)
 
 
 DOZEN = [f"c{n:02}" for n in range(12)]
@@ -141,10 +139,9 @@ def test_max_drop_holds_the_paired_suite_mean(now, outcome):
     row = decision.criteria[0]
     assert row.max_drop == 0.05
     if outcome is Verdict.FAIL:
-        assert sentence(decision.findings[0]) == (
-            "`quality` fell from 1.00 to 0.93 over 12 cases; at most 0.05 is allowed; "
-            "most of it: `c00` (1.00 → 0.93), `c01` (1.00 → 0.93), `c02` (1.00 → 0.93) and 9 more"
-        )
+        values = {"goal": "maximize", "baseline": 1.0, "score": pytest.approx(0.93), "cases": 12, "limit": 0.05}
+        assert states(decision.findings[0], C.MEAN_BEYOND_LIMIT, **values, worse=12)
+        assert [one["case"] for one in decision.findings[0].data["worst"]] == DOZEN[:3]
         assert row.status == "fail"
         assert row.interval == pytest.approx((-0.07, -0.07))
 
@@ -161,9 +158,8 @@ def test_a_drop_that_may_be_chance_is_shown_and_does_not_block():
     assert decision.outcome is Verdict.PASS
     about_the_suite = next(finding for finding in decision.findings if finding.subject.case is None)
     assert about_the_suite.severity == "advisory"
-    assert sentence(about_the_suite).endswith(
-        "at most 0.05 is allowed; most of it: `b` (1.00 → 0.80); this may be chance"
-    )
+    worst = [{**place("b"), "baseline": 1.0, "score": 0.8}]
+    assert states(about_the_suite, C.MEAN_BEYOND_LIMIT, limit=0.05, worst=worst, doubt="chance")
 
 
 @pytest.mark.parametrize(("now", "outcome"), [(110.0, Verdict.PASS), (111.0, Verdict.FAIL), (50.0, Verdict.PASS)])
@@ -173,7 +169,8 @@ def test_max_rise_is_relative_and_only_a_rise_counts(now, outcome):
     decision = verdict(after, before, rule(max_rise=0.1))
     assert decision.outcome is outcome
     if outcome is Verdict.FAIL:
-        assert "`tokens` rose from 100 to 111 over 12 cases; at most 10 % is allowed" in headline(decision)
+        values = {"goal": "minimize", "baseline": 100.0, "score": 111.0, "limit": 0.1}
+        assert states(decision.reasons[0], C.MEAN_BEYOND_LIMIT, **values)
         assert decision.criteria[0].max_rise == 0.1
 
 
@@ -182,7 +179,7 @@ def test_any_rise_from_nothing_is_a_rise():
     after = run(*everywhere(1.0, criterion="tokens"), criteria=[TOKENS])
     decision = verdict(after, before, rule(max_rise=0.5))
     assert decision.outcome is Verdict.FAIL
-    assert "`tokens` rose from 0.00 to 1.00" in headline(decision)
+    assert states(decision.reasons[0], C.MEAN_BEYOND_LIMIT, goal="minimize", baseline=0.0, score=1.0)
 
 
 def test_more_tokens_are_no_drop():
@@ -194,7 +191,7 @@ def test_a_threshold_of_a_lower_is_better_criterion_is_an_upper_bound():
     tokens = info("tokens", 100.0, goal="minimize")
     decision = verdict(run(simple("a", 101.0, criterion="tokens"), criteria=[tokens]))
     assert decision.outcome is Verdict.FAIL
-    assert "is 101, above its threshold 100" in sentence(decision.findings[0])
+    assert states(decision.findings[0], C.BELOW_THRESHOLD, score=101.0, threshold=100.0, goal="minimize")
 
 
 def test_lower_is_better_without_a_limit_is_a_row_that_decides_nothing():
@@ -219,7 +216,7 @@ def test_an_advisory_criterion_shows_and_does_not_block():
     assert decision.outcome is Verdict.PASS
     assert effects(decision) == [("advisory", "a", QUALITY)]
     assert decision.criteria[0].status == "advisory"
-    assert headline(decision).endswith("; 1 advisory finding")
+    assert decision.reasons[0].data["advisories"] == 1
 
 
 def test_an_error_of_an_advisory_criterion_leaves_the_verdict_alone():
@@ -236,7 +233,7 @@ def test_a_criterion_that_is_off_is_named_once_and_not_judged():
     decision = verdict(result, policy=policy)
     assert decision.outcome is Verdict.PASS
     assert {row.criterion for row in decision.criteria} == {pair.criterion for pair in decision.pairs} == {"words"}
-    assert "not judged, its mode is off: `quality`" in notes(decision)
+    assert any(states(note, C.CRITERIA_OFF, criteria=[QUALITY], total=1) for note in decision.notes)
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -247,21 +244,22 @@ def test_what_could_not_be_measured_is_neither_fail_nor_pass(bad):
     decision = verdict(run(case("a", bad), simple("b", 1.0)), run(simple("a", 1.0), simple("b", 1.0)))
     assert decision.outcome is Verdict.INCONCLUSIVE
     assert effects(decision)[0][:2] == ("inconclusive", "a")
-    assert headline(decision).startswith("could not tell: `a")
+    assert decision.reasons[0] == decision.findings[0]
+    assert decision.reasons[0].code in {C.NO_ANSWER, C.NO_SCORE}
     assert decision.criteria[0].status == "error"
 
 
 def test_one_bad_attempt_of_several_leaves_it_open_too():
     decision = verdict(run(case("a", *[attempt({QUALITY: 1.0})] * 4, broken())), run(simple("a", 1.0)))
     assert decision.outcome is Verdict.INCONCLUSIVE
-    assert "`a` could not be measured in 1 of 5 attempts: timeout: no answer in 60 s" in headline(decision)
+    assert states(decision.reasons[0], C.NO_ANSWER, errors=1, attempts=5, error="timeout: no answer in 60 s")
 
 
 def test_a_measured_failure_outweighs_an_error_and_both_are_said():
     decision = verdict(run(simple("a", 0.0), case("b", broken())), run(simple("a", 1.0), simple("b", 1.0)))
     assert decision.outcome is Verdict.FAIL
-    assert "1 of 2 cases got worse: `a`" in headline(decision)
-    assert "`b` could not be measured" in headline(decision)
+    assert states(decision.reasons[0], C.CASES_WORSE, named=[place("a")], total=2)
+    assert [(finding.code, finding.subject.case) for finding in decision.reasons[1:]] == [(C.NO_ANSWER, "b")]
     assert [finding.severity for finding in decision.findings] == ["blocks", "inconclusive", "advisory"]
 
 
@@ -277,7 +275,7 @@ def test_a_run_cut_short_is_open_and_does_not_list_every_case_it_did_not_reach(s
     decision = verdict(run_of(eval_set(simple("a", 1.0), *stopped), status=status))
     assert decision.outcome is Verdict.INCONCLUSIVE
     assert len(decision.findings) == 1
-    assert "50 of 51 cases are not measured" in headline(decision)
+    assert states(decision.reasons[0], C.RUN_ENDED_EARLY, status=status, missing=50, cases=51)
 
 
 def test_a_complete_looking_run_that_was_interrupted_is_open():
@@ -288,7 +286,7 @@ def test_a_failure_seen_before_the_time_was_up_is_a_failure():
     stopped = case("b", broken(ErrorKind.STOPPED, "the run ended"))
     decision = verdict(run_of(eval_set(simple("a", 0.0), stopped), status=RunStatus.TIMED_OUT))
     assert decision.outcome is Verdict.FAIL
-    assert "max_time" in headline(decision)
+    assert any(states(finding, C.RUN_ENDED_EARLY, status="timed_out", missing=1) for finding in decision.reasons)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +301,7 @@ def test_a_failure_seen_before_the_time_was_up_is_a_failure():
 def test_nothing_measured_that_could_block_is_no_pass(result):
     decision = verdict(result)
     assert decision.outcome is Verdict.INCONCLUSIVE
-    assert "nothing was measured" in headline(decision)
+    assert decision.reasons[0].code is C.NOTHING_MEASURED
 
 
 def test_a_criterion_that_applies_nowhere_is_said_once():
@@ -312,9 +310,8 @@ def test_a_criterion_that_applies_nowhere_is_said_once():
     decision = verdict(run(*cases, criteria=criteria))
     assert decision.outcome is Verdict.PASS
     assert decision.criteria[1].status == "not_applicable"
-    assert [note for note in notes(decision) if "words" in note] == [
-        "`words` applies to no case of this run: no reference"
-    ]
+    (note,) = (note for note in decision.notes if note.subject.criterion == "words")
+    assert states(note, C.CRITERION_NOT_APPLICABLE, judgement="no reference")
 
 
 # --- no baseline, collecting -----------------------------------------------------------------------
@@ -324,19 +321,16 @@ def test_without_a_baseline_own_thresholds_decide_and_it_is_said():
     assert verdict(run(simple("a", 0.0))).outcome is Verdict.FAIL
     passed = verdict(run(simple("a", 1.0)))
     assert passed.outcome is Verdict.PASS
-    assert (
-        headline(passed) == "every threshold that counts is met by 1 case on 1 criterion; no baseline to compare with"
-    )
-    assert any("there is no baseline" in note for note in notes(passed))
+    assert states(passed.reasons[0], C.THRESHOLDS_MET, cases=1, criteria=1)
+    assert any(note.code is C.NO_BASELINE for note in passed.notes)
 
 
 @pytest.mark.parametrize("score", [0.0, 1.0])
 def test_neither_baseline_nor_own_thresholds_is_collecting_and_says_how_to_begin(score):
     decision = verdict(run(simple("a", score), criteria=[info(source="default"), TOKENS][:1]), policy=Policy())
     assert decision.outcome is Verdict.COLLECTING
-    assert "agent-eval baseline update" in headline(decision)
-    assert notes(decision) == ()
-    assert "test_config.json" in headline(decision)
+    assert states(decision.reasons[0], C.COLLECTING, cases=1, below=int(not score), store="file")
+    assert decision.notes == ()
     assert effects(decision) == ([] if score else [("advisory", "a", QUALITY)])
     assert not any(pair.blocking for pair in decision.pairs)
 
@@ -370,8 +364,9 @@ def test_an_own_threshold_that_is_switched_off_is_none():
 def test_a_removed_failing_case_is_noticed():
     decision = verdict(run(simple("b", 1.0)), run(simple("a", 0.0), simple("b", 1.0)))
     assert decision.outcome is Verdict.PASS
-    assert headline(decision).endswith("; 1 case of the baseline gone")
-    assert said(decision) == ("`a` is on main but not in this run; below a threshold there: `a`",)
+    assert decision.reasons[0].data["gone"] == 1
+    (note,) = decision.notes
+    assert states(note, C.CASES_GONE, named=[place("a")], below={"cases": 1, "named": [place("a")]})
     assert [(pair.case, pair.kind) for pair in decision.pairs] == [("a", ChangeKind.REMOVED), ("b", ChangeKind.SAME)]
 
 
@@ -379,9 +374,9 @@ def test_a_dropped_criterion_is_noticed():
     criteria = [info(), info("words")]
     before = run(*(case(n, attempt({QUALITY: 1.0, "words": 0.0})) for n in "ab"), criteria=criteria)
     decision = verdict(run(simple("a", 1.0), simple("b", 1.0)), before)
-    assert said(decision) == (
-        "`words` is no longer configured for 2 cases of main, 2 of them below its threshold there",
-    )
+    (note,) = decision.notes
+    assert states(note, C.CRITERION_NOT_CONFIGURED, cases=2, below=2)
+    assert note.subject.criterion == "words"
 
 
 def test_other_models_and_packages_are_noted_and_compared_all_the_same():
@@ -391,10 +386,10 @@ def test_other_models_and_packages_are_noted_and_compared_all_the_same():
 
     decision = verdict(made("gemini-3-flash", "p2"), made("gemini-2.5-flash", "p1"))
     assert decision.criteria[0].compared == 1
-    assert said(decision) == (
-        "agent bot: model gemini-2.5-flash → gemini-3-flash since the baseline",
-        "agent bot: its installed packages are not those of the baseline",
-    )
+    model, packages = decision.notes
+    assert states(model, C.MODEL_CHANGED, old=["gemini-2.5-flash"], new=["gemini-3-flash"])
+    assert packages.code is C.PACKAGES_CHANGED
+    assert model.subject.agent == packages.subject.agent == "bot"
 
 
 def test_pairs_without_history_are_listed_by_reason():
@@ -402,17 +397,18 @@ def test_pairs_without_history_are_listed_by_reason():
     edited = simple("a", 1.0).model_copy(update={"digest": "edited"})
     decision = verdict(run(edited, simple("b", 1.0), simple("c", 1.0)), before)
     assert decision.outcome is Verdict.PASS
-    assert said(decision) == (
-        "edited since the baseline, so only its thresholds apply: `a`",
-        "new, so only its thresholds apply: `c`",
-    )
-    assert "1 of 3 scores compared" in headline(decision)
+    edited, new = decision.notes
+    assert states(edited, C.CASES_NOT_COMPARED, why="case_edited", named=[place("a")])
+    assert states(new, C.CASES_NOT_COMPARED, why="case_new", named=[place("c")])
+    assert states(decision.reasons[0], C.NOTHING_WORSE, compared=1, scores=3)
 
 
 def test_a_moved_threshold_is_noted():
     before = run(simple("a", 0.6), criteria=[info(threshold=0.7)])
     decision = verdict(run(simple("a", 0.6)), before)
-    assert said(decision) == ("`quality`: threshold 0.70 → 0.50 since the baseline, 1 case",)
+    (note,) = decision.notes
+    assert states(note, C.THRESHOLD_MOVED, old=0.7, new=0.5, cases=1)
+    assert note.subject.criterion == QUALITY
 
 
 def test_cases_of_the_same_name_are_told_apart():
@@ -420,7 +416,8 @@ def test_cases_of_the_same_name_are_told_apart():
         return run_of(eval_set(simple("a", score), name="one"), eval_set(simple("a", 1.0), name="two"))
 
     decision = verdict(result(0.0), result(1.0), rule())
-    assert headline(decision) == "1 of 2 cases got worse: `bot / one / a`"
+    assert states(decision.reasons[0], C.CASES_WORSE, named=[{**place("a"), "eval_set": "one"}], total=2)
+    assert headline(decision).endswith("`bot / one / a`")
 
 
 def test_where_the_baseline_came_from_is_in_the_decision():

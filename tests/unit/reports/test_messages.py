@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,10 @@ from agent_eval_action.reports.prose import Name, Prose, compose, joined
 from agent_eval_action.results.findings import Finding, FindingCode, Subject
 from support.messages import headline, pair_sentence, sentences, text_finding
 
-VERSION_1 = Path(__file__).with_name("samples") / "results_v1.json"
+SAMPLES = Path(__file__).with_name("samples")
+VERSION_1 = SAMPLES / "results_v1.json"
+SENTENCES = [json.loads(line) for line in (SAMPLES / "sentences.jsonl").read_text().splitlines()]
+"""Findings as the gate makes them, whose tests speak of codes and values alone, each with its sentence."""
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "findings.md"
 SCORES = {"n": 5, "mean": 0.4, "passed": 2}
 
@@ -25,6 +29,11 @@ def test_every_code_has_a_sentence_and_a_row_in_the_docs() -> None:
     first_cells = re.findall(r"^\| ((?:`[a-z_]+`(?:, )?)+) \|", DOCS.read_text(), re.MULTILINE)
     documented = {code for cell in first_cells for code in re.findall(r"`([a-z_]+)`", cell)}
     assert documented == {code.value for code in FindingCode}
+
+
+@pytest.mark.parametrize("sample", SENTENCES, ids=lambda sample: sample["finding"]["code"])
+def test_a_finding_is_said_in_one_sentence(sample: Any) -> None:
+    assert str(Messages().sentence(Finding.model_validate(sample["finding"]))) == sample["sentence"]
 
 
 def test_a_case_that_shares_its_name_is_named_with_agent_and_eval_set() -> None:
