@@ -10,8 +10,9 @@ from agent_eval_action.gate import decide
 from agent_eval_action.gate.pairs import compare
 from agent_eval_action.results.decision import ChangeKind as K
 from agent_eval_action.results.decision import Verdict
+from agent_eval_action.results.findings import FindingCode as C
 from agent_eval_action.results.run_result import RunStatus
-from support.messages import notes
+from support.messages import states
 from support.records import stored
 from support.results import QUALITY, attempt, broken, case, eval_set, info, run, run_of, simple
 
@@ -178,7 +179,8 @@ def test_what_a_narrowed_run_leaves_out_is_not_removed():
     comparison = compare(stored(OLD), run(simple("a", 1.0), selection=("--case", "a")))
     assert comparison.removed == ()
     decision = decide(comparison, run(simple("a", 1.0), selection=("--case", "a")), Policy())
-    assert notes(decision) == ("1 case of the baseline was not run: the run was narrowed to --case, a",)
+    (note,) = decision.notes
+    assert states(note, C.CASES_NOT_RUN, cases=1, selection="--case, a")
 
 
 def test_means_are_paired_over_what_both_runs_have():

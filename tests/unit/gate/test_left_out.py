@@ -7,8 +7,9 @@ import pytest
 from agent_eval_action.config.models import CriterionPolicy, Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.results.decision import ChangeKind, Verdict
+from agent_eval_action.results.findings import FindingCode as C
 from agent_eval_action.results.run_result import RunStatus
-from support.messages import headline, sentence
+from support.messages import states
 from support.records import stored
 from support.results import attempt, broken, case, eval_set, info, run_of
 
@@ -29,9 +30,11 @@ def good(name="a"):
 def test_it_is_one_finding_however_many_cases_there_are():
     decision = decided(*(good(str(number)) for number in range(40)))
     assert (decision.outcome, decision.excused) == (Verdict.INCONCLUSIVE, True)
-    assert [sentence(one) for one in decision.findings] == [f"{WHY}: `judge` ({FORK})"]
-    assert headline(decision).startswith("could not tell: ")
-    assert "of the rest every threshold that counts is met by 40 cases on 1 criterion" in headline(decision)
+    (finding,) = decision.findings
+    assert states(finding, C.CREDENTIALS_MISSING, text=WHY, why=FORK)
+    assert [entry["criterion"] for entry in finding.data["criteria"]] == ["judge"]
+    assert decision.reasons[0] == finding
+    assert states(decision.reasons[1], C.THRESHOLDS_MET, cases=40, criteria=1, rest=True)
     kinds = {pair.kind for pair in decision.pairs if pair.criterion == "judge"}
     assert kinds == {ChangeKind.NOT_APPLICABLE}
 
@@ -39,13 +42,13 @@ def test_it_is_one_finding_however_many_cases_there_are():
 def test_where_nobody_withheld_them_it_is_not_excused_and_says_what_to_set():
     decision = decided(good(), withheld="", lacking=("no credentials for `m`: set KEY",))
     assert (decision.outcome, decision.excused) == (Verdict.INCONCLUSIVE, False)
-    assert "set KEY" in headline(decision)
+    assert decision.reasons[0].data["why"] == "no credentials for `m`: set KEY"
 
 
 def test_a_failure_beside_it_stays_one():
     decision = decided(good(), case("b", attempt({"quality": 0.0})), policy=Policy(threshold_on="case"))
     assert (decision.outcome, decision.excused) == (Verdict.FAIL, False)
-    assert WHY in headline(decision)
+    assert any(states(finding, C.CREDENTIALS_MISSING, text=WHY) for finding in decision.reasons)
 
 
 @pytest.mark.parametrize("status", [RunStatus.TIMED_OUT, RunStatus.INTERRUPTED, RunStatus.LIMITED])
@@ -56,7 +59,7 @@ def test_a_run_that_did_not_end_is_not_excused(status):
 def test_an_error_beside_it_is_not_excused():
     decision = decided(good(), case("b", broken()))
     assert (decision.outcome, decision.excused) == (Verdict.INCONCLUSIVE, False)
-    assert "of the rest" not in headline(decision)
+    assert C.THRESHOLDS_MET not in {finding.code for finding in decision.reasons}
 
 
 def test_what_only_advises_leaves_the_verdict():
@@ -69,8 +72,9 @@ def test_what_only_advises_leaves_the_verdict():
 def test_cases_that_were_not_run_are_counted_apart():
     left = case("talk").model_copy(update={"unmeasured": WHY})
     decision = decided(good(), left, criteria=(QUALITY,))
-    assert "`quality` in 1 of 2 cases" in headline(decision)
-    assert "met by 1 case on 1 criterion" in headline(decision)
+    (left_out, met) = decision.reasons
+    assert left_out.data["criteria"] == [{"criterion": "quality", "cases": 1, "of": 2}]
+    assert states(met, C.THRESHOLDS_MET, cases=1, criteria=1)
 
 
 def test_nothing_at_all_is_said_once_and_is_no_pass():

@@ -10,8 +10,9 @@ from agent_eval_action.config.models import Policy
 from agent_eval_action.gate import compare, decide
 from agent_eval_action.reports import REPORTS, ReportInput
 from agent_eval_action.results.decision import ChangeKind, TurnBrief, Verdict
+from agent_eval_action.results.findings import FindingCode as C
 from agent_eval_action.results.run_result import AttemptSummary, Base, CaseKey, CaseResult, RunStatus, Totals, Usage
-from support.messages import headline, notes, pair_sentence, sentence
+from support.messages import headline, pair_sentence, states
 from support.records import stored
 from support.results import QUALITY, attempt, case, run, simple
 
@@ -43,10 +44,17 @@ def kinds(decision):
     return {pair.case: pair.kind for pair in decision.pairs if not pair.case.startswith("z")}
 
 
-def test_a_confirmed_suspect_blocks_in_plain_words():
+def counts(finding, code):
+    """How often the case passed of how many times: on main, here, and as the control; checks the code."""
+    assert finding.code is code
+    sides = (finding.data[side] for side in ("main", "here", "control"))
+    return tuple(side and [side["passed"], side["n"]] for side in sides)
+
+
+def test_a_confirmed_suspect_blocks_with_its_counts():
     decision = verdict(again("a", 0.0, *[0.0] * 6))
     assert decision.outcome is Verdict.FAIL
-    assert sentence(decision.findings[0]).startswith("`a › quality` passed 14 of 14 times on main and 0 of 5 here")
+    assert counts(decision.findings[0], C.WORSE) == ([14, 14], [0, 5], None)
     assert decision.findings[0].severity == "blocks"
     (pair,) = [pair for pair in decision.pairs if pair.blocking]
     assert regressed(decision) == ((CaseKey("bot", "set", "a"), QUALITY),)
@@ -68,7 +76,10 @@ def test_a_cleared_suspect_is_flaky_with_its_rate_and_blocks_nothing():
     assert kinds(decision) == {"a": ChangeKind.FLAKY, "b": ChangeKind.REMOVED}
     reason = next(pair_sentence(pair) for pair in decision.pairs if pair.case == "a")
     assert "5 of 5 here" in reason
-    assert any(note.startswith("flaky: 1 score") and "`a › quality`" in note for note in notes(decision))
+    (flaky,) = (note for note in decision.notes if note.code is C.CASES_FLAKY)
+    assert [(one["case"], one["criterion"], one["passed"], one["n"]) for one in flaky.data["named"]] == [
+        ("a", QUALITY, 5, 5)
+    ]
     assert decision.criteria[0].flaky == 1
 
 
@@ -76,8 +87,8 @@ def test_what_is_as_bad_on_the_base_commit_is_said_and_does_not_block():
     decision = verdict(again("a", *[0.0] * 21, control=[0.0] * 10))
     assert decision.outcome is Verdict.PASS
     assert kinds(decision)["a"] is ChangeKind.ON_MAIN
-    (reason,) = [sentence(finding) for finding in decision.findings if finding.subject.case == "a"]
-    assert "the base commit's agent passed 0 of 10 just now: already broken on main" in reason
+    (finding,) = [finding for finding in decision.findings if finding.subject.case == "a"]
+    assert counts(finding, C.BROKEN_ON_MAIN) == ([14, 14], [0, 20], [0, 10])
 
 
 @pytest.mark.parametrize(("control", "outcome"), [(0.0, Verdict.INCONCLUSIVE), (1.0, Verdict.FAIL)])
@@ -94,9 +105,9 @@ def test_what_main_always_could_and_neither_arm_can_now_is_said_once_for_the_sui
     assert decision.outcome is outcome
     (finding,) = [one for one in decision.findings if one.severity != "advisory"]
     if outcome is Verdict.INCONCLUSIVE:
-        assert sentence(finding).startswith(
-            "`quality`: main's agent lost it as well: 0.95 in its history, 0.00 just now over 6 cases, and 0.00 here: "
-        )
+        values = {"baseline": pytest.approx(0.95), "control": 0.0, "score": 0.0, "cases": 6}
+        assert states(finding, C.MAIN_COLLAPSED, **values)
+        assert finding.subject.criterion == QUALITY
         assert {pair.kind for pair in decision.pairs} == {ChangeKind.ON_MAIN}
         assert regressed(decision) == ()
 
@@ -105,7 +116,7 @@ def test_what_main_always_could_and_neither_arm_can_now_is_said_once_for_the_sui
 def test_a_suspect_that_was_not_run_again_leaves_it_open(cut_short):
     decision = verdict(again("a", 0.0), cut_short=cut_short)
     assert decision.outcome is Verdict.INCONCLUSIVE
-    assert cut_short in headline(decision)
+    assert decision.reasons[0].data.get("limit", "") == cut_short
 
 
 LIMITS = [
@@ -122,11 +133,9 @@ def test_a_limit_before_the_control_is_no_fail_and_says_which(cut_short, control
     decision = verdict(again("a", 0.0, *[0.0] * 6, control=control), cut_short=cut_short, controlled=True)
     assert decision.outcome is Verdict.INCONCLUSIVE
     (finding,) = [finding for finding in decision.findings if finding.severity == "inconclusive"]
-    assert sentence(finding).endswith(
-        f": not confirmed, the base commit's agent was not run for comparison; {cut_short}"
-    )
-    assert sentence(finding).startswith("`a › quality` passed 14 of 14 times on main and 0 of 5 here")
-    assert sentence(finding) in headline(decision)
+    assert finding.data["limit"] == cut_short
+    assert counts(finding, C.WORSE_UNCONTROLLED) == ([14, 14], [0, 5], [1, 1] if control else None)
+    assert finding in decision.reasons
 
 
 def test_an_interrupt_before_the_control_says_that_it_ended_the_decision_not_the_first_pass():
@@ -135,7 +144,7 @@ def test_an_interrupt_before_the_control_says_that_it_ended_the_decision_not_the
     )
     decision = decide(compare(stored(from_result(HISTORY)), made), made, Policy())
     assert decision.outcome is Verdict.INCONCLUSIVE
-    assert "the run was interrupted before everything was decided" in headline(decision)
+    assert any(states(found, C.RUN_ENDED_EARLY, status="interrupted", missing=0) for found in decision.reasons)
 
 
 def test_a_limit_where_no_base_can_be_had_leaves_the_verdict_to_history():
@@ -146,7 +155,7 @@ def test_a_limit_where_no_base_can_be_had_leaves_the_verdict_to_history():
     )
     decision = decide(compare(stored(from_result(HISTORY)), gone), gone, Policy())
     assert decision.outcome is Verdict.FAIL
-    assert "main's agent was not run for comparison (it is gone), so only main's stored scores count" in notes(decision)
+    assert any(states(note, C.NO_CONTROL, error="it is gone") for note in decision.notes)
 
 
 def test_a_limit_before_the_suites_control_is_no_fail_and_no_pass():
@@ -159,8 +168,8 @@ def test_a_limit_before_the_suites_control_is_no_fail_and_no_pass():
         (finding,) = [one for one in decision.findings if one.subject.case is None and one.severity != "advisory"]
         assert finding.severity == effect
         if effect == "inconclusive":
-            assert sentence(finding).startswith("`quality` got worse by 0.45 over 30 cases: not confirmed")
-            assert sentence(finding).endswith(LIMITS[1])
+            values = {"drop": pytest.approx(0.45), "cases": 30, "doubt": "not_confirmed", "limit_met": LIMITS[1]}
+            assert states(finding, C.MEAN_WORSE, **values)
 
 
 def test_an_advisory_set_is_shown_and_never_blocks_and_one_that_is_off_is_not_judged():

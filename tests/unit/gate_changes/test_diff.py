@@ -15,9 +15,10 @@ from agent_eval_action.gate import compare, decide
 from agent_eval_action.gate_changes.diff import apply_weakenings, weakenings
 from agent_eval_action.gate_changes.snapshot import CaseSnapshot, ExpectedTurn, SetSnapshot, Snapshot, sets_of_result
 from agent_eval_action.results.decision import CallBrief, Verdict
+from agent_eval_action.results.findings import FindingCode as C
 from agent_eval_action.results.history import Accepted
 from agent_eval_action.results.run_result import CaseKey, CriterionInfo
-from support.messages import headline, sentence
+from support.messages import sentence, states
 from support.records import stored
 from support.results import attempt, case, eval_set, info, run_of
 
@@ -58,23 +59,23 @@ def test_nothing_changed_is_nothing_said():
 
 def test_a_removed_case_is_named_with_its_file():
     found = weakenings(yard(ONE, TWO), yard(TWO))
-    assert [sentence(one) for one in found] == ["case `one` was removed from `evals/dice.evalset.json`"]
+    assert [(one.code, one.data["path"]) for one in found] == [(C.CASE_REMOVED, "evals/dice.evalset.json")]
     assert (found[0].subject.agent, found[0].subject.eval_set, found[0].subject.case) == ("bot", "evals/dice", "one")
 
 
 def test_many_removed_cases_are_one_sentence_with_their_number():
     cases = [measured(f"c{n:02}", turn(asked=str(n))) for n in range(30)]
-    (found,) = said(yard(ONE, *cases), yard(ONE))
-    assert found.startswith("30 cases were removed from `evals/dice.evalset.json`: `c00`")
-    assert found.endswith("and 10 more")
+    (found,) = weakenings(yard(ONE, *cases), yard(ONE))
+    assert states(found, C.CASES_REMOVED, path="evals/dice.evalset.json", cases=30)
+    assert [one["case"] for one in found.data["named"]] == [f"c{n:02}" for n in range(20)]
 
 
 def test_a_file_that_is_no_longer_matched_is_one_sentence():
     gone = SetSnapshot("bot", "evals/old", "evals/old.evalset.json", (trajectory(),), (measured("x", turn(asked="x")),))
     base = yard(ONE)
-    assert said(replace(base, sets=(*base.sets, gone)), base) == [
-        "`evals/old.evalset.json` is no longer run: its case is not measured (`x`)"
-    ]
+    (found,) = weakenings(replace(base, sets=(*base.sets, gone)), base)
+    assert states(found, C.SET_REMOVED, path="evals/old.evalset.json", cases=1)
+    assert [one["case"] for one in found.data["named"]] == ["x"]
 
 
 def test_a_renamed_or_moved_case_is_the_same_case():
@@ -174,9 +175,9 @@ def test_a_criterion_that_asks_less_is_said_and_one_that_asks_more_is_not(before
 
 def test_a_dropped_criterion_is_said_unless_it_was_off():
     both, one = (trajectory(), info("other")), (trajectory(),)
-    assert said(yard(ONE, criteria=both), yard(ONE, criteria=one)) == [
-        "`other` is no longer scored in `evals/dice.evalset.json` (evals/test_config.json:3)"
-    ]
+    (found,) = weakenings(yard(ONE, criteria=both), yard(ONE, criteria=one))
+    assert states(found, C.CRITERION_REMOVED, path="evals/dice.evalset.json", source="evals/test_config.json:3")
+    assert found.subject.criterion == "other"
     off = Policy(criteria={"other": CriterionPolicy(mode="off")})
     assert said(yard(ONE, criteria=both, policy=off), yard(ONE, criteria=one, policy=off)) == []
 
@@ -209,11 +210,11 @@ def test_a_weaker_rule_is_said_with_its_file_and_a_stricter_one_is_not(before, a
 def test_fewer_repeats_a_milder_fail_on_and_an_acceptance_are_said():
     entry = Accepted(id="1", case="one", criterion="tool_trajectory_avg_score", reason="shorter answers wanted")
     head = yard(ONE, repeats=1, fail_on="fail", accepted=(entry,))
-    assert said(yard(ONE, repeats=5), head) == [
-        "repeats cut 5 → 1 (agent-eval.yaml)",
-        "gate.fail_on inconclusive → fail (agent-eval.yaml)",
-        "accept.yaml accepts a change of `one` › `tool_trajectory_avg_score`: shorter answers wanted",
-    ]
+    repeats, milder, accepts = weakenings(yard(ONE, repeats=5), head)
+    assert states(repeats, C.RULE_LOOSENED, old="5", new="1", file="agent-eval.yaml")
+    assert states(milder, C.RULE_LOOSENED, rule="gate.fail_on", old="inconclusive", new="fail")
+    assert states(accepts, C.ACCEPTANCE_ADDED, text="shorter answers wanted")
+    assert (accepts.subject.case, accepts.subject.criterion) == ("one", "tool_trajectory_avg_score")
     assert said(head, head) == []
 
 
@@ -253,8 +254,7 @@ def test_on_weakened_fail_blocks_and_says_why():
     base = suite(good_or_bad("a", True), good_or_bad("b", True))
     decision = judged(suite(good_or_bad("a", True)), base, "fail")
     assert decision.outcome is Verdict.FAIL
-    assert "on_weakened: fail" in headline(decision)
-    assert "`b` was removed" in headline(decision)
+    assert [finding.code for finding in decision.reasons] == [C.GATE_WEAKENED, C.CASE_REMOVED]
     assert decision.findings[0].severity == "blocks"
     assert judged(suite(good_or_bad("a", True)), base, "warn").outcome is Verdict.PASS
 
@@ -262,7 +262,7 @@ def test_on_weakened_fail_blocks_and_says_why():
 def test_a_failure_keeps_its_own_reason():
     base = suite(*(good_or_bad(name, True) for name in "abc"))
     worse = suite(good_or_bad("a", False), good_or_bad("b", True))
-    assert "on_weakened" not in headline(judged(worse, base, "fail"))
+    assert C.GATE_WEAKENED not in {finding.code for finding in judged(worse, base, "fail").reasons}
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -74,7 +74,17 @@ def test_a_change_sets_for_itself_what_judges_nothing_and_no_option_more():
         *("agent", "evals", "criteria", "user_simulator", "driver", "recording", "python", "env", "install_env"),
         *("initial_session_file", "workers", "paths"),
         *("out", "comment", "comment_detail", "comment_key"),
-        *("config", "case", "resume", "github_token", "ca_bundle", "allow_pull_request_target"),
+        *(
+            "config",
+            "case",
+            "resume",
+            "shard",
+            "wave",
+            "merge",
+            "github_token",
+            "ca_bundle",
+            "allow_pull_request_target",
+        ),
     }
     judging = {option.field[0] for option in JUDGING_OPTIONS}
     assert Settings.model_fields.keys() - judging >= {"workspace", "start", "agents", "agent_defaults"}
