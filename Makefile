@@ -55,10 +55,10 @@ test-rest: setup setup-oracles ## what test leaves out: slow tests, variants and
 test-adk110: setup setup-oracles ## what runs on google-adk 1.10
 	$(PYTEST) -n $(WORKERS) -m adk110
 
-# One process: the tests share an engine, an image and a checkout.
+# Two processes, a file's tests in one of them: they share a checkout, and both an engine and an image.
 .PHONY: test-container
 test-container: setup ## build the image and start it as GitHub's runner does (skipped aloud where no engine runs)
-	$(PYTEST) -m "container"
+	$(PYTEST) -n 2 --dist loadfile -m "container"
 
 ACTIONS := action.yml host/action.yml
 WORKFLOWS := $(wildcard .github/workflows/*.yml examples/*/.github/workflows/*.yml)

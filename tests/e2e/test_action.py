@@ -6,9 +6,12 @@ import json
 import os
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from support.container import dice_checkout
 
 pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -57,6 +60,33 @@ def test_the_agents_environment_is_built_in_the_container(dice, ran):
     (agent,) = conditions(dice)["agents"]
     assert agent["environment"].startswith("built by uv from requirements.txt")
     assert agent["python"].startswith("3.13.")
+
+
+def test_a_job_with_the_folder_that_the_cache_action_brings_back_builds_nothing(dice, ran, tmp_path):
+    assert ran.returncode == 0, ran.stderr
+    restored = replace(dice, workspace=dice_checkout(tmp_path / "ws"), temp=tmp_path / "temp")
+    packed, folder = str(tmp_path / "cache.tar"), ".agent-eval/cache"  # as the recipe in docs/workflows.md names it
+    subprocess.run(["tar", "--posix", "-cf", packed, "-C", str(dice.workspace), folder], check=True)
+    subprocess.run(["tar", "-xf", packed, "-C", str(restored.workspace)], check=True)
+    done = restored.run()
+    assert done.returncode == 0, done.stderr
+    (agent,) = conditions(restored)["agents"]
+    assert agent["environment"].startswith("cached by uv from requirements.txt")
+
+
+def test_the_last_environment_is_restored_before_anything_is_read(dice, ran):
+    assert ran.returncode == 0, ran.stderr
+    code = (
+        "import os, threading, agent_eval_action.environments.archive as archive\n"
+        "archive.restore_ahead(os.environ)\n"
+        "[thread.join() for thread in threading.enumerate() if thread.daemon]\n"
+        "print(os.listdir('/agent-eval/environments'))"
+    )
+    argv = ("run", "--rm", *dice.engine.options, "-v", f"{dice.workspace}:/github/workspace")
+    options = ("-e", "AGENT_EVAL_ISOLATION=container", "--entrypoint", "/opt/venv/bin/python")
+    printed = dice.engine.docker(*argv, *options, dice.image, "-I", "-c", code).stdout
+    (kept,) = (dice.workspace / ".agent-eval" / "cache" / "environments").glob("*.tar")
+    assert printed.strip() == str([kept.stem])
 
 
 def test_git_reads_the_checkout_that_belongs_to_another_user(dice, ran):

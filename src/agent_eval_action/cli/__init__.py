@@ -19,6 +19,8 @@ def main() -> None:
 
     supervise(print_step_error)
     signal.signal(signal.SIGTERM, _interrupt)  # as SIGINT, until a run listens to both itself
+    if sys.argv[1:2] == ["run"]:
+        _begin_run()
     try:
         code = _run()
     except KeyboardInterrupt:
@@ -34,6 +36,17 @@ def print_step_error(sentence: str) -> None:
     """Print an annotation of the step. The first process does so when nothing else runs, so it imports no CI module."""
     text = sentence.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     print(f"::error title=agent-eval::{text}", flush=True)
+
+
+def _begin_run() -> None:
+    """What need not wait for the imports of a run, which take half a second, and several on a busy machine."""
+    if os.environ.get("CI"):
+        from agent_eval_action import __version__
+
+        print(f"agent-eval {__version__}", file=sys.stderr, flush=True)
+    from agent_eval_action.environments.archive import restore_ahead
+
+    restore_ahead(os.environ)
 
 
 def _run() -> int:

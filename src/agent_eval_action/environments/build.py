@@ -8,17 +8,17 @@ import re
 import secrets
 import shutil
 import signal
-import stat
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from uv import find_uv_bin
 
+from agent_eval_action.environments.archive import give_to_root, has_python, keep, restore
 from agent_eval_action.environments.lock import UV_LOCK, LockFile
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder
@@ -30,9 +30,6 @@ LONGEST_INSTALL_S = 1800.0
 
 _TAIL_LINES: Final = 15
 _POLL_S: Final = 0.2
-_LONGEST_TAR_S: Final = 300.0
-_ABANDONED_S: Final = 3600.0
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ class EnvironmentBuild:
             with sandbox.owner.building:
                 return self._make_in_sandbox(sandbox, name)
         final = self.cache.path / name
-        if _has_python(final):
+        if has_python(final):
             return final, True
         self.announce()
         self.cache.make()
@@ -64,7 +61,7 @@ class EnvironmentBuild:
         draft = self.cache.path / f".draft-{os.getpid()}-{secrets.token_hex(4)}"
         try:
             self._install(draft, self.environ, None)
-            if not _has_python(final):
+            if not has_python(final):
                 # a Python that uv had downloaded for it is not here any more: a cache that was brought back is one
                 shutil.rmtree(final, ignore_errors=True)
             with contextlib.suppress(OSError):
@@ -79,9 +76,10 @@ class EnvironmentBuild:
         The workspace's cache is closed to both, so an environment is archived there in one file, and extracted again.
         """
         installer, folder = sandbox.installer, sandbox.environments
-        final, archive = folder / name, f"{name}.tar"
-        if _has_python(final):
+        final = folder / name
+        if restore(self.cache, name, folder):
             return final, True
+        self.announce()
         draft, pythons = folder / f".draft-{secrets.token_hex(4)}", folder / f"python-{name}"
         for path in (draft, pythons):
             path.mkdir(mode=0o755, exist_ok=True)
@@ -90,21 +88,17 @@ class EnvironmentBuild:
         kill_processes_of({installer.uid})
         installer.remake_home()
         try:
-            was_archived = _extract(self.cache, archive, draft, installer)
-            if not was_archived:
-                self.announce()
-                self._install(draft / "env", sandbox.install_environ(self.environ, pythons), installer)
+            self._install(draft / "env", sandbox.install_environ(self.environ, pythons), installer)
             # a build step may have left a process behind, which would go on writing
             kill_processes_of({installer.uid})
             for path in (draft, pythons):
-                _give_to_root(path)
+                give_to_root(path)
             shutil.rmtree(final, ignore_errors=True)
             (draft / "env").rename(final)
-            if not was_archived:
-                _archive(final, self.cache, archive)
+            keep(final, self.cache)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-        return final, was_archived
+        return final, False
 
     def _install(self, target: Path, environ: Mapping[str, str], user: SandboxUser | None) -> None:
         path, uv = self.lock.path, uv_binary(environ)
@@ -146,61 +140,6 @@ class EnvironmentBuild:
                     if late or self.given_up.is_set():
                         # Its builds of source packages are in its group.
                         os.killpg(process.pid, signal.SIGKILL)
-
-
-def _has_python(environment: Path) -> bool:
-    return (environment / "bin" / "python").exists()
-
-
-def _give_to_root(folder: Path) -> None:
-    """Make root the only one who can change what lies here, whatever modes a build step gave it."""
-
-    def give(path: str | Path, parent: int | None = None) -> None:
-        # the change of owner ends set-uid bits as well
-        os.chown(path, 0, 0, dir_fd=parent, follow_symlinks=False)
-        mode = os.stat(path, dir_fd=parent, follow_symlinks=False).st_mode
-        if mode & _OTHERS_WRITE and not stat.S_ISLNK(mode):
-            os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS_WRITE, dir_fd=parent)
-
-    give(folder)
-    for _, folders, files, parent in os.fwalk(folder):
-        for name in (*folders, *files):
-            give(name, parent)
-
-
-def _archive(environment: Path, folder: OutputFolder, name: str) -> None:
-    """Keep an environment in one file: copying many small files is slow, and agents may not read in the cache.
-
-    One that cannot be kept is built again next time, which is no error.
-    """
-    with contextlib.suppress(OSError):
-        for draft, found in folder.files():
-            if draft.endswith(".tmp") and time.time() - found.st_mtime > _ABANDONED_S:  # of a job that was killed
-                folder.remove(draft)
-    renamed = ["--transform", f"s,^{environment.name},env,S", "--owner=0", "--group=0", environment.name]
-    with contextlib.suppress(OSError, subprocess.SubprocessError), folder.replacing(name, sync=False) as target:
-        _run_tar(["--create", f"--directory={environment.parent}", *renamed], stdout=target)
-
-
-def _extract(cache: OutputFolder, name: str, folder: Path, user: SandboxUser) -> bool:
-    """Extract an archive into ``folder/env`` as ``user``, who can write nowhere else; False when it has to be built."""
-    command = ["--extract", "--no-same-owner", "--no-same-permissions", f"--directory={folder}"]
-    with contextlib.suppress(OSError, subprocess.SubprocessError), cache.read(name) as source:
-        _run_tar(command, stdin=source, **user.options())
-        # a Python that uv had downloaded for it is not here any more
-        return _has_python(folder / "env")
-    return False
-
-
-def _run_tar(arguments: list[str], **options: Any) -> None:
-    subprocess.run(  # noqa: S603 - tar, with arguments of ours
-        [shutil.which("tar") or "tar", *arguments],
-        stderr=subprocess.DEVNULL,
-        env={"PATH": os.defpath},
-        check=True,
-        timeout=_LONGEST_TAR_S,
-        **options,
-    )
 
 
 def uv_binary(environ: Mapping[str, str]) -> str:

@@ -9,6 +9,7 @@ import re
 import shutil
 import ssl
 import stat
+import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -113,12 +114,21 @@ class Sandboxes:
             return made
 
     def close(self) -> None:
-        """Kill everything that still runs as one of our uids, and remove the copies, unless the container is."""
+        """Kill everything that still runs as one of our uids, and remove the copies.
+
+        In the container nobody waits for that: the engine removes what is left, but begins when the run has ended.
+        """
         kill_processes_of({user.uid for user in (*self.users.values(), *self.installers.values())})
         if self.tokens is not None:
             self.tokens.close()
         if self.is_temporary:
             shutil.rmtree(self.root, ignore_errors=True)
+            return
+        with contextlib.suppress(OSError):
+            removed = Path(tempfile.mkdtemp(prefix=".removed-", dir=self.root))
+            for path in self.root.glob("[!.]*"):
+                path.rename(removed / path.name)
+            subprocess.Popen(["rm", "-rf", str(removed)], start_new_session=True)  # noqa: S603, S607 - a folder of ours
 
     def _make(self, role: Role, workspace: Path) -> Sandbox:
         user, installer = self.users[role], self.installers[role]
@@ -227,6 +237,13 @@ def _make_root(mode: str) -> Path:
     root = Path(tempfile.mkdtemp(prefix="agent-eval-", dir="/tmp"))
     root.chmod(0o711)
     return root
+
+
+def make_container_environments() -> Path:
+    """The folder of the container in which environments lie, made where it is not there yet."""
+    folder = _make_root("container") / "environments"
+    _make_folders(folder.parent, folder)
+    return folder
 
 
 def _make_folders(root: Path, *paths: Path) -> None:

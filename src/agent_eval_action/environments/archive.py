@@ -1,0 +1,122 @@
+"""Environments kept in one file each: agents may not read in the cache, and many small files are slow to copy."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from agent_eval_action.folders import OutputFolder
+from agent_eval_action.sandbox.runner import WORKSPACE
+from agent_eval_action.sandbox.sandboxes import make_container_environments
+from agent_eval_action.sandbox.users import ISOLATION_VARIABLE, SANDBOX_UIDS
+
+_RESTORER: Final = SANDBOX_UIDS.stop
+"""The uid that extracts archives. Nothing else runs as it, and it can write nowhere else."""
+
+_DEFAULT_CACHE: Final = Path(".agent-eval", "cache", "environments")
+_LONGEST_TAR_S: Final = 300.0
+_ABANDONED_S: Final = 3600.0
+_UNUSED_S: Final = 30 * 86_400.0
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_restoring: Final[dict[str, threading.Lock]] = {}
+
+
+def restore_ahead(environ: Mapping[str, str]) -> None:
+    """Begin to restore the environment that was used last: it takes as long as the command's imports.
+
+    In the container alone, where environments always have the same place. Another one than was guessed is restored
+    when it is asked for.
+    """
+    if environ.get(ISOLATION_VARIABLE) != "container":
+        return
+    workspace = Path(environ.get(WORKSPACE, "").strip() or Path.cwd())
+    cache = OutputFolder.at(workspace / _DEFAULT_CACHE, workspace)
+    with contextlib.suppress(OSError):
+        kept = {name: found.st_mtime for name, found in cache.files() if name.endswith(".tar")}
+        if kept:
+            name = max(kept, key=kept.__getitem__).removesuffix(".tar")
+            folder = make_container_environments()
+            threading.Thread(target=restore, args=(cache, name, folder), daemon=True).start()
+
+
+def restore(cache: OutputFolder, name: str, folder: Path) -> bool:
+    """Extract an environment into ``folder``, where it is root's; whether it is there and has its Python. Blocks.
+
+    A second call waits for the first.
+    """
+    final, draft = folder / name, folder / f".restored-{name}"
+    with _restoring.setdefault(name, threading.Lock()):
+        if has_python(final):
+            return True
+        try:
+            with cache.read(f"{name}.tar") as source:
+                draft.mkdir(mode=0o755)
+                os.chown(draft, _RESTORER, _RESTORER)
+                command = ["--extract", "--no-same-owner", "--no-same-permissions", f"--directory={draft}"]
+                user = {"user": _RESTORER, "group": _RESTORER, "extra_groups": [], "umask": 0o022}
+                _run_tar(command, stdin=source, **user)
+                os.utime(source.fileno())
+            give_to_root(draft)
+            # a Python that uv had downloaded for it is not here any more
+            if is_complete := has_python(draft / "env"):
+                shutil.rmtree(final, ignore_errors=True)
+                (draft / "env").rename(final)
+        except (OSError, subprocess.SubprocessError):
+            return False
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        return is_complete
+
+
+def keep(environment: Path, cache: OutputFolder) -> None:
+    """Archive an environment under its name. One that cannot be kept is built again next time, which is no error."""
+    with contextlib.suppress(OSError):
+        for name, found in cache.files():
+            age = time.time() - found.st_mtime
+            # a draft of a job that was killed, or what no run has asked for in a month: the cache is carried along
+            if (name.endswith(".tmp") and age > _ABANDONED_S) or (name.endswith(".tar") and age > _UNUSED_S):
+                cache.remove(name)
+    renamed = ["--transform", f"s,^{environment.name},env,S", "--owner=0", "--group=0", environment.name]
+    archive = cache.replacing(f"{environment.name}.tar", sync=False)
+    with contextlib.suppress(OSError, subprocess.SubprocessError), archive as target:
+        _run_tar(["--create", f"--directory={environment.parent}", *renamed], stdout=target)
+
+
+def has_python(environment: Path) -> bool:
+    """Whether its interpreter is there: the link may lead to one that is not any more."""
+    return (environment / "bin" / "python").exists()
+
+
+def give_to_root(folder: Path) -> None:
+    """Make root the only one who can change what lies here, whatever modes a build step gave it."""
+
+    def give(path: str | Path, parent: int | None = None) -> None:
+        # the change of owner ends set-uid bits as well
+        os.chown(path, 0, 0, dir_fd=parent, follow_symlinks=False)
+        mode = os.stat(path, dir_fd=parent, follow_symlinks=False).st_mode
+        if mode & _OTHERS_WRITE and not stat.S_ISLNK(mode):
+            os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS_WRITE, dir_fd=parent)
+
+    give(folder)
+    for _, folders, files, parent in os.fwalk(folder):
+        for name in (*folders, *files):
+            give(name, parent)
+
+
+def _run_tar(arguments: list[str], **options: Any) -> None:
+    subprocess.run(  # noqa: S603 - tar, with arguments of ours
+        [shutil.which("tar") or "tar", *arguments],
+        stderr=subprocess.DEVNULL,
+        env={"PATH": os.defpath},
+        check=True,
+        timeout=_LONGEST_TAR_S,
+        **options,
+    )
