@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -96,16 +96,35 @@ def test_what_cannot_be_restored_is_built_again_and_leaves_nothing(
     assert not list(folder.iterdir())
 
 
-def test_an_archive_cannot_write_outside_of_its_environment(cache: OutputFolder, folder: Path, tmp_path: Path) -> None:
+def link(name: str, to: str) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname = tarfile.SYMTYPE, to
+    return made
+
+
+def device(name: str) -> tarfile.TarInfo:
+    """The machine's memory, as a file."""
+    made = tarfile.TarInfo(name)
+    made.type, made.devmajor, made.devminor, made.mode = tarfile.CHRTYPE, 1, 1, 0o666
+    return made
+
+
+@pytest.mark.parametrize("planted", ["../x", "/{target}/x", "env/link/x", "device"])
+def test_an_archive_makes_nothing_outside_of_its_environment_and_no_device(
+    cache: OutputFolder, folder: Path, tmp_path: Path, planted: str
+) -> None:
     cache.make()
     target = tmp_path / "target"
     target.mkdir(mode=0o755)
-    (tmp_path / "link").symlink_to(target)
-    (tmp_path / "planted").write_text("x")
-    tar = ["tar", "--create", f"--file={cache.path / NAME}.tar", f"--directory={tmp_path}"]
-    subprocess.run([*tar, "--transform=s,^planted,link/planted,", "link", "planted"], check=True)
-    assert not restore(cache, NAME, folder)
+    with tarfile.open(cache.path / f"{NAME}.tar", "w") as made:
+        made.addfile(link("env/bin/python", "/bin/sh"))
+        made.addfile(link("env/link", str(target)))
+        name = planted.format(target=target)
+        made.addfile(device("env/device") if planted == "device" else tarfile.TarInfo(name))
+    restore(cache, NAME, folder)
     assert not list(target.iterdir())
+    assert not [path for path in folder.rglob("*") if path.is_char_device()]
+    assert {path.name for path in folder.iterdir()} <= {NAME}
 
 
 def test_what_no_run_asked_for_in_a_month_is_kept_no_longer(
