@@ -36,7 +36,7 @@ FROM ${BASE}
 RUN touch /tmp/.before \
     && apt-get update \
     && apt-get install -y --no-install-recommends git \
-    && find /var/lib/apt/lists /var/cache /var/log -type f -cnewer /tmp/.before -delete \
+    && find /var/lib/apt/lists /var/cache /var/log -type f ! -name lock -cnewer /tmp/.before -delete \
     && git config --system --add safe.directory '*' \
     && PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash \
        -x '/(test|idlelib|tkinter|turtledemo|ensurepip|lib2to3|site-packages|dist-packages)/' \
