@@ -19,9 +19,9 @@ def main() -> None:
 
     supervise(print_step_error)
     signal.signal(signal.SIGTERM, _interrupt)  # as SIGINT, until a run listens to both itself
-    if sys.argv[1:2] == ["run"]:
-        _begin_run()
     try:
+        if sys.argv[1:2] == ["run"]:
+            _begin_run()
         code = _run()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -40,7 +40,7 @@ def print_step_error(sentence: str) -> None:
 
 def _begin_run() -> None:
     """What need not wait for the imports of a run, which take half a second, and several on a busy machine."""
-    if os.environ.get("CI"):
+    if os.environ.get("CI") and not {"-q", "--quiet"} & set(sys.argv):
         from agent_eval_action import __version__
 
         print(f"agent-eval {__version__}", file=sys.stderr, flush=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from agent_eval_action import __version__
 from support.command import COMMAND, agent_eval_bytes
 from support.runner_log import Command, commands
 
@@ -97,6 +98,11 @@ def test_a_pass_is_quiet_and_leaves_everything(step: Step) -> None:
     }
     assert not [one for one in commands(done.stderr) if one.name in {"error", "warning", "notice"}]
     assert "All 2 cases" in step.summary.read_text()
+
+
+def test_the_first_line_names_the_version_unless_the_step_is_quiet(step: Step) -> None:
+    assert step("run", CI="true").stderr.splitlines()[0] == f"agent-eval {__version__}".encode()
+    assert f"agent-eval {__version__}".encode() not in step("run", "--quiet", CI="true").stderr
 
 
 def test_a_red_step_says_why_once_and_where_the_case_is(step: Step) -> None:
