@@ -24,7 +24,7 @@ COPY src src
 RUN /opt/build/bin/python -m hatchling build -t wheel -d /tmp/dist \
     && /opt/build/bin/uv pip install --quiet --no-cache --python /opt/venv --prefix /opt/tool --no-deps \
        --no-index --find-links /tmp/dist agent-eval-action \
-    && find /opt/tool -name uv_cache.json -delete && sed -i '/uv_cache.json/d' /opt/tool/lib/*/site-packages/*/RECORD \
+    && find /opt/tool '(' -name uv_cache.json -o -name .lock ')' -delete && sed -i '/uv_cache.json/d' /opt/tool/lib/*/site-packages/*/RECORD \
     && find /opt/tool/lib -type d -print0 | sort -z | xargs -0 -n 25 $COMPILE \
     && find /opt/tool -exec touch --no-dereference --date=@$SOURCE_DATE_EPOCH {} +
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from dataclasses import replace
@@ -43,6 +44,7 @@ def conditions(job) -> dict:
 
 def test_a_pass_is_exit_0_with_files_in_the_workspace_and_outputs(dice, ran):
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert re.fullmatch(r"agent-eval \d+\.\d+\.\d+\S*", ran.stderr.splitlines()[0])
     outputs = dice.outputs()
     assert outputs["verdict"] == "pass"
     assert outputs["reason"]

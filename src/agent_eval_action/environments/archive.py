@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -21,6 +22,7 @@ from agent_eval_action.sandbox.users import ISOLATION_VARIABLE, SANDBOX_UIDS
 _RESTORER: Final = SANDBOX_UIDS.stop
 """The uid that extracts archives. Nothing else runs as it, and it can write nowhere else."""
 
+_ARCHIVE: Final = re.compile(r"[0-9a-f]{32}\.tar")
 _DEFAULT_CACHE: Final = Path(".agent-eval", "cache", "environments")
 _LONGEST_TAR_S: Final = 300.0
 _ABANDONED_S: Final = 3600.0
@@ -40,11 +42,11 @@ def restore_ahead(environ: Mapping[str, str]) -> None:
     workspace = Path(environ.get(WORKSPACE, "").strip() or Path.cwd())
     cache = OutputFolder.at(workspace / _DEFAULT_CACHE, workspace)
     with contextlib.suppress(OSError):
-        kept = {name: found.st_mtime for name, found in cache.files() if name.endswith(".tar")}
+        kept = {found.st_mtime: name for name, found in cache.files() if _ARCHIVE.fullmatch(name)}
         if kept:
-            name = max(kept, key=kept.__getitem__).removesuffix(".tar")
-            folder = make_container_environments()
-            threading.Thread(target=restore, args=(cache, name, folder), daemon=True).start()
+            name = kept[max(kept)].removesuffix(".tar")
+            arguments = (cache, name, make_container_environments())
+            threading.Thread(target=restore, args=arguments, daemon=True).start()
 
 
 def restore(cache: OutputFolder, name: str, folder: Path) -> bool:
@@ -63,7 +65,8 @@ def restore(cache: OutputFolder, name: str, folder: Path) -> bool:
                 command = ["--extract", "--no-same-owner", "--no-same-permissions", f"--directory={draft}"]
                 user = {"user": _RESTORER, "group": _RESTORER, "extra_groups": [], "umask": 0o022}
                 _run_tar(command, stdin=source, **user)
-                os.utime(source.fileno())
+                with contextlib.suppress(OSError):  # where the cache can only be read
+                    os.utime(source.fileno())
             give_to_root(draft)
             # a Python that uv had downloaded for it is not here any more
             if is_complete := has_python(draft / "env"):

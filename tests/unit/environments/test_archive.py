@@ -27,7 +27,7 @@ def cache(tmp_path: Path) -> OutputFolder:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Where environments are restored to: every uid may pass through, as in the container."""
-    for place in (tmp_path, *tmp_path.parents[:2]):
+    for place in (tmp_path, *tmp_path.parents[:3]):
         place.chmod(place.stat().st_mode | 0o011)
     place = tmp_path / "environments"
     place.mkdir(mode=0o711)
