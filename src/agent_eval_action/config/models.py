@@ -221,28 +221,28 @@ class Policy(Frozen):
 
     on_weakened: OnWeakened = option(
         "warn",
-        "When a change loosens its own checks: show that first, or block the change.",
+        "When a change loosens its own checks: warn, or fail the step.",
         strict="fail",
     )
     accept: Acceptance = option(
         "honour",
-        "Whether an intended change in .agent-eval/accept.yaml counts: its pairs' history starts anew, or it does not.",
+        "Whether intended changes in .agent-eval/accept.yaml count: their history starts anew (honour), "
+        "or they change nothing (ignore).",
     )
     new_cases: NewCases = option(
         "advise",
-        "What becomes of a case that main does not have yet and that misses a threshold: it is shown, or it blocks.",
+        "When a case that main does not have yet misses a threshold: show it, or block.",
         strict="block",
     )
     withheld: Withheld = option(
         "neutral",
-        "What a pull request is of which only a part could be measured, because GitHub gave it no secrets: "
-        "passed by what was measured, inconclusive with a green step, or failed.",
+        "Verdict of a pull request that was measured only in part because GitHub gave it no secrets: "
+        "pass by that part, inconclusive with a green step, or fail.",
         strict="fail",
     )
     agents_see_evals: Annotated[Boolean, Looser((False, True))] = option(
         False,
-        "Whether the copy of the checkout that the agent runs in has the eval files, criteria files and "
-        "recordings of the run in it.",
+        "Leave the eval files, criteria files and recordings in the agent's copy of the checkout.",
     )
     threshold_on: ThresholdOn = option(
         "regression",
@@ -251,11 +251,11 @@ class Policy(Frozen):
     )
     confidence: Annotated[float, fraction(0.5, 0.9999), Looser()] = option(
         CONFIDENCE,
-        "How sure the gate must be over everything it tests: 0.99 lets one harmless change in a hundred be blocked.",
+        "How sure the gate must be over all its tests: at 0.99 it blocks at most one harmless change in a hundred.",
         common=True,
     )
     min_effect: Annotated[float, fraction(0, 1), Looser()] = option(
-        MIN_EFFECT, "The least drop of a case's mean that blocks, however sure it is."
+        MIN_EFFECT, "The smallest drop of a case's mean that blocks."
     )
     max_drop: Annotated[Drop, Looser()] = option(
         MAX_DROP, "How far the suite mean of a higher-is-better criterion may drop below its baseline.", common=True
@@ -320,7 +320,7 @@ class AgentDefaults(Frozen):
     )
     driver: Name = option(
         "adk",
-        "How answers are made: by ADK's Runner, replayed from a recording, or by a driver of an installed package.",
+        "What answers: ADK's Runner, a recording, or a driver from an installed package.",
         "{}, with a recording `recorded`",
         metavar="adk|recorded|NAME",
         describes_agent=True,
@@ -341,7 +341,7 @@ class AgentDefaults(Frozen):
     )
     env: Variables = option(
         {},
-        "Environment variables the agent may see (names), or sees with these values.",
+        "Environment variables that the agent sees: names to pass through, or names with values.",
         "model credentials and the basics only",
         repeatable=True,
         describes_agent=True,
@@ -349,15 +349,15 @@ class AgentDefaults(Frozen):
     )
     install_env: Variables = option(
         {},
-        "Environment variables that building the agent's environment sees, and nothing after it: credentials "
-        "of private package indexes and git hosts. Names, or names with values.",
+        "Environment variables that only the build of the agent's environment sees: credentials of "
+        "private package indexes and git hosts. Names, or names with values.",
         "index settings, proxies and certificates only",
         repeatable=True,
         describes_agent=True,
     )
     initial_session_file: Annotated[Path | None, FILE] = option(
         None,
-        "Session (app_name, user_id, state) that eval files of the older list form begin with.",
+        "Initial session (app_name, user_id, state) for eval files of the older list form.",
         "`x.session.json` beside `x.test.json`",
     )
     workers: Annotated[int | None, whole_number(1, 1024)] = option(
@@ -368,7 +368,7 @@ class AgentDefaults(Frozen):
     )
     paths: Paths | None = option(
         None,
-        "What the agent is made of beside its folder, its eval files and its lock: paths or globs. A pull "
+        "What else the agent depends on, beside its folder, eval files and lock: paths or globs. A pull "
         "request that touches none of it does not run the agent.",
         "not known: every change runs every agent",
         has_flag=False,
@@ -412,7 +412,7 @@ class BaselineSettings(Frozen):
         20, "How many of the newest comparable runs of main are pooled."
     )
     max_age: Annotated[int, whole_number(1, 3650)] = option(
-        30, "Age in days from which a baseline is warned about.", metavar="DAYS"
+        30, "Warn when the baseline is older than this many days.", metavar="DAYS"
     )
 
 
@@ -424,35 +424,35 @@ class LlmOptions(Frozen):
     )
     requests_per_minute: Rates = option(
         {},
-        "Most requests a minute to a model that judges: one number, or one per model.",
+        "Most requests a minute to a judge model: one number, or one per model.",
         "what the server lets through",
         repeatable=True,
     )
     tokens_per_minute: Rates = option(
         {},
-        "Most tokens a minute of a model that judges: one number, or one per model.",
+        "Most tokens a minute of a judge model: one number, or one per model.",
         "what the server lets through",
         repeatable=True,
     )
-    timeout_s: Duration = option(TRY_SECONDS, "Longest time of one try of a call to a model that judges.")
+    timeout_s: Duration = option(TRY_SECONDS, "Longest time of one try of a call to a judge model.")
     retry_deadline: Duration = option(
-        RETRY_SECONDS, "Longest time that tries of one call and the waits between them may take together."
+        RETRY_SECONDS, "Longest time of all tries of one call, with the waits between them."
     )
     cache: Boolean = option(
         True,
-        "Whether judges' answers are kept and used again; runs that write history never use kept ones.",
+        "Keep judges' answers and use them again; runs that write history never use them.",
         switch="--no-cache",
     )
     prices: Prices = option(
         {},
-        "Prices of models in USD per million tokens (input, output, cached_input), over those that are known.",
+        "Prices of models in USD per million tokens (input, output, cached_input); they win over the list prices.",
         "list prices of common models",
         has_flag=False,
         may_loosen=True,
     )
     openai_base_url: Text | None = option(
         None,
-        "Address of the server that judges named openai/MODEL are asked at.",
+        "Address of the server for judge models named openai/MODEL.",
         "`OPENAI_BASE_URL`, else OpenAI",
         metavar="URL",
         may_loosen=True,
@@ -481,7 +481,7 @@ class Settings(Frozen):
     )
     only_agents: Texts = option(
         (),
-        "The agent's folder; with a file that lists agents, the folder or name of the ones to run.",
+        "The agent's folder; where agent-eval.yaml lists agents, the folders or names of those to run.",
         "agent folders are discovered",
         name="agent",
         key="agent",
@@ -510,44 +510,44 @@ class Settings(Frozen):
     )
     cache_dir: Annotated[Path, FOLDER] = option(
         Path(".agent-eval/cache"),
-        "Folder of what can be made again: environments built for agents, judges' answers.",
+        "Folder of the cache: environments built for agents, judges' answers.",
         may_loosen=True,
         topic="How it runs",
     )
     repeats: Annotated[int, whole_number(1, 1000), Looser(when="lower")] = option(
-        1, "How often every case is run.", "{}; `baseline update`: `5`", topic="What to run", common=True
+        1, "Runs of every case.", "{}; `baseline update`: `5`", topic="What to run", common=True
     )
     concurrency: Annotated[int, whole_number(1, 10000)] = option(32, "Sessions at once.", topic="How it runs")
     max_time: Duration = option(
         2700.0,
-        "Longest time of the whole run; what is not measured by then makes it inconclusive.",
+        "Longest time of the whole run; a run that is not complete by then is inconclusive.",
         topic="Limits",
         common=True,
     )
     stall_timeout: Duration | None = option(
         None,
-        "Longest time in which nothing is answered, by agents or by judges, before the run ends as inconclusive.",
+        "End the run as inconclusive when no agent and no judge answers for this long.",
         "`5m`, or a minute more than the longest `timeout_s`",
         topic="Limits",
     )
     retries: Annotated[int, whole_number(0, 100)] = option(
-        2, "How often an attempt that failed for infrastructure reasons is made again.", topic="How it runs"
+        2, "Retries of an attempt that failed for infrastructure reasons.", topic="How it runs"
     )
     reruns: Annotated[Literal["auto", "on", "off"], CHOICE] = option(
         "auto",
-        "Whether what got worse is run again until it is decided; auto: unless repeats are fixed at more than one.",
+        "Run cases that got worse again until the verdict is clear; auto: unless repeats is more than one.",
         may_loosen=True,
         topic="How it runs",
     )
     max_extra_runs: Annotated[int | None, whole_number(0, 1000000)] = option(
         None,
-        "Most attempts beyond the first pass, those of the base commit's agent included.",
+        "Most attempts beyond the first pass, including those of the base commit's agent.",
         f"{EXTRA_RUNS_PER_CASE} for each case, and {EXTRA_RUNS} more",
         topic="Limits",
     )
     max_calls: Annotated[int | None, whole_number(1, 1000000000)] = option(
         None,
-        "Most model calls of a run, agents and judges together; at the limit what is undecided is inconclusive.",
+        "Most model calls of a run, agents and judges together; at the limit the run ends as inconclusive.",
         "no limit",
         topic="Limits",
     )
@@ -567,20 +567,20 @@ class Settings(Frozen):
     llm: LlmOptions = Field(default_factory=LlmOptions)
     comment: Annotated[Literal["update", "recreate", "changes", "off"], CHOICE] = option(
         "update",
-        "The comment on the pull request: one that is edited in place (update), a new one each run "
-        "(recreate), one that is edited when the outcome differs from what it says (changes), or none.",
+        "The comment on the pull request: one that every run edits (update), a new one each run "
+        "(recreate), one that is edited only when the outcome changes (changes), or none (off).",
         of="change",
         topic="Reports and CI",
     )
     comment_detail: Annotated[Literal["full", "scores"], CHOICE] = option(
         "full",
-        "What the comment shows: everything, or names and numbers without a word of agents, judges and users.",
+        "What the comment shows: everything, or names and numbers without any text of agents, judges and users.",
         of="change",
         topic="Reports and CI",
     )
     comment_key: Text | None = option(
         None,
-        "Name of this run's comment: runs of one key replace each other's.",
+        "Key of this run's comment: runs with the same key share one comment.",
         "workflow, job, configuration file and leg of the matrix",
         metavar="NAME",
         of="change",
@@ -588,8 +588,7 @@ class Settings(Frozen):
     )
     redact: Redactions = option(
         (),
-        "Regular expressions (RE2's): what fits one is stored in no result, transcript, log or report. An "
-        "input has one a line.",
+        "Regular expressions (RE2): no result, transcript, log or report keeps a match. As an input, one a line.",
         "secrets that are known alone",
         repeatable=True,
         topic="Reports and CI",
@@ -604,7 +603,7 @@ class Settings(Frozen):
     )
     ca_bundle: Annotated[Path | None, FILE] = option(
         None,
-        "PEM file of certificates that are trusted too, for a GitHub or a proxy of your own.",
+        "PEM file of additional trusted certificates, for your own GitHub server or proxy.",
         "the system's certificates",
         "command",
         topic="Reports and CI",
@@ -622,7 +621,7 @@ class Settings(Frozen):
     )
     resume: Annotated[Path | None, FOLDER] = option(
         None,
-        "Folder of an unfinished run: what it has is kept, only what is missing is run.",
+        "Folder of an unfinished run: keep its attempts and run only what is missing.",
         "",
         "command",
         topic="What to run",
@@ -651,21 +650,19 @@ class Settings(Frozen):
     )
     allow_pull_request_target: Boolean = option(
         False,
-        "Run on pull_request_target, or after a fork's run on workflow_run: whatever is checked out then runs"
-        " with this repository's secrets.",
+        "Run on pull_request_target, or on workflow_run after a fork's run: the code that is checked out "
+        "then runs with this repository's secrets.",
         scope="command",
         topic="Reports and CI",
     )
     strict: Boolean = option(
         False,
-        "Preset: fail_on: inconclusive, on_weakened: fail, new_cases: block and withheld: fail, where nothing"
-        " else is said of them.",
+        "Preset: fail_on: inconclusive, on_weakened: fail, new_cases: block and withheld: fail, unless set otherwise.",
         topic="What blocks",
     )
     fail_on: FailOn = option(
         "inconclusive",
-        "Which outcomes make the step red: fail alone, inconclusive as well, or never any (report only: the "
-        "verdict is shown).",
+        "Which outcomes make the step red: fail alone, inconclusive as well, or none (report only).",
         key="gate.fail_on",
         strict="inconclusive",
         topic="What blocks",
