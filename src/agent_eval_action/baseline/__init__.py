@@ -15,7 +15,7 @@ from agent_eval_action.results.history import Record
 
 
 class Store(Protocol):
-    """A place records of main lie in.
+    """A place that holds records of main.
 
     ``begin``: how a baseline comes to be there, for hints; backticks mark names.
     ``committed``: it is a file of the checkout, so a change is compared with what its base commit has of it.

@@ -73,7 +73,7 @@ def unknown(entries: Mapping[Accepted, int | None], names: KnownNames) -> tuple[
 
 
 def pending(entries: Iterable[Accepted], records: Sequence[Record]) -> tuple[Accepted, ...]:
-    """The acceptances main has no record with: the next one starts those histories anew.
+    """Entries that no record of main carries yet: the next record starts these histories anew.
 
     An entry that the newest record carries is spent: left in the file, it accepts nothing any more.
     """

@@ -106,7 +106,7 @@ class BranchStore:
         return FoundRecords(notes=(f"{why}, and this clone has no records of {self.branch}", *query.notes))
 
     def add(self, record: Record) -> WriteResult:
-        """Add one record; under concurrent writers fetch and try again. What went wrong is said, not raised."""
+        """Add one record; on a conflict with another writer, fetch and try again. Problems are returned, not raised."""
         if self.remote is None:
             return WriteResult(False, f"the record was not stored: no remote {self.remote_name!r} that can be used")
         data = record_bytes(record)
@@ -183,7 +183,7 @@ def _read(repository: Repository, commit: str, branch: str, query: RecordQuery) 
 
 
 def _record_files(entries: Iterable[TreeEntry]) -> tuple[list[TreeEntry], list[str]]:
-    """Entries that are named and kept as records are, and what is wrong with the others: links, folders, submodules."""
+    """Split the entries into records and problems: links, folders and submodules are no records."""
     now = dt.datetime.now(dt.UTC)
     files: list[TreeEntry] = []
     others: list[str] = []
@@ -197,7 +197,7 @@ def _record_files(entries: Iterable[TreeEntry]) -> tuple[list[TreeEntry], list[s
 
 
 def _in_order(files: Iterable[TreeEntry], query: RecordQuery) -> list[TreeEntry]:
-    """What is most likely chosen first. The names are a hint, the records themselves decide."""
+    """Sort the most likely choice first. Names are a hint; the records decide."""
     newest = sorted(files, key=lambda entry: entry.name, reverse=True)
     rank = {sha[:SHA_SHOWN]: place for place, sha in reversed(list(enumerate(query.ancestors)))}
     newest.sort(key=lambda entry: rank.get(commit_in(entry.name), len(rank)))

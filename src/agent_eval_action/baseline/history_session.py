@@ -50,9 +50,9 @@ def why_not_recorded(event: Event, result: RunResult, head: str | None) -> str |
 
 
 def regressed(decision: Decision) -> tuple[tuple[CaseKey, str], ...]:
-    """The pairs confirmed worse than main. One that is only below its threshold is main as it is.
+    """The pairs confirmed worse than main. A pair that is only below its threshold stays: it shows main's real state.
 
-    Leaving out what may be chance, or what a threshold forbids, would let only lucky scores into the history.
+    Leaving those out too would let only lucky scores into the history.
     """
     return tuple(
         (CaseKey(pair.agent, pair.eval_set, pair.case), pair.criterion) for pair in decision.pairs if pair.confirmed
@@ -77,11 +77,11 @@ class HistorySession:
 
     @property
     def _accepted(self) -> tuple[Accepted, ...]:
-        """Where the policy forbids accepting there are none: no history starts anew, now or at the merge."""
+        """None if the policy forbids accepting: then no history starts anew, now or at the merge."""
         return tuple(self.entries) if self.settings.policy.accept == "honour" else ()
 
     def history(self, suite: Suite | None = None) -> History:
-        """The pooled history, as far as it is comparable with ``suite``; without one with main's newest."""
+        """The pooled history that is comparable with ``suite``, or without a suite with main's newest definitions."""
         records, rules = self.found.records, self.settings.baseline
         accepts = pending(self._accepted, records)
         pooled = pool(records, suite, accepts=accepts, last=rules.runs, source=self.store.name)
@@ -146,14 +146,14 @@ def _records_of_base(store: FileStore, base: BaseBaseline) -> FoundRecords:
         note = f"{store.name}, which this change adds, counts from the merge on: the base commit {short} has none"
         return FoundRecords((), (note,) if own else ())
     records = (base.baseline,) if base.baseline.cases else ()
-    note = f"compared with {store.name} of the base commit {short}, not with the one this change brings along"
+    note = f"compared with {store.name} of the base commit {short}, not with the change's own"
     return FoundRecords(records, () if own == base.baseline else (note,))
 
 
 def store_kind(
     settings: Settings, environ: Mapping[str, str], event: Event, base: BaseBaseline | None = None
 ) -> StoreKind:
-    """Which store is meant: the one named; else the file where one is kept; else where CI has one the branch.
+    """The store to use: the configured one; else the file if there is one; else the branch if CI supports it.
 
     ``base``: of a change, what its base commit has stored, for a change must not choose what it is compared with.
     """

@@ -78,7 +78,7 @@ def select(records: Sequence[Record], query: RecordQuery) -> FoundRecords:
 def look_up(
     repository: Repository, event: Event, remote: Remote | None = None, *, remote_name: str = ORIGIN, limit: int = 20
 ) -> RecordQuery:
-    """The query for a checkout. ``remote``: is asked for history that the clone lacks; None: nothing is asked."""
+    """The query for a checkout. ``remote`` supplies history that the clone lacks; None: no network."""
     base = resolve_base(repository, event, remote_name, lambda: remote)
     found, head = base.reference, base.head
     if found.sha is None:

@@ -155,7 +155,7 @@ def _runs(records: Sequence[Record], now: Suite) -> tuple[_Run, ...]:
 
 
 def _rename_note(newest: _Run, now: Suite) -> tuple[str, ...]:
-    """What was renamed since the newest record, for people."""
+    """The renames since the newest record, as a sentence."""
     moved = sorted((old, new) for new, old in newest.old_names.items() if new in now.cases)
     if not moved:
         return ()
@@ -167,7 +167,7 @@ def _rename_note(newest: _Run, now: Suite) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Pooling:
-    """Records, newest first, seen from the suite as it is now. ``shared``: equal histories are one object."""
+    """Records, newest first, matched with the current suite. ``shared``: equal histories are one object."""
 
     runs: tuple[_Run, ...]
     now: Suite

@@ -318,7 +318,7 @@ def definitions(result: RunResult) -> dict[str, Definition]:
 
 
 def _short(value: Any) -> Any:
-    """Small values as they are, long ones by their beginning and a digest of all: that they differ can be seen."""
+    """Keep small values; shorten long ones to their beginning and a digest, so that a difference stays visible."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, dict) and len(value) <= _ENTRIES:

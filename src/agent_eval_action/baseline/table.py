@@ -1,4 +1,4 @@
-"""Records as rows of text for a table. Pure; whoever prints escapes."""
+"""Records as rows of text for a table. Pure; the caller escapes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def show(record: Record) -> Iterator[tuple[str, ...]]:
 
 
 def records_table(records: Iterable[Record]) -> Iterator[tuple[str, ...]]:
-    """A row per run of main: commit, when, cases, attempts, what was withheld, the version, what was accepted."""
+    """A row per run of main: commit, when, cases, attempts, withheld pairs, version, accepted changes."""
     for record in records:
         attempts = max((scores.n for case in record.cases for scores in case.criteria.values()), default=0)
         regressed = sum(pair.why == "regressed" for pair in record.withheld)

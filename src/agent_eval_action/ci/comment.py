@@ -195,7 +195,7 @@ class _CommentWriter:
 
     def _unchanged(self, found: list[tuple[Comment, Marker]]) -> Published | None:
         if found and found[0][1].state == self.marker.state:
-            return Published("the comment was left as it is: it says the same", self.url)
+            return Published("the comment was not edited: nothing changed", self.url)
         if not found and self.marker.outcome in _QUIET:
             return Published("no comment: there is none yet, and nothing to object to")
         return None

@@ -207,7 +207,7 @@ class UserSimulatorConfig(AdkModel):
         """Spell the names of GenerateContentConfig one way, so that both spellings are the same user."""
         named = {to_snake(key): inner for key, inner in (value or {}).items()}
         if taken := [name for name in _RESERVED if name in named]:
-            raise ValueError(f"`{taken[0]}` cannot be set: what a user is told stands in custom_instructions")
+            raise ValueError(f"`{taken[0]}` cannot be set: custom_instructions hold the user's prompt")
         return named or None
 
     @field_validator("custom_instructions")

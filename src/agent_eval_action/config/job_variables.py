@@ -1,4 +1,4 @@
-"""Variables of the CI job, which nothing that a change brings along may see, whatever a configuration says."""
+"""Variables of the CI job, which no code of a change may see, whatever the configuration allows."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ _JOB_VARIABLE: Final = re.compile(JOB_VARIABLE_PATTERN, re.IGNORECASE if os.name
 def is_job_variable(name: str) -> bool:
     """Whether the variable belongs to the CI job: it carries the job's tokens or steers its later steps.
 
-    Nothing that a change brings along may see such a variable.
+    No code of a change may see such a variable.
     """
     return bool(_JOB_VARIABLE.match(name))

@@ -168,7 +168,7 @@ CREDENTIALS: Final = (
 
 _MATRIX: Final = ActionInput(
     "matrix",
-    "The job's leg of its matrix: each leg has a comment of its own. Leave it alone.",
+    "The job's leg of its matrix: each leg has its own comment. Do not set it.",
     "${{ toJSON(matrix) }}",
 )
 NO_OPTIONS: Final = (*CREDENTIALS, _MATRIX)

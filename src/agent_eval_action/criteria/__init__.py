@@ -105,7 +105,7 @@ def _build_one(spec: CriterionSpec) -> Criterion | list[Problem]:
 
 
 def _threshold(made: Criterion, spec: CriterionSpec) -> list[Problem]:
-    """What is wrong with the threshold: whether it is missing, or no score of the criterion's scale."""
+    """The problem with the threshold: it is missing, or outside of the criterion's scale."""
     low, high = made.scale
     value = made.threshold
     bounded = f"a number from {low:g} to {high:g}"
@@ -142,7 +142,7 @@ def _custom(spec: CriterionSpec) -> type[Criterion] | Problem:
 
 
 def criterion_digest(criterion: Criterion) -> str:
-    """Names what is measured and how, the threshold apart: scores with the same digest are comparable."""
+    """Digest of what is measured and how, without the threshold: scores with the same digest are comparable."""
     measured = [criterion.name, criterion.version(), _options(criterion)]
     text = json.dumps(measured, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

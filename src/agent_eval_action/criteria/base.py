@@ -36,7 +36,7 @@ Relaxed = Callable[[Any, Any], bool]
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """An option that changed so that less is asked, or so that nobody can say. ``lost``: entries that are gone."""
+    """An option whose change asks for less, or whose direction is unknown. ``lost``: entries that are gone."""
 
     option: str
     old: Any
@@ -98,7 +98,7 @@ def _flat(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(entry: Any) -> str:
-    """An entry of a list by what it says."""
+    """An entry of a list, identified by its content."""
     content = entry.get("rubric_content") if isinstance(entry, Mapping) else None
     text = content.get("text_property") if isinstance(content, Mapping) else None
     return text if isinstance(text, str) else json.dumps(entry, sort_keys=True, default=str)
@@ -108,13 +108,13 @@ class Functions(Protocol):
     """The user's own metric functions, in the user's interpreter and in no process the agent runs in."""
 
     async def call(self, function: str, arguments: Mapping[str, Any]) -> FunctionReply:
-        """Call ``package.module.function``. Raises nothing of its own: what went wrong is in the reply."""
+        """Call ``package.module.function``. Never raises; the reply has the error."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringContext:
-    """What a criterion may use beside what it looks at; None: the run has none."""
+    """The resources that a criterion may use; None: the run has none."""
 
     llm: Llm | None = None
     functions: Functions | None = None
@@ -174,7 +174,7 @@ class Criterion(AdkModel, abc.ABC):
 
     @classmethod
     def relaxes(cls, old: CriterionInfo, new: CriterionInfo) -> tuple[Relaxation, ...]:
-        """The options, the threshold apart, that ask for less in ``new``, or of which nobody can say."""
+        """The options (without the threshold) that ask for less in ``new``, or whose direction is unknown."""
         return relaxations(old.options, new.options, cls.relaxed_when)
 
     def check(self, case: EvalCase) -> str:
@@ -188,14 +188,14 @@ class Criterion(AdkModel, abc.ABC):
         return ""
 
     def refuse(self, sample: Sample) -> CriterionScore | None:
-        """The result without a score where nothing of this case can be scored; known before any turn is made."""
+        """The result without a score if this case cannot be scored; known before the first turn."""
         if not self.needs_reference or sample.case.conversation is not None:
             return None
         reason = f"{self.name} needs reference answers, and the user of this case is simulated"
         return self.no_score(ScoreStatus.NOT_APPLICABLE, reason)
 
     async def score(self, sample: Sample) -> CriterionScore:
-        """Score one attempt. Raises nothing of its own: what cannot be scored has status error."""
+        """Score one attempt. Never raises: a failure becomes the status error."""
         if refused := self.refuse(sample):
             return refused
         if reason := sample.unmeasurable():

@@ -1,6 +1,6 @@
 """The evidence of a run: which suspects are confirmed, which are cleared, whether a suite's mean fell. Pure.
 
-docs/statistics.md says why each number is what it is; benchmarks/gate_fidelity.py measures them together.
+docs/statistics.md explains the numbers; benchmarks/gate_fidelity.py measures their effect.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class CriterionEvidence:
 
     @cached_property
     def _spread(self) -> float:
-        """How far a pair's history usually reaches: a short one of its own says little about that."""
+        """The usual spread of a pair's history; a short history shows little of it."""
         ranges = [history.high - history.low for history in (history_stats(pair.history) for pair in self.pairs)]
         return sum(ranges) / len(ranges)
 
@@ -292,7 +292,7 @@ class CriterionEvidence:
         return p * len(self.suspects) <= self.alpha * SINGLE
 
     def _worse_beside_control(self, pair: Pair) -> bool:
-        """Whether a change did worse in turn with the base's agent, too: what was over by then was not the change."""
+        """True if the change is also worse in runs interleaved with the base; otherwise the drop was transient."""
         return not pair.beside or self.is_large(pair, self._reference_mean(pair), mean(pair.beside))
 
     def _worse_again(self, pair: Pair) -> tuple[bool, ...]:
@@ -381,7 +381,7 @@ class CriterionEvidence:
         return Status.WITH_SUITE if self.fell_as_a_whole else Status.OPEN
 
     def _is_cleared(self, pair: Pair, runs: tuple[float, ...], p: float) -> bool:
-        """Flaky is what was as on main when it was run again, at least once, and is not nearly confirmed."""
+        """True if a re-run was as on main at least once and the drop is not nearly confirmed."""
         if self.recovered(pair):
             return True
         if self.rules.adaptive and len(runs) < FRESH_LOOKS[0][0]:
@@ -565,7 +565,7 @@ class CriterionEvidence:
     def main_collapse(self) -> Collapse | None:
         """The fall, where main's own agent lost at least half of what it had and this change's is no worse than it.
 
-        What a change does cannot be seen then, however often either is run.
+        No number of runs can show the effect of the change then.
         """
         if not self.fell_far:
             return None

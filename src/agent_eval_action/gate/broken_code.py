@@ -78,7 +78,7 @@ def broken_code(result: RunResult) -> tuple[BrokenCase, ...]:
 
 
 def next_check(result: RunResult, rules: GateRules, *, control: bool) -> RunControl | None:
-    """The runs that are still needed to tell broken code from what it meets; None when there are none, or none allowed.
+    """The runs still needed to tell broken code from an outage; None if none are needed or allowed.
 
     ``control``: whether the base commit's agent can be run.
     """
@@ -135,6 +135,6 @@ def _failing_cases(result: RunResult) -> list[BrokenCase]:
 
 
 def _answered(attempts: Iterable[AttemptSummary]) -> tuple[bool, ...]:
-    """Whether each attempt was answered, without those that failed for what is nobody's code."""
+    """Whether each attempt was answered, without those that failed for other reasons than code."""
     errors = (attempt.error for attempt in attempts)
     return tuple(error is None for error in errors if error is None or error.kind in NOT_STARTED | RAISED)

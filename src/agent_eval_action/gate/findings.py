@@ -164,7 +164,7 @@ def why_data(incomparable: Incomparable | None) -> dict[str, Any]:
 
 
 def _explanation(pair: Pair, trajectories: Trajectories) -> dict[str, Any]:
-    """What the criterion said of the worst attempt, and the tool call that differs from the baseline's.
+    """The criterion's reason for the worst attempt, and the first tool call that differs from the baseline's.
 
     Taken from the worst attempts: theirs is the score that needs explaining.
     """
@@ -223,7 +223,7 @@ def _changed_call(found: CallDifference) -> dict[str, Any]:
 
 
 def criterion_findings(criterion: CriterionJudgement, *, silent: bool = False) -> Iterator[Finding]:
-    """Findings about the criterion's means: what is more than chance blocks, what may be chance advises.
+    """Findings about the criterion's means: a significant drop blocks, others advise.
 
     ``silent``: the model answers nothing, which says why main fell as well.
     """
@@ -293,7 +293,7 @@ def _together_data(found: CriterionEvidence) -> dict[str, Any]:
 
 
 def _doubt(found: CriterionEvidence | None) -> dict[str, Any]:
-    """Why a mean that moved too far does not block: only what is likely enough by chance may be called so."""
+    """Why a mean beyond its limit does not block; "chance" only where chance is likely enough."""
     suite = found.suite_test if found else None
     if found is None or suite is None:
         return {"doubt": "too_few_runs"}
@@ -457,7 +457,7 @@ def _is_silent(case: CaseResult, attempt: AttemptSummary) -> bool:
 def credentials_findings(
     criteria: Sequence[CriterionJudgement], result: RunResult, withheld: Withheld
 ) -> tuple[Finding, ...]:
-    """What was left out because credentials are missing, as one finding.
+    """One finding for everything left out because credentials are missing.
 
     ``withheld``: what that means where GitHub gave the run no secrets. What was measured can pass, but a run in which
     nothing that counts was measured never does.

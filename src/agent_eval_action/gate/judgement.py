@@ -232,7 +232,7 @@ def pairs_of(criteria: Iterable[CriterionJudgement], *, gating: bool = False) ->
 
 
 def improvements(pairs: Sequence[Pair], rules: GateRules) -> Mapping[str, Improvement]:
-    """What is better beyond chance, by criterion. The error is split over the criteria as for what got worse."""
+    """Significant improvements by criterion. The error is split over the criteria as for regressions."""
     groups: dict[str, list[Pair]] = {}
     for pair in pairs:
         if pair.history and pair.attempts and not pair.errors:

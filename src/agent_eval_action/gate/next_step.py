@@ -1,4 +1,4 @@
-"""What to run next, given what was measured: the control, suspects again, the suite again, or nothing. Pure."""
+"""Choose the next runs: the control, suspects again, the suite again, or nothing. Pure."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class SimulatedRun:
 
     @property
     def state(self) -> GateState:
-        """What was measured so far."""
+        """The scores so far."""
         return GateState(tuple(self._pairs), self._control, self._extra)
 
     def finish(self) -> Outcome:
@@ -186,7 +186,7 @@ class SimulatedRun:
 def simulate(
     suite: SimulatedSuite, rules: GateRules, runs: int, seed: int, *, control: bool = True
 ) -> Iterable[Outcome]:
-    """So many runs of a suite, each with a history of its own."""
+    """Simulated runs of a suite, each with its own history."""
     sampler = Sampler(suite, seed)
     for _ in range(runs):
         yield SimulatedRun(sampler, sampler.draw(_AT_ONCE), rules, control=control).finish()

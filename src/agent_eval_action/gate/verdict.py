@@ -179,7 +179,7 @@ def _outcome(severities: set[Severity], *, collecting: bool) -> Verdict:
 
 
 def _order(found: Finding) -> tuple[object, ...]:
-    """What decides first; there, what is about the whole suite first."""
+    """Deciding findings first, and among them those about the whole suite."""
     subject = found.subject
     names = (subject.agent, subject.eval_set, subject.case, subject.criterion)
     return _SEVERITIES.index(found.severity), subject.case is not None, *(name or "" for name in names)
@@ -452,7 +452,7 @@ def _not_applicable(criteria: Iterable[CriterionJudgement]) -> Iterator[Finding]
 
 
 def _flaky(criteria: Iterable[CriterionJudgement]) -> Iterator[Finding]:
-    """What was worse at first, and as on main when it was run again: how often."""
+    """The note about flaky scores: worse at first, as on main in re-runs."""
     tests = [test for criterion in criteria if criterion.evidence for test in criterion.evidence.tests.values()]
     cleared = [(test.pair, test.fresh) for test in tests if test.status is Status.CLEARED]
     cleared.sort(key=lambda item: (item[0].key, item[0].criterion))

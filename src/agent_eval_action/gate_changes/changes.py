@@ -196,7 +196,7 @@ def detect_changes(settings: Settings, context: CommandContext) -> GateChanges:
         if repository.has_files_in(folder):
             raise ConfigError(f"{name} is in git: what is kept there would judge the change", hint=f"git rm -r {name}")
     commit = found.source.commit[:10]
-    differs = f"the rules are those of the base commit {commit}, not the ones this change brings along"
+    differs = f"the rules are those of the base commit {commit}, not those of this change"
     notes = found.notes if in_force == settings else (differs, *found.notes)
     return GateChanges(settings, in_force, found, context, notes)
 

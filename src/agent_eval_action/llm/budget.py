@@ -1,4 +1,4 @@
-"""What is asked of models and what it costs: tokens as reported or estimated, a count by purpose, the run's limits."""
+"""Count calls, tokens and cost of models, by purpose, and keep the run's limits."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def estimated_usage(request: LlmRequest) -> LlmUsage:
 class AgentCall:
     """One call an agent made of a model. ``model`` "" where its event does not say which.
 
-    ``estimate`` is the usage with what was not reported put in from the length of what was sent and answered.
+    ``estimate`` is the usage, with missing counts estimated from the length of request and answer.
     """
 
     model: str
@@ -116,7 +116,7 @@ class SpendingLimits:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """Calls, tokens and dollars: spent, or reserved for what is under way."""
+    """Calls, tokens and dollars: spent, or reserved for calls under way."""
 
     calls: int = 0
     tokens: int = 0
@@ -131,7 +131,7 @@ class Spend:
 
 @dataclass
 class Meter:
-    """Counts what is asked of every model, and keeps the run's limits.
+    """Counts the calls of every model, and keeps the run's limits.
 
     What is missing in a report is estimated for the limits and counted as missing; it is never zero.
     """
@@ -165,7 +165,7 @@ class Meter:
         return ""
 
     async def reserve(self, estimate: Spend, *, inside: bool = False) -> str:
-        """Reserve what is about to be asked; waits while what is under way may take all that is left.
+        """Reserve a call's cost; waits while calls under way may use up the limit.
 
         ``inside``: something that has reserved its own waits for this, so that waiting for it in turn would never end.
         Returns the limit that is reached, or "" when the asking may go on: ``settle`` must follow then.
@@ -179,7 +179,7 @@ class Meter:
         return reached
 
     def settle(self, estimate: Spend, spent: Spend = Spend()) -> None:
-        """Free what was reserved, and count what it came to."""
+        """Release a reservation and count the actual cost."""
         self.reserved -= estimate
         self.spent += spent
         self._changed.set()
@@ -196,7 +196,7 @@ class Meter:
         return self._spend(request.model, estimated_usage(request))
 
     def count(self, request: LlmRequest, answer: LlmReply | LlmError) -> Spend:
-        """Count an answered or failed call. Returns what it came to."""
+        """Count an answered or failed call. Returns its cost."""
         if isinstance(answer, LlmReply):
             self._count_call(request.purpose, request.model, answer.usage)
             length = LlmUsage(output_tokens=max(1, _tokens(len(answer.text.encode("utf-8", "replace")))))
@@ -254,7 +254,7 @@ class Meter:
         return Spend(1, tokens, price.usd(usage) if price is not None else 0.0)
 
     def _count_call(self, purpose: str, model: str, usage: LlmUsage, *, failed: int = 0) -> None:
-        """Count one call by what was reported of it."""
+        """Count one call by its reported usage."""
         price = self.prices.find(model)
         reported = usage.total is not None
         cost = {"usd": price.usd(usage)} if price is not None and reported else {"unpriced": 1}

@@ -1,4 +1,4 @@
-"""Answers kept in files named by what was asked, so that the same question of the same run is paid for once.
+"""Answers in files named by a digest of the question, so that the same question is paid for once.
 
 An entry carries its own key and a digest of its answer: whatever is not whole and meant for this question is a miss.
 Any number of processes may read and write the same folder.
@@ -55,7 +55,7 @@ def _digest(text: str) -> str:
 
 
 class AnswerStore:
-    """The folder. Trouble with the disk is told once, through ``say``; the store is empty from then on."""
+    """The folder. A disk error is reported once, through ``say``; from then on the store is empty."""
 
     def __init__(self, folder: OutputFolder, say: Callable[[str], None] = lambda _: None) -> None:
         self.folder = replace(folder, private=True)
@@ -90,7 +90,7 @@ class AnswerStore:
             self._give_up(error)
 
     def prune(self, *, max_age_s: float = MAX_AGE_S, max_bytes: int = MAX_BYTES, now: float | None = None) -> int:
-        """Remove what is old, then the oldest until the rest fits. Returns how many files went."""
+        """Remove expired files, then the oldest until the rest fits. Returns the number removed."""
         now = time.time() if now is None else now
         kept: list[tuple[float, int, str]] = []
         removed = 0

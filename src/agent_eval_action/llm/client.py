@@ -43,7 +43,7 @@ def sendable_json(value: Any) -> Any:
 
 
 def quoted(text: object, secrets: Iterable[str] = (), limit: int = 300) -> str:
-    """What somebody else said as one printable line: no secret, no escape sequence, at most ``limit`` characters."""
+    """Another party's text as one printable line: no secret, no escape sequence, at most ``limit`` characters."""
     line = text if isinstance(text, str) else ""
     # Bounded before anything else: a body may have megabytes. A secret cut by the bound is past ``limit`` anyway.
     line = sendable(line[:_READ])
@@ -134,7 +134,7 @@ class LlmUsage:
         return self.input_tokens + self.output_tokens
 
     def or_else(self, other: LlmUsage) -> LlmUsage:
-        """This, with what was not reported put in from ``other``."""
+        """A copy with missing counts taken from ``other``."""
         return LlmUsage(
             other.input_tokens if self.input_tokens is None else self.input_tokens,
             other.output_tokens if self.output_tokens is None else self.output_tokens,
@@ -142,7 +142,7 @@ class LlmUsage:
         )
 
     def __add__(self, other: LlmUsage) -> LlmUsage:
-        """What is not reported stays unknown; tokens read from a cache are few or none where nothing is said."""
+        """Missing counts stay unknown; missing cached tokens count as none."""
         inputs, outputs = (self.input_tokens, other.input_tokens), (self.output_tokens, other.output_tokens)
         return LlmUsage(
             None if None in inputs else sum(filter(None, inputs)),
@@ -153,7 +153,7 @@ class LlmUsage:
 
 @dataclass(frozen=True, slots=True)
 class LlmReply:
-    """What the model answered. ``usage`` is of all tries made for it; ``cached``: nobody was asked."""
+    """What the model answered. ``usage`` is of all tries made for it; ``cached``: it comes from the cache."""
 
     text: str
     usage: LlmUsage = LlmUsage()
@@ -192,5 +192,5 @@ class Llm(Protocol):
     """A model that can be asked. Any number of requests at once."""
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """One reply. Raises nothing of its own but CancelledError."""
+        """Return one reply. Raises only CancelledError."""
         ...

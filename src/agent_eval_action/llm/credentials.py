@@ -64,7 +64,7 @@ def dotenv_of(
 ) -> dict[str, str]:
     """The variables of the first ``.env`` in an agent's folder or above it, inside the workspace, as ADK finds it.
 
-    ``ignored``: of a change, the files that it brings along, for they would say which server judges.
+    ``ignored``: files that a change adds; they must not choose the judges' server.
     """
     from dotenv import dotenv_values  # noqa: PLC0415 - only runs with a judge read it
 

@@ -39,7 +39,7 @@ class AdaptiveSemaphore:
 
     @asynccontextmanager
     async def permit(self) -> AsyncIterator[int]:
-        """A permit, in the order of asking; ``refused`` takes what is yielded."""
+        """A permit, first come first served; pass the yielded value to ``refused``."""
         if self._waiting or self.taken >= int(self.size):
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)

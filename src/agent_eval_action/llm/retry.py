@@ -1,4 +1,4 @@
-"""Asking again: backoff with full jitter, what the server said about when, and a deadline."""
+"""Retries: backoff with full jitter, the server's Retry-After, and a deadline."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Retrying:
             spent += wait
 
     def _wait(self, tries: int, retry_after: float | None) -> float:
-        """Seconds before the next try. All who were told the same moment must not come back at it: jitter on top."""
+        """Seconds before the next try. Jitter on top of Retry-After keeps clients from returning at the same moment."""
         longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(tries - 1, 10))
         if retry_after is None:
             return self.jitter() * longest

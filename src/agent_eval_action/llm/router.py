@@ -38,7 +38,7 @@ class ProviderRouter:
     made: dict[str, ModelProvider[Any, Any]] = field(default_factory=dict)
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
-        """One call of whoever has the model."""
+        """Send the call to the model's provider."""
         try:
             reply = await self.find(request.model).generate(request)
         except asyncio.CancelledError:

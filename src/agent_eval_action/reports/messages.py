@@ -179,11 +179,11 @@ def _calls(data: Data) -> str:
     if change == "turns":
         return f"{plural(old, 'turn')} in the baseline, {new} now"
     if change == "unknown":
-        return f"after turn {old}, of which the baseline keeps no more than a digest"
+        return f"after turn {old}, where the baseline has only a digest"
     what = {
         "added": f"{new} is new",
         "removed": f"{old} is no longer called",
-        "moved": f"{old} comes in another place",
+        "moved": f"{old} is called at another place",
         "arguments": f"{old} with other arguments",
         "replaced": f"{old} → {new}",
     }[change]
@@ -622,9 +622,9 @@ _WRITERS: Final[Mapping[FindingCode, _Writer]] = {
         "by {drop:number} on average{doubt}"
     ),
     FindingCode.MAIN_COLLAPSED: lambda f: f.fill(
-        "{name}: main's agent lost it as well: {before} in its history, {main} just now over {cases:case}, and "
-        "{score:number} here: the model, a service or main itself is in trouble, so what this change does cannot be "
-        "seen; run it again when that is over",
+        "{name}: main's agent scores as low: {before} in its history, {main} just now over {cases:case}, and "
+        "{score:number} here: the model, a service or main itself is failing, so this run cannot show what the change "
+        "does; run the job again later",
         **dict(zip(("before", "main"), numbers(f["baseline"], f["control"]), strict=True)),
     ),
     FindingCode.NO_ANSWER: "{name} could not be measured{share}: {error}",
@@ -633,7 +633,7 @@ _WRITERS: Final[Mapping[FindingCode, _Writer]] = {
     ),
     FindingCode.MODEL_SILENT: (
         "{name}: the model answers nothing, neither here ({attempts:attempt}) nor on main ({control:attempt}), where "
-        "main's history has answers: the model or its service is in trouble; run it again when that is over"
+        "main's history has answers: the model or its service is failing; run the job again later"
     ),
     FindingCode.CREDENTIALS_MISSING: _credentials_missing,
     FindingCode.NOTHING_MEASURED: _nothing_measured,

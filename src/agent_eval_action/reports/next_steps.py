@@ -19,7 +19,7 @@ from agent_eval_action.results.run_result import CriterionInfo, ErrorKind, RunRe
 
 REASON: Final = '--reason "why this is intended"'
 ALL_WORSE: Final = f"agent-eval accept --worse {REASON}"
-_UNTIL: Final = " (a pull request is judged by main's thresholds: a lower one counts from its merge on)"
+_UNTIL: Final = " (a pull request is judged by main's thresholds: a lower one counts after the merge)"
 _LINE: Final = 360
 """No report shows a longer line of a code block whole."""
 _COMMANDS: Final = 12
@@ -88,11 +88,11 @@ def advice(report: ReportInput) -> Prose:
     for case in view.in_groups(Group.NOT_MEASURED):
         attempt = failed_attempt(case.result) if case.result is not None else None
         kind = attempt.error.kind if attempt is not None and attempt.error is not None else ErrorKind.SCORING
-        text = _ADVICE.get(kind, "see what the errors and the step's log say, and run the job again")
+        text = _ADVICE.get(kind, "read the errors and the step's log, then run the job again")
         return compose(text, **{name.rpartition(".")[2]: option for name, option in _OPTIONS.items()}).sentence
     if view.in_groups(Group.NEEDS_RUNS):
         return compose("run the job again, or raise {option}", option=_OPTIONS["max_extra_runs"]).sentence
-    return Prose.join("Run the job again once what is said above is mended.")
+    return Prose.join("Fix the problem above, then run the job again.")
 
 
 def next_steps(result: RunResult) -> tuple[Step, ...]:
@@ -130,7 +130,7 @@ def _accepting(decision: Decision, update: str) -> Iterator[Step]:
     yield Step(compose(text, more=more, file=file, baseline=baseline), commands=commands, accepts=True)
     if decision.on_weakened == "fail":
         text = (
-            "The rules say {rule}, so an accepted change blocks too: it needs somebody who may merge over this check."
+            "The rules say {rule}, so an accepted change blocks too: someone who may bypass this check has to merge it."
         )
         yield Step(compose(text, rule=Name("on_weakened: fail")))
 

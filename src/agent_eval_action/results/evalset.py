@@ -352,12 +352,12 @@ class EvalCase(AdkModel):
         return self._line
 
     def at_line(self, line: int | None) -> Self:
-        """This case, told where it is written down."""
+        """A copy that knows its file and line."""
         self._line = line
         return self
 
     def __eq__(self, other: object) -> bool:
-        """Equal by what it says; where it is written does not count."""
+        """Equal by content; the position in the file does not count."""
         if not isinstance(other, EvalCase):
             return NotImplemented
         return self.__dict__ == other.__dict__ and self.__pydantic_extra__ == other.__pydantic_extra__
@@ -389,12 +389,12 @@ class EvalSet(AdkModel):
         return self._path
 
     def from_path(self, path: Path | None) -> Self:
-        """This set, told which file it came from."""
+        """A copy that knows its file."""
         self._path = path
         return self
 
     def __eq__(self, other: object) -> bool:
-        """Equal by what it says; the file does not count."""
+        """Equal by content; the file does not count."""
         return self.__dict__ == other.__dict__ if isinstance(other, EvalSet) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]  # holds dicts

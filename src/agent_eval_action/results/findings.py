@@ -136,7 +136,7 @@ class Finding(Reason):
 
     @property
     def topic(self) -> tuple[FindingCode, Subject, str]:
-        """What it says of what, whatever the numbers: two findings with one topic need not both be shown."""
+        """Code and subject without the numbers: of two findings with the same topic one is enough."""
         return self.code, self.subject, self.data.get("text", "") if self.code is FindingCode.TEXT else ""
 
 
@@ -167,7 +167,7 @@ def named_cases(keys: Collection[tuple[str, str, str]], most: int = NAMED) -> di
 
 
 def case_reference(agent: str, eval_set: str, case: str, **more: Any) -> dict[str, Any]:
-    """A case as findings name it, with data of its own."""
+    """A case as findings name it, with its data."""
     return {"agent": agent, "eval_set": eval_set, "case": case, **more}
 
 

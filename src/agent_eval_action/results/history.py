@@ -68,7 +68,7 @@ class CriterionRecord(Frozen):
 
     @property
     def average(self) -> float:
-        """The mean of what was measured, also where the scores are kept coarsely."""
+        """The mean of the measured scores, also where they are stored with lower precision."""
         return weighted_mean(self.scores) if self.mean is None else self.mean
 
     @model_validator(mode="after")

@@ -62,7 +62,7 @@ class Redaction:
         self._patterns += map(compile_pattern, patterns)
 
     def _remember_beginnings(self, found: Iterable[str]) -> None:
-        """A sentence may quote the beginning alone of what is hidden."""
+        """A sentence may quote only the beginning of a redacted text."""
         for piece in found:
             known = self._beginnings.setdefault(piece[:LEAST], [])
             if len(piece) > LEAST and piece[:_LONGEST_CUT] not in known and len(known) < _ALIKE:

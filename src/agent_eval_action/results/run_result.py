@@ -42,7 +42,7 @@ class RubricScore(Frozen):
 
 
 class SentenceLabel(Frozen):
-    """One sentence of an answer held against its context."""
+    """One sentence of an answer, judged by its context."""
 
     sentence: str
     label: SentenceKind

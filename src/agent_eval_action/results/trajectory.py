@@ -92,7 +92,7 @@ def diff_calls(
     found += [CallDifference("extra", actual=actual[j], actual_index=j) for j in right]
 
     def reading_order(difference: CallDifference) -> tuple[int, bool, int]:
-        """By place between the calls that match; there, what was expected comes before what is extra."""
+        """Ordered by position between matching calls; at one position missing calls come before extra ones."""
         if difference.expected_index is not None:
             return bisect_left(starts_want, difference.expected_index), False, difference.expected_index
         index = difference.actual_index or 0

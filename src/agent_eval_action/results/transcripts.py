@@ -69,7 +69,7 @@ class TranscriptWriter:
     _kept: set[str] = field(default_factory=set)
 
     def __enter__(self) -> Self:
-        """Open ``attempts.jsonl`` empty; what is kept of an earlier run is appended like the rest."""
+        """Open ``attempts.jsonl`` empty; attempts kept from an earlier run are appended like new ones."""
         try:
             self._file = self.folder.create(ATTEMPTS)
         except OSError as error:

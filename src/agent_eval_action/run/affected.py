@@ -141,7 +141,7 @@ def hidden_files(settings: Settings, found: Discovery, base_eval_files: Iterable
 
 @dataclass(frozen=True, slots=True)
 class AffectedAgents:
-    """What is left to run. ``skipped`` are the names of agents that the change does not affect; ``notes`` name them."""
+    """The agents left to run. ``skipped``: names of agents that the change does not affect; ``notes`` name them."""
 
     found: Discovery
     settings: Settings

@@ -101,7 +101,7 @@ class StallDetector:
             self.record_progress()
 
     async def wait_for_stall(self, seconds: float, *, excused: Callable[[], bool]) -> str:
-        """Wait until there was no progress for so long; return the reason.
+        """Wait until there has been no progress for the given time; return the reason.
 
         ``excused`` says whether the run now waits for something that has a time limit of its own.
         """

@@ -66,7 +66,7 @@ class AttemptStarted:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRetried:
-    """An infrastructure error; the attempt is made again."""
+    """An infrastructure error; the attempt is retried."""
 
     key: AttemptKey
     error: AttemptError

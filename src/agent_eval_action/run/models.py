@@ -56,7 +56,7 @@ def check_models(
 ) -> dict[str, str]:
     """Return the models that lack credentials, with a sentence each; without ``may_lack`` they are an error.
 
-    Raises ConfigError with every model whose name or options are wrong, CredentialsError for what is not set.
+    Raises ConfigError with every model whose name or options are wrong, CredentialsError for missing credentials.
     """
     reasons = [unknown_model(model.model) or check_options(model.model, model.options) for model in required]
     if problems := _problems(required, reasons):

@@ -99,7 +99,7 @@ class Orchestrator:
     _phases: list[Phase] = field(default_factory=list, init=False)
 
     async def run(self) -> None:
-        """Make and score everything; ``result`` returns what was measured, also while this runs."""
+        """Run and score everything; ``result`` returns the scores so far, also during the run."""
         self._started = asyncio.get_running_loop().time()
         for start in self.head.starts.values():
             start.add_done_callback(lambda _: self.runner.stall.record_progress())
@@ -345,7 +345,7 @@ def _lack_credentials(errors: Mapping[str, AttemptError]) -> set[str]:
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:
-    """End a task. What it raised by itself is raised here; what cancelling it causes is not."""
+    """End a task. Its own exception is raised here; those caused by the cancellation are not."""
     if not task.done():
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):  # the other tasks are still to be cancelled

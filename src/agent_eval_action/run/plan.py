@@ -72,7 +72,7 @@ class PlannedSet:
 
 @dataclass(frozen=True, slots=True)
 class PlannedAttempt:
-    """One repeat of one case, and what it is made for."""
+    """One repeat of one case, and its purpose."""
 
     key: AttemptKey
     planned_case: PlannedCase

@@ -97,7 +97,7 @@ def make_base_driver(
 ) -> AgentDriver:
     """Return the driver of an agent as the base commit has it, in the tree ``workspace``.
 
-    It has a uid of its own where uids can be given: the change's agent must not be able to make the base's look as bad.
+    It has its own uid where isolation allows it: the change's agent must not be able to sabotage the base's.
     """
     settings = base.settings
     active = environ.get("VIRTUAL_ENV", "")
@@ -132,7 +132,7 @@ def _base_interpreter(
 
 
 def _outside(python: Path | None, *trees: Path) -> Path | None:
-    """Return a configured interpreter unless it is in a tree: what a change brings along runs no other agent.
+    """Return a configured interpreter unless it lies in a tree: a change's files run no other agent.
 
     The base's own environment is then built from its lock. It is the change's where both have the same lock and
     nothing of either tree is installed, see ``environment_digest``.

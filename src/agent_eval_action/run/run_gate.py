@@ -58,7 +58,7 @@ class RunGate:
         return next_check(result, rules, control=control) or step
 
     def without_unanswered(self, result: RunResult) -> RunResult:
-        """Return the result with what could not be asked for want of credentials marked as not measured."""
+        """Return the result with cases that lack credentials marked as not measured."""
         return _mark_unanswered(result, self.withheld, self.missing) if self.may_lack_credentials else result
 
     def decide(self, result: RunResult) -> Decision:
@@ -68,7 +68,7 @@ class RunGate:
         return decide(comparison, compared, self.settings.policy, broken_code(result))
 
     def _compare(self, result: RunResult) -> tuple[RunResult, Comparison]:
-        """Return the run, and it compared with what is stored, or with what the base commit's agent scored now."""
+        """Return the run, and its comparison with the stored history or with the base agent's scores of this run."""
         if self.settings.baseline.store != "rerun":
             return result, compare(self.history, result)
         record = without_accepted(baseline_of(result), self.history.pending)
@@ -80,7 +80,7 @@ class RunGate:
 def _cases_to_ask_on_base(result: RunResult) -> tuple[CaseKey, ...]:
     """Return cases that no attempt of this change answered for want of credentials, and main's agent was not asked yet.
 
-    What a change says of itself excuses nothing: its agent may say so of just the cases that got worse.
+    The change's agent alone cannot excuse a case: it could claim this for just the cases that got worse.
     """
     known = {*result.base.lacking, *result.base.unavailable_agents} if result.base else set()
     return tuple(
@@ -130,7 +130,7 @@ def _excuse(case: CaseResult, *, excused: bool) -> CaseResult:
 
 
 def _missing_message(attempts: Sequence[AttemptSummary]) -> str:
-    """Return what the agent needs, if there are attempts and all failed for want of credentials; else ""."""
+    """Return the missing credentials if all attempts failed for lack of them; else ""."""
     errors = [attempt.error for attempt in attempts]
     lacking = [error.message for error in errors if error is not None and error.kind is ErrorKind.CREDENTIALS]
     return lacking[0] if lacking and len(lacking) == len(errors) else ""

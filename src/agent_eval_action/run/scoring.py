@@ -1,4 +1,4 @@
-"""Scores an attempt, turn by turn as it is made where a criterion can, and shares equal scores in memory."""
+"""Score an attempt, turn by turn during the conversation where a criterion can; equal scores share memory."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class AttemptScorer:
         return any(criterion.waits for criterion in self.planned.planned_set.scored_by)
 
     async def reset(self) -> None:
-        """Cancel the scoring of turns; the attempt is made again, or nobody needs its scores."""
+        """Cancel the scoring of turns: the attempt is retried, or its scores are not needed."""
         tasks = [task for turn_tasks in self._turn_scores.values() for task in turn_tasks]
         self._turn_scores.clear()
         for task in tasks:

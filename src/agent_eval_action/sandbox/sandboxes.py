@@ -1,4 +1,4 @@
-"""The sandboxes of a run: for each tree a copy of it, a uid of its own, and the variables its processes see."""
+"""The sandboxes of a run: for each tree a copy, its own uid, and the variables its processes see."""
 
 from __future__ import annotations
 
@@ -224,9 +224,9 @@ def _reason_not_isolated(mode: str) -> str:
     if mode == "off":
         return f"{ISOLATION_VARIABLE} is off"
     if os.geteuid() != 0:
-        return "only root can give it a uid of its own"
+        return "only root can give it its own user"
     if mode not in {"on", "container"}:
-        return f"a uid of its own is given in the container, or with {ISOLATION_VARIABLE}=on"
+        return f"it gets its own user in the container, or with {ISOLATION_VARIABLE}=on"
     return ""
 
 

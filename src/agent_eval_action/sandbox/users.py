@@ -1,4 +1,4 @@
-"""Who runs what a change brings along: uids that own nothing else, what they may take, and how they end."""
+"""The users that run a change's code: uids that own nothing else, their limits, and their end."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def test_a_worse_agent_does_not_pass_by_lowering_the_stored_scores(kept: Kept):
     assert code == 1, said
     assert "`b`" in headline(decision)
     assert reasons(decision) == ["the stored baseline is loosened for 1 score: `b › response_match_score` 1.00 → 0.00"]
-    assert any("not with the one this change brings along" in note for note in notes(decision))
+    assert any("not with the change's own" in note for note in notes(decision))
     comment = (kept.root / ".agent-eval" / "out" / "comment.md").read_text()
     assert comment.index("the stored baseline is loosened") < comment.index("| Criterion |")
 

@@ -131,7 +131,7 @@ def test_a_model_that_answers_nothing_on_either_arm_is_inconclusive_and_not_alre
     assert ended.code == 3, ended.said
     reason = headline(ended.results["decision"])
     assert "the model answers nothing, neither here (" in reason
-    assert "the model or its service is in trouble" in reason
+    assert "the model or its service is failing" in reason
     assert ended.counts()[2] > 0
     dice.marker.unlink()
     assert dice.run().code == 0

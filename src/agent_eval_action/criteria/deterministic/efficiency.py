@@ -150,7 +150,7 @@ class InvocationDuration(EfficiencyCriterion):
 
 
 def _counts(usage: JsonObject) -> dict[str, int]:
-    """The reported counts, by either spelling; what is absent, null or no number is not reported."""
+    """The reported counts, by either spelling; absent, null and non-numeric ones count as not reported."""
     found = {}
     for name, key in _TOKENS.items():
         value = usage.get(to_camel(key)) if usage.get(key) is None else usage[key]
@@ -168,7 +168,7 @@ class CostUsd(EfficiencyCriterion):
     unmeasured: ClassVar[str] = "no calls of a model were recorded"
 
     def version(self) -> str:
-        """Another price table is another measure: what it says does not compare."""
+        """Scores by another price table are not comparable."""
         return f"{self.scoring_version} prices {listed_on()}"
 
     def measure(self, turn: Invocation, prices: Prices) -> Measured:

@@ -190,7 +190,7 @@ def _in_snake_case(config: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 class JudgeModelOptions(AdkModel):
-    """Which model judges, and how often it is asked.
+    """The judge model and the number of votes.
 
     ``judge_model_config`` goes to the model as it is, in snake_case. ``parallelism_limit`` bounds the samples of
     one question that are asked at once; ADK's is per metric and 1, which would make every case wait for itself,
@@ -213,7 +213,7 @@ class Judge:
     repeat: int = 0
 
     async def ask(self, question: Question[T], sample: int = 0) -> T | LlmError:
-        """One sample. An unusable answer is asked for again once, with what was wrong; then it is left out."""
+        """One vote. After an unusable answer the judge is asked once more; then the vote is left out."""
         request = LlmRequest(
             model=self.options.judge_model,
             messages=(Message("user", sendable(question.prompt)),),

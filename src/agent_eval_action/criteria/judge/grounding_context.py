@@ -26,13 +26,13 @@ Step = dict[str, Any]
 
 
 def answer_text(turn: Invocation, *, intermediate: bool = False) -> str:
-    """The final response; with ``intermediate`` what was said before it too, in order, joined by newlines."""
+    """The final response; with ``intermediate`` the earlier texts too, in order, joined by newlines."""
     before = [text for _, text in _texts(turn)] if intermediate else []
     return "\n".join(text for text in (*before, turn.response_text) if text)
 
 
 def calls_with_results(turn: Invocation) -> list[Step]:
-    """Every call in order with what it got, None where nothing came back.
+    """Every call in order with its response, None where there is none.
 
     Paired by id; calls and responses without one in order, by name (ADK gives all of them the last response).
     """
@@ -84,7 +84,7 @@ def conversation(turns: Sequence[Invocation]) -> list[Step]:
 
 
 def _steps(turn: Invocation) -> Iterator[Step]:
-    """Events as they happened; a hand-written turn does not say when a text was said, and ends with its texts."""
+    """Events in order; a hand-written turn has no order of texts, so they come last."""
     if not isinstance(turn.intermediate_data, InvocationEvents):
         for step in calls_with_results(turn):
             yield {key: value for key, value in step.items() if key != "step"}
@@ -105,7 +105,7 @@ def _call(call: FunctionCall) -> Step:
 
 
 def _texts(turn: Invocation) -> Iterator[tuple[str, str]]:
-    """What was said before the final response, by whom."""
+    """The texts before the final response, with their authors."""
     data = turn.intermediate_data
     if isinstance(data, IntermediateData):
         yield from ((author, Content(parts=parts).text) for author, parts in data.intermediate_responses)
@@ -138,7 +138,7 @@ def _agents(turns: Sequence[Invocation]) -> Mapping[str, AgentDetails]:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A text the agent wrote, and what there was to go by: texts by the names the prompt knows them by.
+    """A text of the agent, and its context: texts under the names that the prompt uses.
 
     Where more than one thing is in a text it is JSON, so that nothing said can pass for something that happened.
     ``intermediate``: not the turn's final response.
@@ -188,7 +188,7 @@ def _context(turn: Invocation, events: Sequence[InvocationEvent]) -> Mapping[str
 
 
 def _known(event: InvocationEvent) -> Iterator[Step]:
-    """What became known by an event, as the judge reads it: what was said, called or returned, and by whom."""
+    """An event as the judge reads it: the text, call or response, and its author."""
     author = {"agent": event.author} if event.author else {}
     for part in _parts(event):
         if _is_spoken(part):

@@ -119,7 +119,7 @@ def _over_turns(turns: Sequence[TurnScore]) -> tuple[RubricScore, ...]:
 
 
 def _reason(scores: Sequence[RubricScore]) -> str:
-    """What was not met first, each with its votes and why; else that all is well."""
+    """The reason: unmet rubrics first, with votes and rationale; else that all are met."""
     failed = [score for score in scores if not score.score]
     if not failed:
         return "the one rubric is met" if len(scores) == 1 else f"all {len(scores)} rubrics are met"
@@ -159,7 +159,7 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
         return ""
 
     def check_cases(self, cases: Iterable[EvalCase]) -> str:
-        """What is wrong with the options beside the cases they are for; "" if nothing. A weight must be of a rubric."""
+        """The problem of the options with these cases; "" if there is none. A weight must belong to a rubric."""
         lists = (rubrics for case in cases for rubrics in (case.rubrics, *(turn.rubrics for turn in case.turns)))
         written = [rubric for rubrics in lists for rubric in rubrics or () if rubric.type == self.rubric_type]
         known = {rubric.rubric_id for rubric in (*written, *self.rubrics)}
@@ -219,7 +219,7 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
 
 
 class FinalResponseQuality(RubricCriterion, TurnCriterion):
-    """ADK's rubric_based_final_response_quality_v1: the answer, held against what is known from tools and sources."""
+    """ADK's rubric_based_final_response_quality_v1: judges the answer by tool results and sources."""
 
     name: ClassVar[str] = "rubric_based_final_response_quality_v1"
     rubric_type: ClassVar[str] = "FINAL_RESPONSE_QUALITY"

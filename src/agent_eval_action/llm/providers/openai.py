@@ -172,7 +172,7 @@ class OpenAiProvider(ModelProvider[str, "AsyncOpenAI"]):
         await client.close()
 
     async def ask(self, client: AsyncOpenAI, request: LlmRequest) -> LlmReply | LlmError:
-        """Ask; where the server does not know the form of what is asked, ask in the next and remember it."""
+        """Ask; if the server refuses this form of request, try the next form and remember it."""
         from openai import APIStatusError  # noqa: PLC0415 - loaded by now
 
         name = request.model.removeprefix("openai/")
