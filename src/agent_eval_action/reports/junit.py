@@ -6,6 +6,7 @@ import hashlib
 import xml.etree.ElementTree as ET
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -13,7 +14,7 @@ from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it 
 
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import ReportInput
-from agent_eval_action.reports.causes import error_line
+from agent_eval_action.reports.causes import error_line, first_difference
 from agent_eval_action.reports.differences import turn_diffs
 from agent_eval_action.reports.escaping import xml
 from agent_eval_action.reports.view import CaseView, failed_attempt, objections, passing, score_of, worst_attempt
@@ -69,10 +70,6 @@ class _Builder:
         self._cases: defaultdict[int, list[CaseView]] = defaultdict(list)
         for view in report.view.cases:
             self._cases[id(view.owner)].append(view)
-        causes = report.causes
-        self._first = {
-            view.key: text for cause in causes for view, text in zip(cause.cases, cause.differences, strict=True)
-        }
 
     def suite(self, owner: SetResult) -> ET.Element:
         classname = self._classes.unique(
@@ -137,7 +134,8 @@ class _Builder:
         """Message, the difference first, and text of a pair that is below its threshold or fell."""
         numbers = f"{fmt.pair_text(pair)}, needs {fmt.limits(pair)}"
         sentence = self._report.view.messages.pair(pair)
-        difference = str(self._first.get(view.key) or sentence)
+        # of this criterion alone: another one of the case may fail for another reason
+        difference = str(first_difference(replace(view, pairs=(pair,), telling=1)).text or sentence)
         lines = [f"{view.key}", f"{pair.criterion} {numbers}: {fmt.KIND_LABELS[pair.kind]}", str(sentence)]
         if spread := fmt.interval(pair):
             lines.append(f"change with 95 % confidence: {spread}")
@@ -161,7 +159,7 @@ class _Builder:
             return head, f"{where}\n{head[:_HEAD]}\n{trace}".rstrip(), str(attempt.error.kind)
         score = score_of(attempt, pair.criterion)
         reason = score.reason if score else "the criterion gave no score"
-        return sentence or reason, f"{where}\n{reason}", "scoring"
+        return reason or sentence, f"{where}\n{reason}", "scoring"
 
     def _take(self, output: str) -> str | None:
         """The text while there is room; afterwards the message has to do."""

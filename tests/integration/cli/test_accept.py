@@ -194,6 +194,74 @@ def test_what_is_measured_beside_the_change_is_accepted_as_well(pull: PullReques
     assert {pair["case"] for pair in pull.decision()["pairs"] if pair["accepted"]} == {"which_are_prime"}
 
 
+CHECKS = '''"""A metric: the share of turns in which check_prime was called as often as expected."""
+
+
+def checks(eval_metric, actual_invocations, expected_invocations, conversation_scenario=None):
+    from google.adk.evaluation.evaluator import EvalStatus, EvaluationResult
+
+    def count(turn):
+        return sum(call.name == "check_prime" for call in turn.intermediate_data.tool_uses)
+
+    pairs = list(zip(actual_invocations, expected_invocations))
+    score = sum(count(one) == count(other) for one, other in pairs) / len(pairs)
+    return EvaluationResult(overall_score=score, overall_eval_status=EvalStatus.PASSED)
+'''
+
+
+@pytest.fixture
+def two_agents(tmp_path: Path, adk213_python: Path) -> PullRequest:
+    """Two agents whose cases have the same names, each judged by two criteria of which a change makes both worse."""
+    pull = PullRequest(tmp_path, adk213_python)
+    shutil.rmtree(pull.root / ".agent-eval")
+    (pull.root / "evals" / "smoke.test.json").unlink()
+    criteria = {
+        "criteria": {"tool_trajectory_avg_score": 1.0, "checks": {"threshold": 0.9}},
+        "custom_metrics": {"checks": {"code_config": {"name": "dice_agent.metrics.checks"}}},
+    }
+    (pull.root / "evals" / "test_config.json").write_text(json.dumps(criteria, indent=1))
+    (pull.root / "dice_agent" / "metrics.py").write_text(CHECKS)
+    shutil.copytree(pull.root / "dice_agent", pull.root / "second" / "dice_agent")
+    shutil.copytree(pull.root / "evals", pull.root / "second" / "evals")
+    agents = [
+        {"path": "dice_agent", "name": "first", "evals": "evals"},
+        {"path": "second/dice_agent", "name": "second", "evals": "second/evals"},
+    ]
+    (pull.root / "agent-eval.yaml").write_text(
+        json.dumps({"agents": agents, "env": ["DICE_MODEL"], "gate": {"max_drop": 0.02}})
+    )
+    pull.commit("two agents")
+    done = pull.command("baseline", "update", "--python", str(pull.python), "--case", "which_are_prime")
+    assert done.returncode == 0, done.stderr
+    pull.commit("their baseline")
+    return pull
+
+
+def test_of_several_agents_and_criteria_every_pair_is_accepted(two_agents: PullRequest) -> None:
+    pull = two_agents
+    pull.git("checkout", "-qb", "pr")
+    for folder in (pull.root, pull.root / "second"):
+        agent = folder / "dice_agent" / "agent.py"
+        changed = re.sub(
+            r"(?m)^(- To say which numbers are prime, ).*$",
+            r"\\1answer from memory: it saves a call.",
+            agent.read_text(),
+        )
+        assert changed != agent.read_text()
+        agent.write_text(changed)
+    pull.commit("answer from memory")
+    code, comment = pull.run("--case", "which_are_prime")
+    assert code == 1, comment
+    for words in commands_of(comment):
+        done = pull.command(*words, *(["--python", str(pull.python)] if words[:2] == ["baseline", "update"] else []))
+        assert done.returncode == 0, done.stderr
+    pull.commit("accept it")
+    code, comment = pull.run("--case", "which_are_prime")
+    assert code == 0, comment
+    accepted = {(pair["agent"], pair["criterion"]) for pair in pull.decision()["pairs"] if pair["accepted"]}
+    assert accepted == {(a, c) for a in ("first", "second") for c in ("checks", "tool_trajectory_avg_score")}
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

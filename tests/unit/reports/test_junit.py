@@ -202,6 +202,22 @@ def test_a_class_is_an_agent_and_a_set_and_a_name_a_case_and_a_criterion(build: 
     assert all(len(case.get("name", "")) < 300 for case in root.iter("testcase"))
 
 
+def test_a_message_is_about_its_own_criterion_and_begins_with_what_differs(
+    golden_result: Callable[[str], RunResult],
+) -> None:
+    root = etree.fromstring(REPORTS["junit"](ReportInput(golden_result("judged")), None).encode())
+    messages = {
+        str(case.get("name")): str(found.get("message"))
+        for case in root.iter("testcase")
+        for found in case
+        if found.tag in {"failure", "error"}
+    }
+    assert len(messages) == len(set(messages.values())) == 4
+    assert "unsupported" in messages["pool_question · hallucinations_v1"]
+    assert "rubric `polite` not met" in messages["pool_question · rubric_based_final_response_quality_v1"]
+    assert not [text for name, text in messages.items() if text.lstrip("`").startswith(name.partition(" ")[0])]
+
+
 def test_texts_give_way_to_the_budget_and_messages_stay(golden_result: Callable[[str], RunResult]) -> None:
     full, _ = rendered(ReportInput(golden_result("regressed")))
     bare, _ = rendered(ReportInput(golden_result("regressed")), 0)
