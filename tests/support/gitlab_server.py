@@ -19,6 +19,7 @@ from support.serving import serving
 PROJECT, IID, TOKEN, READER = "group/sub/repo", 7, "glpat-writes", "glpat-reads"
 BOT = {"id": 11, "username": "project_1_bot", "name": "agent-eval"}
 STRANGER = {"id": 12, "username": "mallory", "name": "M"}
+_PARAMETERS = {"per_page": r"\d+", "page": r"\d+", "sort": "asc|desc", "order_by": "created_at|updated_at"}
 _NOTES = re.compile(r"/api/v4/projects/([^/]+)/merge_requests/(\d+)(/notes(?:/(\d+))?)?")
 
 
@@ -81,6 +82,8 @@ class GitLabServer:
     def _notes(self, verb: str, number: int | None, query: str, content: Any) -> tuple[int, Any, dict[str, str]]:
         if verb == "GET" and number is None:
             asked = {name: values[0] for name, values in parse_qs(query).items()}
+            if not all(re.fullmatch(_PARAMETERS.get(name, "(?!)"), value) for name, value in asked.items()):
+                return 400, {"error": f"{query} does not have a valid value"}, {}
             size, page = int(asked.get("per_page", 20)), int(asked.get("page", 1))
             order = self.notes if asked.get("sort") == "asc" else self.notes[::-1]
             rest = {**asked, "page": page + 1}
@@ -91,7 +94,7 @@ class GitLabServer:
         if verb == "POST" and number is None and isinstance(content, dict) and content.keys() == {"body"}:
             return 201, self.add(content["body"], BOT), {}
         note = next((one for one in self.notes if one["id"] == number), None)
-        if note is None:
+        if note is None or verb not in {"GET", "PUT", "DELETE"}:
             return 404, {"message": "404 Note Not Found"}, {}
         if verb == "PUT":
             note["body"] = content["body"]

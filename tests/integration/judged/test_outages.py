@@ -25,7 +25,7 @@ def six(judged: Judged) -> Judged:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("fault", [{"kind": "status", "code": 503}, {"kind": "hang"}], ids=["503", "hang"])
 def test_an_outage_keeps_what_is_measured_and_resume_asks_for_the_rest(six: Judged, fault: dict[str, Any]) -> None:
-    six.configure(llm={"retry_deadline": "2s", "timeout_s": "1s"})
+    six.configure(llm={"retry_deadline": "2s", "timeout_s": "5s"})
     six.fault(user=JUDGE, after=3, **fault)
     done = six.run()
     assert done.code == 3, done.said

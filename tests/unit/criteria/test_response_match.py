@@ -52,6 +52,7 @@ def test_a_missing_turn_has_no_score():
     assert (found.status, found.score) == (ScoreStatus.ERROR, None)
 
 
+@pytest.mark.exhaustive(after=3)
 @pytest.mark.parametrize(
     "text",
     [

@@ -135,6 +135,7 @@ def test_nothing_is_asked_without_a_base_or_beyond_the_limit():
     assert next_check(result, GateRules(Policy(sets={"set": "advisory"})), control=True) is None
 
 
+@pytest.mark.exhaustive(after=6)
 @pytest.mark.parametrize("rate", [0.2, 0.5, 0.8])
 @pytest.mark.parametrize("count", [1, 2, 5, 30])
 def test_an_agent_that_raises_as_often_as_mains_is_hardly_ever_blamed(rate: float, count: int):
