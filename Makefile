@@ -95,8 +95,10 @@ wheel: $(BOOTSTRAP) ## dist/*.whl, the same bytes from the same commit
 	@rm -rf dist
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) .venvs/bootstrap/bin/python -m hatchling build -t wheel -d dist
 
+# Changed files are compiled here: where Python may not write bytecode, each start of the command would do it.
 .PHONY: setup
 setup: $(READY) ## .venv with the tool and what develops it
+	@.venv/bin/python -m compileall -q src
 
 .PHONY: setup-oracles
 setup-oracles: $(ADK213) $(ADK110) ## google-adk 2.13 and 1.10, each in an environment of its own
@@ -108,7 +110,6 @@ $(BOOTSTRAP): requirements/bootstrap.txt
 $(READY): requirements/dev.txt pyproject.toml $(BOOTSTRAP)
 	requirements/environment.sh sync .venv $< "$(PYTHON)"
 	.venvs/bootstrap/bin/uv pip install --quiet --python .venv --no-deps --no-build-isolation --editable .
-	@.venv/bin/python -m compileall -q src
 	@touch $@
 
 $(ADK213): requirements/adk-2.13.txt $(BOOTSTRAP)
