@@ -476,11 +476,12 @@ def test_commands_links_and_cases_are_copied(page: Page, tmp_path: Path) -> None
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("scenario", ["regressed", "judged"])
 def test_no_view_has_a_barrier_or_scrolls_sideways(page: Page, tmp_path: Path, scenario: str) -> None:
-    shown = report(scenario)
+    bill = medium("application/pdf", b"%PDF-1.7", "bill.pdf")
+    shown = recorded(report(scenario), tmp_path, bill, medium("audio/wav", b"RIFF", "answer.wav"))
     address = write(tmp_path, shown)
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
-        for view in [*VIEWS, *(case_link(*first_case(shown), tab) for tab in TABS)]:
+        for view in [*VIEWS, "#/history?table=1&all=1", *(case_link(*first_case(shown), tab) for tab in TABS)]:
             page.goto("about:blank")
             page.set_viewport_size({"width": 1280, "height": 900})
             page.goto(address + view)

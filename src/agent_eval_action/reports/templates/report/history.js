@@ -49,7 +49,7 @@ function historyView() {
         "the dashed lines above, newest first",
         table(
           "What changed on main",
-          ["Commit", "When", "What"],
+          ["Commit", ["When", "wide"], "What"],
           [...events].reverse().map(run =>
             el(
               "tr",
@@ -265,13 +265,18 @@ function casesOverTime() {
     ),
     table(
       "Cases over main's runs",
-      ["Case", "Main's runs, this change last", "Since"],
+      ["Case", "Main's runs, this change last"],
       shown.map(row => {
         const now = here(row) === "-" ? "n" : here(row);
         return el(
           "tr",
           null,
-          el("th", { scope: "row" }, el("a", { href: caseLink(row, { tab: "past" }) }, name(row.case))),
+          el(
+            "th",
+            { scope: "row" },
+            el("a", { href: caseLink(row, { tab: "past" }) }, name(row.case)),
+            failingSince(row.past) && el("small", { class: "bad" }, failingSince(row.past)),
+          ),
           el(
             "td",
             { class: "long" },
@@ -282,7 +287,6 @@ function casesOverTime() {
               el("i", { class: `o${now}`, title: `here: ${OUTCOMES[here(row)] || "not measured"}` }),
             ),
           ),
-          el("td", null, failingSince(row.past)),
         );
       }),
       "over-time-cases",

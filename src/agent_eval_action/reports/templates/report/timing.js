@@ -104,7 +104,9 @@ function spansTable(attempt, other) {
       el(
         "tr",
         { class: "turn" },
-        el("th", { scope: "rowgroup", colspan: 3 }, `Turn ${at + 1}`),
+        el("th", { scope: "row" }, `Turn ${at + 1}`),
+        el("td"),
+        el("td", { class: "wide" }),
         el(
           "td",
           { class: "n" },
