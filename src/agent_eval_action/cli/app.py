@@ -326,12 +326,12 @@ def report(
 
 
 @_command("Reports", "agent-eval post agent-eval-results.zip")
-@with_options("comment", "comment_detail", "comment_key", "ca_bundle")
+@with_options("comment", "comment_detail", "comment_key", "report_url", "ca_bundle")
 def post(
     flags: dict[str, Any],
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="results.json, a folder with it, or its zip.")],
 ) -> None:
-    """On workflow_run: comment with the results of an earlier run, of a fork for example. Trusts none of them."""
+    """Comment with the results of this or, on workflow_run, of an earlier run. Trusts none of them."""
     from agent_eval_action.cli.comment import post_command
 
     post_command(results, flags)

@@ -74,9 +74,11 @@ def _key(job: Job, settings: Settings) -> str:
 
 def render_comment(key: str, job: Job, report: ReportInput, settings: Settings) -> tuple[Marker, Callable[[int], str]]:
     """The comment of ``job``'s run: its marker, and what renders it in so many bytes. ``key``: where none is set."""
-    links = (Link("this run and its files", job.url),) if job.url else ()
+    page = settings.report_url or ""
+    named = (("full report", page), ("this run and its files", job.url))
+    links = tuple(Link(label, target) for label, target in named if target)
     title = settings.comment_key or job.leg
-    given = in_detail("markdown", replace(report, links=links, title=title), settings)
+    given = in_detail("markdown", replace(report, links=links, title=title, page=page), settings)
     key = settings.comment_key or key
     if len(key) > _KEY_LIMIT:
         key = f"{key[:_KEY_LIMIT]} {hashlib.sha256(key.encode()).hexdigest()[:8]}"

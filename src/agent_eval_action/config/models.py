@@ -586,6 +586,13 @@ class Settings(Frozen):
         of="change",
         topic="Reports and CI",
     )
+    report_url: Text | None = option(
+        None,
+        "Address of the published report.html. The comment links to it, and to each cause's case in it.",
+        "none: the comment links to the run",
+        metavar="URL",
+        of="change",
+    )
     redact: Redactions = option(
         (),
         "Regular expressions (RE2): no result, transcript, log or report keeps a match. As an input, one a line.",

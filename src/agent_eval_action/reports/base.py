@@ -32,7 +32,7 @@ class ReportInput:
 
     ``reproduce`` is the command line that repeats the run. ``marker`` is the comment's first line, an HTML
     comment that finds it again; ``title`` names the job in its heading where there are several. ``recordings`` are
-    the run's transcripts, where they are at hand.
+    the run's transcripts, where they are at hand. ``page``: where report.html is published, "" where it is not.
     """
 
     result: RunResult
@@ -41,6 +41,7 @@ class ReportInput:
     marker: str = MARKER
     title: str = ""
     recordings: Recordings | None = None
+    page: str = ""
 
     @property
     def decision(self) -> Decision:

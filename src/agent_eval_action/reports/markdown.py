@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
+from urllib.parse import quote
 
 from agent_eval_action.reports import formatting as fmt
 from agent_eval_action.reports.base import Link, ReportInput
@@ -41,6 +42,7 @@ BUDGET: Final = 65_000
 """GitHub refuses a comment over 65,536 characters; bytes, and some to spare, are on the safe side."""
 SUMMARY_BUDGET: Final = 1_000_000
 """GitHub drops a step's summary whole that is larger than 1,048,576 bytes."""
+_NAME: Final = 4_000
 ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9.:-]+(?:/[A-Za-z0-9._~/%?=&#+-]*)?")
 
 _OUTCOMES: Final = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.INCONCLUSIVE: "⚠️", Verdict.COLLECTING: "🆕"}
@@ -261,7 +263,8 @@ def _sections(report: ReportInput) -> Iterator[tuple[int, str]]:
         if cause.group is Group.NOT_MEASURED:
             yield len(cause.cases), _not_measured(cause)
             continue
-        yield 1, _details(_title(cause, several=several), _evidence(cause.cases[0], report), is_open=is_open)
+        body = [*_evidence(cause.cases[0], report), *_in_page(cause.cases[0], report)]
+        yield 1, _details(_title(cause, several=several), body, is_open=is_open)
         if len(cause.cases) > 1:
             more = cause.cases[1:]
             rows = list(zip(more, cause.differences[1:], strict=True))
@@ -275,6 +278,14 @@ def _sections(report: ReportInput) -> Iterator[tuple[int, str]]:
 def _details(summary_line: str, lines: Iterable[str], *, is_open: bool = False) -> str:
     body = "\n".join(lines)
     return f"<details{' open' if is_open else ''}>\n<summary>{summary_line}</summary>\n\n{body}\n\n</details>"
+
+
+def _in_page(view: CaseView, report: ReportInput) -> Iterator[str]:
+    """A link to the case in the published page."""
+    parts = (quote(fmt.clean(part, _NAME, lines=True), safe="") for part in view.key)
+    address = f"{report.page}#/case/{'/'.join(parts)}"
+    if report.page and ADDRESS.fullmatch(address):
+        yield f"\n[This case in the full report]({address})"
 
 
 def _title(cause: Cause, *, several: bool) -> str:

@@ -201,11 +201,29 @@ def test_the_artifacts_zip_and_a_folder_are_read_too(post: Trusted) -> None:
     assert len(post.comments()) == 1
 
 
-@pytest.mark.parametrize("event", ["pull_request", "push", ""])
+@pytest.mark.parametrize("event", ["pull_request_target", "push", ""])
 def test_elsewhere_it_is_refused(post: Trusted, event: str) -> None:
     code, log = post(results(), event=event)
     assert code == 2
-    assert "belongs on workflow_run" in log
+    assert "belongs on pull_request or workflow_run" in log
+
+
+def test_a_later_step_of_the_run_links_the_comment_to_the_published_page(post: Trusted) -> None:
+    post.event = json.loads((EVENTS / "pull_request.json").read_text())
+    page = f"https://github.com/{REPO}/actions/runs/7/artifacts/1234"
+    code, log = post(results(), str(post.file), "--report-url", page, event="pull_request", GITHUB_RUN_ID="7")
+    assert code == 0, log
+    (body,) = post.comments()
+    assert f"[full report]({page})" in body
+    assert f"[This case in the full report]({page}#/case/dice/basics/roll_then_prime)" in body
+    assert UNVERIFIED not in body
+    code, log = post(results(), str(post.file), "--report-url", 'javascript:"](x)', event="pull_request")
+    assert code == 0, log
+    assert "](javascript" not in post.comments()[0]
+    assert "#/case/" not in post.comments()[0]
+    code, log = post(results(change=OTHER), event="pull_request")
+    assert code == 2
+    assert "nothing is posted" in log
 
 
 def test_a_token_that_may_not_comment_is_an_error_that_names_the_permission(post: Trusted) -> None:

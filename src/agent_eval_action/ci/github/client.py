@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 from pydantic import AliasPath, BaseModel, Field
 
 from agent_eval_action.ci.base import ChangeRequest, FindTargets, Job, number_of, sha_of, text_of
-from agent_eval_action.ci.github.event import value_at
+from agent_eval_action.ci.github.event import read_job, value_at
 from agent_eval_action.ci.host import Account, ApiError, ApiErrorKind, Clock, CommentHost
 from agent_eval_action.errors import UsageError
 from agent_eval_action.git.base_commit import Event
@@ -88,11 +88,18 @@ class GitHubClient(CommentHost):
 
 
 def read_posted_run(environ: Mapping[str, str], payload: Any) -> tuple[Job, FindTargets]:
-    """The run that this job's event is of. Raises UsageError where it is no workflow_run, or does not name its run."""
+    """The run whose results are posted: the one before, on workflow_run, or this one on its pull request.
+
+    Raises UsageError where the event is another one, or does not name its run.
+    """
     event_name = environ.get("GITHUB_EVENT_NAME", "")
+    own = read_job(environ, payload)
+    if event_name == "pull_request" and own.change_request is not None:
+        targets = [own.change_request]
+        return own, lambda _: (targets, "")
     if event_name != "workflow_run":
-        where = f"on workflow_run, not on {event_name or 'a terminal'}"
-        text = f"agent-eval post posts the results of an earlier run: it belongs {where}"
+        where = f"on pull_request or workflow_run, not on {event_name or 'a terminal'}"
+        text = f"agent-eval post posts the results of a run: it belongs {where}"
         raise UsageError(text, hint="docs/forks.md has both workflows")
     run = value_at(payload, "workflow_run")
     repository = text_of(value_at(payload, "repository", "full_name"))
