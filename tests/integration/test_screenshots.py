@@ -8,6 +8,7 @@ import pytest
 
 from support.screenshots.__main__ import WIDTH, draw
 from support.screenshots.browser import NoBrowserError, find, size
+from support.screenshots.report_page import draw_page
 
 
 def test_where_there_is_no_chromium_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,3 +33,16 @@ def test_a_comment_is_drawn_as_high_as_it_is_and_small(tmp_path: Path) -> None:
     # an empty page of that height packs into a tenth of this
     assert all(5_000 < image.stat().st_size < 150_000 for image in drawn.values())
     assert drawn["passed"].read_bytes()[25] == 3, "colours by index, or the pictures treble"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+def test_the_page_is_drawn_in_both_themes(tmp_path: Path) -> None:
+    try:
+        images = draw_page(tmp_path, find())
+    except NoBrowserError as error:
+        pytest.skip(f"NOT TESTED in a browser: {error}")
+    names = ["report-overview", "report-case", "report-overview-dark", "report-case-dark"]
+    assert [image.stem for image in images] == names
+    assert {size(image) for image in images} == {(1200, 900)}
+    assert len({image.read_bytes() for image in images}) == 4

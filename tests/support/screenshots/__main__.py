@@ -1,4 +1,4 @@
-"""`make screenshots`: docs/images/ from the golden comments."""
+"""`make screenshots`: docs/images/ from the golden comments and pages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .browser import TALLEST, NoBrowserError, find, picture
 from .page import comment_page
+from .report_page import draw_page
 from .smaller import shrink
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -44,6 +45,8 @@ def main() -> None:
     for name, (scenario, highest) in pictures.items():
         image = IMAGES / f"{name}.png"
         draw(scenario, image, browser, highest)
+        sys.stdout.write(f"{image.relative_to(ROOT)}: {image.stat().st_size:,} bytes\n")
+    for image in draw_page(IMAGES, browser):
         sys.stdout.write(f"{image.relative_to(ROOT)}: {image.stat().st_size:,} bytes\n")
 
 
