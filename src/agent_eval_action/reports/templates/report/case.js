@@ -151,6 +151,8 @@ function rail(list, at, kept) {
     rest > 0 && el("p", null, el("a", { href: link(["cases"], kept) }, `${number(rest)} more`)),
   );
 }
+/* What became of a pair, whose name stands in the row already. */
+const withoutName = ({ why, criterion }) => (Array.isArray(why[0]) && why[0][0] === criterion ? why.slice(1) : why);
 function pipOf(attempt, criterion) {
   const score = attempt.scores.find(one => one.criterion === criterion);
   return !score || score.status === "error" ? "e" : score.passed === false ? "x" : "p";
@@ -190,7 +192,7 @@ function scores(detail) {
             "td",
             null,
             pair.blocking && el("b", { class: "bad" }, "blocks "),
-            pair.why.length ? prose(pair.why) : pair.kind,
+            pair.why.length ? prose(withoutName(pair)) : pair.kind,
           ),
         ),
       ),
