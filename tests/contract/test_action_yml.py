@@ -22,7 +22,7 @@ OUTPUTS = ROOT / "docs" / "container.md"
 BIN = Path(sys.executable).parent
 
 
-def test_what_is_made_reads_as_what_was_meant():
+def test_the_generated_yaml_has_the_intended_values():
     """The other tests compare text with text: this one reads the YAML."""
     assert list(ACTION["inputs"]) == [option.input for option in OPTIONS] + [one.name for one in NO_OPTIONS]
     for option in OPTIONS:
@@ -94,7 +94,7 @@ def test_both_actions_promise_the_same_outputs_and_the_page_shows_them():
         assert f"| `{name}` | {entry['description']}" in page, name
 
 
-def test_the_container_is_told_to_run_and_gives_the_workspace_back():
+def test_the_container_runs_and_restores_the_workspaces_owner():
     runs = ACTION["runs"]
     assert (runs["using"], runs["args"]) == ("docker", ["run"])
     assert runs["post-entrypoint"].startswith("/"), "it is looked up in the image, where nothing of ours is on the PATH"

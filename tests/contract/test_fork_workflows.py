@@ -42,7 +42,7 @@ def test_it_is_given_what_the_untrusted_one_leaves():
     )
 
 
-def test_the_untrusted_one_keeps_no_token_and_knows_the_commit_it_is_put_upon():
+def test_the_untrusted_workflow_keeps_no_token_and_fetches_its_base_commit():
     checkout = next(step["with"] for step in steps(EVALS) if "checkout" in step["uses"])
     assert checkout == {"fetch-depth": 2, "persist-credentials": False}
     assert EVALS["jobs"]["evals"]["permissions"] == {"contents": "read", "pull-requests": "write"}

@@ -38,7 +38,7 @@ def test_the_session_block_gives_its_state(tmp_path):
     assert session.state == {"lucky": True}
 
 
-def test_the_example_errors_are_what_is_said(monkeypatch):
+def test_the_program_prints_the_example_errors(monkeypatch):
     samples = Path(__file__).with_name("samples") / "adk"
     monkeypatch.chdir(samples)
     with pytest.raises(EvalFileError) as caught:

@@ -120,7 +120,7 @@ def test_what_adk_refuses_is_refused_with_place_and_reason_or_read_on_purpose(en
             assert NAMED[entry["format"]] in str(ours), ours
 
 
-def test_comments_and_trailing_commas_are_said_with_their_line(entries, corpus):
+def test_comments_and_trailing_commas_are_reported_with_their_line(entries, corpus):
     seen = 0
     for entry in entries:
         invalid = [

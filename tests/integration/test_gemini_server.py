@@ -95,7 +95,9 @@ def test_speaks_the_vertex_path(server: client.RunningGemini) -> None:
     assert seen["unexpected"] == []
 
 
-def test_refuses_aloud_what_no_rule_and_no_route_fits(server: client.RunningGemini, gemini: genai.Client) -> None:
+def test_refuses_with_a_message_what_no_rule_and_no_route_fits(
+    server: client.RunningGemini, gemini: genai.Client
+) -> None:
     with pytest.raises(errors.ClientError, match="no rule for 'sing'"):
         ask(gemini, "sing")
     with pytest.raises(errors.ClientError, match="no such method"):
@@ -115,7 +117,7 @@ def test_status_faults_carry_what_a_client_needs_to_wait(server: client.RunningG
     assert server.seen()["faults"] == {"status": 1}
 
 
-def test_faults_strike_when_they_are_told_to(server: client.RunningGemini, gemini: genai.Client) -> None:
+def test_faults_strike_when_scheduled(server: client.RunningGemini, gemini: genai.Client) -> None:
     server.configure(faults=[{"code": 500, "user": "hello", "after": 1, "every": 2, "times": 2}])
     outcomes = []
     for _ in range(6):

@@ -88,7 +88,7 @@ def test_the_checkout_is_byte_identical_afterwards(origin):
     assert fingerprint(work) == before
 
 
-def test_a_remote_that_refuses_is_said_and_nothing_is_raised(origin):
+def test_a_remote_that_refuses_is_reported_and_nothing_is_raised(origin):
     origin.commit("one")
     hook = origin.path / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\necho 'records are frozen' >&2\nexit 1\n")
@@ -118,7 +118,7 @@ def test_without_a_network_the_records_of_the_clone_are_used(origin):
     assert "cannot be reached" in lost.note
 
 
-def test_without_a_network_and_without_records_that_is_said(origin):
+def test_without_a_network_and_without_records_that_is_reported(origin):
     origin.commit("one")
     work = origin.clone("work", ref="refs/heads/main")
     origin.path.rename(origin.root / "gone.git")
@@ -127,7 +127,7 @@ def test_without_a_network_and_without_records_that_is_said(origin):
     assert "has no records" in found.notes[0]
 
 
-def test_no_remote_at_all_is_said(tmp_path):
+def test_no_remote_at_all_is_reported(tmp_path):
     run_git(tmp_path, "init", "--quiet")
     store = store_at(tmp_path)
     assert "no remote 'origin'" in everything(store).notes[0]
@@ -335,6 +335,6 @@ def test_a_relative_remote_starts_from_the_checkout(origin):
     assert store_at(work).add(record(SHA)).stored
 
 
-def test_no_repository_at_all_is_said(tmp_path):
+def test_no_repository_at_all_is_reported(tmp_path):
     assert Repository(tmp_path, environ()).resolve("HEAD") is None
     assert not store_at(tmp_path).add(record(SHA)).stored

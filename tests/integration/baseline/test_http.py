@@ -137,7 +137,7 @@ def test_a_password_in_the_address_is_moved_out_of_it(served):
     assert store_at(work).add(record(SHA)).stored
 
 
-def test_no_right_to_write_is_said_without_the_token(served):
+def test_no_right_to_write_is_reported_without_the_token(served):
     work, base, handler = served
     run_git(work, "config", f"http.{base}/.extraheader", HEADER)
     handler.may_write = False

@@ -178,7 +178,7 @@ def run(work: Path, environ: dict[str, str], *words: str) -> tuple[subprocess.Co
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
-def test_a_change_is_held_to_the_rules_of_the_commit_it_is_based_on(hosted: Hosted, make: Maker) -> None:
+def test_a_change_is_judged_by_the_rules_of_the_commit_it_is_based_on(hosted: Hosted, make: Maker) -> None:
     work, environ, base = make(hosted)
     done, results = run(work, environ)
     log = done.stdout + done.stderr

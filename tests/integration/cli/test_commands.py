@@ -254,7 +254,7 @@ def test_a_signal_writes_what_there_is(repo: Repo, number: signal.Signals) -> No
     assert (repo.root / ".agent-eval/out/junit.xml").exists()
 
 
-def test_a_full_disk_is_said_with_exit_3(repo: Repo) -> None:
+def test_a_full_disk_is_reported_with_exit_3(repo: Repo) -> None:
     with files_of_at_most(300):
         done = repo("run")
     assert done.returncode == 3
@@ -297,7 +297,7 @@ def test_an_agent_that_does_not_start_is_one_problem_and_not_one_for_each_case(r
     assert done.stderr.count("cannot be read") <= 5
 
 
-def test_an_out_folder_that_cannot_be_is_said_with_exit_3(repo: Repo) -> None:
+def test_an_out_folder_that_cannot_be_is_reported_with_exit_3(repo: Repo) -> None:
     done = repo("run", "--out", "agent-eval.yaml/out")
     assert done.returncode == 3
     assert "cannot be written" in done.stderr

@@ -103,7 +103,7 @@ def test_what_google_adk_could_not_evaluate_is_an_error_and_never_a_pass(old: Pa
 
 
 @pytest.mark.exhaustive
-def test_a_removed_case_is_said_and_blocks_when_the_policy_says_so(old: Path, tmp_path: Path):
+def test_a_removed_case_is_reported_and_blocks_when_the_policy_says_so(old: Path, tmp_path: Path):
     code, text = compare(tmp_path, agent(old, "main"), agent(old, "removed"))
     assert code == 0
     assert "case `a` was removed" in text

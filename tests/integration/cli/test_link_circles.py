@@ -82,7 +82,7 @@ OPTIONS = ("", "--agent", "--criteria", "--out", "--cache-dir", "--baseline", "-
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_a_circle_that_is_named_is_said(repo, option):
+def test_a_circle_that_is_named_is_reported(repo, option):
     repo.link("circle", "circle")
     done = repo("run", *([option] if option else []), "circle")
     assert "Traceback" not in done.stderr, done.stderr

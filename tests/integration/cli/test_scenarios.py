@@ -101,7 +101,7 @@ def test_an_outage_of_the_users_model_is_inconclusive(repo: Repo) -> None:
     assert "the simulated user could not go on" in " ".join(done.stderr.split())
 
 
-def test_the_limit_of_turns_and_the_skipped_criterion_are_told(repo: Repo) -> None:
+def test_the_limit_of_turns_and_the_skipped_criterion_are_reported(repo: Repo) -> None:
     repo.configure(
         criteria={"tool_call_count_v1": {}, "response_match_score": 0.5},
         user_simulator={"max_allowed_invocations": 1},
@@ -122,7 +122,7 @@ def test_the_limit_of_turns_and_the_skipped_criterion_are_told(repo: Repo) -> No
         ({"user_simulator": {"custom_instructions": "Hi"}}, "needs the placeholder {{ stop_signal }}"),
     ],
 )
-def test_what_cannot_be_run_is_said_before_anything_is_asked(repo: Repo, config: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_run_is_reported_before_anything_is_asked(repo: Repo, config: dict[str, Any], says: str) -> None:
     repo.configure(**config)
     for word in ("validate", "run"):
         done = repo(word)

@@ -129,7 +129,7 @@ def test_without_a_last_run_there_is_nothing_to_run_again(repository: Repository
         assert "hint: run `agent-eval run` first" in done.stderr
 
 
-def test_a_case_that_is_gone_is_said_and_the_others_are_run(repository: Repository) -> None:
+def test_a_case_that_is_gone_is_reported_and_the_others_are_run(repository: Repository) -> None:
     repository.record(WORSE)
     assert repository("run").returncode == 1
     cases = [repository.case(name) for name in CASES if name != WIDE]

@@ -109,7 +109,7 @@ def test_removing_the_failing_case_is_blocked_by_main_s_rule_even_if_the_change_
     )
 
 
-def test_on_a_laptop_the_own_file_holds_and_the_weakening_is_said(repo: Repo):
+def test_on_a_laptop_the_own_file_holds_and_the_weakening_is_reported(repo: Repo):
     repo.cases("a")
     repo.criteria(0.1)
     repo.rules("warn")
@@ -149,7 +149,7 @@ def test_without_a_configuration_on_the_base_our_defaults_are_the_rules(tmp_path
     assert any("gate.fail_on inconclusive → fail" in one for one in reasons(decision))
 
 
-def test_an_eval_file_of_the_base_that_cannot_be_read_is_said_and_stops_nothing(repo: Repo):
+def test_an_eval_file_of_the_base_that_cannot_be_read_is_reported_and_stops_nothing(repo: Repo):
     (repo.root / "evals" / "s.evalset.json").write_text("{")
     repo.commit("main")
     repo.cases("a")

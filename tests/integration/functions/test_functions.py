@@ -220,7 +220,7 @@ async def test_nothing_is_started_before_the_first_call(opened, tmp_path):
     assert not (tmp_path / "shop.metrics.log").exists()
 
 
-async def test_no_interpreter_is_said_for_every_metric(opened, tmp_path):
+async def test_no_interpreter_is_reported_for_every_metric(opened, tmp_path):
     functions = opened(python=tmp_path / "no" / "python")
     for _ in range(2):
         said = await functions.call("shop.metrics.asynchronous", arguments())

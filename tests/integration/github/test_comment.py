@@ -171,7 +171,7 @@ class TestChanges:
 
 
 class TestTrouble:
-    def test_a_token_that_may_not_is_told_what_is_missing(self, server):
+    def test_a_missing_permission_of_the_token_is_named(self, server):
         server.put(tokens={"reader": {"comments": "read"}})
         job = Job(server, "reader")
         said = job()
@@ -181,11 +181,11 @@ class TestTrouble:
         assert "fork" in said.note
         assert written(server) == [f"POST {COMMENTS}"]
 
-    def test_a_locked_conversation_is_said(self, server, job):
+    def test_a_locked_conversation_is_reported(self, server, job):
         server.put(locked=[7])
         assert "locked" in job().note
 
-    def test_a_pull_request_that_is_not_there_is_said(self, job):
+    def test_a_pull_request_that_is_not_there_is_reported(self, job):
         said = publish(job.github, ChangeRequest("org/none", 1), MARKER, lambda _: "x")
         assert not said.ok
         assert "no such pull request" in said.note
@@ -202,7 +202,7 @@ class TestTrouble:
         assert BUDGETS[2] - 2_000 < len(body(server).encode()) <= BUDGETS[2]
         assert rooms == sorted(rooms, reverse=True)
 
-    def test_too_long_at_any_length_is_said(self, server, job):
+    def test_too_long_at_any_length_is_reported(self, server, job):
         server.configure(faults=[{"on": f"POST {COMMENTS}", "kind": "too_long", "times": len(BUDGETS)}])
         said = job()
         assert not said.ok
@@ -232,7 +232,7 @@ class TestTrouble:
         assert server.said().count(f"GET {COMMENTS}") - looks == 3  # before each try, and after
         assert texts(server) == {"eval / run": "second"}
 
-    def test_a_limit_that_takes_too_long_is_said(self, server, job):
+    def test_a_limit_that_takes_too_long_is_reported(self, server, job):
         server.configure(faults=[{"on": f"POST {COMMENTS}", "kind": "secondary", "seconds": 900}])
         said = job()
         assert not said.ok

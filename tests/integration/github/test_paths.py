@@ -240,7 +240,7 @@ def test_patterns_are_globs_and_start_from_the_configuration(repo: Monorepo) -> 
     assert repo.agents() == ["booking"]
 
 
-def test_where_the_commit_it_is_put_upon_is_a_guess_everything_is_run(repo: Monorepo) -> None:
+def test_everything_runs_where_the_base_commit_is_a_guess(repo: Monorepo) -> None:
     """What is checked out is neither the head nor its merge: the event's base may be older than what it is put upon."""
     repo.change("docs/index.md")
     repo.head = repo.base

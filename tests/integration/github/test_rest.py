@@ -163,14 +163,14 @@ def test_an_answer_that_is_none_is_an_error_of_ours(server):
     assert error.value.kind is ApiErrorKind.ANSWER
 
 
-def test_nobody_listening_is_said(server):
+def test_nobody_listening_is_reported(server):
     github = opened({"GITHUB_API_URL": "http://127.0.0.1:9"}, "token", clock=StandingClock().clock())
     with pytest.raises(ApiError, match="could not be asked to list the comments"):
         github.comments(PULL)
     assert server.said() == []
 
 
-def test_no_token_is_in_what_is_said(server):
+def test_no_message_contains_a_token(server):
     with pytest.raises(ApiError) as error:
         connected(server, None, "ghs_private").comments(PULL)
     assert "ghs_private" not in f"{error.value!r} {error.value}"
@@ -239,7 +239,7 @@ def test_a_server_with_a_certificate_of_its_own_needs_its_bundle(certificate):
         assert opened(server.environ, server.token, certificate / "cert.pem").comments(PULL) == []
 
 
-def test_a_bundle_that_is_none_is_said(server, tmp_path):
+def test_a_bundle_that_is_none_is_reported(server, tmp_path):
     (tmp_path / "ca.pem").write_text("hello")
     for bundle in (tmp_path / "ca.pem", tmp_path / "missing.pem"):
         with pytest.raises(ApiError, match="CA bundle"):

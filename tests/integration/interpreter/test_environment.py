@@ -222,7 +222,7 @@ def test_the_activated_environment_is_taken_where_no_venv_lies_beside_the_agent(
     assert choose(search(VIRTUAL_ENV=str(near))).how == "found team/agent/.venv"
 
 
-def test_an_activated_environment_without_adk_is_passed_over_aloud(
+def test_an_activated_environment_without_adk_is_passed_over_with_a_message(
     search, agent: Path, wheels: Path, tmp_path: Path
 ) -> None:
     active = venv(tmp_path / "elsewhere", wheels)
@@ -233,7 +233,7 @@ def test_an_activated_environment_without_adk_is_passed_over_aloud(
 
 
 @pytest.mark.parametrize("name", ["poetry.lock", "pdm.lock", "Pipfile.lock"])
-def test_another_tools_lock_is_refused_aloud_unless_it_was_exported(search, agent: Path, name: str) -> None:
+def test_another_tools_lock_is_refused_with_a_message_unless_it_was_exported(search, agent: Path, name: str) -> None:
     (agent.parent / "pyproject.toml").write_text(
         "[project]\nname = 'x'\nversion = '1'\ndependencies = ['google-adk']\n"
     )
@@ -252,7 +252,7 @@ def test_a_venv_beside_another_tools_lock_is_taken(search, agent: Path, wheels: 
     assert choose(search()).python == near / "bin" / "python"
 
 
-def test_an_old_google_adk_is_said_before_anything_is_built_or_imported(
+def test_an_old_google_adk_is_reported_before_anything_is_built_or_imported(
     search, agent: Path, wheels: Path, tmp_path: Path
 ) -> None:
     (agent.parent / "requirements.txt").write_text("greeter\ngoogle-adk[eval]==1.4.2 ; python_version > '3'\n")
@@ -270,7 +270,7 @@ def test_an_old_google_adk_is_said_before_anything_is_built_or_imported(
         choose(search(agent / ".venv"))
 
 
-def test_building_is_said_before_it_begins_and_only_then(search, agent: Path) -> None:
+def test_building_is_reported_before_it_begins_and_only_then(search, agent: Path) -> None:
     (agent.parent / "requirements.txt").write_text("google-adk\n# a comment\ngreeter\n")
     said: list[str] = []
     options = replace(search(), log=lambda text, _level: said.append(text))

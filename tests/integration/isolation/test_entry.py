@@ -67,7 +67,7 @@ def test_no_debugger_and_no_core_file_sees_it(start):
 
 
 @pytest.mark.parametrize(("program", "code"), [("sys.exit(3)", 3), ("os.kill(os.getpid(), signal.SIGSEGV)", 139)])
-def test_its_exit_code_is_the_works(start, program, code):
+def test_the_first_process_exits_with_the_exit_code_of_the_command(start, program, code):
     process = start(program)
     process.communicate(timeout=60)
     assert process.returncode == code

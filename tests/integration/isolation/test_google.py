@@ -131,7 +131,7 @@ def test_what_the_exchange_answers_is_not_repeated(credentials, exchange, adk213
     assert "subject-of-the-job" not in done.stdout + done.stderr
 
 
-def test_a_file_that_cannot_be_read_is_said(tmp_path):
+def test_a_file_that_cannot_be_read_is_reported(tmp_path):
     said: list[str] = []
     environ = {"GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "gone.json")}
     assert serve_google_tokens(environ, frozenset(), said.append) is None

@@ -64,7 +64,7 @@ def workspace(tmp_path: Path) -> Path:
     return folder
 
 
-def test_who_is_not_root_is_told_once_and_everything_works_as_before(workspace):
+def test_who_is_not_root_is_warned_once_and_everything_works_as_before(workspace):
     if os.geteuid() == 0:
         pytest.skip("NOT TESTED, running without root: we are root")
     found, said = opened(workspace, {"AGENT_EVAL_ISOLATION": "on"})

@@ -98,7 +98,7 @@ def test_a_record_of_main_is_made_of_new_votes(recorded: Judged, tmp_path: Path)
     assert recorded.model.asked == {"match": VOTES}
 
 
-def test_a_cache_that_cannot_be_written_is_said_once_and_done_without(judged: Judged) -> None:
+def test_a_cache_that_cannot_be_written_is_reported_once_and_done_without(judged: Judged) -> None:
     judged.cases(case("rome", "Rome"), case("oslo", "Oslo"))
     place = judged.root / ".agent-eval" / "cache"
     place.mkdir(parents=True)

@@ -50,7 +50,7 @@ async def test_asks_in_the_project_with_a_token_of_the_service_account(
     assert "x-goog-api-key" not in sent["headers"]  # a project wins over a key, as in google-genai
 
 
-async def test_the_project_that_pays_is_said(vertex: dict[str, str], gemini: GeminiServer) -> None:
+async def test_the_project_that_pays_is_reported(vertex: dict[str, str], gemini: GeminiServer) -> None:
     assert isinstance(await said({**vertex, "GOOGLE_CLOUD_QUOTA_PROJECT": "the-payer"}), LlmReply)
     assert gemini.seen.requests[0]["headers"]["x-goog-user-project"] == "the-payer"
 

@@ -124,7 +124,7 @@ async def test_a_client_that_failed_once_is_good_again(server):
     assert [type(one) for one in said] == [LlmError, LlmError, LlmReply]
 
 
-async def test_credentials_google_does_not_take_are_said(server, tmp_path):
+async def test_credentials_google_does_not_take_are_reported(server, tmp_path):
     server.token_status = 400
     (said,) = await ask(by_identity(server, tmp_path), SAFETY)
     assert isinstance(said, LlmError)
@@ -142,7 +142,7 @@ async def test_credentials_google_does_not_take_are_said(server, tmp_path):
         ("vertex_eval/fluency", {"GOOGLE_API_KEY": KEY}, "`fluency` is not among the metrics"),
     ],
 )
-async def test_what_is_missing_is_said_before_anything_is_sent(model, environ, told):
+async def test_what_is_missing_is_reported_before_anything_is_sent(model, environ, told):
     (said,) = await ask(environ, LlmRequest(model, (), options=ONE_TURN))
     assert isinstance(said, LlmError)
     assert said.kind is LlmErrorKind.REFUSED

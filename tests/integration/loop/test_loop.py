@@ -95,7 +95,7 @@ def test_a_case_that_recovers_is_shown_as_flaky_and_passes(dice: Any) -> None:
 
 
 @pytest.mark.exhaustive
-def test_an_illness_that_is_over_by_the_control_is_not_the_changes(dice: Any) -> None:
+def test_an_outage_that_ends_before_the_control_is_not_blamed_on_the_change(dice: Any) -> None:
     """Bad in the first pass and when run again, well in turn with the base's agent: what drifts meets both."""
     dice.branch()
     ill = f'        with {MARKER}.open("a") as times:\n            times.write("x")\n'
@@ -111,7 +111,7 @@ def test_an_illness_that_is_over_by_the_control_is_not_the_changes(dice: Any) ->
 
 
 @pytest.mark.exhaustive
-def test_a_limit_before_the_control_is_no_fail_and_is_said(broken: Any) -> None:
+def test_a_limit_before_the_control_is_no_fail_and_is_reported(broken: Any) -> None:
     ended = broken.run("--max-extra-runs", "5")
     assert ended.counts() == (SUITE, 0, 0), "a re-run without the control it needs would decide nothing"
     assert ended.code == 3, ended.said

@@ -183,7 +183,7 @@ async def test_function_calls_are_in_the_request_when_configured():
     assert "roll_die" not in (await told(CALLS)).messages[0].text
 
 
-async def test_personas_are_told_with_their_behaviours():
+async def test_personas_are_described_with_their_behaviours():
     expert, novice, none = [
         (await told([turn("a", "b")], user_persona=one)).system for one in ("EXPERT", "NOVICE", None)
     ]

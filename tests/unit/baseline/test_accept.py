@@ -60,7 +60,7 @@ def test_no_file_accepts_nothing(path, tmp_path):
         ("- !!python/object:os.system x", "YAML tag"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(path, tmp_path, monkeypatch, text, said):
+def test_what_is_wrong_is_reported_with_its_line(path, tmp_path, monkeypatch, text, said):
     monkeypatch.chdir(path.parent)
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -82,7 +82,7 @@ def test_a_link_out_of_the_workspace_is_refused(path, tmp_path):
         read(path, workspace=tmp_path)
 
 
-def test_a_name_there_is_none_of_is_warned_about_with_what_was_meant():
+def test_an_unknown_name_is_a_warning_with_a_suggestion():
     names = KnownNames(case={"book_flight"}, criterion={"tool_trajectory_avg_score"})
     found = parse("- case: book_fligth\n  criterion: tool_trajectory_avg_score\n  reason: x\n")
     (problem,) = unknown(found, names)

@@ -110,7 +110,7 @@ def test_the_cost_of_a_run_of_main_is_kept_and_older_records_have_none():
     assert '"cost"' not in baseline_text(older)
 
 
-def test_main_runs_are_told_apart_case_by_case():
+def test_main_runs_are_distinguished_case_by_case():
     judged = (info(QUALITY, threshold=0.8),)
     both = made(2, simple("a", 1.0, 0.5), simple("b", 1.0), criteria=judged)
     newest = made(3, simple("a", 0.5), simple("b", 1.0), criteria=judged)

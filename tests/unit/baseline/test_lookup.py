@@ -60,7 +60,7 @@ def test_of_one_commit_the_newest_run_comes_first():
     assert select([old, new], RecordQuery(ancestors=(A,), complete=True)).records == (new, old)
 
 
-def test_a_cut_history_is_filled_up_by_date_and_that_is_said():
+def test_a_cut_history_is_filled_up_by_date_and_that_is_reported():
     records = [record(A, at=1), record(B, at=2), record(C, at=3), record(D, at=4)]
     found = select(records, RecordQuery(reference=C, ancestors=(C,), complete=False, at=3, notes=("noted",)))
     assert commits(found) == [C, B, A]

@@ -118,7 +118,7 @@ def test_the_control_of_this_test_names_that_are_not_followed_would_be_seen() ->
     assert kinds == {ChangeKind.NEW, ChangeKind.REMOVED}
 
 
-def test_a_rename_is_said() -> None:
+def test_a_rename_is_reported() -> None:
     old = {0: CaseKey("bot", "evals/a", "refund")}
     new = {0: CaseKey("bot", "evals/b", "money back")}
     history = history_of([record(1, result_of({0: (1.0,)}, old))], result_of({0: (1.0,)}, new))

@@ -59,14 +59,14 @@ DEPTHS = pytest.mark.parametrize("depth", [["--depth=1"], ["--depth=2"], []])
 
 
 @DEPTHS
-def test_a_merge_commit_of_a_pull_request_is_put_upon_its_first_parent(origin, commits, depth):
+def test_a_merge_commit_of_a_pull_request_is_based_on_its_first_parent(origin, commits, depth):
     work = origin.clone("work", *depth, ref="refs/pull/7/merge")
     upon = resolve_base(repository(work), pull(commits))
     assert upon.control() == upon.control(commits["main"][0]) == upon.rules == commits["main"][3]
 
 
 @DEPTHS
-def test_a_head_that_is_checked_out_itself_is_put_upon_where_it_left_main(origin, commits, depth):
+def test_a_head_that_is_checked_out_itself_is_based_on_where_it_left_main(origin, commits, depth):
     work = origin.clone("work", *depth, ref="refs/heads/feature")
     event = replace(pull(commits), base_sha=commits["main"][4])
     upon = resolve_base(repository(work), event)
@@ -74,7 +74,7 @@ def test_a_head_that_is_checked_out_itself_is_put_upon_where_it_left_main(origin
 
 
 @DEPTHS
-def test_a_merge_queue_is_put_upon_the_groups_base(origin, commits, depth):
+def test_a_merge_queue_is_based_on_the_groups_base(origin, commits, depth):
     work = origin.clone("work", *depth, ref="refs/heads/gh-readonly-queue/main/pr-7")
     ref = "refs/heads/gh-readonly-queue/main/pr-7"
     # a group of several: what is below this commit is another pull request's, not main
@@ -83,14 +83,14 @@ def test_a_merge_queue_is_put_upon_the_groups_base(origin, commits, depth):
     assert upon.control() == upon.rules == commits["main"][2]
 
 
-def test_a_detached_head_on_a_laptop_is_put_upon_where_it_left_main(origin, commits):
+def test_a_detached_head_on_a_laptop_is_based_on_where_it_left_main(origin, commits):
     work = origin.clone("work")
     run_git(work, "checkout", "--quiet", "--detach", commits["head"])
     upon = resolve_base(repository(work), Event())
     assert upon.control() == upon.rules == commits["main"][2]
 
 
-def test_a_branch_that_took_main_in_is_put_upon_what_it_took(origin, commits):
+def test_a_branch_that_took_main_in_is_based_on_what_it_took(origin, commits):
     work = origin.clone("work")
     run_git(work, "checkout", "--quiet", "--detach", commits["head"])
     run_git(work, "merge", "--quiet", "--no-ff", "-m", "main into the branch", commits["main"][4])
@@ -116,7 +116,7 @@ def test_a_shallow_clone_of_a_branch_that_nothing_names_is_not_guessed_at(origin
     assert (upon.control(), upon.rules) == (None, None)
 
 
-def test_without_a_payload_a_pull_request_is_put_upon_where_it_left_its_target(origin, commits):
+def test_without_a_payload_a_pull_request_is_based_on_where_it_left_its_target(origin, commits):
     work = origin.clone("work")
     run_git(work, "checkout", "--quiet", "--detach", commits["head"])
     upon = resolve_base(repository(work), Event(EventKind.CHANGE, "refs/pull/7/head", base_ref="main"))

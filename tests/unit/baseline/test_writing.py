@@ -31,7 +31,7 @@ def test_a_run_of_main_is_recorded_whatever_it_found(outcome):
 
 
 @pytest.mark.parametrize("kind", [EventKind.SCHEDULE, EventKind.MANUAL])
-def test_so_are_runs_of_main_that_nobody_pushed(kind):
+def test_scheduled_and_manual_runs_of_main_are_recorded_too(kind):
     assert why_not_recorded(dataclasses.replace(PUSH, kind=kind), result(), HEAD) is None
 
 

@@ -123,7 +123,7 @@ def test_the_results_of_a_queue_or_a_push_are_of_the_commit_that_was_run():
     assert job("push").change_request is None
 
 
-def test_legs_of_a_matrix_are_told_apart_whatever_the_order_of_its_values():
+def test_legs_of_a_matrix_are_distinguished_whatever_the_order_of_its_values():
     one = job("pull_request", INPUT_MATRIX='{"python": "3.12", "agent": "booking"}')
     same = job("pull_request", INPUT_MATRIX='{"agent": "booking", "python": "3.12"}')
     other = job("pull_request", INPUT_MATRIX='{"agent": "support", "python": "3.12"}')

@@ -32,7 +32,7 @@ def test_no_workflow_command_survives(text: str) -> None:
 
 
 @given(st.text())
-def test_whatever_is_said_stays_on_one_line_without_controls(text: str) -> None:
+def test_every_message_is_one_line_without_control_characters(text: str) -> None:
     shown = terminal(text)
     assert not COMMAND.search(shown)
     assert not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]", shown)

@@ -99,7 +99,7 @@ def test_the_end_says_what_to_type_when_the_change_is_intended() -> None:
     assert "test_config.json:3" in printed("judged"), "where a threshold blocks, the place to edit is named"
 
 
-def test_why_is_said_once_and_each_case_has_a_line_with_its_first_difference() -> None:
+def test_why_is_reported_once_and_each_case_has_a_line_with_its_first_difference() -> None:
     text = printed("inconclusive")
     report = ReportInput(results_json.read(GOLDEN / "inconclusive" / "results.json"))
     assert all(text.count(str(sentence)) == 1 for sentence in why(report))

@@ -59,7 +59,7 @@ def test_nothing_configured_everything_found_and_said(workspace):
     assert found.left_out == ("not run, no eval files: idle",)
 
 
-def test_discovered_agents_have_what_is_said_for_all(workspace):
+def test_discovered_agents_have_the_options_at_the_top(workspace):
     workspace.agent("dice")
     workspace.write("dice/a.test.json")
     (found,) = run(workspace, timeout_s="7").sets

@@ -9,7 +9,7 @@ import pytest
 from agent_eval_action.errors import ConfigError
 
 
-def test_every_problem_of_the_file_is_said_at_once_with_its_line(workspace):
+def test_every_problem_of_the_file_is_reported_at_once_with_its_line(workspace):
     workspace.agent("dice")
     assert workspace.refused("""\
 agents:

@@ -34,7 +34,7 @@ def test_flags_nobody_typed_are_none(workspace):
     assert resolved.origins == {}
 
 
-def test_every_wrong_input_and_flag_is_said_at_once(workspace):
+def test_every_wrong_input_and_flag_is_reported_at_once(workspace):
     problems = workspace.refused(environ={"INPUT_REPEATS": "many", "INPUT_MAX-TIME": "45m"}, max_time="x", retries="-1")
     assert problems == [
         'INPUT_REPEATS: must be a whole number from 1 to 1000 (got "many")',

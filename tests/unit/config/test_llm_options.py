@@ -64,7 +64,7 @@ def test_the_switch_wins_over_the_file(tmp_path: Path) -> None:
         ("llm: {requests_per_minute: {'': 4}}", "is no name of a model"),
     ],
 )
-def test_what_cannot_be_used_is_said_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_what_cannot_be_used_is_reported_with_its_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
         settled(tmp_path, text)
     (problem,) = refused.value.problems

@@ -198,7 +198,7 @@ def test_settings_are_frozen(workspace):
         workspace.resolve().settings.repeats = 3
 
 
-def test_strict_sets_every_severe_choice_and_what_is_said_beside_it_wins(tmp_path):
+def test_strict_sets_every_severe_choice_and_an_option_beside_it_wins(tmp_path):
     severe = {option.name: option.info.strict for option in OPTIONS if option.info.strict is not None}
     assert {"fail_on", "on_weakened", "new_cases", "withheld"} <= severe.keys()
     (tmp_path / "agent-eval.yaml").write_text("strict: true\n")

@@ -50,7 +50,7 @@ def test_a_file_is_as_good_as_a_mapping(tmp_path: Path, name: str, text: str) ->
         ("broken.json", (), "broken.json"),
     ],
 )
-def test_what_is_wrong_is_said_where_it_stands(tmp_path: Path, value: Any, at: tuple[str, ...], says: str) -> None:
+def test_what_is_wrong_is_reported_where_it_stands(tmp_path: Path, value: Any, at: tuple[str, ...], says: str) -> None:
     (tmp_path / "user.json").write_text(json.dumps({}))
     (tmp_path / "list.json").write_text("[1]")
     (tmp_path / "broken.json").write_text('{"model": ')

@@ -138,7 +138,7 @@ def test_all_of_an_eval_config_in_both_spellings(tmp_path, camel):
         ('{"criteria": {"a": 1,}}', 1, ""),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_line(tmp_path, text, line, says):
+def test_what_is_wrong_is_reported_with_its_line(tmp_path, text, line, says):
     problems = refused(tmp_path, text)
     assert any(problem.line == line and says in str(problem) for problem in problems), problems
 

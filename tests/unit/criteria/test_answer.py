@@ -141,7 +141,7 @@ def test_true_is_no_number():
             parse_answer("true", kind)
 
 
-def test_where_it_does_not_fit_is_said():
+def test_a_note_says_what_did_not_fit():
     with pytest.raises(ValueError, match=r"`rows\.2\.count`: Field required"):
         parse_answer('{"rows": [{"key": "a", "count": 1}, {"key": "b"}], "sure": true, "share": 1}', Listed)
 

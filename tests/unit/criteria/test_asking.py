@@ -77,7 +77,7 @@ def test_an_error_of_the_model_is_not_asked_about_again(kind):
     assert len(requests) == 1
 
 
-def test_an_error_of_the_model_during_the_repair_is_what_is_told():
+def test_a_model_error_during_the_repair_is_reported():
     found, _ = asked("nonsense", AWAY)
     assert found == AWAY
 

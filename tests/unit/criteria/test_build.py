@@ -33,7 +33,7 @@ def test_the_table_goes_by_the_names_of_its_classes():
     assert {name: kind.name for name, kind in CRITERIA.items()} == {name: name for name in CRITERIA}
 
 
-def test_every_problem_of_every_criterion_is_told_with_its_line(tmp_path):
+def test_every_problem_of_every_criterion_is_reported_with_its_line(tmp_path):
     problems = refused(
         tmp_path,
         """{"criteria": {

@@ -49,7 +49,7 @@ def test_tokens_in_camel_case_count_too():
     assert measured("token_usage_v1", recorded(event)).score == 10
 
 
-def test_a_silent_model_call_is_told():
+def test_a_model_call_without_text_is_reported():
     found = measured("token_usage_v1", recorded(model(10, 5), {"model_version": "m"}, model()))
     assert (found.score, found.reason) == (15, "15 tokens (2 of 3 model calls reported no usage)")
 

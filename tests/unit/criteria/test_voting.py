@@ -222,7 +222,7 @@ def test_when_asking_is_over_for_one_rubric_the_decided_ones_stand():
     assert (found["b"].verdict, found["b"].reason) == (None, "spent")
 
 
-def test_what_ended_the_asking_is_told_before_an_earlier_outage():
+def test_the_reason_that_ended_the_votes_comes_before_an_earlier_outage():
     over = LlmError(LlmErrorKind.BUDGET, "spent")
     llm = ScriptedLlm(lambda request: over if request.sample == 1 else AWAY)
     found = asyncio.run(vote(Judge(llm, JudgeModelOptions(), "test"), YES_NO))

@@ -109,7 +109,7 @@ def test_what_no_code_can_help_is_never_asked_about_and_never_blamed(kind: Error
 
 
 @pytest.mark.parametrize("kind", sorted(RAISED | NOT_STARTED))
-def test_what_fails_on_the_base_as_well_is_not_the_changes(kind: ErrorKind):
+def test_a_failure_of_the_base_too_is_not_blamed_on_the_change(kind: ErrorKind):
     assert not broken_code(looped(names(4), lambda _, __: kind))
 
 

@@ -255,7 +255,7 @@ def test_one_bad_attempt_of_several_leaves_it_open_too():
     assert states(decision.reasons[0], C.NO_ANSWER, errors=1, attempts=5, error="timeout: no answer in 60 s")
 
 
-def test_a_measured_failure_outweighs_an_error_and_both_are_said():
+def test_a_measured_failure_outweighs_an_error_and_both_are_reported():
     decision = verdict(run(simple("a", 0.0), case("b", broken())), run(simple("a", 1.0), simple("b", 1.0)))
     assert decision.outcome is Verdict.FAIL
     assert states(decision.reasons[0], C.CASES_WORSE, named=[place("a")], total=2)
@@ -304,7 +304,7 @@ def test_nothing_measured_that_could_block_is_no_pass(result):
     assert decision.reasons[0].code is C.NOTHING_MEASURED
 
 
-def test_a_criterion_that_applies_nowhere_is_said_once():
+def test_a_criterion_that_applies_nowhere_is_reported_once():
     criteria = [info(), info("words")]
     cases = [case(n, attempt({QUALITY: 1.0, "words": None})) for n in "abcde"]
     decision = verdict(run(*cases, criteria=criteria))
@@ -317,7 +317,7 @@ def test_a_criterion_that_applies_nowhere_is_said_once():
 # --- no baseline, collecting -----------------------------------------------------------------------
 
 
-def test_without_a_baseline_own_thresholds_decide_and_it_is_said():
+def test_without_a_baseline_own_thresholds_decide_and_it_is_reported():
     assert verdict(run(simple("a", 0.0))).outcome is Verdict.FAIL
     passed = verdict(run(simple("a", 1.0)))
     assert passed.outcome is Verdict.PASS
@@ -336,7 +336,7 @@ def test_neither_baseline_nor_own_thresholds_is_collecting_and_says_how_to_begin
 
 
 @pytest.mark.parametrize("threshold_on", ["case", "suite"])
-def test_whoever_asks_for_every_case_or_the_suite_is_held_to_the_default_thresholds(threshold_on):
+def test_default_thresholds_apply_with_threshold_on_case_or_suite(threshold_on):
     policy = Policy(threshold_on=threshold_on)
     for score, outcome in ((0.0, Verdict.FAIL), (1.0, Verdict.PASS)):
         decision = verdict(run(simple("a", score), criteria=[info(source="default")]), policy=policy)
@@ -411,7 +411,7 @@ def test_a_moved_threshold_is_noted():
     assert note.subject.criterion == QUALITY
 
 
-def test_cases_of_the_same_name_are_told_apart():
+def test_cases_of_the_same_name_are_distinguished():
     def result(score):
         return run_of(eval_set(simple("a", score), name="one"), eval_set(simple("a", 1.0), name="two"))
 

@@ -144,7 +144,7 @@ def test_a_case_that_is_run_again_is_run_once_for_all_its_criteria():
     assert step.attempts == ((0, 5),)
 
 
-def test_a_limit_of_extra_runs_ends_the_loop_aloud():
+def test_a_limit_of_extra_runs_ends_the_loop_with_a_message():
     step = next_step(GateState(noisy(pair(0, passed(10, 10), 0)), extra=3), GateRules(extra_runs=7))
     assert isinstance(step, Stop)
     assert step.limited
@@ -189,7 +189,7 @@ def in_turn(history, before, beside, control, **fields):
     )
 
 
-def test_what_was_over_by_the_time_of_the_control_is_not_the_change_s():
+def test_a_drop_that_is_gone_in_the_control_is_not_blamed_on_the_change():
     """The model was ill for the re-runs and well when the base's agent was asked: both arms say so."""
     over = in_turn(passed(40, 40), [0] * 5, [1] * 5, [1] * 10)
     state = GateState(noisy(over), control=True)
@@ -261,7 +261,7 @@ def test_a_change_that_is_worse_than_a_main_that_fell_still_blocks():
 
 
 @pytest.mark.parametrize("control", [(), (1.0,), (1.0,) * 2])
-def test_a_control_cut_off_confirms_nothing_and_is_asked_for_as_far_as_it_is_missing(control):
+def test_a_control_cut_off_confirms_nothing_and_its_missing_runs_are_requested(control):
     cut = pair(0, passed(10, 10), 0, *[0] * 5, control=control, tried=len(control))
     state = GateState(noisy(cut), control=True)
     assert status(state) == {0: Status.UNCONTROLLED}

@@ -77,7 +77,7 @@ def test_cases_that_were_not_run_are_counted_apart():
     assert states(met, C.THRESHOLDS_MET, cases=1, criteria=1)
 
 
-def test_nothing_at_all_is_said_once_and_is_no_pass():
+def test_nothing_at_all_is_reported_once_and_is_no_pass():
     decision = decided(case("a", attempt({})), criteria=(JUDGE,))
     assert (decision.outcome, decision.excused, len(decision.findings)) == (Verdict.INCONCLUSIVE, True, 1)
 

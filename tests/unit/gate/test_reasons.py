@@ -50,7 +50,7 @@ def test_another_version_or_option_is_named(change, words):
     assert any(note.startswith(words) and "falls back to its threshold" in note for note in notes(decision))
 
 
-def test_long_options_that_differ_at_their_end_are_told_apart():
+def test_long_options_that_differ_at_their_end_are_distinguished():
     old, new = (judged(digest=end, options={"prompt": "x" * 5_000 + end}) for end in ("a", "b"))
     assert any("prompt" in note and "falls back" in note for note in notes(decided(old, new)))
 
@@ -90,7 +90,7 @@ def test_an_accepted_change_says_its_reason_before_and_after_its_merge():
     ("store", "words"),
     [("file", "agent-eval baseline update"), ("branch", "the next run on the main branch"), ("rerun", "beside a run")],
 )
-def test_how_a_baseline_begins_is_said_for_where_it_is_kept(store, words):
+def test_how_a_baseline_begins_is_reported_for_where_it_is_kept(store, words):
     for source in ("default", "evals/test_config.json:3"):
         now = run(simple("a", 1.0), criteria=(info(source=source),))
         decision = decide(compare(History(store=store), now), now, Policy())

@@ -83,7 +83,7 @@ def test_a_cleared_suspect_is_flaky_with_its_rate_and_blocks_nothing():
     assert decision.criteria[0].flaky == 1
 
 
-def test_what_is_as_bad_on_the_base_commit_is_said_and_does_not_block():
+def test_what_is_as_bad_on_the_base_commit_is_reported_and_does_not_block():
     decision = verdict(again("a", *[0.0] * 21, control=[0.0] * 10))
     assert decision.outcome is Verdict.PASS
     assert kinds(decision)["a"] is ChangeKind.ON_MAIN
@@ -92,7 +92,7 @@ def test_what_is_as_bad_on_the_base_commit_is_said_and_does_not_block():
 
 
 @pytest.mark.parametrize(("control", "outcome"), [(0.0, Verdict.INCONCLUSIVE), (1.0, Verdict.FAIL)])
-def test_what_main_always_could_and_neither_arm_can_now_is_said_once_for_the_suite(control, outcome):
+def test_what_main_always_could_and_neither_arm_can_now_is_reported_once_for_the_suite(control, outcome):
     def both(name):
         made = again(name, 0.0, 0.0, control=[control])
         beside = made.attempts[1].model_copy(update={"purpose": "control"})

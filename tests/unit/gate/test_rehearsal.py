@@ -60,7 +60,7 @@ def test_a_milder_policy_catches_less():
         ("quality", ((1.0, 5),), Policy(criteria={"quality": CriterionPolicy(mode="advisory")}), "mode is advisory"),
     ],
 )
-def test_what_is_not_simulated_is_said(criterion, scores, policy, words):
+def test_what_is_not_simulated_is_reported(criterion, scores, policy, words):
     found = go(history(scores, criterion=criterion), policy)
     assert found.rows == ()
     assert words in found.left_out[0]

@@ -110,7 +110,7 @@ def test_a_case_moved_to_where_less_is_asked_is_seen():
         ),
     ],
 )
-def test_an_edit_that_is_not_only_stricter_is_said(before, after, words):
+def test_an_edit_that_is_not_only_stricter_is_reported(before, after, words):
     (found,) = said(yard(measured("one", before)), yard(measured("one", after)))
     assert found.startswith("case `one` in `evals/dice.evalset.json` ")
     assert words in found
@@ -141,7 +141,7 @@ def test_a_turn_less_is_less_and_a_turn_more_is_not():
     assert said(yard(single), yard(both)) == []
 
 
-def test_an_edit_nothing_is_known_of_is_said_all_the_same():
+def test_an_edit_without_details_is_reported_too():
     before, after = (CaseSnapshot(CaseKey("bot", "evals/dice", "one"), digest) for digest in ("a", "b"))
     assert "its definition changed" in said(yard(before), yard(after))[0]
 
@@ -166,7 +166,7 @@ def test_an_edit_nothing_is_known_of_is_said_all_the_same():
         ),
     ],
 )
-def test_a_criterion_that_asks_less_is_said_and_one_that_asks_more_is_not(before, after, words):
+def test_a_criterion_that_asks_less_is_reported_and_one_that_asks_more_is_not(before, after, words):
     (found,) = said(yard(ONE, criteria=(before,)), yard(ONE, criteria=(after,)))
     assert words in found
     assert "evals/test_config.json" in found
@@ -200,14 +200,14 @@ def test_a_dropped_criterion_is_said_unless_it_was_off():
         ),
     ],
 )
-def test_a_weaker_rule_is_said_with_its_file_and_a_stricter_one_is_not(before, after, words):
+def test_a_weaker_rule_is_reported_with_its_file_and_a_stricter_one_is_not(before, after, words):
     (found,) = said(yard(ONE, policy=before), yard(ONE, policy=after))
     assert words in found
     assert found.endswith("(agent-eval.yaml)")
     assert said(yard(ONE, policy=after), yard(ONE, policy=before)) == []
 
 
-def test_fewer_repeats_a_milder_fail_on_and_an_acceptance_are_said():
+def test_fewer_repeats_a_milder_fail_on_and_an_acceptance_are_reported():
     entry = Accepted(id="1", case="one", criterion="tool_trajectory_avg_score", reason="shorter answers wanted")
     head = yard(ONE, repeats=1, fail_on="fail", accepted=(entry,))
     repeats, milder, accepts = weakenings(yard(ONE, repeats=5), head)

@@ -47,7 +47,7 @@ def test_fewer_attempts_say_less():
     assert found(SUITE, run(simple("a", 1.0), simple("b", 0.5, 0.5))) == [(C.BASELINE_SCORES_THINNED, 1, [("a", 2, 1)])]
 
 
-def test_a_file_that_is_gone_is_told_with_what_is_lost():
+def test_a_file_that_is_gone_is_reported_with_what_is_lost():
     assert found(SUITE, None) == [(C.BASELINE_REMOVED, 2, [])]
 
 
@@ -58,7 +58,7 @@ def test_what_is_as_it_was_better_or_new_is_no_weakening(after):
     assert found(SUITE if after else None, after) == []
 
 
-def test_a_case_that_was_edited_is_told_as_that_alone():
+def test_a_case_that_was_edited_is_reported_as_edited_alone():
     edited = run(simple("a", 1.0, 1.0), simple("b", 0.1).model_copy(update={"digest": "edited"}))
     base = Snapshot(sets_of_result(SUITE), baseline=from_result(SUITE))
     head = Snapshot(sets_of_result(edited), baseline=from_result(edited))

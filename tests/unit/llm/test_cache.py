@@ -193,7 +193,7 @@ def test_processes_share_a_folder(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.tmp")) == []
 
 
-def test_a_write_that_fails_leaves_what_was_there_and_is_said_once(tmp_path: Path) -> None:
+def test_a_write_that_fails_leaves_what_was_there_and_is_reported_once(tmp_path: Path) -> None:
     """A file larger than the process may write is what a full disk looks like from inside."""
     code = """
 import resource, signal, sys
@@ -217,7 +217,7 @@ print(AnswerStore(OutputFolder.at(Path(sys.argv[1]))).read(keys[0]).text, store.
     assert len(list((tmp_path / "llm").rglob("*.*"))) == 1, "no half of a file stays"
 
 
-async def test_a_folder_that_cannot_be_made_is_said_once_and_done_without(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_made_is_reported_once_and_done_without(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     said: list[str] = []
     llm = ScriptedLlm(lambda _: SAID)

@@ -114,5 +114,5 @@ def test_the_package_a_failure_is_about(text: str, name: str | None) -> None:
         ("Failed to build `broken @ file:///x`: SyntaxError: invalid syntax", False),
     ],
 )
-def test_an_index_that_is_away_is_told_from_a_lock_that_cannot_be_installed(said: str, away: bool) -> None:
+def test_an_index_that_is_away_is_distinguished_from_a_lock_that_cannot_be_installed(said: str, away: bool) -> None:
     assert is_index_unreachable(said) is away

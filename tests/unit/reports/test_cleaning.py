@@ -25,7 +25,7 @@ from agent_eval_action.reports.formatting import clean
         ("", ""),
     ],
 )
-def test_what_becomes_of_it(text: str, expected: str) -> None:
+def test_unprintable_text_is_cleaned(text: str, expected: str) -> None:
     assert clean(text) == expected
 
 

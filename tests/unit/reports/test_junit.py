@@ -161,7 +161,7 @@ def test_a_score_that_could_not_be_made_says_why(build: Any) -> None:
         (text_finding("advisory", "fell a bit", criterion="x"), None),
     ],
 )
-def test_what_concerns_the_whole_run_is_said_and_adds_no_failure(
+def test_what_concerns_the_whole_run_is_reported_and_adds_no_failure(
     build: Any, finding: Finding, name: str | None
 ) -> None:
     row = CriterionChange(criterion="x", max_drop=0.05, baseline=0.9, paired=0.7, change=-0.2)

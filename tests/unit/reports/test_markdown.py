@@ -281,7 +281,7 @@ def test_the_same_result_gives_the_same_text(golden_result: Golden) -> None:
     assert render(report) == render(report)
 
 
-def test_nothing_measured_is_said(build: Any) -> None:
+def test_nothing_measured_is_reported(build: Any) -> None:
     text = render(build.report(Verdict.INCONCLUSIVE, criteria=(), criteria_infos=()))
     assert "No criterion was measured." in text
     assert "0 cases · 0 attempts" in text

@@ -88,5 +88,5 @@ def test_results_of_version_1_keep_their_sentences() -> None:
     assert "2 of 7 cases got worse" in comment
 
 
-def test_a_sentence_of_an_older_version_is_told_apart_from_another() -> None:
+def test_a_sentence_of_an_older_version_is_distinguished_from_another() -> None:
     assert text_finding("blocks", "one").topic != text_finding("blocks", "other").topic

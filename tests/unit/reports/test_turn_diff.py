@@ -46,7 +46,7 @@ def test_a_baseline_as_expected_needs_no_second_difference() -> None:
     ]
 
 
-def test_a_baseline_that_did_the_same_is_said_to() -> None:
+def test_a_baseline_with_the_same_call_is_mentioned() -> None:
     assert shown([turn(A)], [turn(B)], [turn(B)]) == [
         ("tool calls: - expected, + this run (the baseline's were the same)", "-a(x=1) +b()")
     ]

@@ -32,14 +32,14 @@ def test_it_stands_right_after_the_verdict():
     assert verdict < said < numbers
 
 
-def test_it_is_escaped_and_said_once():
+def test_it_is_escaped_and_shown_once():
     text = render("markdown", "fail")
     assert "<script>" not in text
     assert "\x1b" not in text
     assert text.count("max_drop 0.02") == 1
 
 
-def test_without_any_nothing_is_said():
+def test_no_finding_makes_no_sentence():
     assert "loosens" not in render("markdown", "fail", ())
 
 

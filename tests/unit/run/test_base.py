@@ -207,7 +207,7 @@ async def test_variables_of_a_flag_hold_for_both(changed: Repo) -> None:
     await arm.stop()
 
 
-async def test_an_agent_the_base_does_not_have_is_said(repo: Repo) -> None:
+async def test_an_agent_the_base_does_not_have_is_reported(repo: Repo) -> None:
     repo.commit(a="1")
     repo.git("checkout", "-q", "-b", "change")
     repo.commit(**{"bot__agent.py": "", "agent-eval.yaml": "agent: bot\n"})
@@ -276,7 +276,7 @@ def test_outside_of_git_there_is_no_base(tmp_path: Path) -> None:
     assert said.reason == "this is no git repository"
 
 
-def test_what_nothing_names_and_what_cannot_be_had_is_said(repo: Repo) -> None:
+def test_what_nothing_names_and_what_cannot_be_had_is_reported(repo: Repo) -> None:
     repo.commit(**{"bot__agent.py": "", "agent-eval.yaml": "agent: bot\n"})
     unknown = find_base(settings_of(repo.folder), None, os.environ, HINT)
     assert isinstance(unknown, BaseUnavailable)

@@ -54,7 +54,7 @@ def test_a_case_without_metrics_is_an_error_of_the_attempt():
     assert result.totals.errors == 1
 
 
-def test_a_score_is_held_to_its_threshold_whatever_status_stands_beside_it():
+def test_the_threshold_decides_and_not_the_imported_status():
     result, _ = import_results([file(metric(0.2, status=1))])
     assert only(result).attempts[0].scores[0].passed is False
 

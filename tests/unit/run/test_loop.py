@@ -236,7 +236,7 @@ async def test_the_base_is_started_beside_the_re_runs_and_makes_nothing_nobody_n
 
 
 @pytest.mark.parametrize("slow", [True, False])
-async def test_waiting_for_the_base_to_start_is_said(tmp_path: Path, kit: Any, slow: bool) -> None:
+async def test_waiting_for_the_base_to_start_is_reported(tmp_path: Path, kit: Any, slow: bool) -> None:
     class Slow(kit.Script):  # type: ignore[misc] # a class of a fixture
         async def start(self) -> AgentConditions | AttemptError:
             if slow:
@@ -252,7 +252,9 @@ async def test_waiting_for_the_base_to_start_is_said(tmp_path: Path, kit: Any, s
     assert [event.why for event in loop.events if isinstance(event, RerunsPlanned)] == ["fell", "on main?"]
 
 
-async def test_a_base_begun_early_that_cannot_be_had_is_said_only_where_it_is_needed(tmp_path: Path, kit: Any) -> None:
+async def test_a_base_begun_early_that_cannot_be_had_is_reported_only_where_it_is_needed(
+    tmp_path: Path, kit: Any
+) -> None:
     loop = Loop(tmp_path, Asked([RerunSuspects(((key("a"), 2),), "fell")]))
     loop.base = lambda agents: without(agents, "it is gone")
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
@@ -330,7 +332,7 @@ async def test_a_limit_met_by_the_base_that_is_the_baseline_makes_the_run_incomp
     )
 
 
-async def test_no_base_is_said_and_the_control_not_asked_for_again(tmp_path: Path, kit: Any) -> None:
+async def test_no_base_is_reported_and_the_control_not_asked_for_again(tmp_path: Path, kit: Any) -> None:
     asked = Asked([RunControl(((key("a"), 2),), "as bad on main?")])
     loop = Loop(tmp_path, asked)
     loop.base = lambda agents: without(agents, "the base commit is not in this clone")
@@ -344,7 +346,7 @@ async def test_no_base_is_said_and_the_control_not_asked_for_again(tmp_path: Pat
 
 
 @pytest.mark.parametrize("breaks", ["start", "answer"])
-async def test_a_base_agent_that_cannot_be_run_is_said_and_is_no_evidence(
+async def test_a_base_agent_that_cannot_be_run_is_reported_and_is_no_evidence(
     tmp_path: Path, kit: Any, breaks: str
 ) -> None:
     class Broken(kit.Script):  # type: ignore[misc] # a class of a fixture
@@ -410,7 +412,7 @@ async def test_a_gate_that_never_has_enough_is_not_asked_for_ever(tmp_path: Path
     assert result.status is RunStatus.COMPLETE
 
 
-async def test_a_limit_of_the_gate_is_said(tmp_path: Path, kit: Any) -> None:
+async def test_a_limit_of_the_gate_is_reported(tmp_path: Path, kit: Any) -> None:
     loop = Loop(tmp_path, Asked([Stop("the limit of extra runs is reached", limited=True)]))
     result = await loop(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
     assert result.cut_short == "the limit of extra runs is reached"

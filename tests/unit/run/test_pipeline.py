@@ -244,7 +244,7 @@ def test_resume_without_a_run_says_so(tmp_path: Path, kit: Any) -> None:
         load_previous_attempts(tmp_path, OutputFolder.at(tmp_path), kit.plan(kit.case("a")))
 
 
-async def test_a_full_disk_is_said_and_ends_the_run(kit: Any, tmp_path: Path) -> None:
+async def test_a_full_disk_is_reported_and_ends_the_run(kit: Any, tmp_path: Path) -> None:
     with files_of_at_most(100), pytest.raises(OutputError, match="cannot be written: File too large"):
         await Runner(tmp_path)(kit.plan(kit.case("a")), kit.Script(lambda *_: "yes"))
 

@@ -131,7 +131,7 @@ async def test_a_recording_of_an_error_is_that_error(tmp_path: Path, kit: Any) -
     assert second.error.kind is ErrorKind.USER
 
 
-async def test_a_recording_of_another_scenario_is_told_apart(tmp_path: Path, kit: Any) -> None:
+async def test_a_recording_of_another_scenario_is_distinguished(tmp_path: Path, kit: Any) -> None:
     await run(tmp_path / "first", plan(tmp_path), kit.Script(lambda *_: "yes"), ScriptedLlm(lambda _: "</finished>"))
     other = plan(tmp_path, scenario(starting_prompt="Good evening"))
     (second,) = await run(tmp_path / "second", other, RecordedAgent("bot", tmp_path / "first"), None)

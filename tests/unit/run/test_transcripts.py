@@ -114,7 +114,7 @@ def test_usage_counts_what_was_not_reported() -> None:
     )
 
 
-def test_huge_arguments_are_cut_and_still_told_apart() -> None:
+def test_huge_arguments_are_cut_and_still_distinguished() -> None:
     one = excerpt_call(FunctionCall(name="f", args={"text": "x" * 10_000_000 + "1"}))
     two = excerpt_call(FunctionCall(name="f", args={"text": "x" * 10_000_000 + "2"}))
     assert one != two
@@ -123,7 +123,7 @@ def test_huge_arguments_are_cut_and_still_told_apart() -> None:
     assert len(many.model_dump_json()) < 1_000
 
 
-def test_thousands_of_calls_are_cut_and_still_told_apart() -> None:
+def test_thousands_of_calls_are_cut_and_still_distinguished() -> None:
     def turn(last: int) -> Invocation:
         calls = [FunctionCall(name="f", args={"n": n}) for n in (*range(5_000), last)]
         parts = tuple(Part(function_call=call) for call in calls)

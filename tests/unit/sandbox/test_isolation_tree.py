@@ -94,7 +94,7 @@ def test_an_environment_that_starts_here_lies_where_the_agent_cannot_change_it(s
     assert (place / "lib/python3.13/site-packages/own.pth").read_text() == f"{target}/src\n"
 
 
-def test_too_large_a_checkout_is_said_with_what_makes_it_so(source):
+def test_too_large_a_checkout_is_reported_with_what_makes_it_so(source):
     (source / "models").mkdir()
     (source / "models" / "weights").write_bytes(b"x" * 3_000_000)
     with pytest.raises(AgentEnvironmentError) as caught:

@@ -85,7 +85,7 @@ def test_where_all_is_roots_nothing_changes(checkout):
     assert owner(checkout / "made-by-an-agent") == 60_700
 
 
-def test_out_of_time_our_own_folder_came_first(checkout):
+def test_ownership_is_restored_in_our_own_folder_first_when_time_is_short(checkout):
     restore_ownership([checkout], until=0.0)
     assert owner(checkout / ".agent-eval") == OWNER
     assert owner(checkout / "made-by-an-agent") == 60_700

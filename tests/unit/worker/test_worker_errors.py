@@ -148,7 +148,7 @@ def test_no_module_needs_more_than_the_standard_library() -> None:
     ],
     ids=repr,
 )
-def test_a_client_without_a_key_is_told_from_every_other_failure(error: Exception, kind: str) -> None:
+def test_a_client_without_a_key_is_distinguished_from_every_other_failure(error: Exception, kind: str) -> None:
     assert describe(error)["kind"] == kind
 
 
