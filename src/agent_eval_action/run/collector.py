@@ -145,6 +145,7 @@ class ResultCollector:
         """Add an attempt that another job of this run made; what that job was cut off from is not one."""
         if summary.error is None or summary.error.kind is not ErrorKind.STOPPED:
             self._summaries.setdefault((key, arm), {})[summary.repeat] = summary
+            self._cases.pop(key, None)
 
     def unmade(self) -> Iterator[CaseKey]:
         """Yield the cases of which an attempt of the first pass is not there."""
