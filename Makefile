@@ -16,6 +16,7 @@ BOOTSTRAP := .venvs/bootstrap/.made
 READY := .venv/.made
 ADK213 := .venvs/adk-2.13/.made
 ADK110 := .venvs/adk-1.10/.made
+AGENTS_CLI := .venvs/agents-cli/.made
 
 .PHONY: help
 help: ## list the targets
@@ -101,7 +102,7 @@ setup: $(READY) ## .venv with the tool and what develops it
 	@.venv/bin/python -m compileall -q src
 
 .PHONY: setup-oracles
-setup-oracles: $(ADK213) $(ADK110) ## google-adk 2.13 and 1.10, each in an environment of its own
+setup-oracles: $(ADK213) $(ADK110) $(AGENTS_CLI) ## google-adk 2.13 and 1.10 and agents-cli, each in an environment of its own
 
 $(BOOTSTRAP): requirements/bootstrap.txt
 	requirements/environment.sh bootstrap .venvs/bootstrap "$(PYTHON)"
@@ -114,6 +115,10 @@ $(READY): requirements/dev.txt pyproject.toml $(BOOTSTRAP)
 
 $(ADK213): requirements/adk-2.13.txt $(BOOTSTRAP)
 	requirements/environment.sh sync .venvs/adk-2.13 $< "$(PYTHON)"
+	@touch $@
+
+$(AGENTS_CLI): requirements/agents-cli.txt $(BOOTSTRAP)
+	requirements/environment.sh sync .venvs/agents-cli $< "$(PYTHON)"
 	@touch $@
 
 $(ADK110): requirements/adk-1.10.txt $(BOOTSTRAP)
@@ -130,4 +135,5 @@ lock: $(BOOTSTRAP) ## compile requirements/*.txt again from pyproject.toml and r
 	$(COMPILE) --python-version 3.11 pyproject.toml --all-extras -o requirements/tool.txt
 	$(COMPILE) --python-version 3.11 pyproject.toml --all-extras --group dev -c requirements/tool.txt -c requirements/bootstrap.txt -o requirements/dev.txt
 	$(COMPILE) --python-version 3.11 requirements/adk-2.13.in -o requirements/adk-2.13.txt
+	$(COMPILE) --python-version 3.11 requirements/agents-cli.in -o requirements/agents-cli.txt
 	$(COMPILE) --python-version 3.10 requirements/adk-1.10.in -o requirements/adk-1.10.txt

@@ -65,6 +65,11 @@ def adk110_python() -> Path:
 
 
 @pytest.fixture(scope="session")
+def agents_cli_python() -> Path:
+    return _interpreter("agents-cli")
+
+
+@pytest.fixture(scope="session")
 def corpus() -> Path:
     folder = SHARED / "corpus"
     if not folder.is_dir():

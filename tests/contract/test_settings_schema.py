@@ -99,7 +99,9 @@ def test_every_key_is_described_to_the_editor(option):
 def blocks() -> list[Any]:
     """Every YAML block of the documentation that is a configuration and not a workflow."""
     return [
-        pytest.param(block.text, id=block.name) for block in pages.blocks() if not block.workflow and not block.accepted
+        pytest.param(block.text, id=block.name)
+        for block in pages.blocks()
+        if not block.workflow and not block.accepted and "metrics_to_run" not in block.text
     ]
 
 

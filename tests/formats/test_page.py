@@ -13,7 +13,7 @@ from agent_eval_action.formats import FORMATS, load_eval_file
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
 ODDITIES = Path(__file__).with_name("README.md").read_text()
 ALL_BLOCKS = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-(SESSION,) = (block for block in ALL_BLOCKS if '"events"' in block)
+(SESSION,) = (block for block in ALL_BLOCKS if '"lucky"' in block)
 BLOCKS = [block for block in ALL_BLOCKS if block is not SESSION]
 
 
@@ -25,7 +25,7 @@ def test_eval_file_blocks_are_read_without_a_warning(tmp_path):
         loaded = load_eval_file(path, workspace=tmp_path)
         assert loaded.warnings == ()
         read.append(loaded.format)
-    assert read == ["adk", "adk_legacy", "adk_legacy", "adk_scenarios"]
+    assert read == ["adk", "adk_legacy", "adk_legacy", "adk_scenarios", "agents_cli"]
     assert set(read) == set(FORMATS)
 
 

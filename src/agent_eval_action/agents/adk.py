@@ -109,7 +109,8 @@ class AdkAgent:
         if isinstance(worker, AttemptError):
             return worker
         names = {"app": request.app_name, "user": request.user_id, "session": request.session_id}
-        opened = await worker.request({"op": "open", "s": name, **names, "state": request.state})
+        history = [event.model_dump(mode="json", exclude_none=True) for event in request.history]
+        opened = await worker.request({"op": "open", "s": name, **names, "state": request.state, "history": history})
         if isinstance(opened, AttemptError):
             await self._pool.release(worker, name)
             return opened

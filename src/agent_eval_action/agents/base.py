@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.environments.runtime import Log
-from agent_eval_action.results.evalset import Content, Invocation
+from agent_eval_action.results.evalset import Content, Invocation, PastEvent
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, AttemptKey
 from agent_eval_action.sandbox.sandboxes import Role, Sandboxes
 
@@ -26,7 +26,8 @@ class SessionRequest:
     """What a session begins with.
 
     ``alone``: the worker that held this session before was killed; run it where no other session can suffer from it,
-    and where it cannot suffer from others. ``key`` names the attempt, for drivers that replay one.
+    and where it cannot suffer from others. ``key`` names the attempt, for drivers that replay one. ``history``: events
+    that the session holds before its first turn.
     """
 
     app_name: str
@@ -35,6 +36,7 @@ class SessionRequest:
     state: dict[str, Any] = field(default_factory=dict)
     alone: bool = False
     key: AttemptKey | None = None
+    history: tuple[PastEvent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_snake
 
+from agent_eval_action.config.eval_config import MetricKind, is_eval_config, read_eval_config
 from agent_eval_action.diagnostics.foreign_files import recognise_criteria_file
 from agent_eval_action.diagnostics.reader import JsonPath, Source, shorten
 from agent_eval_action.diagnostics.validation import Issue, issues_of, locate
@@ -21,7 +22,8 @@ from agent_eval_action.results.base import AdkModel
 class CriterionSpec:
     """One entry of ``criteria`` in a test_config.json or agent-eval.yaml.
 
-    ``at`` leads to it inside ``source``; ``custom`` is the entry of ``custom_metrics`` of that name.
+    ``at`` leads to it inside ``source``; ``custom`` is the entry of ``custom_metrics`` of that name; ``metric`` says
+    what scores a metric of agents-cli, whose name is the user's own.
     """
 
     name: str
@@ -31,6 +33,7 @@ class CriterionSpec:
     at: JsonPath = ()
     source: Source | None = field(default=None, compare=False, repr=False)
     custom: CustomMetric | None = None
+    metric: MetricKind | None = None
 
     def problem(self, message: str, *, inside: JsonPath = (), **fields: Any) -> Problem:
         """A problem with this entry, or with the option at ``inside``, at its line."""
@@ -56,11 +59,25 @@ class CriteriaConfig:
 
 
 def load_criteria_file(path: Path, *, workspace: Path) -> CriteriaConfig:
-    """Read a test_config.json (or YAML, by its suffix). Raises ConfigError with every problem of the file."""
+    """Read a test_config.json or an eval_config of agents-cli (or YAML, by its suffix).
+
+    Raises ConfigError with every problem of the file.
+    """
     source = Source.read(path, workspace=workspace, error=ConfigError)
-    data, issues, beside = source.value, [], _BesideCriteria()
+    data, beside = source.value, _BesideCriteria()
+    issues: list[Issue] = []
     specs: tuple[CriterionSpec, ...] = ()
-    if foreign := recognise_criteria_file(data):
+    warnings = list(source.warnings)
+    if is_eval_config(data):
+        metrics, issues, noted = read_eval_config(source, workspace)
+        warnings += noted
+        specs = tuple(
+            CriterionSpec(
+                metric.name, metric.options, path, source.line(metric.at), metric.at, source, None, metric.kind
+            )
+            for metric in metrics
+        )
+    elif foreign := recognise_criteria_file(data):
         issues = [Issue(f"this {foreign.refusal}", hint=foreign.hint)]
     elif not isinstance(data, Mapping):
         issues = [Issue("a criteria config is a mapping with the key criteria", value=shorten(data))]
@@ -75,7 +92,6 @@ def load_criteria_file(path: Path, *, workspace: Path) -> CriteriaConfig:
     if issues:
         problems = [source.problem(issue.at, issue.message, **issue.fields) for issue in issues]
         raise ConfigError(f"{path} is not a criteria config that can be used", problems=problems)
-    warnings = list(source.warnings)
     for name in beside.custom_metrics.keys() - {spec.name for spec in specs}:
         message = f"custom metric {name} is not in criteria, so it never runs"
         warnings.append(source.problem(locate(data, ("custom_metrics", name)), message, severity="warning"))

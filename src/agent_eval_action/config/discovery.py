@@ -16,14 +16,14 @@ from agent_eval_action.config.agents import relative_name, unique_names
 from agent_eval_action.config.criteria import DEFAULT_CRITERIA
 from agent_eval_action.config.models import AgentDefaults, AgentSettings, Settings
 from agent_eval_action.config.types import EvalPattern, Origin
-from agent_eval_action.config.walk import EVAL_SETS, MAX_ENTRIES, Walked, expand, walk
-from agent_eval_action.diagnostics.foreign_files import ForeignFile
+from agent_eval_action.config.walk import MAX_ENTRIES, Walked, expand, is_set_folder, walk
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.errors import EvalFileError, Problem
 from agent_eval_action.results.evalset import EVAL_SUFFIXES
 
 CRITERIA_FILE: Final = "test_config.json"
-_SCAFFOLDED: Final = "eval_config.json"  # what Google's project templates call it, in the folder above evalsets/
+_SCAFFOLDED: Final = ("eval_config.json", "eval_config.yaml", "eval_config.yml")
+"""What Google's project templates call it, beside the folder of the eval files."""
 
 Selector = tuple[Path, Sequence[str]]
 AppNames = Callable[[Path], frozenset[str]]
@@ -69,9 +69,8 @@ def discover(
     idle = [agent.name for agent in search.agents if agent.name not in {found.agent.name for found in sets}]
     if not may_lack and (not sets or (idle and settings.agents and not selectors)):
         whose = f" of {', '.join(idle)}" if sets else ""
-        hint = "they are called *.evalset.json or *.test.json, or are named under evals"
-        problems = tuple(Problem(file, kind.refusal, hint=kind.hint) for file, kind in search.foreign)
-        raise EvalFileError(f"no eval files{whose} found: there is nothing to measure", hint, problems)
+        hint = "they are called *.evalset.json or *.test.json, lie in eval/datasets, or are named under evals"
+        raise EvalFileError(f"no eval files{whose} found: there is nothing to measure", hint)
     return Discovery(sets, tuple(search.notes(sets)), tuple(search.left_out(idle)))
 
 
@@ -115,11 +114,6 @@ class _Search:
             message = f"{self.settings.start} has more than {MAX_ENTRIES} files: too many to look through"
             raise EvalFileError(message, hint="name agents and their evals in agent-eval.yaml")
         return walked
-
-    @property
-    def foreign(self) -> tuple[tuple[Path, ForeignFile], ...]:
-        """Files of other tools, which are not read; () unless the workspace was walked."""
-        return self.walked.foreign if "walked" in self.__dict__ else ()
 
     @cached_property
     def agents(self) -> tuple[AgentSettings, ...]:
@@ -282,8 +276,6 @@ class _Search:
         workspace = self.settings.workspace
         if idle:
             yield f"not run, no eval files: {', '.join(idle)}"
-        for file, kind in self.foreign:
-            yield f"not run: {relative_name(file, workspace)} {kind.refusal}"
         for folder, count in sorted(self.elsewhere.items()):
             name = relative_name(folder, workspace)
             yield f"not run: {plural(count, 'eval file')} of {name}, which is not configured"
@@ -293,12 +285,11 @@ class _Search:
 
 
 def _criteria_file(agent: AgentSettings, eval_file: Path) -> Path | None:
-    """The agent's own file, else the test_config.json or eval_config.json beside the eval file, else None."""
+    """The agent's own file, else the test_config.json or eval_config beside the eval file, else None."""
     if agent.criteria is not None:
         return agent.criteria if isinstance(agent.criteria, Path) else None
-    places = [eval_file.with_name(CRITERIA_FILE), eval_file.with_name(_SCAFFOLDED)]
-    if eval_file.parent.name == EVAL_SETS:
-        places.append(eval_file.parent.with_name(_SCAFFOLDED))
+    folders = [eval_file.parent, *([eval_file.parent.parent] if is_set_folder(eval_file.parent) else ())]
+    places = [eval_file.with_name(CRITERIA_FILE), *(folder / name for folder in folders for name in _SCAFFOLDED)]
     return next((place for place in places if place.is_file()), None)
 
 

@@ -12,12 +12,12 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from agent_eval_action.config.types import EvalPattern
-from agent_eval_action.diagnostics.foreign_files import EVAL_FILES, ForeignFile, recognise_beginning
 from agent_eval_action.diagnostics.reader import did_you_mean, shorten
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.results.evalset import EVAL_SUFFIXES
 
-EVAL_SETS: Final = "evalsets"  # in a folder of this name every JSON file that holds a set is one
+SET_FOLDERS: Final = ("evalsets", "eval/datasets")
+"""Folders of Google's project templates, in which every JSON file that holds eval cases is an eval file."""
 MAX_ENTRIES: Final = 250_000
 
 _MAX_DEPTH: Final = 40
@@ -26,21 +26,17 @@ _NO_AGENTS: Final = frozenset({"tests", "test"})  # eval files are kept there, a
 _FOREIGN: Final = frozenset({"tsconfig.test.json"})  # TypeScript's, by the same suffix
 _MENTION: Final = re.compile(rb"\b(?:root_agent|get_agent_async)\b")
 _APP: Final = re.compile(rb"^app\s*(?::[^=\n]+)?=|\bimport\b[^\n]*\bapp\b", re.MULTILINE)
-_ADK_CASE: Final = re.compile(rb'"eval_?[iI]d"\s*:')
+_CASE: Final = re.compile(rb'"(?:eval_?[iI]d|eval_?[cC]ase_?[iI]d|prompt|agent_?[dD]ata)"\s*:')
 _READ: Final = 256 * 1024
 _MAGIC: Final = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What a walk saw, sorted by path. ``foreign``: files of other tools, which are not read.
-
-    ``complete`` is False when it stopped at its bound.
-    """
+    """What a walk saw, sorted by path. ``complete`` is False when it stopped at its bound."""
 
     agents: tuple[Path, ...]
     eval_files: tuple[Path, ...]
-    foreign: tuple[tuple[Path, ForeignFile], ...]
     complete: bool
 
 
@@ -48,7 +44,6 @@ def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
     """Look through a folder. Links to folders are not followed; hidden, built and installed ones are left out."""
     agents: list[Path] = []
     files: list[Path] = []
-    foreign: list[tuple[Path, ForeignFile]] = []
     seen = 0
     for folder, entries in _folders(root):
         seen += len(entries)
@@ -57,29 +52,27 @@ def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
             agents.append(folder)
         json_files = [folder / entry.name for entry in entries if entry.name.endswith(".json")]
         here = [file for file in json_files if os.path.isfile(file)]  # noqa: PTH113 - the other raises for some links
-        files += [file for file in here if is_eval_file(file) or (folder.name == EVAL_SETS and _holds_eval_set(file))]
-        if any(kind.folder == folder.name for kind in EVAL_FILES):
-            kinds = ((file, _foreign(file)) for file in here)
-            foreign += [(file, kind) for file, kind in kinds if kind and kind.folder == folder.name]
+        files += filter(is_eval_file, here)
         if seen > max_entries:
             break
-    foreign.sort(key=lambda found: found[0])
-    return Walked(tuple(sorted(agents)), tuple(sorted(files)), tuple(foreign), seen <= max_entries)
+    return Walked(tuple(sorted(agents)), tuple(sorted(files)), seen <= max_entries)
+
+
+def is_set_folder(folder: Path) -> bool:
+    """Whether the folder is one of ``SET_FOLDERS``, wherever it lies."""
+    return folder.as_posix().endswith(tuple(f"/{name}" for name in SET_FOLDERS))
 
 
 def is_eval_file(path: Path) -> bool:
-    """Whether the file's name marks it as an eval file."""
-    return path.name.endswith(EVAL_SUFFIXES) and path.name not in _FOREIGN
+    """Whether a file is found as an eval file: by its name, or by its folder and what it holds."""
+    if path.name.endswith(EVAL_SUFFIXES):
+        return path.name not in _FOREIGN
+    return is_set_folder(path.parent) and _holds_cases(path)
 
 
-def _holds_eval_set(path: Path) -> bool:
+def _holds_cases(path: Path) -> bool:
     text = _beginning(path) if path.suffix == ".json" else b""
-    return b"eval_cases" in text and bool(_ADK_CASE.search(text))
-
-
-def _foreign(path: Path) -> ForeignFile | None:
-    text = _beginning(path) if path.suffix == ".json" else b""
-    return recognise_beginning(text) if b"eval_cases" in text and not _ADK_CASE.search(text) else None
+    return b"eval_cases" in text and bool(_CASE.search(text))
 
 
 class TooManyEntries(Exception):  # noqa: N818 - internal signal; the caller says what to name instead
@@ -183,9 +176,7 @@ def _refusal(named: EvalPattern, message: str, hint: str | None) -> EvalFileErro
 
 def _eval_files_below(folder: Path, named: EvalPattern) -> tuple[Path, ...]:
     files = sorted(files_below(folder))
-    found = tuple(filter(is_eval_file, files)) or tuple(filter(_holds_eval_set, files))
-    if not found and (foreign := next(filter(None, map(_foreign, files)), None)):
-        raise _refusal(named, f"what is in this folder {foreign.refusal}", foreign.hint)
+    found = tuple(filter(is_eval_file, files)) or tuple(filter(_holds_cases, files))
     if not found:
         raise _refusal(named, "no eval file in this folder", "*.evalset.json or *.test.json")
     return found

@@ -14,11 +14,14 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_snake
 
 from agent_eval_action.config.criteria import CriterionSpec
+from agent_eval_action.config.eval_config import MetricKind
+from agent_eval_action.criteria.agents_cli import eval_metric
 from agent_eval_action.criteria.base import Criterion, ExpectedCalls, Relaxation
 from agent_eval_action.criteria.custom import CustomCriterion, custom_criterion
 from agent_eval_action.diagnostics.reader import did_you_mean, shorten
 from agent_eval_action.diagnostics.validation import issues_of
 from agent_eval_action.errors import ConfigError, Problem
+from agent_eval_action.llm.providers.vertex import PREDEFINED, predefined_metric
 from agent_eval_action.registry import Registry
 from agent_eval_action.results.run_result import CriterionInfo
 
@@ -78,16 +81,32 @@ def build(specs: Iterable[CriterionSpec]) -> tuple[Criterion, ...]:
     return tuple(built)
 
 
+def _kind(spec: CriterionSpec) -> type[Criterion] | Problem:
+    """The class that a criterion is of. A custom metric of a name of ADK's takes its place, as in ADK."""
+    if spec.custom is not None:
+        return _custom(spec)
+    if spec.metric is not None:
+        return _eval_metric(spec, spec.metric)
+    if spec.name in CRITERIA:
+        return CRITERIA[spec.name]
+    hint = did_you_mean(spec.name, CRITERIA) or "a function of yours needs an entry in custom_metrics"
+    return spec.problem(f"unknown criterion `{spec.name}`", hint=hint)
+
+
+def _eval_metric(spec: CriterionSpec, kind: MetricKind) -> type[Criterion] | Problem:
+    name = spec.name.lower()
+    if kind in ("function", "prompt") and predefined_metric(name) == name:
+        return spec.problem(f"{spec.name} is the name of a metric of Vertex AI", hint=f"rename it: my_{spec.name}")
+    if kind == "managed" and predefined_metric(name) is None:
+        hint = did_you_mean(name, PREDEFINED) or "a metric of your own needs an entry in custom_metrics"
+        return spec.problem(f"Vertex AI has no metric `{spec.name}`", hint=hint)
+    return eval_metric(spec.name, kind)
+
+
 def _build_one(spec: CriterionSpec) -> Criterion | list[Problem]:
-    if spec.custom is not None:  # a custom metric of a name of ADK's takes its place, as in ADK
-        kind = _custom(spec)
-        if isinstance(kind, Problem):
-            return [kind]
-    elif spec.name in CRITERIA:
-        kind = CRITERIA[spec.name]
-    else:
-        hint = did_you_mean(spec.name, CRITERIA) or "a function of yours needs an entry in custom_metrics"
-        return [spec.problem(f"unknown criterion `{spec.name}`", hint=hint)]
+    kind = _kind(spec)
+    if isinstance(kind, Problem):
+        return [kind]
     options = dict(spec.options)
     problems: list[Problem] = []
     if spec.custom is None and _NO_EFFECT not in kind.model_fields:
@@ -110,7 +129,7 @@ def _threshold(made: Criterion, spec: CriterionSpec) -> list[Problem]:
     value = made.threshold
     bounded = f"a number from {low:g} to {high:g}"
     if value is None:
-        if made.goal == "minimize":
+        if made.goal == "minimize" or not made.needs_threshold:
             return []
         hint = bounded if high - low < math.inf else "a number"
         return [spec.problem(f"{spec.name}: `threshold` is required", hint=hint)]

@@ -107,8 +107,11 @@ def _text(entry: Any) -> str:
 class Functions(Protocol):
     """The user's own metric functions, in the user's interpreter and in no process the agent runs in."""
 
-    async def call(self, function: str, arguments: Mapping[str, Any]) -> FunctionReply:
-        """Call ``package.module.function``. Never raises; the reply has the error."""
+    async def call(self, function: str, arguments: Mapping[str, Any], source: str = "") -> FunctionReply:
+        """Call ``package.module.function``, or ``evaluate`` of ``source``, which goes by the name ``function``.
+
+        Never raises; the reply has the error.
+        """
         ...
 
 
@@ -144,8 +147,9 @@ class Sample:
 class Criterion(AdkModel, abc.ABC):
     """Base of every criterion. Options are fields, in snake_case or camelCase.
 
-    ``threshold`` None: reported and compared, but nothing to meet (allowed for ``goal`` minimize). ``waits``: scoring
-    waits for a model or a function, so that other attempts go on meanwhile.
+    ``threshold`` None: reported and compared, but nothing to meet (allowed for ``goal`` minimize, and where
+    ``needs_threshold`` is False). ``waits``: scoring waits for a model or a function, so that other attempts go on
+    meanwhile.
     """
 
     name: ClassVar[str]
@@ -153,6 +157,7 @@ class Criterion(AdkModel, abc.ABC):
     unit: ClassVar[Unit] = "score"
     scale: ClassVar[tuple[float, float]] = (0.0, 1.0)
     needs_reference: ClassVar[bool] = False
+    needs_threshold: ClassVar[bool] = True
     waits: ClassVar[bool] = False
     scoring_version: ClassVar[str] = "1"
     relaxed_when: ClassVar[Mapping[str, Relaxed]] = {}  # an option that is not named may ask for less at any change

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,17 +9,11 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class ForeignFile:
-    """A kind of file that is not read, what to do instead, and how its value is told from others.
-
-    ``folder`` and ``mark``, where both are set: the folder such files lie in, and what the beginning of one holds. A
-    search for eval files names them then, without reading them whole.
-    """
+    """A kind of file that is not read, what to do instead, and how its value is told from others."""
 
     name: str
     hint: str
     recognises: Callable[[Any], bool]
-    folder: str = ""
-    mark: re.Pattern[bytes] | None = None
 
     @property
     def refusal(self) -> str:
@@ -38,11 +31,6 @@ def recognise_criteria_file(value: Any) -> ForeignFile | None:
     return next((kind for kind in CRITERIA_FILES if kind.recognises(value)), None)
 
 
-def recognise_beginning(text: bytes) -> ForeignFile | None:
-    """The kind of file that begins like this."""
-    return next((kind for kind in EVAL_FILES if kind.mark and kind.mark.search(text)), None)
-
-
 def _cases(value: Mapping[str, Any]) -> Any:
     return value.get("eval_cases", value.get("evalCases"))
 
@@ -50,11 +38,6 @@ def _cases(value: Mapping[str, Any]) -> Any:
 def _first_case(value: Mapping[str, Any]) -> Mapping[str, Any]:
     cases = _cases(value)
     return next((case for case in cases if isinstance(case, dict)), {}) if isinstance(cases, list) else {}
-
-
-def _is_agents_cli_dataset(value: Any) -> bool:
-    keys = _first_case(value).keys()
-    return bool(keys & {"eval_case_id", "prompt", "agent_data"}) and not keys & {"eval_id", "evalId"}
 
 
 def _is_trpc_eval_set(value: Any) -> bool:
@@ -89,13 +72,6 @@ _WRAP: Final = 'wrap it: `{"eval_set_id": "...", "eval_cases": [ ... ]}`'
 _IN_CRITERIA: Final = "criteria are written in test_config.json"
 
 EVAL_FILES: Final = (
-    ForeignFile(
-        "an agents-cli evaluation dataset",
-        _AS_EVAL_SET,
-        _is_agents_cli_dataset,
-        folder="datasets",
-        mark=re.compile(rb'"eval_case_id"\s*:'),
-    ),
     ForeignFile("one case of an agents-cli dataset", _AS_CASE, _without_cases("eval_case_id")),
     ForeignFile("a trpc-agent-go eval set (chat messages, not parts)", _AS_MESSAGES, _is_trpc_eval_set),
     ForeignFile("one eval case without its set", _WRAP, _without_cases("eval_id")),
@@ -126,7 +102,6 @@ EVAL_FILES: Final = (
 """In this order; to accept such a format, delete its entry."""
 
 CRITERIA_FILES: Final = (
-    ForeignFile("an agents-cli evaluation config", _AS_CRITERIA, _criteria_entry("metrics_to_run")),
     ForeignFile("a trpc-agent-go metrics list", _AS_CRITERIA, _criteria_entry("metricName")),
     ForeignFile("a trpc-agent-python metrics file", _AS_CRITERIA, _criteria_entry("metric_name")),
 )

@@ -13,6 +13,7 @@ from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats.adk import ADK
 from agent_eval_action.formats.adk_legacy import ADK_LEGACY, read_session_file
 from agent_eval_action.formats.adk_scenarios import ADK_SCENARIOS
+from agent_eval_action.formats.agents_cli import AGENTS_CLI
 from agent_eval_action.formats.base import Format, LoadedEvalFile, Reading, in_file_order, recognise_foreign
 from agent_eval_action.formats.selectors import Selector, match_cases, parse_selector, select_cases
 from agent_eval_action.registry import Registry
@@ -22,7 +23,7 @@ from agent_eval_action.results.run_result import collector_paused
 FORMATS: Final[Registry[Format]] = Registry(
     "agent_eval.formats",
     "format of eval files",
-    {"adk": ADK, "adk_scenarios": ADK_SCENARIOS, "adk_legacy": ADK_LEGACY},
+    {"agents_cli": AGENTS_CLI, "adk": ADK, "adk_scenarios": ADK_SCENARIOS, "adk_legacy": ADK_LEGACY},
     lambda _, entry: "" if isinstance(entry, Format) else "it is no agent_eval_action.formats.base.Format",
 )
 """In this order, those of packages last; the first that recognises the shape reads the file."""
@@ -35,7 +36,9 @@ _LEFT_OUT: Final = frozenset(
         *("usage_metadata", "grounding_metadata", "model_version", "thought_signature"),
     }
 )
-_FREE: Final = frozenset({"args", "response", "state", "final_session_state", "part_metadata"})
+_FREE: Final = frozenset(
+    {"args", "response", "state", "state_delta", "final_session_state", "part_metadata", "metric_fields"}
+)
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 
 __all__ = [
@@ -100,7 +103,7 @@ def _name(path: Path, workspace: Path) -> str:
 
 def case_digest(case: EvalCase) -> str:
     """16 hex digits. Key order, spelling, ids, times and unknown keys do not count; null and empty are absent."""
-    fields = {name: getattr(case, name) for name in EvalCase.model_fields}
+    fields = {name: getattr(case, name) for name in type(case).model_fields}
     if case.session_input is not None:  # a renamed agent is asked the same
         fields["session_input"] = case.session_input.model_dump(exclude={"app_name"})
     text = json.dumps(_canonical(fields), sort_keys=True, separators=(",", ":"))

@@ -54,13 +54,16 @@ class MetricFunctions:
         self._release(process)
         return ""
 
-    async def call(self, function: str, arguments: Mapping[str, Any]) -> FunctionReply:
-        """Call ``package.module.function`` with ``metric``, ``actual``, ``expected`` and ``scenario`` as JSON."""
+    async def call(self, function: str, arguments: Mapping[str, Any], source: str = "") -> FunctionReply:
+        """Call ``package.module.function`` with ``metric``, ``actual``, ``expected`` and ``scenario`` as JSON.
+
+        With ``source``, call its ``evaluate`` with ``instance``; ``function`` names it then.
+        """
         process = await self._acquire()
         if isinstance(process, FunctionReply):
             return process
         try:
-            reply = await self._call_in(process, function, arguments)
+            reply = await self._call_in(process, function, arguments, source)
         except asyncio.CancelledError:
             process.retired = True
             raise
@@ -76,10 +79,13 @@ class MetricFunctions:
         await asyncio.gather(*(process.stop() for process in self._processes), *self._ending, return_exceptions=True)
         self._log.close()
 
-    async def _call_in(self, process: WorkerClient, function: str, arguments: Mapping[str, Any]) -> FunctionReply:
+    async def _call_in(
+        self, process: WorkerClient, function: str, arguments: Mapping[str, Any], source: str
+    ) -> FunctionReply:
         spec = self._spec
         if function not in self._processes[process]:
-            loaded = await process.request({"op": "load", "s": function}, spec.limits.import_s, "the import")
+            load = {"op": "load", "s": function, **({"source": source} if source else {})}
+            loaded = await process.request(load, spec.limits.import_s, "the import")
             if isinstance(loaded, AttemptError):
                 where = " and ".join(process.launch.first_frame()["sys_path"])
                 message = f"cannot import {function} (from {where} or an installed package): {loaded.message}"
@@ -131,8 +137,7 @@ class MetricFunctions:
             return process
         process.retired = True
         self._release(process)
-        hint = "custom_metrics need google-adk[eval] in the agent's environment"
-        message = f"metric functions cannot be called: {ready.message} ({hint})"
+        message = f"metric functions cannot be called: {ready.message}"
         self._unusable = FunctionReply(error=message, traceback=ready.traceback)
         return _RUN_ENDED if self._given_up.is_set() else self._unusable
 

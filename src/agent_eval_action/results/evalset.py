@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import ConfigDict, Discriminator, Field, PrivateAttr, Tag
+from pydantic import ConfigDict, Discriminator, Field, PrivateAttr, SerializeAsAny, Tag
 
 from agent_eval_action.diagnostics.suggestions import did_you_mean
 from agent_eval_action.results.base import AdkModel, Frozen
@@ -370,6 +370,25 @@ class EvalCase(AdkModel):
         return self.conversation or ()
 
 
+class PastEvent(InvocationEvent):
+    """An event of before the first turn, with what it changed in the session's state."""
+
+    state_delta: JsonObject | None = None
+
+
+class DatasetCase(EvalCase):
+    """A case of an evaluation dataset, which can begin or be over before the agent is asked.
+
+    ``history``: events that the session holds before the first turn. ``recorded``: the turns as they were made, so
+    that they are scored and no agent is asked. ``metric_fields``: what metrics read beside the conversation, under the
+    dataset's names.
+    """
+
+    history: tuple[PastEvent, ...] = ()
+    recorded: tuple[Invocation, ...] = ()
+    metric_fields: JsonObject = Field(default_factory=dict)
+
+
 class EvalSet(AdkModel):
     """The cases of one file."""
 
@@ -378,7 +397,7 @@ class EvalSet(AdkModel):
     eval_set_id: str
     name: str | None = None
     description: str | None = None
-    eval_cases: tuple[EvalCase, ...]
+    eval_cases: tuple[SerializeAsAny[EvalCase], ...]
     creation_timestamp: float = 0.0
 
     _path: Path | None = PrivateAttr(default=None)

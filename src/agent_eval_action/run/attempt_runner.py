@@ -25,7 +25,7 @@ from agent_eval_action.criteria.base import ScoringContext
 from agent_eval_action.llm.budget import Meter, Spend, agent_calls
 from agent_eval_action.llm.client import Llm, LlmError, LlmReply
 from agent_eval_action.llm.rate_limit import AdaptiveSemaphore
-from agent_eval_action.results.evalset import Invocation, SessionInput
+from agent_eval_action.results.evalset import DatasetCase, Invocation, SessionInput
 from agent_eval_action.results.run_result import (
     INFRASTRUCTURE,
     AgentConditions,
@@ -294,6 +294,11 @@ class AttemptRunner:
         scorer: AttemptScorer,
     ) -> Attempt | None:
         """Make an attempt and count every try of it. None: a limit is reached. Answers of a recording cost nothing."""
+        if isinstance(planned.case, DatasetCase) and planned.case.recorded:
+            conversation = _Conversation(turns=list(planned.case.recorded))
+            for number in range(len(conversation.turns)):
+                scorer.on_turn(conversation.turns[: number + 1])
+            return conversation.attempt(planned)
         if isinstance(started, AttemptError):
             return _Conversation(error=started).attempt(planned)
         driver = group.drivers[planned.key.agent]
@@ -344,9 +349,9 @@ class AttemptRunner:
             self.emit(AttemptStarted(planned.key))
             conversation = _Conversation()
             begin = planned.case.session_input or _DEFAULT_SESSION
-            session = await driver.open(
-                SessionRequest(begin.app_name, begin.user_id, begin.session_id, dict(begin.state), alone, planned.key)
-            )
+            history = planned.case.history if isinstance(planned.case, DatasetCase) else ()
+            names = begin.app_name, begin.user_id, begin.session_id
+            session = await driver.open(SessionRequest(*names, dict(begin.state), alone, planned.key, history))
             if isinstance(session, AttemptError):
                 conversation.error = session
             else:

@@ -14,13 +14,14 @@ from agent_eval_action.agents.simulator import reason_not_playable
 from agent_eval_action.config.criteria import DEFAULT_CRITERIA, CriterionSpec, UserSimulatorConfig, load_criteria_file
 from agent_eval_action.config.discovery import DiscoveredSet, Discovery
 from agent_eval_action.config.loader import resolve
+from agent_eval_action.config.walk import is_eval_file
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.diagnostics.reader import JsonPath, Source
 from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.errors import AgentEvalError, ConfigError, EvalFileError, Problem, UsageError
 from agent_eval_action.folders import real_path, relative
 from agent_eval_action.formats import load_eval_file, match_cases, select_cases
-from agent_eval_action.results.evalset import EVAL_SUFFIXES, EvalCase, EvalSet
+from agent_eval_action.results.evalset import EvalCase, EvalSet
 from agent_eval_action.results.run_result import CriterionInfo
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet, applies, planned_digest
 
@@ -207,7 +208,7 @@ def unscorable_cases(cases: Iterable[EvalCase], criteria: Sequence[Criterion], p
 
 
 _CONFIG_FILES: Final = ("agent-eval.yaml", "agent-eval.yml")
-_CRITERIA_FILES: Final = ("test_config.json", "eval_config.json")
+_CRITERIA_FILES: Final = ("test_config.json", "eval_config.json", "eval_config.yaml", "eval_config.yml")
 _SKIPPED_FOLDERS: Final = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", ".agent-eval"})
 
 
@@ -235,13 +236,13 @@ def _files(path: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS)
         for name in sorted(names):
-            if name.endswith(EVAL_SUFFIXES) or name in {*_CONFIG_FILES, *_CRITERIA_FILES}:
+            if name in {*_CONFIG_FILES, *_CRITERIA_FILES} or is_eval_file(Path(folder) / name):
                 yield Path(folder) / name
 
 
 def _check(file: Path, workspace: Path) -> Sequence[Problem]:
     try:
-        if file.suffix in {".yaml", ".yml"}:
+        if file.suffix in {".yaml", ".yml"} and file.name not in _CRITERIA_FILES:
             return resolve(flags={"config": str(file)}, environ={}, cwd=Path.cwd()).warnings
         value = Source.read(file, workspace=workspace, error=EvalFileError).value
         has_criteria = isinstance(value, dict) and "criteria" in value and "eval_cases" not in value

@@ -14,6 +14,7 @@ from agent_eval_action.agents import AGENTS
 from agent_eval_action.agents.adk import AdkAgent, runtime_spec
 from agent_eval_action.agents.base import AgentDriver, DriverContext
 from agent_eval_action.config.models import AgentSettings, Settings
+from agent_eval_action.criteria.agents_cli import FunctionMetric
 from agent_eval_action.criteria.base import Functions, ScoringContext
 from agent_eval_action.criteria.custom import CustomCriterion
 from agent_eval_action.diagnostics.reader import did_you_mean
@@ -166,9 +167,9 @@ class FunctionRouter:
     added: MetricFunctions | None
     of_base: frozenset[str]
 
-    async def call(self, function: str, arguments: Mapping[str, Any]) -> FunctionReply:
-        source = self.base if function in self.of_base or self.added is None else self.added
-        return await source.call(function, arguments)
+    async def call(self, function: str, arguments: Mapping[str, Any], source: str = "") -> FunctionReply:
+        functions = self.base if function in self.of_base or self.added is None else self.added
+        return await functions.call(function, arguments, source)
 
 
 def recordings(agents: Iterable[AgentSettings]) -> frozenset[str]:
@@ -181,7 +182,7 @@ def custom_metrics(plan: Plan) -> dict[str, tuple[frozenset[str], frozenset[str]
     found: dict[str, tuple[set[str], set[str]]] = {}
     for planned in plan.sets:
         for criterion, info in zip(planned.criteria, planned.infos, strict=True):
-            if isinstance(criterion, CustomCriterion):
+            if isinstance(criterion, CustomCriterion | FunctionMetric):
                 found.setdefault(planned.agent, (set(), set()))[info.added].add(criterion.function)
     return {agent: (frozenset(own), frozenset(added - own)) for agent, (own, added) in found.items()}
 

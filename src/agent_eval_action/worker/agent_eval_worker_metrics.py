@@ -1,19 +1,23 @@
 """Calls the user's metric functions, no agent in the process, by whichever google-adk is installed.
 
-Frames in: ``{"op": "load", "s"}``, ``{"op": "call", "s", "arguments"}``, where ``s`` is the function's path; one answer
-to each, in turn.
+Frames in: ``{"op": "load", "s", "source"}``, ``{"op": "call", "s", "arguments"}``, where ``s`` is the function's path,
+or names the ``evaluate`` of ``source``; one answer to each, in turn.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import importlib
 import inspect
+import itertools
 import math
 import os
 import queue
+import random
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,10 @@ from agent_eval_worker_protocol import Channel, flush_streams
 
 MAX_TEXT = 2_000
 MAX_TURNS = 10_000
+MAX_TRIES = 5
+MAX_SECONDS = 120.0
+MAX_WAIT = 8.0
+TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 
 
 def serve_metrics(channel: Channel, init: dict[str, Any]) -> None:
@@ -33,20 +41,15 @@ def serve_metrics(channel: Channel, init: dict[str, Any]) -> None:
     sys.path[:0] = [entry for entry in init["sys_path"] if entry not in sys.path]
     os.chdir(init["cwd"])
     load_dotenv(Path(init["folder"]), Path(init["workspace"]))
-    try:
-        adk = Adk()
-    except BaseException as error:  # noqa: BLE001 - reported, and then this process has nothing to do
-        channel.send({"ev": "failed", "error": describe(error)})
-        channel.flush(2.0)
-        return
-    channel.send({"ev": "ready", "adk": adk.version})
+    functions = Functions()
+    channel.send({"ev": "ready"})
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     frames: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(channel, frames), name="agent-eval-reader", daemon=True).start()
     while True:
         frame, modules = frames.get(), set(sys.modules)
-        answer = _answer(frame, adk, loop)
+        answer = _answer(frame, functions, loop)
         # A process that a function has damaged is replaced, so that no other function suffers.
         try:
             os.chdir(init["cwd"])
@@ -65,15 +68,87 @@ def _receive(channel: Channel, frames: queue.SimpleQueue[dict[str, Any]]) -> Non
         frames.put(frame)
 
 
-def _answer(frame: dict[str, Any], adk: Adk, loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+def _answer(frame: dict[str, Any], functions: Functions, loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
     try:
-        function = find_function(frame["s"])
         if frame["op"] == "load":
+            functions.load(frame["s"], frame.get("source"))
             return {"ev": "loaded"}
-        arguments = fitting_arguments(function, adk.arguments(frame["arguments"]))
-        return {"ev": "returned", "value": adk.scores(loop.run_until_complete(_call(function, arguments)))}
+        return {"ev": "returned", "value": loop.run_until_complete(functions.call(frame["s"], frame["arguments"]))}
     except BaseException as error:  # noqa: BLE001 - sys.exit in a function too is one failed call
         return {"ev": "returned", "error": describe(error)}
+
+
+class Functions:
+    """The functions of this process, by name. Those of a source need no google-adk."""
+
+    def __init__(self) -> None:
+        self._adk: Adk | BaseException
+        try:
+            self._adk = Adk()
+        except BaseException as error:  # noqa: BLE001 - of a broken package too: raised where its types are needed
+            self._adk = error
+        self._of_source: dict[str, Any] = {}
+
+    def load(self, name: str, source: str | None) -> None:
+        """Import ``package.module.function``, or run ``source``, whose ``evaluate`` goes by this name."""
+        if source is None:
+            if isinstance(self._adk, BaseException):
+                raise self._adk
+            find_function(name)
+        elif name not in self._of_source:
+            namespace: dict[str, Any] = {}
+            exec(compile(source, f"<{name}>", "exec"), namespace)  # noqa: S102 - the user's own metric, as agents-cli runs it
+            if not callable(namespace.get("evaluate")):
+                raise WorkerError("exception", "it defines no function `evaluate(instance)`")
+            self._of_source[name] = namespace["evaluate"]
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The scores that a function gives."""
+        if name in self._of_source:
+            return await _evaluate(self._of_source[name], arguments["instance"])
+        function, adk = find_function(name), self._adk
+        if isinstance(adk, BaseException):
+            raise adk
+        return adk.scores(await _call(function, fitting_arguments(function, adk.arguments(arguments))))
+
+
+async def _evaluate(function: Any, instance: dict[str, Any]) -> dict[str, Any]:
+    """``score`` and ``explanation``; errors that pass are tried again, as agents-cli does."""
+    started = time.monotonic()
+    for tries in itertools.count(1):
+        try:
+            result = await _call(function, [copy.deepcopy(instance)])
+            break
+        except Exception as error:
+            if tries == MAX_TRIES or time.monotonic() - started > MAX_SECONDS or not is_transient(error):
+                raise
+        await asyncio.sleep(random.uniform(0, min(MAX_WAIT, 2.0 ** (tries - 1))))  # noqa: S311 - jitter, not a secret
+    message = getattr(result, "error_message", None)
+    if message:
+        raise WorkerError("exception", str(message))
+    fields = result if isinstance(result, dict) else {"score": getattr(result, "score", result)}
+    score = fields.get("score")
+    if isinstance(score, bool):
+        score = float(score)
+    explanation = fields.get("explanation", getattr(result, "explanation", None))
+    return {"score": _number(score), "explanation": whole_text(str(explanation or ""))[:MAX_TEXT]}
+
+
+def is_transient(error: BaseException | None) -> bool:
+    """Whether an error, or one it comes from, passes by itself: a lost connection, a time-out, 408, 429 or 5xx."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        response = getattr(error, "response", None)
+        codes = [
+            getattr(error, "code", None),
+            getattr(error, "status_code", None),
+            getattr(response, "status_code", None),
+        ]
+        if isinstance(error, (ConnectionError, TimeoutError)) or any(code in TRANSIENT for code in codes if code):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def find_function(path: str) -> Any:
@@ -114,8 +189,12 @@ class Adk:
     """The classes of google-adk, whichever version the user has."""
 
     def __init__(self) -> None:
-        import google.adk
-        from google.adk.evaluation import eval_case, eval_metrics, evaluator
+        try:
+            import google.adk
+            from google.adk.evaluation import eval_case, eval_metrics, evaluator
+        except ImportError as error:
+            text = f"{error} (custom_metrics need google-adk[eval] in the agent's environment)"
+            raise WorkerError("exception", text) from error
 
         self.version = str(getattr(google.adk, "__version__", ""))
         self._case = eval_case

@@ -23,6 +23,8 @@ class SessionFactory:
 
     def __init__(self, loaded: Any, make_plugin: Callable[[], Any], frame_bytes: int) -> None:
         from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
+        from google.adk.events.event import Event
+        from google.adk.events.event_actions import EventActions
         from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
         from google.adk.runners import Runner
         from google.adk.sessions.in_memory_session_service import InMemorySessionService
@@ -36,6 +38,7 @@ class SessionFactory:
         }
         self._make_plugin = make_plugin
         self._loaded = loaded
+        self._event_class, self._actions_class = Event, EventActions
         self.content_class = types.Content
         self.frame_bytes = frame_bytes
         self.last_runner: Any = None
@@ -54,7 +57,23 @@ class SessionFactory:
             state=request.get("state") or {},
             session_id=request.get("session"),
         )
+        for event in request.get("history") or ():
+            await runner.session_service.append_event(session, self._past_event(event, runner))
         return WorkerSession(request["s"], self, runner, plugin, session)
+
+    def _past_event(self, fields: dict[str, Any], runner: Any) -> Any:
+        """An event of before the first turn. `model` is the root agent: ADK tells agents apart by their names."""
+        author = runner.agent.name if fields["author"] == "model" else fields["author"]
+        event = self._event_class(
+            author=author,
+            invocation_id="history",
+            actions=self._actions_class(state_delta=fields.get("state_delta") or {}),
+        )
+        if fields.get("content") is not None:
+            event.content = self.content_class.model_validate_json(json.dumps(fields["content"]))
+            answers = any(part.function_response for part in event.content.parts or ())
+            event.content.role = event.content.role or ("user" if author == "user" or answers else "model")
+        return event
 
     def _runner(self, app_name: str, plugin: Any) -> Any:
         services = {name: make() for name, make in self._services.items()}

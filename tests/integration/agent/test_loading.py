@@ -14,6 +14,7 @@ from agent_eval_action.agents.adk import AdkAgent
 from agent_eval_action.agents.base import SessionEnd, TurnDone
 from agent_eval_action.environments.runtime import AgentLimits, AgentRuntimeSpec
 from agent_eval_action.folders import OutputFolder
+from agent_eval_action.results.evalset import Content, FunctionCall, FunctionResponse, Part, PastEvent
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
 
 
@@ -304,3 +305,33 @@ async def test_stop_without_start_ends_what_was_prepared(
     driver.prepare()
     await driver.stop()
     assert not children()
+
+
+async def test_a_session_begins_with_the_history_of_its_case(drive) -> None:
+    """The events before the first turn are in the model's request, and their state is the session's."""
+    history = (
+        PastEvent(author="user", content=Content(parts=(Part(text="A bike, please."),))),
+        PastEvent(
+            author="model", content=Content(parts=(Part(function_call=FunctionCall(name="find", args={"a": 1})),))
+        ),
+        PastEvent(
+            author="model",
+            content=Content(parts=(Part(function_response=FunctionResponse(name="find", response={"b": 2})),)),
+        ),
+        PastEvent(author="model", content=Content(parts=(Part(text="It is 90 a day."),)), state_delta={"price": 90}),
+        PastEvent(author="user", state_delta={"agreed": True}),
+    )
+    async with drive("wild") as agent:
+        session = await agent.open(history=history, state={"given": 1})
+        done = await session.turn(Content(role="user", parts=(Part(text="conversation"),)))
+        end = await session.close()
+    assert isinstance(done, TurnDone), done
+    assert isinstance(end, SessionEnd)
+    assert end.final_state == {"given": 1, "price": 90, "agreed": True}
+    assert json.loads(done.invocation.response_text) == [
+        {"role": "user", "parts": [{"text": "A bike, please."}]},
+        {"role": "model", "parts": [{"function_call": {"name": "find", "args": {"a": 1}}}]},
+        {"role": "user", "parts": [{"function_response": {"name": "find", "response": {"b": 2}}}]},
+        {"role": "model", "parts": [{"text": "It is 90 a day."}]},
+        {"role": "user", "parts": [{"text": "conversation"}]},
+    ]

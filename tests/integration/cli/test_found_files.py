@@ -70,19 +70,20 @@ def test_a_named_folder_is_searched_by_what_its_files_hold(project: Path, adk213
     assert "run: 1 case, 1 attempt\n" in done.stderr
 
 
-def test_agents_cli_files_are_named_where_they_lie(project: Path) -> None:
+def test_datasets_of_agents_cli_are_found_with_their_metrics(project: Path) -> None:
     write(project / "tests/eval/datasets/basic-dataset.json", AGENTS_CLI)
-    done = agent_eval(project, "run")
-    assert done.returncode == 2
-    said = "tests/eval/datasets/basic-dataset.json: is an agents-cli evaluation dataset, which is not read"
-    assert said in done.stderr
-    done = agent_eval(project, "run", "tests/eval/datasets")
-    assert done.returncode == 2
-    assert "is an agents-cli evaluation dataset, which is not read" in done.stderr
-    write(project / "evals/basic.evalset.json", eval_set())
+    write(project / "tests/eval/datasets/notes.json", {"unrelated": True})
+    (project / "tests/eval/eval_config.yaml").write_text("metrics_to_run: [rouge_1, no_such_metric]\n")
     done = agent_eval(project, "validate")
-    assert done.returncode == 0, done.stderr
-    assert "not run: tests/eval/datasets/basic-dataset.json is an agents-cli evaluation dataset" in done.stderr
+    assert done.returncode == 2
+    assert "tests/eval/eval_config.yaml:1: Vertex AI has no metric `no_such_metric`" in done.stderr
+    (project / "tests/eval/eval_config.yaml").write_text("metrics_to_run: [rouge_1]\n")
+    for words in ((), (".",), ("tests/eval/datasets/basic-dataset.json",)):
+        done = agent_eval(project, "validate", *words)
+        assert done.returncode == 0, done.stderr
+    assert "agent app in app (discovered): 1 eval file" in agent_eval(project, "validate").stderr
+    write(project / "datasets/elsewhere.json", AGENTS_CLI)
+    assert "agent app in app (discovered): 1 eval file" in agent_eval(project, "validate").stderr
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,6 @@ def test_agents_cli_files_are_named_where_they_lie(project: Path) -> None:
     [
         ("a trpc-agent-go metrics list", [{"metricName": "m", "threshold": 1, "criterion": {"toolTrajectory": {}}}]),
         ("a trpc-agent-python metrics file", {"metrics": [{"metric_name": "m", "threshold": 1}], "num_runs": 1}),
-        ("an agents-cli evaluation config", {"metrics_to_run": ["m"], "custom_metrics": [{"name": "m"}]}),
     ],
 )
 @pytest.mark.parametrize("file", ["test_config.json", "eval_config.json"])

@@ -29,7 +29,8 @@ class ScriptedFunctions:
     reply: FunctionReply
     called: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
-    async def call(self, function: str, arguments: Mapping[str, Any]) -> FunctionReply:
+    async def call(self, function: str, arguments: Mapping[str, Any], source: str = "") -> FunctionReply:
+        assert not source
         self.called.append((function, json.loads(json.dumps(dict(arguments)))))
         return self.reply
 

@@ -47,6 +47,7 @@ def test_every_option_of_a_judge_has_its_row():
 def test_examples_load(tmp_path, language):
     blocks = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
     assert blocks
+    (tmp_path / "response_quality.py").write_text("def evaluate(instance):\n    return 4\n")
     for block in blocks:
         path = tmp_path / f"criteria.{language}"
         path.write_text(block, encoding="utf-8")

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from agent_eval_action.config.types import EvalPattern, Origin
-from agent_eval_action.config.walk import expand, walk
-from agent_eval_action.diagnostics import foreign_files
 from agent_eval_action.diagnostics.foreign_files import CRITERIA_FILES, EVAL_FILES, recognise_criteria_file
 from agent_eval_action.diagnostics.foreign_files import recognise_eval_file as recognise
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats import load_eval_file
 
-DATASET = {"eval_cases": [{"eval_case_id": "a", "prompt": {"role": "user", "parts": [{"text": "hi"}]}}]}
 VALUES = (
-    ("an agents-cli evaluation dataset", DATASET),
-    ("an agents-cli evaluation dataset", {"eval_cases": [{"agent_data": {}}]}),
-    ("an agents-cli evaluation dataset", {"eval_cases": [{"eval_case_id": "a"}]}),
     ("one case of an agents-cli dataset", {"eval_case_id": "a", "conversation": []}),
     (
         "a trpc-agent-go eval set (chat messages, not parts)",
@@ -54,7 +46,7 @@ def test_a_file_that_is_not_read_is_named(tmp_path, name, value):
 
 def test_every_entry_has_a_value_that_it_recognises():
     assert {recognise(value) for _, value in VALUES} == set(EVAL_FILES)
-    values = {"metrics_to_run": []}, [{"metricName": "m"}], {"metrics": [{"metric_name": "m"}]}
+    values = [{"metricName": "m"}], {"metrics": [{"metric_name": "m"}]}
     assert [recognise_criteria_file(value) for value in values] == list(CRITERIA_FILES)
     assert not any(recognise_criteria_file({"criteria": {}, **value}) for value in values if isinstance(value, dict))
 
@@ -73,27 +65,3 @@ def test_a_conversation_that_is_no_list_is_nothing_foreign(tmp_path, conversatio
 def test_a_value_without_such_keys_is_nothing_foreign(value):
     assert recognise(value) is None
     assert recognise_criteria_file(value) is None
-
-
-def write_dataset(root: Path) -> Path:
-    path = root / "datasets" / "basic.json"
-    path.parent.mkdir()
-    path.write_text(json.dumps(DATASET))
-    return path
-
-
-def test_the_search_for_eval_files_says_what_reading_one_says(tmp_path):
-    path = write_dataset(tmp_path)
-    assert walk(tmp_path).foreign == ((path, recognise(DATASET)),)
-    with pytest.raises(EvalFileError) as refused:
-        expand(EvalPattern("datasets", Origin(tmp_path, tmp_path)))
-    problem = refused.value.problems[0]
-    assert problem.message == "what is in this folder is an agents-cli evaluation dataset, which is not read"
-    assert problem.hint == EVAL_FILES[0].hint
-
-
-def test_a_format_whose_entry_is_deleted_is_refused_nowhere(tmp_path, monkeypatch):
-    write_dataset(tmp_path)
-    monkeypatch.setattr(foreign_files, "EVAL_FILES", EVAL_FILES[1:])
-    assert recognise(DATASET) is None
-    assert walk(tmp_path).foreign == ()

@@ -28,7 +28,35 @@ METRICS: Final = (
     "multi_turn_tool_use_quality_v1",
     COHERENCE,
 )
-"""Metrics that may follow ``vertex_eval/``; all but coherence are predefined on the service's side."""
+"""Metrics that may follow ``vertex_eval/``, beside ``PREDEFINED``."""
+
+PREDEFINED: Final[Mapping[str, tuple[int, ...]]] = {
+    "final_response_match": (2, 3),
+    "final_response_quality": (1, 2),
+    "final_response_reference_free": (1, 2),
+    "general_quality": (1, 2),
+    "grounding": (1, 2),
+    "hallucination": (1, 2),
+    "instruction_following": (1, 2),
+    "multi_turn_general_quality": (1, 2),
+    "multi_turn_task_success": (1,),
+    "multi_turn_text_quality": (1, 2),
+    "multi_turn_tool_use_quality": (1,),
+    "multi_turn_trajectory_quality": (1,),
+    "safety": (1, 3),
+    "text_quality": (1, 2),
+    "tool_use_quality": (1, 2),
+}
+"""The service's own metrics that score texts, with their versions; a test compares them with the SDK's."""
+
+
+def predefined_metric(name: str) -> str | None:
+    """The metric of this name, in its newest version where none is named; None where there is none."""
+    if name in PREDEFINED:
+        return f"{name}_v{PREDEFINED[name][-1]}"
+    base, _, version = name.rpartition("_v")
+    return name if version.isdecimal() and int(version) in PREDEFINED.get(base, ()) else None
+
 
 _RPC_KINDS: Final = {
     4: LlmErrorKind.TIMEOUT,
@@ -46,7 +74,9 @@ class VertexEval(GoogleService[Any]):
     """Vertex AI's evaluation service. ``request.options`` is the instance.
 
     Of one turn: ``prompt``, ``response`` and, where there is one, ``reference`` (texts). Of a conversation:
-    ``agent_data`` (agents by name; turns with their events, contents as google-genai writes them). The reply's
+    ``agent_data`` (agents by name; turns with their events, contents as google-genai writes them). Of a case of
+    agents-cli: ``eval_case`` with these fields and ``rubric_groups`` and ``context``, and the metric's ``parameters``.
+    The reply's
     text is ``{"score": number, "explanation": text, "rubrics": [{"text", "met", "reason"}]}``.
     ``GOOGLE_VERTEX_BASE_URL`` stands for the regional endpoint where it is set.
     """
@@ -64,7 +94,7 @@ class VertexEval(GoogleService[Any]):
 
     async def generate(self, request: LlmRequest) -> LlmReply | LlmError:
         metric = request.model.removeprefix(PREFIX)
-        if metric not in METRICS:
+        if metric not in METRICS and predefined_metric(metric) != metric:
             return LlmError(LlmErrorKind.REFUSED, f"`{metric}` is not among the metrics of Vertex AI that are asked")
         if wrong := missing(request.model, self.setup.environ):
             return LlmError(LlmErrorKind.REFUSED, wrong)
@@ -87,7 +117,7 @@ class VertexEval(GoogleService[Any]):
             resolve = types.PrebuiltMetric.COHERENCE.resolve
             metric = await asyncio.to_thread(resolve, sdk._api_client)  # noqa: SLF001 - resolve() takes no other
         else:
-            metric = types.Metric(name=name)
+            metric = types.Metric(name=name, metric_spec_parameters=request.options.get("parameters") or None)
         answer = await sdk.aio.evals.evaluate_instances(metric_config={"metrics": [metric], "instance": instance})
         results = answer.metric_results or ()
         return _reply(results[0].model_dump(mode="json", exclude_none=True) if results else {})
@@ -129,6 +159,8 @@ def _import_sdk() -> ModuleType:
 
 def _instance(instance: Mapping[str, Any]) -> dict[str, Any]:
     """What ``evals.evaluate`` makes of a row (or of an EvalCase with agent data) for these metrics."""
+    if "eval_case" in instance:
+        return _case_instance(instance["eval_case"])
     if "agent_data" in instance:
         return {"prompt": {"contents": {"contents": []}}, "agent_data": instance["agent_data"]}
     texts = {name: {"parts": [{"text": text}]} for name, text in instance.items() if text}
@@ -137,6 +169,20 @@ def _instance(instance: Mapping[str, Any]) -> dict[str, Any]:
         **{name: {"contents": {"contents": [content]}} for name, content in texts.items()},
         "agent_data": {"turns": [{"turn_index": 0, "turn_id": "turn_0", "events": events}]},
     }
+
+
+def _case_instance(case: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``evals.evaluate`` makes of an EvalCase (``_evals_metric_handlers._build_evaluation_instance``, 2.7.0)."""
+    reference, context = case.get("reference") or {}, case.get("context")
+    contents = {"prompt": case.get("prompt"), "response": case.get("response"), "reference": reference.get("response")}
+    data: dict[str, Any] = {
+        name: {"contents": {"contents": [content]}} for name, content in contents.items() if content
+    }
+    if context:
+        of_context = {"text": context} if isinstance(context, str) else {"contents": {"contents": [context]}}
+        data["other_data"] = {"map_instance": {"context": of_context}}
+    kept = {name: case[name] for name in ("rubric_groups", "agent_data") if case.get(name)}
+    return {**data, **kept}
 
 
 def _reply(result: Mapping[str, Any]) -> LlmReply | LlmError:

@@ -37,6 +37,8 @@ class Obedient(BaseLlm):
         elif name == "retries":
             options = llm_request.config.http_options.retry_options
             yield _say(json.dumps([options.attempts, options.initial_delay, options.http_status_codes]))
+        elif name == "conversation":
+            yield _say(json.dumps([content.model_dump(exclude_none=True) for content in llm_request.contents]))
         elif name == "silence":
             return
         elif name == "rate_limit":

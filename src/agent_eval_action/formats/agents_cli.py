@@ -1,0 +1,211 @@
+"""Evaluation datasets of Google's agents-cli and of Vertex AI: ``{"eval_cases": [{"prompt" or "agent_data", ...}]}``.
+
+A case asks one message (``prompt``), or goes on after a conversation (``agent_data`` that ends with the user), or is
+over (``agent_data`` that ends with the agent): then its turns are scored as they were recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import ConfigDict, Field
+
+from agent_eval_action.diagnostics.reader import JsonPath
+from agent_eval_action.formats.adk import check_ids, warn_misspelt
+from agent_eval_action.formats.base import Format, Reading
+from agent_eval_action.formats.validation import check_genai, validate
+from agent_eval_action.results.base import AdkModel
+from agent_eval_action.results.evalset import (
+    AgentDetails,
+    AppDetails,
+    Content,
+    DatasetCase,
+    EvalSet,
+    Invocation,
+    InvocationEvent,
+    InvocationEvents,
+    JsonObject,
+    PastEvent,
+)
+
+
+class _Answer(AdkModel):
+    model_config = ConfigDict(extra="ignore")
+
+    response: Content | None = None
+
+
+class _Agent(AdkModel):
+    model_config = ConfigDict(extra="ignore")
+
+    agent_id: str | None = None
+    agent_type: str | None = None
+    description: str | None = None
+    instruction: str | None = None
+    tools: tuple[Any, ...] | None = None
+    sub_agents: tuple[str, ...] | None = None
+
+
+class _Turn(AdkModel):
+    model_config = ConfigDict(extra="ignore")
+
+    turn_index: int | None = None
+    turn_id: str | None = None
+    events: tuple[PastEvent, ...] = ()
+
+
+class _AgentData(AdkModel):
+    model_config = ConfigDict(extra="ignore")
+
+    agents: dict[str, _Agent] = Field(default_factory=dict)
+    turns: tuple[_Turn, ...] = ()
+
+
+class _Case(AdkModel):
+    """A case. Fields beyond these are for metrics, and are kept as they are."""
+
+    model_config = ConfigDict(extra="allow")
+
+    eval_case_id: str | None = None
+    prompt: Content | None = None
+    agent_data: _AgentData | None = None
+    responses: Any = None  # of an earlier run: the agent is asked again
+    reference: _Answer | None = None
+
+
+class _Dataset(AdkModel):
+    model_config = ConfigDict(extra="ignore")
+
+    eval_cases: tuple[_Case, ...]
+
+
+def _recognises(value: Any) -> bool:
+    """An object whose cases name a prompt, agent data or themselves as these datasets do, and none as ADK does."""
+    cases = value.get("eval_cases", value.get("evalCases")) if isinstance(value, dict) else None
+    keys = {key for case in cases if isinstance(case, dict) for key in case} if isinstance(cases, list) else set()
+    ours = keys & {"eval_case_id", "evalCaseId", "prompt", "agent_data", "agentData"}
+    return bool(ours) and not keys & {"eval_id", "evalId", "conversation", "conversation_scenario"}
+
+
+def _read(reading: Reading) -> EvalSet | None:
+    """A set whose id is the file's path in the workspace."""
+    value = reading.value
+    if reading.session is not None:
+        reading.error((), "an initial-session file does not go with a dataset", hint="use `agent_data` of its cases")
+    key = "eval_cases" if "eval_cases" in value else "evalCases"
+    ids = []
+    for index, case in enumerate(value[key]):
+        if isinstance(case, dict):
+            at: JsonPath = (key, index)
+            _check_contents(case, at, reading)
+            warn_misspelt(case, tuple(_Case.model_fields), at, reading)
+            name = "eval_case_id" if "eval_case_id" in case else "evalCaseId"
+            ids.append(((*at, name), case.get(name)))
+    check_ids(ids, reading)
+    found = validate(_Dataset, value, None, reading)
+    if found is None or reading.errors:
+        return None
+    cases = []
+    for index, read in enumerate(found.eval_cases):
+        if (case := _case(read, (key, index), reading)) is not None:
+            cases.append(case.at_line(reading.source.line((key, index))))
+    return None if reading.errors else EvalSet(eval_set_id=reading.name, eval_cases=tuple(cases))
+
+
+AGENTS_CLI: Final = Format("agents_cli", _recognises, _read)
+
+
+def _check_contents(case: JsonObject, at: JsonPath, reading: Reading) -> None:
+    """Report what google-genai refuses, and put a reference that is a bare content into its ``response``."""
+    reference = case.get("reference")
+    if isinstance(reference, dict) and "response" not in reference and reference.keys() & {"role", "parts"}:
+        reference = case["reference"] = {"response": reference}
+    check_genai(case.get("prompt"), "Content", (*at, "prompt"), reading)
+    if isinstance(reference, dict):
+        check_genai(reference.get("response"), "Content", (*at, "reference", "response"), reading)
+    data = case.get("agent_data", case.get("agentData"))
+    for number, turn in enumerate(_list(data.get("turns")) if isinstance(data, dict) else ()):
+        for index, event in enumerate(_list(turn.get("events")) if isinstance(turn, dict) else ()):
+            if isinstance(event, dict):
+                place = (*at, "agent_data", "turns", number, "events", index, "content")
+                check_genai(event.get("content"), "Content", place, reading)
+
+
+def _case(read: _Case, at: JsonPath, reading: Reading) -> DatasetCase | None:
+    """The case in one of its three shapes; None after an error."""
+    events = [event for turn in (read.agent_data.turns if read.agent_data else ()) for event in turn.events]
+    waits = bool(events) and events[-1].author == "user"
+    recorded = () if waits else _recorded(read, events)
+    if wrong := _problem(read, events, waits=waits):
+        reading.error(at, wrong[0], hint=wrong[1])
+        return None
+    fields = read.model_dump(mode="json", exclude={"eval_case_id", "responses"}, exclude_none=True)
+    name = read.eval_case_id if read.eval_case_id is not None else str(at[-1])
+    common: JsonObject = {"eval_id": name, "metric_fields": fields}
+    reference = read.reference.response if read.reference else None
+    if recorded:
+        expected = [_expected(turn.user_content) for turn in recorded[:-1]]
+        expected.append(_expected(recorded[-1].user_content, reference))
+        return DatasetCase(**common, conversation=tuple(expected), recorded=recorded)
+    message, history = read.prompt or Content(), [event for event in events[:-1] if event.content or event.state_delta]
+    if waits:
+        message = events[-1].content or message
+        if events[-1].state_delta:
+            history.append(events[-1].model_copy(update={"content": None}))
+    return DatasetCase(**common, conversation=(_expected(message, reference),), history=tuple(history))
+
+
+def _problem(read: _Case, events: list[PastEvent], *, waits: bool) -> tuple[str, str | None] | None:
+    """What is wrong with a case, and what to do."""
+    if waits and read.prompt is not None:
+        hint = "keep the one that the agent is to answer"
+        return "the case has both `prompt` and a conversation that waits for an answer", hint
+    if waits and events[-1].content is None:
+        return "the last event is the user's, and has no content: there is nothing to send", None
+    if read.prompt is None and not any(event.author == "user" and event.content for event in events):
+        hint = '"prompt": {"parts": [{"text": "..."}]}, or `agent_data` whose last event is the user\'s'
+        return "the case has no message for the agent", hint
+    return None
+
+
+def _expected(message: Content, reference: Content | None = None) -> Invocation:
+    return Invocation(user_content=message, final_response=reference)
+
+
+def _recorded(read: _Case, events: list[PastEvent]) -> tuple[Invocation, ...]:
+    """The turns of a complete trace: a message of the user, or the case's prompt, begins each. () without events."""
+    agents = read.agent_data.agents if read.agent_data else {}
+    details = {
+        name: AgentDetails(name=name, instructions=agent.instruction or "", tool_declarations=agent.tools or ())
+        for name, agent in agents.items()
+    }
+    turns: list[tuple[Content, list[PastEvent]]] = []
+    if events and (read.prompt is not None or events[0].author != "user"):
+        turns.append((read.prompt or Content(parts=(), role="user"), []))
+    for event in events:
+        if event.author == "user" and event.content is not None:
+            turns.append((event.content, []))
+        elif turns:
+            turns[-1][1].append(event)
+    return tuple(
+        Invocation(
+            invocation_id=f"recorded-{number}",
+            user_content=message,
+            final_response=_final_response(made),
+            intermediate_data=InvocationEvents(
+                invocation_events=tuple(InvocationEvent(author=event.author, content=event.content) for event in made)
+            ),
+            app_details=AppDetails(agent_details=details) if details else None,
+        )
+        for number, (message, made) in enumerate(turns)
+    )
+
+
+def _final_response(events: list[PastEvent]) -> Content | None:
+    """The last event that has text, as agents-cli takes it."""
+    with_text = (event.content for event in reversed(events) if event.content and event.content.text)
+    return next(with_text, None)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
