@@ -156,7 +156,7 @@ def test_no_link_leads_out_of_the_workspace(workspace, tmp_path, link):
         read(workspace / "evals" / "baseline.json", workspace=workspace)
 
 
-def test_a_relative_path_is_judged_by_the_workspace_too(workspace, tmp_path, monkeypatch):
+def test_a_relative_path_stays_inside_the_workspace_too(workspace, tmp_path, monkeypatch):
     alias = tmp_path / "alias"
     alias.symlink_to(workspace)
     (workspace / "out").symlink_to(tmp_path)
