@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,15 +33,22 @@ def parse_selector(text: str, *, exists: Callable[[Path], bool]) -> Selector:
     """
     if not text.strip():
         raise UsageError("an eval file has an empty name", "name a file, a folder, or file.json:case_a,case_b")
-    if ":" not in text or exists(Path(text)):
+    if ":" not in text or _is_there(text, exists):
         return Selector(Path(text))
     colons = [index for index, char in enumerate(text) if char == ":" and index > 0]
     if not colons:
         raise UsageError(f"{text} names no file before the colon", "write file.json:case_a,case_b")
-    existing = (at for at in reversed(colons) if exists(Path(text[:at])))
+    existing = (at for at in reversed(colons) if _is_there(text[:at], exists))
     named_like_files = (at for at in colons if text[:at].endswith((".json", *YAML_SUFFIXES)))
     split = next(existing, None) or next(named_like_files, colons[0])
     return Selector(Path(text[:split]), tuple(_ids(text[split + 1 :], text)))
+
+
+def _is_there(text: str, exists: Callable[[Path], bool]) -> bool:
+    try:
+        return exists(Path(text))
+    except OSError:  # longer than a path may be: case ids with colons
+        return False
 
 
 def _ids(rest: str, whole: str) -> Iterator[str]:
@@ -66,8 +74,9 @@ def select_cases(eval_set: EvalSet, case_ids: Sequence[str]) -> EvalSet:
         return eval_set
     known = {case.eval_id for case in eval_set.eval_cases}
     left, chosen = tuple(case_ids), []
+    longest = 1 + max((name.count(",") for name in known), default=0)  # parts of an id that was split at its commas
     while left:
-        joined = (",".join(left[:length]) for length in range(len(left), 0, -1))
+        joined = [",".join(left[:length]) for length in range(min(longest, len(left)), 0, -1)]
         found = next((name for name in joined if name in known or name.strip() in known), None)
         if found is None:
             listed = ", ".join(map(shorten, sorted(known)[:_LISTED])) or "none"
@@ -75,8 +84,8 @@ def select_cases(eval_set: EvalSet, case_ids: Sequence[str]) -> EvalSet:
             hint = did_you_mean(left[0].strip(), known) or f"it has {listed}{more}"
             raise EvalFileError(f"{_name(eval_set)} has no case {shorten(left[0].strip())}", hint)
         chosen.append(found if found in known else found.strip())
-        left = left[1 + found.count(",") :]
-    if repeated := sorted({case_id for case_id in chosen if chosen.count(case_id) > 1}):
+        left = left[len(joined) - joined.index(found) :]
+    if repeated := sorted(name for name, times in Counter(chosen).items() if times > 1):
         raise EvalFileError(f"{_name(eval_set)}: {', '.join(map(shorten, repeated))} is selected more than once")
     wanted = set(chosen)
     return _only(eval_set, lambda case: case.eval_id in wanted)

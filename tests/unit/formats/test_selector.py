@@ -66,12 +66,17 @@ def test_any_ids_can_be_quoted(chosen):
         (["a", "b", "c"], ["c", "a"], ["a", "c"]),
         (["a,b", "a", "b"], ["a", "b"], ["a,b"]),
         (["a,b", "c"], ["c", "a", "b"], ["a,b", "c"]),
+        (["a,b", "c", "d"], ["a,b", "c"], ["a,b", "c"]),
         (["a", "b"], [" a ", "b"], ["a", "b"]),
         ([" a"], [" a"], [" a"]),
     ],
 )
 def test_select_takes_exact_ids_first_and_keeps_file_order(known, wanted, expected):
     assert ids(select_cases(eval_set(*known), wanted)) == expected
+
+
+def test_a_case_id_is_no_path_however_long_it_is():
+    assert parse_selector(f"a.json:{'z' * 5_000}:x", exists=Path.exists).case_ids == (f"{'z' * 5_000}:x",)
 
 
 def test_unknown_and_repeated_ids_are_errors():
