@@ -114,6 +114,28 @@ def test_a_setting_that_may_loosen_is_advised_about_and_another_is_noted():
     }
 
 
+def test_a_stricter_rule_is_noted_once_where_it_stands_and_a_looser_one_is_left_to_the_weakenings():
+    def noted(own: Policy, base: Policy) -> list[tuple[str, str, str, str]]:
+        found = setting_changes(settings(policy=own), settings(policy=base))
+        return [(item.severity, item.data["rule"], item.data["old"], item.data["new"]) for item in found]
+
+    loose, strict = {"quality": CriterionPolicy(max_drop=0.1)}, {"quality": CriterionPolicy(max_drop=0.05)}
+    examples = [
+        (Policy(max_drop=0.1), Policy(max_drop=0.05), "gate.max_drop", "0.1", "0.05"),
+        (
+            Policy(max_drop=0.2, criteria=loose),
+            Policy(max_drop=0.2, criteria=strict),
+            *("gate.criteria.quality.max_drop", "0.1", "0.05"),
+        ),
+        (Policy(sets={"s": "advisory"}), Policy(sets={"s": "blocking"}), "gate.sets.s", "advisory", "blocking"),
+    ]
+    for base, own, *told in examples:
+        assert noted(own, base) == [("note", *told)]
+        assert noted(base, own) == []
+    base, own = (Policy(max_drop=drop, criteria={"quality": CriterionPolicy(max_drop=drop)}) for drop in (0.1, 0.05))
+    assert [rule for _, rule, _, _ in noted(own, base)] == ["gate.max_drop"]
+
+
 def test_every_difference_in_what_describes_an_agent_is_reported():
     then = AgentSettings(path=Path("/w/bot"), name="bot", env={"A": "1"}, workers=2)
     now = AgentSettings(
