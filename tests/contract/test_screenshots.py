@@ -10,13 +10,15 @@ import pytest
 from support.screenshots.__main__ import IMAGES, README_HEIGHT, README_IMAGE, SCENARIOS, WIDTH, source
 from support.screenshots.browser import size
 from support.screenshots.page import comment_page
+from support.screenshots.report_page import PAGE_IMAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 LARGEST = 150_000  # bytes; a page of documentation is read over a phone as well
 
 
 def test_there_is_a_picture_of_each_scenario_and_no_other() -> None:
-    assert {path.name for path in IMAGES.iterdir()} == {f"{name}.png" for name in (*SCENARIOS, README_IMAGE)}
+    comments = {f"{name}.png" for name in (*SCENARIOS, README_IMAGE)}
+    assert {path.name for path in IMAGES.iterdir()} == comments | set(PAGE_IMAGES)
 
 
 def test_the_readme_shows_the_top_of_a_comment() -> None:

@@ -418,10 +418,9 @@ def main_event(event: MainEvent) -> Prose:
     name, case_names = Name.shortened(event.subject, _CRITERION), Name.shortened(event.text, _LONG_NAME)
     if event.kind == "cases":
         return compose(f"{plural(event.cases, 'case')} redefined: {{cases}}", cases=case_names)
-    reason = f": {event.text}" if event.text else ""
-    template = {"model": "model of {name}: ", "adk": "google-adk of {name}: ", "accepted": "accepted {name}"}
-    text = reason if event.kind == "accepted" else event.text
-    return compose(template.get(event.kind, "{name}: ") + "{text}", name=name, text=text)
+    lead = {"model": "model of {name}", "adk": "google-adk of {name}", "accepted": "accepted {name}"}
+    text = f": {event.text}" if event.text else ""
+    return compose(lead.get(event.kind, "{name}") + "{text}", name=name, text=text)
 
 
 # --- what a change does to the gate itself ---------------------------------------------------------

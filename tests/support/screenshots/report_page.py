@@ -15,7 +15,8 @@ from .smaller import shrink
 
 WIDTH, HIGHEST = 1200, 900  # px
 VIEWS: Final = {"report-overview": "#/", "report-case": case_link("dice", "basics", "roll_then_prime")}
-THEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
+THEMES: Final[dict[Literal["light", "dark"], str]] = {"light": "", "dark": "-dark"}
+PAGE_IMAGES: Final = tuple(f"{name}{suffix}.png" for suffix in THEMES.values() for name in VIEWS)
 
 
 def draw_page(folder: Path, browser: str) -> list[Path]:
@@ -25,12 +26,12 @@ def draw_page(folder: Path, browser: str) -> list[Path]:
         page = Path(scratch) / "report.html"
         page.write_text(REPORTS["html"](recorded(report("regressed"), Path(scratch)), None), encoding="utf-8")
         started = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-lcd-text"])
-        for theme in THEMES:
+        for theme, suffix in THEMES.items():
             context = started.new_context(viewport={"width": WIDTH, "height": HIGHEST}, color_scheme=theme)
             for name, view in VIEWS.items():
                 opened = context.new_page()
                 opened.goto(page.as_uri() + view)
-                image = folder / f"{name}{'-dark' if theme == 'dark' else ''}.png"
+                image = folder / f"{name}{suffix}.png"
                 opened.screenshot(path=image)
                 shrink(image)
                 images.append(image)
