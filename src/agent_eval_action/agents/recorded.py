@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
+
+from pydantic import ConfigDict, ValidationError
 
 from agent_eval_action.agents.base import (
     AgentSession,
@@ -17,9 +19,11 @@ from agent_eval_action.agents.base import (
 )
 from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.errors import ConfigError, ResultsError
+from agent_eval_action.folders import OutputFolder
+from agent_eval_action.results.base import Frozen
 from agent_eval_action.results.evalset import Content, Invocation
-from agent_eval_action.results.run_result import AgentConditions, Attempt, AttemptError, ErrorKind
-from agent_eval_action.results.transcripts import ATTEMPTS, parse_attempt, read_line, read_lines
+from agent_eval_action.results.run_result import AgentConditions, ArmName, Attempt, AttemptError, ErrorKind
+from agent_eval_action.results.transcripts import ATTEMPTS, lines_of, parse_attempt, read_line
 
 _Key = tuple[str, str, int]
 
@@ -32,32 +36,39 @@ class RecordedAgent:
     folder: Path
     workspace: Path | None = None
     _offsets: dict[_Key, tuple[int, int]] = field(default_factory=dict)
+    _file: BinaryIO | None = None
 
     async def start(self) -> AgentConditions | AttemptError:
         """Index the recording by eval set, case and repeat; the last line of a key wins."""
         path = self.folder / ATTEMPTS
         try:
-            for number, offset, line in read_lines(path, self.workspace):
+            self._file = OutputFolder.at(self.folder, self.workspace).read(ATTEMPTS)
+            for number, offset, line in lines_of(self._file):
                 if (key := _attempt_key(path, number, line)) is not None:
                     self._offsets[key] = (number, offset)
         except ResultsError as error:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=str(error))
+        except OSError as error:
+            return _unreadable(path, error)
         return AgentConditions(agent=self.name, path=self.folder.as_posix(), environment="recorded")
 
     async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
         key, path = request.key, self.folder / ATTEMPTS
         place = self._offsets.get((key.eval_set, key.case, key.repeat)) if key else None
-        if key is None or place is None:
+        if key is None or place is None or self._file is None:
             attempt = f" {key.case_key} #{key.repeat + 1}" if key else ""
             return _error(f"the recording has no attempt{attempt}")
         number, offset = place
         try:
-            return RecordedSession(parse_attempt(path, number, read_line(path, offset, self.workspace)))
+            return RecordedSession(parse_attempt(path, number, read_line(self._file, offset)))
         except OSError as error:
-            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=f"{path} cannot be read: {error.strerror or error}")
+            return _unreadable(path, error)
 
     async def stop(self) -> None:
-        """Nothing runs."""
+        """Close the recording; nothing runs."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 def make_recorded_agent(context: DriverContext) -> RecordedAgent:
@@ -67,19 +78,28 @@ def make_recorded_agent(context: DriverContext) -> RecordedAgent:
     return RecordedAgent(context.agent.name, context.agent.recording, context.workspace)
 
 
-def _attempt_key(path: Path, number: int, line: bytes) -> _Key | None:
-    """Return which attempt a line is, without validating the whole of it: that is done when it is replayed.
+class _RecordedKey(Frozen):
+    """What of a line says which attempt it is; the rest is validated when the attempt is replayed."""
 
-    None for an answer of the base commit's agent: that is not this agent's.
-    """
+    model_config = ConfigDict(extra="ignore")
+
+    eval_set: str
+    case: str
+    repeat: int = 0
+    arm: ArmName = "head"
+
+
+def _attempt_key(path: Path, number: int, line: bytes) -> _Key | None:
+    """Return which attempt a line is; None for one of the base commit's agent: that is not this agent's."""
     try:
-        record = json.loads(line)
-        arm, key = record.get("arm", "head"), (record["eval_set"], record["case"], record.get("repeat", 0))
-        hash(key)
-    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
-        attempt = parse_attempt(path, number, line)
-        arm, key = attempt.arm, (attempt.eval_set, attempt.case, attempt.repeat)
-    return key if arm == "head" else None
+        key: _RecordedKey | Attempt = _RecordedKey.model_validate_json(line)
+    except ValidationError:
+        key = parse_attempt(path, number, line)
+    return (key.eval_set, key.case, key.repeat) if key.arm == "head" else None
+
+
+def _unreadable(path: Path, error: OSError) -> AttemptError:
+    return AttemptError(kind=ErrorKind.ENVIRONMENT, message=f"{path} cannot be read: {error.strerror or error}")
 
 
 def _error(message: str) -> AttemptError:

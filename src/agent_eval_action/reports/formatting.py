@@ -184,9 +184,10 @@ def clean(text: str, limit: int | None = None, *, lines: bool = False) -> str:
     if limit is not None and len(text) > 4 * limit:
         text = text[: 4 * limit]
         text += _CUT
-    text = _ANSI.sub("", text)
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text = _SUSPECT.sub(lambda found: _visible(found.group()), text)
+    if not (text.isascii() and text.isprintable()):  # most texts are, and every report cleans every one of its own
+        text = _ANSI.sub("", text)
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        text = _SUSPECT.sub(lambda found: _visible(found.group()), text)
     text = text if lines else " ".join(text.split())
     return text if limit is None or len(text) <= limit else text[: limit - 1].rstrip() + _CUT
 

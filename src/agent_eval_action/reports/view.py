@@ -184,7 +184,8 @@ def _views(result: RunResult, decision: Decision) -> Iterator[CaseView]:
     for key, case, owner in [*run, *gone]:
         mine = pairs.get(key, [])
         group = _group(mine, undecided) if case is not None else Group.REMOVED
-        telling = [group not in _WITHOUT_REASON and _group([pair], undecided) is group for pair in mine]
+        alone = group in _WITHOUT_REASON or len(mine) == 1
+        telling = [group not in _WITHOUT_REASON if alone else _group([pair], undecided) is group for pair in mine]
         reasons = sorted(compress(mine, telling), key=lambda pair: (not pair.blocking, -_fall(pair)))
         where = f"{key.agent} / {key.eval_set}" if agents > 1 else key.eval_set if len(keys) > 1 else ""
         in_failed = any(pair.kind in _FELL and pair.criterion in failed for pair in mine)
@@ -204,7 +205,10 @@ def _group(pairs: list[PairChange], undecided: frozenset[Subject]) -> Group:
     rules = (
         (any(p.blocking and (p.kind in _FELL or p.confirmed) for p in pairs), Group.REGRESSED),
         (any(p.blocking for p in pairs), Group.BELOW_THRESHOLD),
-        (any(p.kind is not ChangeKind.ERROR and p.subject in undecided for p in pairs), Group.NEEDS_RUNS),
+        (
+            bool(undecided) and any(p.kind is not ChangeKind.ERROR and p.subject in undecided for p in pairs),
+            Group.NEEDS_RUNS,
+        ),
         (ChangeKind.ERROR in kinds or any(p.errors for p in pairs), Group.NOT_MEASURED),
         (below, Group.BELOW_THRESHOLD),
         (any(p.kind is ChangeKind.WORSE for p in certain), Group.WORSE),

@@ -162,30 +162,38 @@ class Usage(Frozen):
     total_tokens: int | None = None
     calls_without_usage: int = 0
 
-    def __add__(self, other: Usage) -> Usage:
-        def total(one: int | None, two: int | None) -> int | None:
-            return two if one is None else one if two is None else one + two
-
-        return Usage(**{name: total(getattr(self, name), getattr(other, name)) for name in Usage.model_fields})
+    @classmethod
+    def total(cls, usages: Iterable[Usage]) -> Usage:
+        """Sum each field; None where none of them has a number."""
+        sums: dict[str, int | None] = {}
+        for usage in usages:
+            for name, value in usage:
+                known = sums.get(name)
+                sums[name] = value if known is None else known if value is None else known + value
+        return cls(**sums)
 
     @classmethod
     def of_turns(cls, turns: Sequence[Invocation]) -> Usage:
         """Sum what the events of all turns report; a model event without a report is counted as such."""
-        total = cls(tool_calls=sum(len(turn.tool_calls()) for turn in turns))
-        for event in (event for turn in turns for event in getattr(turn.intermediate_data, "invocation_events", ())):
-            if event.usage_metadata is None and event.model_version is None:
-                continue
-            report = event.usage_metadata or {}
-            values = [report.get(f"{name}_token_count") for name in ("prompt", "candidates", "total")]
-            tokens = [value if isinstance(value, int) and not isinstance(value, bool) else None for value in values]
-            total += cls(
-                model_calls=1,
-                input_tokens=tokens[0],
-                output_tokens=tokens[1],
-                total_tokens=tokens[2],
-                calls_without_usage=int(tokens[2] is None),
-            )
-        return total
+        events = (event for turn in turns for event in getattr(turn.intermediate_data, "invocation_events", ()))
+        reports = [
+            event.usage_metadata or {}
+            for event in events
+            if event.usage_metadata is not None or event.model_version is not None
+        ]
+        reported = {
+            name: [count for report in reports if type(count := report.get(f"{name}_token_count")) is int]
+            for name in ("prompt", "candidates", "total")
+        }
+        tokens = {name: sum(counts) if counts else None for name, counts in reported.items()}
+        return cls(
+            model_calls=len(reports),
+            tool_calls=sum(len(turn.tool_calls()) for turn in turns),
+            input_tokens=tokens["prompt"],
+            output_tokens=tokens["candidates"],
+            total_tokens=tokens["total"],
+            calls_without_usage=len(reports) - len(reported["total"]),
+        )
 
 
 class Durations(Frozen):

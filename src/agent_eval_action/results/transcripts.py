@@ -7,12 +7,14 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, BinaryIO, Self
 
 import pydantic
+from pydantic_core import PydanticSerializationError
 
 from agent_eval_action.errors import OutputError, ResultsError
 from agent_eval_action.folders import OutputFolder
@@ -25,29 +27,35 @@ _LINE_LIMIT = 512 * 1024 * 1024
 def read_lines(path: Path, workspace: Path | None = None) -> Iterator[tuple[int, int, bytes]]:
     """Each complete line: line number from 1, byte offset, bytes. A torn last line is left out.
 
-    The file is no link, and inside the ``workspace`` none leads to it.
+    The file is no link, and inside the ``workspace`` none leads to it. Raises ResultsError.
     """
     try:
         with OutputFolder.at(path.parent, workspace).read(path.name) as file:
-            offset = 0
-            for number, line in enumerate(iter(lambda: file.readline(_LINE_LIMIT), b""), 1):
-                if line.endswith(b"\n"):
-                    yield number, offset, line
-                offset += len(line)
+            yield from lines_of(file)
     except OSError as error:
         raise ResultsError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def read_line(path: Path, offset: int, workspace: Path | None = None) -> bytes:
+def lines_of(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
+    """The lines of an open file, as ``read_lines`` gives them. Raises OSError."""
+    offset = 0
+    for number, line in enumerate(iter(lambda: file.readline(_LINE_LIMIT), b""), 1):
+        if line.endswith(b"\n"):
+            yield number, offset, line
+        offset += len(line)
+
+
+def read_line(file: BinaryIO, offset: int) -> bytes:
     """The line that begins at an offset. Raises OSError."""
-    with OutputFolder.at(path.parent, workspace).read(path.name) as file:
-        file.seek(offset)
-        return file.readline()
+    file.seek(offset)
+    return file.readline()
 
 
 def parse_attempt(path: Path, number: int, line: bytes) -> Attempt:
     """One line as an Attempt. Raises ResultsError naming the line."""
-    try:
+    with suppress(pydantic.ValidationError):
+        return Attempt.model_validate_json(line)
+    try:  # pydantic's parser takes no lone surrogates, and its messages are others
         return Attempt.model_validate(json.loads(line))
     except (ValueError, RecursionError, pydantic.ValidationError) as error:
         reason = str(error).splitlines()[0]
@@ -90,7 +98,7 @@ class TranscriptWriter:
         if self._file is None:
             raise ValueError("the writer is not open")
         try:
-            line = _dumped(attempt.model_dump(mode="json", exclude_defaults=True))
+            line = _line(attempt)
             if '"inline_data":{' in line:
                 line = _dumped(json.loads(line, object_hook=self._with_stored_media))
             self._file.write(line.encode("ascii") + b"\n")
@@ -141,6 +149,13 @@ def decode_media(data: str) -> bytes:
         return base64.b64decode(data + "=" * (-len(data) % 4), altchars=alphabet)
     except ValueError:
         return data.encode("utf-8", "surrogatepass")
+
+
+def _line(attempt: Attempt) -> str:
+    try:
+        return attempt.model_dump_json(exclude_defaults=True, ensure_ascii=True)
+    except PydanticSerializationError:  # a lone surrogate
+        return _dumped(attempt.model_dump(mode="json", exclude_defaults=True))
 
 
 def _dumped(record: dict[str, Any]) -> str:

@@ -34,6 +34,7 @@ from agent_eval_action.results.run_result import (
     Usage,
 )
 from agent_eval_action.run.collector import excerpt_turn, summarise
+from agent_eval_action.run.scoring import SharedScores
 
 TOOL: Final = "google-adk"
 
@@ -48,6 +49,7 @@ class _ImportedSet:
     cases: dict[str, CaseResult] = field(default_factory=dict)
     attempts: dict[str, list[AttemptSummary]] = field(default_factory=lambda: defaultdict(list))
     left_out: int = 0
+    _shared: SharedScores = field(default_factory=SharedScores)
 
     def add(self, file: AdkResults, case: AdkCase) -> None:
         """Add an attempt of a case. Files must be added from the newest to the oldest."""
@@ -87,7 +89,7 @@ class _ImportedSet:
             scores=tuple(scores),
             usage=Usage.of_turns(actual),
         )
-        attempts.append(summarise(attempt))
+        attempts.append(summarise(attempt, self._shared))
 
     def result(self) -> SetResult:
         """Return everything that was added."""
@@ -112,7 +114,7 @@ def import_results(files: Sequence[AdkResults]) -> tuple[RunResult, tuple[str, .
     attempts = [attempt for case in cases for attempt in case.attempts]
     repeats = max((len(case.attempts) for case in cases), default=1)
     errors = sum(attempt.error is not None for attempt in attempts)
-    usage = sum((attempt.usage for attempt in attempts), Usage())
+    usage = Usage.total(attempt.usage for attempt in attempts)
     result = RunResult(
         started_at=_timestamp(newest_first[0].creation_timestamp if newest_first else 0),
         conditions=Conditions(tool_version=TOOL, repeats=repeats, adaptive=repeats == 1),

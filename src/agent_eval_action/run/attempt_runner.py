@@ -9,7 +9,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from agent_eval_action.agents.base import (
     AgentDriver,
@@ -58,6 +58,8 @@ _SOLO_SESSIONS: Final = 2
 """Single-session workers of an agent at a time; they tell an attempt that kills its worker from its neighbours."""
 _SCORING_PER_SESSION: Final = 16
 """Attempts that may wait for their judges, per session. This bounds memory, not speed."""
+
+_T = TypeVar("_T")
 
 
 def stall_timeout(configured: float | None, longest_answer: float) -> float:
@@ -235,10 +237,14 @@ class AttemptRunner:
         tasks: asyncio.TaskGroup,
         scorers: set[AttemptScorer],
     ) -> None:
+        provenances: dict[tuple[ArmName, str], Provenance] = {}
         for planned in queue:
             agent, group = planned.key.agent, groups[planned.key.arm]
-            started = await asyncio.shield(group.starts[agent])
-            provenance = self.previous.provenance_now(agent, started, commit=group.commit)
+            started = await _result(group.starts[agent])
+            provenance = provenances.get((planned.key.arm, agent))
+            if provenance is None:
+                provenance = self.previous.provenance_now(agent, started, commit=group.commit)
+                provenances[planned.key.arm, agent] = provenance
             attempt = self._previous_attempt(planned, group, provenance)
             scorer = AttemptScorer(planned, self.contexts[agent], self.stall.record_progress)
             scorers.add(scorer)
@@ -247,7 +253,7 @@ class AttemptRunner:
             if attempt is None:  # nothing is made any more, but attempts of the earlier run may still follow
                 scorers.discard(scorer)
                 continue
-            await asyncio.shield(self.scoring_ready)
+            await _result(self.scoring_ready)
             marks = {"purpose": planned.purpose, "commit": group.commit, "provenance": provenance}
             attempt = attempt.model_copy(update=marks)
             if scorer.waits:  # for judges, beside the workers, which make the next attempts meanwhile
@@ -366,11 +372,17 @@ class AttemptRunner:
                     conversation.final_state = end.final_state
             refused = conversation.error is not None and conversation.error.kind is ErrorKind.RATE_LIMITED
             # a single refusal is the worker's own rate control at work; a mostly refused session is too many sessions
-            if refused or conversation.throttled > Usage.of_turns(tuple(conversation.turns)).model_calls:
+            throttled = conversation.throttled  # nearly always 0, and then the turns need not be looked through
+            if refused or (throttled and throttled > Usage.of_turns(tuple(conversation.turns)).model_calls):
                 self._sessions.refused(permit)
             else:
                 self._sessions.succeeded()
             return conversation
+
+
+async def _result(task: asyncio.Task[_T]) -> _T:
+    """Return what a task made that others wait for too: whoever is cancelled here does not cancel it."""
+    return task.result() if task.done() else await asyncio.shield(task)
 
 
 def interleave(first: Sequence[PlannedAttempt], second: Sequence[PlannedAttempt]) -> list[PlannedAttempt]:

@@ -6,6 +6,7 @@ What an excerpt leaves out is named by its digest, so that two different huge va
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -43,23 +44,35 @@ _SAME: Final = ("repeat", "arm", "purpose", "ended", "usage", "durations", "trie
 _NOT_MADE: Final = AttemptError(kind=ErrorKind.STOPPED, message="the run ended before this attempt was made")
 
 
-def excerpt_turn(turn: Invocation) -> TurnBrief:
-    """Return the excerpt of one turn, expected or actual."""
+def excerpt_turn(turn: Invocation, like: TurnBrief | None = None) -> TurnBrief:
+    """Return the excerpt of one turn, expected or actual; made of the objects of ``like`` where it is equal."""
     calls = turn.tool_calls()
-    excerpts = [excerpt_call(call) for call in calls[:CALLS_LIMIT]]
+    excerpts = [_call_parts(call) for call in calls[:CALLS_LIMIT]]
     if rest := [call.model_dump(mode="json") for call in calls[CALLS_LIMIT:]]:
-        excerpts.append(CallBrief(name="…", args={"more": len(rest), "sha256": _digest(rest)}))
+        excerpts.append(("…", {"more": len(rest), "sha256": _digest(rest)}))
     user, response = (excerpt_text(text, TEXT_LIMIT) for text in (turn.user_content.text, turn.response_text))
-    return TurnBrief(user=user, calls=tuple(excerpts), response=response)
+    # by repr: with == the argument 1 would be 1.0 and True
+    if like is None or [(call.name, repr(call.args)) for call in like.calls] != [(n, repr(a)) for n, a in excerpts]:
+        briefs = tuple(CallBrief(name=name, args=args) for name, args in excerpts)
+    elif like.user == user and like.response == response:
+        return like
+    else:
+        briefs = like.calls
+    return TurnBrief(user=like.user if like and like.user == user else user, calls=briefs, response=response)
 
 
 def excerpt_call(call: FunctionCall) -> CallBrief:
     """Return the excerpt of one call."""
+    name, args = _call_parts(call)
+    return CallBrief(name=name, args=args)
+
+
+def _call_parts(call: FunctionCall) -> tuple[str, dict[str, Any]]:
     given = call.args or {}
     args = {str(key): _shorten(value, _DEPTH_LIMIT) for key, value in list(given.items())[:_ITEMS_LIMIT]}
     if len(given) > _ITEMS_LIMIT or len(json.dumps(args, default=str)) > _ARGS_LIMIT:
         args = {"…": f"sha256:{_digest(call.args)}"}
-    return CallBrief(name=call.name or "", args=args)
+    return call.name or "", args
 
 
 def excerpt_text(text: str, limit: int) -> str:
@@ -87,7 +100,7 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def summarise(attempt: Attempt) -> AttemptSummary:
+def summarise(attempt: Attempt, shared: SharedScores) -> AttemptSummary:
     """Return what results.json keeps of an attempt: its scores and reasons, and the transcript as excerpts."""
     error = attempt.error
     if error is not None:
@@ -102,19 +115,8 @@ def summarise(attempt: Attempt) -> AttemptSummary:
     kept = {
         name: getattr(attempt, name) for name in ("repeat", "arm", "purpose", "ended", "usage", "durations", "tries")
     }
-    return AttemptSummary(error=error, scores=tuple(scores), turns=tuple(map(excerpt_turn, attempt.turns)), **kept)
-
-
-def _share_parts(actual: TurnBrief, expected: TurnBrief) -> TurnBrief:
-    """Return ``expected`` built from the objects of ``actual`` where they are equal, as calls mostly are."""
-    # by repr: with == the argument 1 would be 1.0 and True
-    same_calls = [(call.name, repr(call.args)) for call in actual.calls] == [
-        (call.name, repr(call.args)) for call in expected.calls
-    ]
-    if same_calls and actual.user == expected.user and actual.response == expected.response:
-        return actual
-    user = actual.user if actual.user == expected.user else expected.user
-    return TurnBrief(user=user, calls=actual.calls if same_calls else expected.calls, response=expected.response)
+    turns = tuple(excerpt_turn(turn) for turn in attempt.turns)
+    return AttemptSummary(error=error, scores=tuple(map(shared.share, scores)), turns=turns, **kept)
 
 
 @dataclass
@@ -132,13 +134,14 @@ class ResultCollector:
     _shared: SharedScores = field(default_factory=SharedScores)
     _expected: dict[CaseKey, tuple[TurnBrief, ...]] = field(default_factory=dict)
     _cases: dict[CaseKey, CaseResult] = field(default_factory=dict)
+    _sets: tuple[SetResult, ...] | None = None
 
     def add(self, attempt: Attempt, item: PlannedCase) -> None:
         key = attempt.key
-        summary = summarise(attempt)
-        summary = summary.model_copy(update={"scores": tuple(map(self._shared.share, summary.scores))})
+        summary = summarise(attempt, self._shared)
         self._summaries.setdefault((key.case_key, key.arm), {})[key.repeat] = summary
         self._cases.pop(key.case_key, None)
+        self._sets = None
         self._expected_turns(key.case_key, item)
 
     def restore(self, key: CaseKey, arm: ArmName, summary: AttemptSummary) -> None:
@@ -184,16 +187,7 @@ class ResultCollector:
 
         ``meter`` has counted what was spent. ``fields``: those of the result that its attempts do not say.
         """
-        sets = tuple(
-            SetResult(
-                agent=planned.agent,
-                eval_set=planned.key,
-                path=planned.path,
-                criteria=planned.infos,
-                cases=tuple(self._case(planned.case_key(item), item) for item in planned.cases),
-            )
-            for planned in self.plan.sets
-        )
+        sets = self._set_results()
         cases = [case for result in sets for case in result.cases]
         # what the end of the run cut off is no attempt to count, and no error of anybody's
         attempts = (made for case in cases for made in case.attempts)
@@ -207,11 +201,26 @@ class ResultCollector:
             errors=sum(made.error is not None for made in head),
             retries=sum(made.tries - 1 for made in (*head, *control)),
             seconds=round(seconds, 3),
-            usage=sum((made.usage for made in (*head, *control)), Usage()),
+            usage=Usage.total(made.usage for made in (*head, *control)),
             uses=meter.uses(),
             usd=meter.usd(),
         )
         return RunResult(sets=sets, totals=totals, **fields)
+
+    def _set_results(self) -> tuple[SetResult, ...]:
+        """Return the results of all sets; the object stays the same until another attempt is added."""
+        if self._sets is None:
+            self._sets = tuple(
+                SetResult(
+                    agent=planned.agent,
+                    eval_set=planned.key,
+                    path=planned.path,
+                    criteria=planned.infos,
+                    cases=tuple(self._case(planned.case_key(item), item) for item in planned.cases),
+                )
+                for planned in self.plan.sets
+            )
+        return self._sets
 
     def _case(self, key: CaseKey, item: PlannedCase) -> CaseResult:
         """Return the result of a case; the object stays the same until another attempt of it is added."""
@@ -237,7 +246,7 @@ class ResultCollector:
         if known is None:
             made = next(iter(self._summaries.get((key, "head"), {}).values()), None)
             actual = made.turns if made else ()
-            excerpts = [excerpt_turn(turn) for turn in item.case.turns]
-            shared = [_share_parts(turn, expected) for turn, expected in zip(actual, excerpts, strict=False)]
-            known = self._expected[key] = (*shared, *excerpts[len(shared) :])
+            turns = item.case.turns
+            made_turns = itertools.islice(itertools.chain(actual, itertools.repeat(None)), len(turns))
+            known = self._expected[key] = tuple(map(excerpt_turn, turns, made_turns))
         return known

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from agent_eval_action.agents.simulator import simulator_digest
 from agent_eval_action.baseline.pooling import Suite
@@ -42,7 +43,7 @@ class PlannedCase:
     unmeasured: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlannedSet:
     """One eval set against one agent. ``path`` is relative to the workspace, with forward slashes.
 
@@ -57,7 +58,7 @@ class PlannedSet:
     infos: tuple[CriterionInfo, ...]
     simulator: UserSimulatorConfig = field(default_factory=UserSimulatorConfig)
 
-    @property
+    @cached_property
     def scored_by(self) -> tuple[Criterion, ...]:
         """The criteria that are applied: all but those this run leaves out."""
         return tuple(one for one, info in zip(self.criteria, self.infos, strict=True) if not info.unmeasured)

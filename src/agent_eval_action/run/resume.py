@@ -168,7 +168,8 @@ class PreviousAttempts:
             return None
         path, number, offset = place
         try:
-            attempt = parse_attempt(path, number, read_line(path, offset, self.workspace))
+            with OutputFolder.at(path.parent, self.workspace).read(path.name) as file:
+                attempt = parse_attempt(path, number, read_line(file, offset))
         except OSError:  # the file is gone
             return None
         now = self.current.get(attempt.agent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -35,6 +36,7 @@ class RunGate:
     may_lack_credentials: bool = False
     withheld: str = ""
     missing: MissingCredentials = field(default_factory=dict)
+    _last: list[tuple[RunResult, Comparison]] = field(default_factory=list, init=False)
 
     @property
     def asks_base_for_withheld(self) -> bool:
@@ -64,17 +66,26 @@ class RunGate:
     def decide(self, result: RunResult) -> Decision:
         """Return the decision on a result that ``without_unanswered`` has marked."""
         compared, comparison = self._compare(result)
+        self._last.clear()  # nothing is asked after it, and the reports need the memory
         # of all attempts, those of the base commit's agent included
         return decide(comparison, compared, self.settings.policy, broken_code(result))
 
     def _compare(self, result: RunResult) -> tuple[RunResult, Comparison]:
         """Return the run, and its comparison with the stored history or with the base agent's scores of this run."""
         if self.settings.baseline.store != "rerun":
-            return result, compare(self.history, result)
+            if not self._last or not _same_measurements(self._last[0][0], result):
+                self._last[:] = [(result, compare(self.history, result))]
+            return result, self._last[0][1]
         record = without_accepted(baseline_of(result), self.history.pending)
         history = replace(self.history, pooled=record if record and record.cases else None, source=_MEASURED_BASE)
         compared = without_control(result)
         return compared, compare(history, compared, unmeasured=unmeasured_on_base(result))
+
+
+def _same_measurements(before: RunResult, now: RunResult) -> bool:
+    """Whether nothing was measured in between: the last step asked for and the verdict then share one comparison."""
+    same_sets = len(before.sets) == len(now.sets) and all(map(operator.is_, before.sets, now.sets))
+    return same_sets and before.base == now.base and before.conditions == now.conditions
 
 
 def _cases_to_ask_on_base(result: RunResult) -> tuple[CaseKey, ...]:

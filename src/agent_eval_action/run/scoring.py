@@ -73,6 +73,8 @@ class AttemptScorer:
 
     async def reset(self) -> None:
         """Cancel the scoring of turns: the attempt is retried, or its scores are not needed."""
+        if not self._turn_scores:
+            return
         tasks = [task for turn_tasks in self._turn_scores.values() for task in turn_tasks]
         self._turn_scores.clear()
         for task in tasks:
@@ -95,8 +97,10 @@ class AttemptScorer:
         }
         sample = self._sample(attempt.turns, attempt.final_session_state)
         criteria = self.planned.planned_set.scored_by
+        scoring = [self._score(criterion, sample, previous) for criterion in criteria]
         try:
-            scores = await asyncio.gather(*(self._score(criterion, sample, previous) for criterion in criteria))
+            # a task each only where they wait for somebody: starting one takes as long as scoring
+            scores = await asyncio.gather(*scoring) if self.waits else [await score for score in scoring]
         finally:
             await self.reset()
         marked = (score.model_copy(update={"digest": digests.get(score.criterion, "")}) for score in scores)

@@ -77,8 +77,12 @@ class Tokenizer:
         return counts
 
     def _stem_once(self, word: str) -> str:
-        """A word made of ASCII letters and digits is one token of rouge-score's; others stay as they are."""
-        return self._default(word)[0] if len(word) > _UNSTEMMED and word.isascii() else word
+        """A word made of ASCII letters and digits is one token of rouge-score's; others stay as they are.
+
+        So does one that ends in a digit: every suffix that the stemmer knows is made of letters.
+        """
+        stays = len(word) <= _UNSTEMMED or word[-1].isdigit() or not word.isascii()
+        return word if stays else self._default(word)[0]
 
 
 def _chunks(text: str) -> Iterator[str]:
@@ -186,7 +190,8 @@ class ResponseMatchScore(TurnCriterion):
 
 def rouge_1(reference: str, response: str) -> tuple[float, float]:
     """Precision and recall of the response's words; 0 where either side has none."""
-    want, got = tokenizer().count(reference), tokenizer().count(response)
+    want = tokenizer().count(reference)
+    got = want if response == reference else tokenizer().count(response)
     common = (want & got).total()
     return common / max(got.total(), 1), common / max(want.total(), 1)
 
