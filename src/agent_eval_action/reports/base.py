@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 from agent_eval_action.errors import OutputError, ResultsError
 from agent_eval_action.folders import OutputFolder
@@ -16,6 +17,7 @@ from agent_eval_action.results.recordings import Recordings
 from agent_eval_action.results.run_result import RunResult
 
 MARKER = "<!-- agent-eval-action:comment -->"
+_WRITTEN: Final = 1 << 20  # characters that are encoded at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ def write_text(path: Path, chunks: Iterable[str], *, workspace: Path | None = No
     """
     try:
         folder = OutputFolder.at(path.parent, workspace)
-        folder.replace(path.name, (chunk.encode("utf-8", "replace") for chunk in chunks))
+        parts = (chunk[at : at + _WRITTEN] for chunk in chunks for at in range(0, len(chunk), _WRITTEN))
+        folder.replace(path.name, (part.encode("utf-8", "replace") for part in parts))
     except OSError as error:
         raise OutputError(
             f"{path} cannot be written: {error.strerror or error}",

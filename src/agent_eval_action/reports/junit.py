@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import xml.etree.ElementTree as ET
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Final
 
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # it ships none
@@ -25,19 +26,33 @@ LIMIT: Final = 8_000
 """Characters of one text."""
 _DETAILS: Final = 64 * 1024 * 1024
 _PART, _MESSAGE, _HEAD = 120, 800, 1_000
+_COUNTS: Final = ("tests", "failures", "errors", "skipped")
+_BATCH: Final = 500
+"""Testcases that are elements at once: an element takes twenty times the memory of its text."""
 
 
 def junit(report: ReportInput, budget: int | None = None) -> str:
     """The report as JUnit XML. ``budget`` bounds the failure texts, in bytes; messages always stay."""
     builder = _Builder(report, budget if budget is not None else _DETAILS)
     suites = [*map(builder.suite, report.result.sets), *builder.whole_run()]
-    root = ET.Element("testsuites")
-    for count in ("tests", "failures", "errors", "skipped"):
-        root.set(count, str(sum(int(suite.get(count, "0")) for suite in suites)))
-    root.set("time", f"{sum(round(float(suite.get('time', '0')) * 1000) for suite in suites) / 1000:.3f}")
-    root.extend(suites)
-    ET.indent(root, " ")
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+    counts = {name: str(sum(suite.counts[name] for suite in suites)) for name in _COUNTS}
+    time = f"{sum(suite.millis for suite in suites) / 1000:.3f}"
+    root = _element("testsuites", {**counts, "time": time}, "".join(suite.text for suite in suites), "\n")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{root}\n'
+
+
+@dataclass(frozen=True, slots=True)
+class _Suite:
+    """A suite as text, and what the root adds up."""
+
+    text: str
+    counts: Mapping[str, int]
+    millis: int
+
+
+def _element(tag: str, attributes: dict[str, str], body: str, pad: str) -> str:
+    empty = ET.tostring(ET.Element(tag, attributes), encoding="unicode")
+    return f"{empty.removesuffix(' />')}>{body}{pad}</{tag}>" if body else empty
 
 
 class _UniqueNames:
@@ -71,15 +86,15 @@ class _Builder:
         for view in report.view.cases:
             self._cases[id(view.owner)].append(view)
 
-    def suite(self, owner: SetResult) -> ET.Element:
+    def suite(self, owner: SetResult) -> _Suite:
         classname = self._classes.unique(
             ".".join(_part(name).replace(".", "_") for name in (owner.agent, owner.eval_set))
         )
         names = _UniqueNames()
-        made = [case for view in self._cases[id(owner)] for case in self._case(view, owner, classname, names)]
-        return self._tree(f"{_part(owner.agent)} / {_part(owner.eval_set)}", made, owner.path)
+        made = (case for view in self._cases[id(owner)] for case in self._case(view, owner, classname, names))
+        return self._suite(f"{_part(owner.agent)} / {_part(owner.eval_set)}", made, owner.path)
 
-    def whole_run(self) -> Iterator[ET.Element]:
+    def whole_run(self) -> Iterator[_Suite]:
         """What concerns no single case, to be read: no failure that no case has."""
         decision, messages = self._report.decision, self._report.view.messages
         of_run = [
@@ -93,7 +108,7 @@ class _Builder:
             for name, one in found
         ]
         if made:
-            yield self._tree("whole run", made, None)
+            yield self._suite("whole run", made, None)
 
     def _case(self, view: CaseView, owner: SetResult, classname: str, names: _UniqueNames) -> Iterator[TestCase]:
         result = view.result
@@ -170,19 +185,34 @@ class _Builder:
         self._room -= size
         return cleaned
 
-    def _tree(self, name: str, cases: list[TestCase], path: str | None) -> ET.Element:
-        """junit-xml's element, finished: no ``disabled``, times to the millisecond and adding up."""
-        timestamp = _timestamp(self._report.result.started_at)
-        suite = TestSuite(xml(name, 400), cases, timestamp=timestamp, file=path and xml(path, 1_000))
-        element: ET.Element = suite.build_xml_doc()
-        element.attrib.pop("disabled", None)
-        total = 0
-        for case in element.iter("testcase"):
-            millis = round(float(case.get("time", "0")) * 1000)
-            case.set("time", f"{millis / 1000:.3f}")
-            total += millis
-        element.set("time", f"{total / 1000:.3f}")
-        return element
+    def _suite(self, name: str, cases: Iterable[TestCase], path: str | None) -> _Suite:
+        """The suite that junit-xml makes, finished: no ``disabled``, times to the millisecond and adding up."""
+        timestamp, attributes = _timestamp(self._report.result.started_at), dict[str, str]()
+        counts, total, texts, rest = Counter[str](), 0, list[str](), iter(cases)
+        while (batch := list(islice(rest, _BATCH))) or not attributes:
+            suite = TestSuite(xml(name, 400), batch, timestamp=timestamp, file=path and xml(path, 1_000))
+            element: ET.Element = suite.build_xml_doc()
+            for case in element:
+                millis = round(float(case.get("time", "0")) * 1000)
+                case.set("time", f"{millis / 1000:.3f}")
+                total += millis
+            counts.update({name: int(element.get(name, "0")) for name in _COUNTS})
+            attributes = attributes or dict(element.attrib)
+            texts.append(_body(element))
+        attributes |= {name: str(counts[name]) for name in _COUNTS} | {"time": f"{total / 1000:.3f}"}
+        attributes.pop("disabled", None)
+        return _Suite("\n " + _element("testsuite", attributes, "".join(texts), "\n "), counts, total)
+
+
+def _body(suite: ET.Element) -> str:
+    """The testcases of a suite, indented as they are below the root."""
+    if not len(suite):
+        return ""
+    root = ET.Element("testsuites")
+    root.append(suite)
+    ET.indent(root, " ")
+    text = ET.tostring(root, encoding="unicode")
+    return text[text.index(">", text.index("<testsuite ")) + 1 : text.rindex("\n </testsuite>")]
 
 
 def _message(message: str) -> str:

@@ -71,6 +71,7 @@ async def run(out: Path, plan: Plan, driver: Any, llm: Any, kept: PreviousAttemp
     head = AgentGroup.start("head", {"bot": driver})
     contexts = {"bot": ScoringContext(llm=llm)}
     await run_plan(out, plan, head, previous=PreviousAttempts() if kept is None else kept, contexts=contexts)
+    await head.stop()
     path = out / ATTEMPTS
     return sorted(
         (parse_attempt(path, n, line) for n, _, line in read_lines(path)), key=lambda one: (one.case, one.repeat)

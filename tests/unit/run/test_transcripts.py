@@ -80,6 +80,7 @@ async def test_a_recording_answers_as_it_did_and_says_what_it_lacks(tmp_path: Pa
     changed = await other.turn(Content(parts=(Part(text="bye"),)))
     assert isinstance(changed, AttemptError)
     assert "differs from the case's" in changed.message
+    await driver.stop()
 
 
 async def test_a_recording_answers_as_this_changes_agent_did_and_not_as_the_bases(tmp_path: Path) -> None:
@@ -93,6 +94,7 @@ async def test_a_recording_answers_as_this_changes_agent_did_and_not_as_the_base
     turn = await session.turn(HELLO)
     assert isinstance(turn, TurnDone)
     assert turn.invocation.response_text == "ours"
+    await driver.stop()
 
 
 async def test_a_recording_that_is_not_there_is_an_error_of_the_agent(tmp_path: Path) -> None:
