@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import tracemalloc
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -294,3 +295,21 @@ def test_a_known_result_is_parsed_into_known_cases(golden_result: Callable[[str]
     assert case.result[0].message == "turn 1: `roll_die(sides=6)`, not `roll_die(sides=20)` (1.00 → 0.00, needs ≥ 1)"
     assert isinstance(case.result[0], junitparser.Failure)
     assert "roll_die(sides=6)" in case.result[0].text
+
+
+def test_a_large_suite_is_made_in_little_more_memory_than_its_text(build: Any) -> None:
+    """Batches end where they should, and no tree of all of it is there at once."""
+    for number in range(2_001):
+        build.case(f"case_{number}")
+    report = build.report()
+    assert len(report.view.cases) == 2_001
+    root, _ = rendered(report)
+    assert [suite.get("tests") for suite in root] == ["2001"]
+    assert len({case.get("name") for case in root.iter("testcase")}) == 2_001
+    tracemalloc.start()
+    try:
+        text = REPORTS["junit"](report, None)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 7 * len(text), (peak, len(text))
