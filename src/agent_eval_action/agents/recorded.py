@@ -23,7 +23,7 @@ from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.base import Frozen
 from agent_eval_action.results.evalset import Content, Invocation
 from agent_eval_action.results.run_result import AgentConditions, ArmName, Attempt, AttemptError, ErrorKind
-from agent_eval_action.results.transcripts import ATTEMPTS, lines_of, parse_attempt, read_line
+from agent_eval_action.results.transcripts import ATTEMPTS, line_at, lines_of, parse_attempt
 
 _Key = tuple[str, str, int]
 
@@ -60,7 +60,7 @@ class RecordedAgent:
             return _error(f"the recording has no attempt{attempt}")
         number, offset = place
         try:
-            return RecordedSession(parse_attempt(path, number, read_line(self._file, offset)))
+            return RecordedSession(parse_attempt(path, number, line_at(self._file, offset)))
         except OSError as error:
             return _unreadable(path, error)
 

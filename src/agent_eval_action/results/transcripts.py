@@ -45,10 +45,16 @@ def lines_of(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
         offset += len(line)
 
 
-def read_line(file: BinaryIO, offset: int) -> bytes:
-    """The line that begins at an offset. Raises OSError."""
+def line_at(file: BinaryIO, offset: int) -> bytes:
+    """The line of an open file that begins at an offset. Raises OSError."""
     file.seek(offset)
     return file.readline()
+
+
+def read_line(path: Path, offset: int, workspace: Path | None = None) -> bytes:
+    """The line that begins at an offset. Raises OSError."""
+    with OutputFolder.at(path.parent, workspace).read(path.name) as file:
+        return line_at(file, offset)
 
 
 def parse_attempt(path: Path, number: int, line: bytes) -> Attempt:

@@ -168,8 +168,7 @@ class PreviousAttempts:
             return None
         path, number, offset = place
         try:
-            with OutputFolder.at(path.parent, self.workspace).read(path.name) as file:
-                attempt = parse_attempt(path, number, read_line(file, offset))
+            attempt = parse_attempt(path, number, read_line(path, offset, self.workspace))
         except OSError:  # the file is gone
             return None
         now = self.current.get(attempt.agent)
