@@ -253,7 +253,7 @@ def _run_control(wanted: dict[CaseKey, int], beside: dict[CaseKey, int]) -> RunC
     if not wanted:
         return None
     in_turn = {case: runs for case, runs in beside.items() if case in wanted}
-    return RunControl(_in_order(wanted), f"is {plural(len(wanted), 'case')} as bad on main?", _in_order(in_turn))
+    return RunControl(_in_order(wanted), f"checking {plural(len(wanted), 'case')} on main", _in_order(in_turn))
 
 
 def _runs_beside(criterion: CriterionEvidence, pair: Pair) -> int:
@@ -324,7 +324,7 @@ def describe_step(step: Step, state: GateState) -> str:
     if isinstance(step, RunControl):
         here = sum(runs for _, runs in step.beside)
         runs = f"{plural(sum(times), 'run')} there{f' in turn with {here} here' if here else ''}"
-        return f"{step.why} {runs}{f': {example}' if example else ''}"
+        return f"{step.why}, {runs}{f': {example}' if example else ''}"
     each = plural(times[0], "more run") if len(set(times)) == 1 else f"{min(times)} to {max(times)} more runs"
     suspects = isinstance(step, RerunSuspects)
     cases = plural(len(step.attempts), "suspect" if suspects else "case")

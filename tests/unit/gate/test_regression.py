@@ -120,7 +120,7 @@ def test_a_suspect_that_was_not_run_again_leaves_it_open(cut_short):
 
 
 LIMITS = [
-    "the limit of 7 extra runs is reached before this: is 1 case as bad on main?",
+    "the limit of 7 extra runs is reached before this: checking 1 case on main",
     "the limit of 100 model calls was reached",
     "the limit of 5,000 tokens was reached",
     "max_time of 60 s was reached",

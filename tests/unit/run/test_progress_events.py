@@ -41,13 +41,13 @@ def test_scores_are_said_where_counts_would_not_tell(pair: Pair, words: str) -> 
 
 
 def test_a_control_says_how_much_is_run_on_either_side() -> None:
-    both = RunControl(((BOOK.key, 3),), "is 1 case as bad on main?", ((BOOK.key, 2),))
+    both = RunControl(((BOOK.key, 3),), "checking 1 case on main", ((BOOK.key, 2),))
     fell = "tool_trajectory_avg_score of book_flight fell from 14/14 to 0/1"
     assert (
-        describe_step(both, GateState((BOOK,))) == f"is 1 case as bad on main? 3 runs there in turn with 2 here: {fell}"
+        describe_step(both, GateState((BOOK,))) == f"checking 1 case on main, 3 runs there in turn with 2 here: {fell}"
     )
-    alone = RunControl(((BOOK.key, 3), (key("b"), 3)), "are they as bad on main?")
-    assert describe_step(alone, GateState((BOOK,))) == f"are they as bad on main? 6 runs there: {fell}, and 1 other"
+    alone = RunControl(((BOOK.key, 3), (key("b"), 3)), "checking 2 cases on main")
+    assert describe_step(alone, GateState((BOOK,))) == f"checking 2 cases on main, 6 runs there: {fell}, and 1 other"
 
 
 def test_the_suite_again_says_the_gates_own_reason() -> None:
