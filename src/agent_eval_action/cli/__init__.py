@@ -29,6 +29,7 @@ def main() -> None:
     code = _flushed(code)
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         os._exit(code)  # threads of an interrupted run: Python would wait for them, a download for minutes
+    gc.freeze()  # as it ends, Python looks through all objects of a run for garbage, several times
     sys.exit(code)
 
 
