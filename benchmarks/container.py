@@ -38,9 +38,9 @@ for number in range(int(sys.argv[1]) + 1):  # the first is not measured
     began = time.monotonic()
     assert restore(OutputFolder.at(cache), name, folder)
     restored = time.monotonic()
-    subprocess.run(["cp", "-r", folder / name, folder / "copy"], check=True)
+    subprocess.run(["cp", "-r", folder / name, folder / f"copy-{number}"], check=True)
     print(restored - began, time.monotonic() - restored)
-    subprocess.run(["rm", "-rf", folder / name, folder / "copy"], check=True)
+    (folder / name).rename(folder / f"restored-{number}")  # what is removed is still busy while the next is written
 """
 
 

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import shutil
-import stat
 import subprocess
 import threading
 import time
@@ -24,10 +23,9 @@ _RESTORER: Final = SANDBOX_UIDS.stop
 
 _ARCHIVE: Final = re.compile(r"[0-9a-f]{32}\.tar")
 _DEFAULT_CACHE: Final = Path(".agent-eval", "cache", "environments")
-_LONGEST_TAR_S: Final = 300.0
+_LONGEST_S: Final = 300.0
 _ABANDONED_S: Final = 3600.0
 _UNUSED_S: Final = 30 * 86_400.0
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _restoring: Final[dict[str, threading.Lock]] = {}
 
 
@@ -64,10 +62,11 @@ def restore(cache: OutputFolder, name: str, folder: Path) -> bool:
                 os.chown(draft, _RESTORER, _RESTORER)
                 command = ["--extract", "--no-same-owner", "--no-same-permissions", f"--directory={draft}"]
                 user = {"user": _RESTORER, "group": _RESTORER, "extra_groups": [], "umask": 0o022}
-                _run_tar(command, stdin=source, **user)
+                _run("tar", command, stdin=source, **user)
                 with contextlib.suppress(OSError):  # where the cache can only be read
                     os.utime(source.fileno())
-            give_to_root(draft)
+            # tar has applied its umask, so nobody else may write to what is root's from here on
+            _run("chown", ["--recursive", "--no-dereference", "0:0", str(draft)])
             # a Python that uv had downloaded for it is not here any more
             if is_complete := has_python(draft / "env"):
                 shutil.rmtree(final, ignore_errors=True)
@@ -90,7 +89,7 @@ def keep(environment: Path, cache: OutputFolder) -> None:
     renamed = ["--transform", f"s,^{environment.name},env,S", "--owner=0", "--group=0", environment.name]
     archive = cache.replacing(f"{environment.name}.tar", sync=False)
     with contextlib.suppress(OSError, subprocess.SubprocessError), archive as target:
-        _run_tar(["--create", f"--directory={environment.parent}", *renamed], stdout=target)
+        _run("tar", ["--create", f"--directory={environment.parent}", *renamed], stdout=target)
 
 
 def has_python(environment: Path) -> bool:
@@ -98,28 +97,12 @@ def has_python(environment: Path) -> bool:
     return (environment / "bin" / "python").exists()
 
 
-def give_to_root(folder: Path) -> None:
-    """Make root the only one who can change what lies here, whatever modes a build step gave it."""
-
-    def give(path: str | Path, parent: int | None = None) -> None:
-        # the change of owner ends set-uid bits as well
-        os.chown(path, 0, 0, dir_fd=parent, follow_symlinks=False)
-        mode = os.stat(path, dir_fd=parent, follow_symlinks=False).st_mode
-        if mode & _OTHERS_WRITE and not stat.S_ISLNK(mode):
-            os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS_WRITE, dir_fd=parent)
-
-    give(folder)
-    for _, folders, files, parent in os.fwalk(folder):
-        for name in (*folders, *files):
-            give(name, parent)
-
-
-def _run_tar(arguments: list[str], **options: Any) -> None:
-    subprocess.run(  # noqa: S603 - tar, with arguments of ours
-        [shutil.which("tar") or "tar", *arguments],
+def _run(program: str, arguments: list[str], **options: Any) -> None:
+    subprocess.run(  # noqa: S603 - tar or chown, with arguments of ours
+        [shutil.which(program) or program, *arguments],
         stderr=subprocess.DEVNULL,
         env={"PATH": os.defpath},
         check=True,
-        timeout=_LONGEST_TAR_S,
+        timeout=_LONGEST_S,
         **options,
     )

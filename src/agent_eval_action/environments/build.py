@@ -8,6 +8,7 @@ import re
 import secrets
 import shutil
 import signal
+import stat
 import subprocess
 import threading
 import time
@@ -18,7 +19,7 @@ from typing import Final
 
 from uv import find_uv_bin
 
-from agent_eval_action.environments.archive import give_to_root, has_python, keep, restore
+from agent_eval_action.environments.archive import has_python, keep, restore
 from agent_eval_action.environments.lock import UV_LOCK, LockFile
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import OutputFolder
@@ -30,6 +31,7 @@ LONGEST_INSTALL_S = 1800.0
 
 _TAIL_LINES: Final = 15
 _POLL_S: Final = 0.2
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class EnvironmentBuild:
             # a build step may have left a process behind, which would go on writing
             kill_processes_of({installer.uid})
             for path in (draft, pythons):
-                give_to_root(path)
+                _give_to_root(path)
             shutil.rmtree(final, ignore_errors=True)
             (draft / "env").rename(final)
             keep(final, self.cache)
@@ -140,6 +142,22 @@ class EnvironmentBuild:
                     if late or self.given_up.is_set():
                         # Its builds of source packages are in its group.
                         os.killpg(process.pid, signal.SIGKILL)
+
+
+def _give_to_root(folder: Path) -> None:
+    """Make root the only one who can change what lies here, whatever modes a build step gave it."""
+
+    def give(path: str | Path, parent: int | None = None) -> None:
+        # the change of owner ends set-uid bits as well
+        os.chown(path, 0, 0, dir_fd=parent, follow_symlinks=False)
+        mode = os.stat(path, dir_fd=parent, follow_symlinks=False).st_mode
+        if mode & _OTHERS_WRITE and not stat.S_ISLNK(mode):
+            os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS_WRITE, dir_fd=parent)
+
+    give(folder)
+    for _, folders, files, parent in os.fwalk(folder):
+        for name in (*folders, *files):
+            give(name, parent)
 
 
 def uv_binary(environ: Mapping[str, str]) -> str:

@@ -46,7 +46,7 @@ def environment(tmp_path: Path) -> Path:
     os.utime(module, (1_000_000_000, 1_000_000_000))
     for path in (module.parent, module):
         os.chown(path, 1001, 1001)
-        path.chmod(0o777)
+        path.chmod(0o6777)
     return made
 
 
@@ -68,7 +68,7 @@ def test_what_is_restored_is_what_was_kept_and_only_root_can_change_it(
     assert module.stat().st_mtime == 1_000_000_000
     for path in (folder / NAME, *(folder / NAME).rglob("*")):
         assert path.stat().st_uid == path.stat().st_gid == 0
-        assert not path.stat().st_mode & 0o022, path
+        assert not path.stat().st_mode & 0o6022, path
     assert [path.name for path in folder.iterdir()] == [NAME]
 
 
