@@ -45,6 +45,9 @@ def update_command(
     """Make a run (or take one) and store it."""
     resolved = settings_for(flags)
     settings = resolved.settings
+    if settings.shard or settings.merge:
+        hint = "agent-eval baseline update --from RESULTS takes merged results"
+        raise UsageError("a baseline is made by a whole run, not by shards", hint=hint)
     kept = settings.baseline.store
     if kept != "auto" and STORES[kept].written_by_runs:
         raise UsageError(f"the {kept} store is written by runs of main alone", hint="let CI run on the main branch")

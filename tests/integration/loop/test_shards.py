@@ -84,6 +84,8 @@ def test_two_shards_merge_into_the_verdict_of_one_job(broken: Any) -> None:
     assert whole.code == 1
     assert evidence(joined) == evidence(whole.results)
 
+    refused = command(broken, "baseline", "update", "--shard", "1/2")
+    assert refused.returncode == 2, refused.stderr
     text = (folders[0] / "results.json").read_text()
     (folders[0] / "results.json").write_text(text[: len(text) // 2])
     cut = command(broken, "merge", *map(str, folders))
