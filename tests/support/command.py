@@ -200,7 +200,7 @@ def _main() -> None:
     for model in _descendants(importlib.import_module("agent_eval_action.results.base").Frozen):
         model.model_rebuild()
     # One worker to begin with, as on one core: tests run side by side, and importing google-adk is most of a run.
-    importlib.import_module("agent_eval_action.agents.adk")._FIRST_WORKERS = 1
+    importlib.import_module("agent_eval_action.agents.adk")._USUAL_WORKERS = 1
     assert threading.active_count() == 1, "a fork has the main thread only"
     gc.collect()
     gc.freeze()  # so that children do not write to, and copy, every page

@@ -21,8 +21,9 @@ from agent_eval_action.environments.variables import selected_install_env
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import file_name, relative
 from agent_eval_action.llm.credentials import dotenv_of
+from agent_eval_action.processes.fork_server import ForkServers, ProcessStarter
 from agent_eval_action.processes.pool import WorkerPool, available_cores
-from agent_eval_action.processes.process import OutputLog, StartedProcess, start_process
+from agent_eval_action.processes.process import OutputLog, StartedProcess
 from agent_eval_action.processes.protocol import Frame, to_invocation
 from agent_eval_action.processes.worker import WorkerClient
 from agent_eval_action.results.evalset import Content
@@ -31,22 +32,37 @@ from agent_eval_action.results.run_result import AgentConditions, AttemptError, 
 LOGS: Final = "logs"
 """The folder of agents' output, in the folder of results."""
 
-_FIRST_WORKERS = 2
-"""Importing google-adk twice side by side costs no time on two cores, and the first answers come twice as fast."""
+_USUAL_WORKERS = 2
+"""Importing an agent twice side by side costs no time on two cores, and the first answers come twice as fast."""
 
 
-_Prepared = tuple[Launch, tuple[StartedProcess, ...]]
-"""The interpreter with what it runs, and workers that import the agent already."""
+_Prepared = tuple[ProcessStarter, tuple[StartedProcess, ...]]
+"""What starts workers, and those that import the agent already."""
 
 
 class AdkAgent:
-    """An ``AgentDriver``. ``workers`` None: two on two cores, and up to one per core while they are saturated."""
+    """An ``AgentDriver``. ``workers`` None: two on two cores, and up to one per core while they are saturated.
 
-    def __init__(self, spec: AgentRuntimeSpec, workers: int | None = None) -> None:
+    ``servers``: those of the run, which agents share. ``sessions``: how many there may be at once, where that is known;
+    no more workers than that are started at first.
+    """
+
+    def __init__(
+        self,
+        spec: AgentRuntimeSpec,
+        workers: int | None = None,
+        servers: ForkServers | None = None,
+        sessions: int | None = None,
+    ) -> None:
         self.spec = spec
-        self._workers = workers
+        self.servers = servers or ForkServers()
+        self.sessions = sessions
+        self._size = workers or available_cores()
+        self._usual = workers or min(_USUAL_WORKERS, self._size)
         suffix = ".base.log" if spec.role == "base" else ".log"
         self._log = OutputLog(spec.logs, file_name(spec.name) + suffix, spec.limits.log_bytes)
+        self._launch: Future[Launch] = Future()
+        self._starter: ProcessStarter | None = None
         self._preparing: Future[_Prepared] | None = None
         self._given_up = threading.Event()
         self._pool: WorkerPool | None = None
@@ -65,27 +81,28 @@ class AdkAgent:
     @property
     def python(self) -> Path | None:
         """The interpreter chosen; None before it is."""
-        done = self._preparing
-        return done.result()[0].environment.python if done and done.done() and not done.exception() else None
+        done = self._launch
+        return done.result().environment.python if done.done() and not done.exception() else None
 
     async def wait_for_interpreter(self) -> None:
         """Wait until the interpreter is chosen, or it is known that there is none."""
+        self.prepare()
         with contextlib.suppress(AgentEnvironmentError, OSError):
-            await self._prepared()
+            await asyncio.shield(asyncio.wrap_future(self._launch))
 
     async def start(self) -> AgentConditions | AttemptError:
         """Wait until the agent is imported."""
         try:
-            launch, workers = await self._prepared()
+            starter, workers = await self._prepared()
         except AgentEnvironmentError as error:
             unreachable = is_index_unreachable(error.hint or "")
             kind = ErrorKind.UNAVAILABLE if unreachable else ErrorKind.ENVIRONMENT
             return AttemptError(kind=kind, message=error.message, traceback=error.hint or "")
         except OSError as error:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=f"the agent's worker cannot be started: {error}")
-        self._pool = WorkerPool(launch, self._log, self._workers or available_cores())
+        self._pool = WorkerPool(starter, self._log, self._usual, self._size)
         ready = await self._pool.start(workers)
-        how = launch.environment.how
+        how = starter.launch.environment.how
         if isinstance(ready, AttemptError):
             message = f"{ready.message} (environment: {how})"
             return with_advice(ready.model_copy(update={"message": message}), self._withheld)
@@ -117,13 +134,18 @@ class AdkAgent:
         return AdkSession(name, worker, self._pool, self.spec.timeout_s, self._withheld)
 
     async def stop(self) -> None:
-        if self._pool is not None:
-            await self._pool.stop()
-        elif self._preparing is not None:
-            self._given_up.set()
+        self._given_up.set()
+        if self._pool is None and self._starter is not None:  # the import of google-adk is not waited for
+            await asyncio.to_thread(self._starter.close)
+        if self._preparing is not None:
             with contextlib.suppress(AgentEnvironmentError, OSError):
-                launch, workers = await self._prepared()
-                await asyncio.gather(*(WorkerClient(process, launch, self._log).stop() for process in workers))
+                starter, workers = await self._prepared()
+                if self._pool is not None:
+                    await self._pool.stop()
+                else:
+                    clients = [WorkerClient(process, starter.launch, self._log) for process in workers]
+                    await asyncio.gather(*(client.stop() for client in clients))
+                await asyncio.to_thread(starter.close)
         self._log.close()
 
     async def _prepared(self) -> _Prepared:
@@ -132,11 +154,14 @@ class AdkAgent:
 
     def _prepare(self, done: Future[_Prepared]) -> None:
         try:
-            done.set_result(self._start_workers())
+            self._launch.set_result(self._choose_interpreter())
+            done.set_result(self._start_workers(self._launch.result()))
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            if not self._launch.done():
+                self._launch.set_exception(error)
             done.set_exception(error)
 
-    def _start_workers(self) -> _Prepared:
+    def _choose_interpreter(self) -> Launch:
         place = self.spec.locate()
         try:
             from_dotenv = frozenset(dotenv_of([self.spec.path.resolve()], self.spec.workspace.resolve()))
@@ -147,10 +172,20 @@ class AdkAgent:
         environment = choose_interpreter(self.spec, place, self._given_up)
         if self._given_up.is_set():
             raise AgentEnvironmentError("the run ended before the agent was started")
-        launch = Launch(self.spec, place, environment)
-        count = self._workers or min(_FIRST_WORKERS, available_cores())
         self.spec.log(f"imports the agent ({environment.how})", "info")
-        return launch, tuple(start_process(launch) for _ in range(count))
+        return Launch(self.spec, place, environment)
+
+    def _start_workers(self, launch: Launch) -> _Prepared:
+        starter = self._starter = self.servers.starter(launch)
+        try:
+            started = [starter.start()]
+            # the eval files have been read by now, most of the time
+            while len(started) < min(self._usual, self.sessions or self._usual):
+                started.append(starter.start())
+        except BaseException:
+            starter.close()
+            raise
+        return starter, tuple(started)
 
 
 @dataclass
@@ -208,7 +243,9 @@ class AdkSession:
 
 def make_adk_agent(context: DriverContext) -> AdkAgent:
     """Return the driver of a configured agent."""
-    return AdkAgent(runtime_spec(context), context.agent.workers)
+    # The base commit's agent is started in case it is needed: one worker will do until it is.
+    sessions = 1 if context.role == "base" else None
+    return AdkAgent(runtime_spec(context), context.agent.workers, context.fork_servers, sessions)
 
 
 def runtime_spec(context: DriverContext) -> AgentRuntimeSpec:

@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.environments.runtime import Log
+from agent_eval_action.processes.fork_server import ForkServers
 from agent_eval_action.results.evalset import Content, Invocation, PastEvent
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, AttemptKey
 from agent_eval_action.sandbox.sandboxes import Role, Sandboxes
@@ -64,6 +65,7 @@ class DriverContext:
     ``environ`` is the caller's whole environment: a driver picks what the agent sees. ``workspace`` is the checkout, or
     the tree of the base commit with ``role`` base. An agent's code runs in one of the ``sandboxes``, where it can be
     given a uid of its own. ``say`` may be called from another thread with what takes long, before it begins.
+    ``fork_servers`` are the processes of the run that workers may be forked from.
     """
 
     agent: AgentSettings
@@ -73,6 +75,7 @@ class DriverContext:
     sandboxes: Sandboxes | None = None
     role: Role = "head"
     say: Log = lambda _text, _level: None
+    fork_servers: ForkServers | None = None
 
 
 class AgentSession(Protocol):

@@ -17,7 +17,7 @@ from typing import Any
 from agent_eval_action import __version__, stats
 from agent_eval_action.agents import AGENTS
 from agent_eval_action.agents.adk import LOGS
-from agent_eval_action.agents.base import DriverContext
+from agent_eval_action.agents.base import AgentDriver, DriverContext
 from agent_eval_action.api.shards import read_shards, read_wave
 from agent_eval_action.baseline.accepted import KnownNames, unknown
 from agent_eval_action.baseline.history_session import HistorySession, open_history_session
@@ -36,6 +36,7 @@ from agent_eval_action.gate_changes.snapshot import CommandContext
 from agent_eval_action.git.base_commit import CheckoutBase, commit_behind, resolve_base
 from agent_eval_action.git.repository import Repository, agents_running
 from agent_eval_action.llm.budget import Meter
+from agent_eval_action.processes.fork_server import ForkServers
 from agent_eval_action.processes.process import kill_children
 from agent_eval_action.results.decision import Decision
 from agent_eval_action.results.history import History
@@ -459,12 +460,13 @@ class Evaluation:
                 stats.warm_up()
             context.while_agents_start()
 
-        drivers = {
-            agent.name: AGENTS[agent.driver](
-                DriverContext(agent, settings, environ, settings.workspace, sandbox, say=partial(say, agent.name))
-            )
-            for agent in starting
-        }
+        workspace, servers = settings.workspace, ForkServers()
+
+        def driver_of(agent: AgentSettings) -> AgentDriver:
+            context = DriverContext(agent, settings, environ, workspace, sandbox, say=partial(say, agent.name))
+            return AGENTS[agent.driver](replace(context, fork_servers=servers))
+
+        drivers = {agent.name: driver_of(agent) for agent in starting}
         warm = asyncio.create_task(asyncio.to_thread(import_slow_modules))
         stack.push_async_callback(partial(asyncio.gather, warm, return_exceptions=True))
         stack.enter_context(agents_running())
@@ -509,6 +511,7 @@ class Evaluation:
         settings, context = scope.settings, self.context
         own, plan = agents.plans or await self._read_plans(scope)
         plan = scope.part.plan if scope.part else plan
+        resources.expect_sessions(agents.head, plan)
         functions = await asyncio.to_thread(scope.change.open_functions, plan, scope.agents)
         if functions is not None:
             closing.append(partial(asyncio.to_thread, functions.tree.release))

@@ -107,9 +107,9 @@ class Launch:
     environment: AgentEnvironment
     program: Literal["agent", "metrics"] = "agent"
 
-    def command(self, read_fd: int, write_fd: int) -> list[str]:
-        """The command of a worker that reads and writes frames at these descriptors."""
-        return [str(self.environment.python), str(_WORKER_MAIN), str(read_fd), str(write_fd), self.program]
+    def command(self, *arguments: int | str) -> list[str]:
+        """The command of a worker or of a fork server, with the arguments of ``agent_eval_worker_main.py``."""
+        return [str(self.environment.python), str(_WORKER_MAIN), *map(str, arguments)]
 
     def environ(self) -> dict[str, str]:
         """The variables the process sees."""

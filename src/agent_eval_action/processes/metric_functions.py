@@ -13,7 +13,8 @@ from agent_eval_action.environments.resolve import choose_interpreter
 from agent_eval_action.environments.runtime import AgentRuntimeSpec, Launch
 from agent_eval_action.errors import AgentEnvironmentError
 from agent_eval_action.folders import file_name
-from agent_eval_action.processes.process import OutputLog, start_process
+from agent_eval_action.processes.fork_server import ForkServers, ProcessStarter
+from agent_eval_action.processes.process import OutputLog
 from agent_eval_action.processes.worker import WorkerClient
 from agent_eval_action.results.evalset import FunctionReply
 from agent_eval_action.results.run_result import AttemptError
@@ -32,16 +33,23 @@ class MetricFunctions:
     its process or leaves it damaged costs that process and no other call.
 
     ``known_interpreter`` gives the agent's interpreter where it is chosen already; it is asked at the first call.
+    ``servers``: those of the run. A process is forked where one of them fits, and no server is started for it.
     """
 
-    def __init__(self, spec: AgentRuntimeSpec, known_interpreter: Callable[[], Path | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        spec: AgentRuntimeSpec,
+        known_interpreter: Callable[[], Path | None] = lambda: None,
+        servers: ForkServers | None = None,
+    ) -> None:
         self._spec = replace(spec, limits=replace(spec.limits, turn_bytes=_FRAME_BYTES))
         self._known_interpreter = known_interpreter
+        self._servers = servers or ForkServers()
         self._log = OutputLog(spec.logs, f"{file_name(spec.name)}.metrics.log", spec.limits.log_bytes)
         self._idle: asyncio.Queue[WorkerClient] = asyncio.Queue()
         self._processes: dict[WorkerClient, set[str]] = {}  # and the functions that each has imported
         self._starting = False
-        self._launch: asyncio.Task[Launch | FunctionReply] | None = None
+        self._launch: asyncio.Task[ProcessStarter | FunctionReply] | None = None
         self._given_up = threading.Event()
         self._unusable: FunctionReply | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -74,9 +82,11 @@ class MetricFunctions:
     async def stop(self) -> None:
         """End every process and everything they started; calls that wait are answered."""
         self._given_up.set()
-        if self._launch is not None:
-            await asyncio.gather(self._launch, return_exceptions=True)
         await asyncio.gather(*(process.stop() for process in self._processes), *self._ending, return_exceptions=True)
+        if self._launch is not None:
+            (starter,) = await asyncio.gather(self._launch, return_exceptions=True)
+            if isinstance(starter, ProcessStarter):
+                await asyncio.to_thread(starter.close)
         self._log.close()
 
     async def _call_in(
@@ -117,11 +127,11 @@ class MetricFunctions:
         try:
             if self._launch is None:
                 self._launch = asyncio.create_task(asyncio.to_thread(self._prepare))
-            launch = await asyncio.shield(self._launch)
-            if isinstance(launch, FunctionReply) or self._given_up.is_set():
-                return launch if isinstance(launch, FunctionReply) else _RUN_ENDED
+            starter = await asyncio.shield(self._launch)
+            if isinstance(starter, FunctionReply) or self._given_up.is_set():
+                return starter if isinstance(starter, FunctionReply) else _RUN_ENDED
             try:
-                process = WorkerClient(start_process(launch), launch, self._log)
+                process = WorkerClient(starter.start(), starter.launch, self._log)
             except OSError as error:
                 return FunctionReply(error=f"the process for metric functions cannot be started: {error}")
             self._processes[process] = set()
@@ -151,12 +161,13 @@ class MetricFunctions:
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    def _prepare(self) -> Launch | FunctionReply:
+    def _prepare(self) -> ProcessStarter | FunctionReply:
         """Choose the interpreter. In a sandbox functions have a copy of the tree that no agent can rewrite. Blocks."""
         try:
             spec = replace(self._spec, python=self._known_interpreter() or self._spec.python)
             place = spec.locate()
-            return Launch(spec, place, choose_interpreter(spec, place, self._given_up), "metrics")
+            launch = Launch(spec, place, choose_interpreter(spec, place, self._given_up), "metrics")
+            return self._servers.starter(launch, only_running=True)
         except AgentEnvironmentError as error:
             reason = error.message + (f" ({error.hint})" if error.hint else "")
         except OSError as error:

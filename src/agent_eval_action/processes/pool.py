@@ -1,4 +1,4 @@
-"""The workers of one agent: a few to begin with, more while all are saturated; a dead one is replaced."""
+"""The workers of one agent: as many as have sessions, more while all are saturated; a dead one is replaced."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent_eval_action.environments.runtime import Launch
-from agent_eval_action.processes.process import OutputLog, StartedProcess, start_process
+from agent_eval_action.processes.fork_server import ProcessStarter
+from agent_eval_action.processes.process import OutputLog, StartedProcess
 from agent_eval_action.processes.protocol import Frame
 from agent_eval_action.processes.worker import WorkerClient
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
@@ -27,11 +27,15 @@ def available_cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
 
 
 class WorkerPool:
-    """Hands out workers, starts and replaces them, ends them all. ``size``: how many at most, besides those alone."""
+    """Hands out workers, starts and replaces them, ends them all.
 
-    def __init__(self, launch: Launch, log: OutputLog, size: int) -> None:
-        self._launch = launch
+    ``usual``: how many there are while none is saturated. ``size``: how many at most, besides those alone.
+    """
+
+    def __init__(self, starter: ProcessStarter, log: OutputLog, usual: int, size: int) -> None:
+        self._starter = starter
         self._log = log
+        self._usual = usual
         self._size = size
         self._workers: list[WorkerClient] = []
         self._alone = asyncio.Semaphore(size)
@@ -44,7 +48,7 @@ class WorkerPool:
 
         An error only where no worker could import it, one more included when a worker was killed in the middle of it.
         """
-        self._workers += [WorkerClient(process, self._launch, self._log) for process in started]
+        self._workers += [WorkerClient(process, self._starter.launch, self._log) for process in started]
         first = await self._first_ready()
         if isinstance(first, AttemptError) and any(worker.ended_while_importing for worker in self._workers):
             try:
@@ -104,7 +108,7 @@ class WorkerPool:
         self._workers.clear()
 
     def _new(self, *, alone: bool) -> WorkerClient:
-        worker = WorkerClient(start_process(self._launch), self._launch, self._log, alone=alone)
+        worker = WorkerClient(self._starter.start(), self._starter.launch, self._log, alone=alone)
         self._workers.append(worker)
         return worker
 
@@ -113,9 +117,10 @@ class WorkerPool:
             usable = [w for w in self._workers if w.usable]
             # An agent with reset_data keeps its data in the process: one session at a time.
             free = [w for w in usable if not (self._exclusive and w.sessions)]
-            # A worker costs a second of processor time and a hundred megabytes: most agents wait for their
-            # model, and one worker holds them all.
-            if len(usable) < self._size and all(worker.saturated for worker in free):
+            # A worker costs processor time and a hundred megabytes: most agents wait for their model, and one or two
+            # workers hold them all.
+            full = all(worker.sessions if len(usable) < self._usual else worker.saturated for worker in free)
+            if full and len(usable) < self._size:
                 return self._new(alone=False)
             if free:
                 return min(free, key=lambda w: (w.saturated, len(w.sessions)))

@@ -10,15 +10,16 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol, overload
 
 from agent_eval_action.environments.runtime import Launch
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.processes.protocol import encode
 from agent_eval_action.sandbox.sandboxes import popen_options
-from agent_eval_action.sandbox.users import child_pids, process_statuses
+from agent_eval_action.sandbox.users import descendant_pids, process_statuses
 
 MARKER = "AGENT_EVAL_WORKER"
 TAIL_BYTES = 32 * 1024
@@ -28,47 +29,74 @@ _GONE_S = 2.0
 _POLL_MS = 50
 
 
+class Process(Protocol):
+    """What a worker's process is to us: a ``subprocess.Popen``, or forked by a process of ours."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, once it has ended. Raises subprocess.TimeoutExpired."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class StartedProcess:
     """A worker process and our ends of its pipes."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     marker: str
     read_fd: int
     write_fd: int
     output_fd: int
 
 
-def start_process(launch: Launch) -> StartedProcess:
+Fork = Callable[[str, str, Sequence[int]], Process | None]
+"""Forks a process with a marker, for a program, with three descriptors. None: it cannot be forked."""
+
+
+@overload
+def start_process(launch: Launch) -> StartedProcess: ...
+@overload
+def start_process(launch: Launch, fork: Fork) -> StartedProcess | None: ...
+def start_process(launch: Launch, fork: Fork | None = None) -> StartedProcess | None:
     """Start a worker in a session of its own. Raises OSError when the interpreter cannot be executed."""
-    marker, user = secrets.token_hex(16), launch.place.sandbox.user if launch.place.sandbox else None
+    marker = secrets.token_hex(16)
     command_read, command_write = os.pipe()
     event_read, event_write = os.pipe()
     output_read, output_write = os.pipe()
-    command = launch.command(command_read, event_write)
     theirs, ours = (command_read, event_write, output_write), (event_read, command_write, output_read)
+    process = None
     try:
-        process = subprocess.Popen(  # noqa: S603 - the interpreter is the user's choice, the rest is ours
-            user.command(command) if user else command,
-            stdin=subprocess.DEVNULL,
-            stdout=output_write,
-            stderr=output_write,
-            pass_fds=(command_read, event_write),
-            cwd=launch.place.cwd,
-            env={**launch.environ(), MARKER: marker},
-            start_new_session=True,
-            **popen_options(user),
-        )
-    except OSError:
-        for fd in ours:
-            os.close(fd)
-        raise
+        process = fork(marker, launch.program, theirs) if fork else _execute(launch, marker, theirs)
     finally:
-        for fd in theirs:
+        for fd in theirs if process is not None else (*theirs, *ours):
             os.close(fd)
+    if process is None:
+        return None
     # Small enough for an empty pipe, so the import begins now, whatever our event loop is busy with.
     os.write(command_write, encode(launch.first_frame()))
     return StartedProcess(process, marker, event_read, command_write, output_read)
+
+
+def _execute(launch: Launch, marker: str, fds: tuple[int, int, int]) -> subprocess.Popen[bytes]:
+    command_read, event_write, output_write = fds
+    user = launch.place.sandbox.user if launch.place.sandbox else None
+    command = launch.command(command_read, event_write, launch.program)
+    return subprocess.Popen(  # noqa: S603 - the interpreter is the user's choice, the rest is ours
+        user.command(command) if user else command,
+        stdin=subprocess.DEVNULL,
+        stdout=output_write,
+        stderr=output_write,
+        pass_fds=(command_read, event_write),
+        cwd=launch.place.cwd,
+        env={**launch.environ(), MARKER: marker},
+        start_new_session=True,
+        **popen_options(user),
+    )
 
 
 def last_lines(text: str) -> str:
@@ -76,7 +104,7 @@ def last_lines(text: str) -> str:
     return "\n".join(line[:TAIL_COLUMNS] for line in text.rstrip().splitlines()[-TAIL_LINES:])
 
 
-def kill_tree(process: subprocess.Popen[bytes], marker: str) -> None:
+def kill_tree(process: Process, marker: str) -> None:
     """Kill a worker's process group and every process that carries its marker, and wait for them. Blocks."""
     strays = pids_with_marker(marker) - {process.pid}
     # The group outlives its leader, so it is killed even when the worker has ended. When no member is left it is not:
@@ -102,12 +130,12 @@ def kill_tree(process: subprocess.Popen[bytes], marker: str) -> None:
 
 
 def kill_children() -> None:
-    """Kill every child of this process, and the group of those that lead one: nobody waits for them any more.
+    """Kill all that descend from this process, and the groups that they lead: nobody waits for them any more.
 
     On Linux; elsewhere they end when their pipes do.
     """
     own_group = os.getpgid(0)
-    for pid in child_pids():
+    for pid in descendant_pids():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if (group := os.getpgid(pid)) != own_group:
                 os.killpg(group, signal.SIGKILL)

@@ -86,6 +86,13 @@ def refuse_unusable_agents(agents: Sequence[AgentSettings], workspace: Path, env
             )
 
 
+def expect_sessions(head: AgentGroup, plan: Plan) -> None:
+    """Tell each agent how many sessions there will be: none of its workers is to have nothing to do."""
+    for name, driver in head.drivers.items():
+        if isinstance(driver, AdkAgent):
+            driver.sessions = plan.repeats * sum(len(planned.run) for planned in plan.sets if planned.agent == name)
+
+
 async def wait_for_interpreters(head: AgentGroup, names: Collection[str]) -> None:
     """Wait until these agents have chosen interpreters, which the base's may share where all run as one user."""
     drivers = [driver for name, driver in head.drivers.items() if name in names]
@@ -105,9 +112,10 @@ def make_base_driver(
     if active and _outside(Path(active) / "bin" / "python", settings.workspace, workspace) is None:
         environ = {name: value for name, value in environ.items() if name != "VIRTUAL_ENV"}
     current = head.drivers.get(agent.name)
-    sandboxes = current.spec.sandboxes if isinstance(current, AdkAgent) else None
+    sandboxes, servers = (current.spec.sandboxes, current.servers) if isinstance(current, AdkAgent) else (None, None)
     agent = agent.model_copy(update={"python": _base_interpreter(current, base, environ, agent, workspace)})
-    return AGENTS[agent.driver](DriverContext(agent, settings, environ, workspace, sandboxes, role="base"))
+    context = DriverContext(agent, settings, environ, workspace, sandboxes, role="base", fork_servers=servers)
+    return AGENTS[agent.driver](context)
 
 
 def _base_interpreter(
@@ -266,8 +274,9 @@ class ResourceOpener:
             # what the change adds decides nothing: beside the base's it runs as the change's agent
             role: Role = "head" if base else "metrics"
             context = DriverContext(agent, self.settings, self.environ, self.settings.workspace, self.sandboxes, role)
+            known = driver if isinstance(driver, AdkAgent) else None
             own = MetricFunctions(
-                runtime_spec(context), lambda: driver.python if isinstance(driver, AdkAgent) else None
+                runtime_spec(context), lambda: known.python if known else None, known.servers if known else None
             )
         self.closing.extend(functions.stop for functions in (base, own) if functions)
         return FunctionRouter(base, own, in_force) if base else own

@@ -148,6 +148,15 @@ def child_pids() -> list[int]:
     return [pid for pid, status in process_statuses() if status.get("PPid") == str(os.getpid())]
 
 
+def descendant_pids() -> list[int]:
+    """The children of this process, their children, and so on."""
+    parents = {pid: int(status.get("PPid", 0)) for pid, status in process_statuses()}
+    found = [os.getpid()]
+    for parent in found:
+        found += [pid for pid, other in parents.items() if other == parent]
+    return found[1:]
+
+
 def _uids_by_pid() -> dict[int, int]:
     """Uids of living processes by pid."""
     return {

@@ -1,4 +1,4 @@
-"""Entry of both programs: ``python agent_eval_worker_main.py READ_FD WRITE_FD agent|metrics``.
+"""Entry of the worker: ``agent_eval_worker_main.py READ_FD WRITE_FD agent|metrics``, or ``SOCKET_FD`` of a fork server.
 
 Nothing of ours is imported above: multiprocessing imports this module again in children of foreign code, where our
 folder is not on the path.
@@ -11,16 +11,23 @@ import sys
 
 def main() -> None:
     """Import all of ours, then hand over to the program that imports and serves foreign code."""
+    from agent_eval_worker_metrics import serve_metrics
     from agent_eval_worker_protocol import open_channel
+    from agent_eval_worker_serve import serve_agent
 
-    if sys.argv[3] == "metrics":
-        from agent_eval_worker_metrics import serve_metrics as serve
+    if len(sys.argv) == 2:  # noqa: PLR2004 - the socket alone
+        import socket
+
+        from agent_eval_worker_fork_server import serve_forks
+
+        request = serve_forks(socket.socket(fileno=int(sys.argv[1])))
+        read_fd, write_fd, program = *request.fds[:2], request.program
     else:
-        from agent_eval_worker_serve import serve_agent as serve
-    channel = open_channel()
+        read_fd, write_fd, program = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    channel = open_channel(read_fd, write_fd)
     init = channel.receive()
     if init is not None:
-        serve(channel, init)
+        (serve_metrics if program == "metrics" else serve_agent)(channel, init)
 
 
 if __name__ == "__main__":

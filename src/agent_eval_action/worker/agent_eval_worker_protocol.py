@@ -94,13 +94,13 @@ class Channel:
                 os.close(fd)
 
 
-def open_channel() -> Channel:
+def open_channel(read_fd: int, write_fd: int) -> Channel:
     """Open the channel to our starter, and set up the streams and the stack on request, before foreign code runs.
 
     Import everything of ours before: our folder is off the path afterwards.
     """
     here = Path(__file__).resolve().parent
-    channel = Channel(int(sys.argv[1]), int(sys.argv[2]))
+    channel = Channel(read_fd, write_fd)
     # Foreign code sees neither our folder nor our arguments.
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
     sys.argv = sys.argv[:1]

@@ -262,7 +262,7 @@ async def test_two_workers_to_begin_with_where_there_are_two_cores(drive, monkey
 
 async def test_more_workers_while_those_there_are_saturated(drive, say, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("agent_eval_action.agents.adk.available_cores", lambda: 2)
-    monkeypatch.setattr("agent_eval_action.agents.adk._FIRST_WORKERS", 1)
+    monkeypatch.setattr("agent_eval_action.agents.adk._USUAL_WORKERS", 1)
     free = tmp_path / "free"
     async with drive("wild", workers=None) as agent:
         first = {await agent.answer("who"), *await asyncio.gather(*(agent.answer("who") for _ in range(4)))}

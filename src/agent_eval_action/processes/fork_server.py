@@ -1,0 +1,218 @@
+"""Processes that have imported google-adk and fork an agent's workers: the import is most of what a worker costs.
+
+A fork server runs the agent's interpreter as the agent's user and imports google-adk and our worker, never an agent. It
+is shared by processes that would be started alike: same interpreter, same variables, same user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from agent_eval_action.environments.runtime import Launch
+from agent_eval_action.processes.process import MARKER, StartedProcess, kill_tree, start_process
+from agent_eval_action.sandbox.sandboxes import popen_options
+from agent_eval_action.sandbox.users import SandboxUser
+
+_UNKNOWN_CODE: Final = 255
+"""As multiprocessing has it where the fork server has ended before its child."""
+
+_CREDENTIALS: Final = struct.Struct("3i")
+_ANSWER_BYTES: Final = 4096
+_ANSWER_S: Final = 1.0
+_IMPORT_S: Final = 180.0
+
+_Key = tuple[Path, tuple[tuple[str, str], ...], SandboxUser | None]
+
+
+class ForkedProcess:
+    """A ``Process`` that a fork server is the parent of. It stays a zombie until ``wait`` has its exit code."""
+
+    def __init__(self, pid: int, answers: socket.socket) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._answers = answers
+        self._pid_fd = os.pidfd_open(pid)
+        self._lock = threading.Lock()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code. Several threads may wait, one after the other."""
+        with self._lock:
+            if self.returncode is None:
+                ended = select.poll()
+                ended.register(self._pid_fd, select.POLLIN)
+                if not ended.poll(None if timeout is None else timeout * 1000):
+                    raise subprocess.TimeoutExpired([str(self.pid)], timeout or 0.0)
+                os.close(self._pid_fd)
+                code = None
+                with self._answers, contextlib.suppress(OSError):  # where the server has ended, nobody knows
+                    self._answers.settimeout(_ANSWER_S)
+                    code = _read_answer(self._answers)[0].get("code")
+                self.returncode = code if isinstance(code, int) else _UNKNOWN_CODE
+            return self.returncode
+
+
+class ForkServer:
+    """One server. It imports google-adk while the caller works on; it ends with ``close``, or with this process."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._marker = secrets.token_hex(16)
+        self._closed = self._ready = False
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        user = launch.place.sandbox.user if launch.place.sandbox else None
+        command = launch.command(theirs.fileno())
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - the interpreter is the user's choice, the rest is ours
+                user.command(command) if user else command,
+                stdin=subprocess.DEVNULL,
+                # replaced before anything is printed; workers get pipes, which like a socket cannot seek
+                stdout=theirs.fileno(),
+                stderr=theirs.fileno(),
+                pass_fds=(theirs.fileno(),),
+                cwd="/",  # nothing of the agent's folder is to be found
+                env={**launch.environ(), MARKER: self._marker},
+                start_new_session=True,
+                **popen_options(user),
+            )
+        except OSError:
+            self._control.close()
+            raise
+        finally:
+            theirs.close()
+
+    def fork(self, marker: str, program: str, fds: Sequence[int]) -> ForkedProcess | None:
+        """Fork a worker, once google-adk is imported; None where it cannot be forked. Blocks.
+
+        Raises OSError where the import takes too long, or when ``close`` was called.
+        """
+        answers, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # The kernel says who answers: the server runs what the change under test has installed, and might name any pid.
+        answers.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        answers.settimeout(_IMPORT_S)
+        try:
+            with theirs:
+                request = json.dumps({"marker": marker, "program": program}).encode()
+                socket.send_fds(self._control, [request], [*fds, theirs.fileno()])
+            answer, pid = _read_answer(answers)
+            self._ready = True
+            if answer.get("forked") is True:
+                return ForkedProcess(pid, answers)
+        except TimeoutError:
+            answers.close()
+            raise OSError(f"importing google-adk took longer than {_IMPORT_S:g} s") from None
+        except OSError:
+            answer = {}
+        answers.close()
+        if self._closed:
+            raise OSError("the run ended")
+        return None
+
+    def close(self) -> None:
+        """End the server, and a call of ``fork`` that waits for it. Blocks."""
+        self._closed = True
+        if self._ready:  # it ends by itself, and has waited for its workers
+            self._control.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_ANSWER_S)
+        kill_tree(self._process, self._marker)
+        self._control.close()
+
+
+@dataclass
+class ProcessStarter:
+    """Starts processes of one launch: forks them from ``server``, else executes the interpreter.
+
+    ``close`` must follow. It may be called while ``start`` waits in another thread.
+    """
+
+    launch: Launch
+    servers: ForkServers
+    server: ForkServer | None
+
+    def start(self) -> StartedProcess:
+        """Start a process. Blocks until google-adk is imported. Raises OSError."""
+        server = self.server
+        if server is not None:
+            if started := start_process(self.launch, server.fork):
+                return started
+            self.servers.release(self, usable=False)
+        return start_process(self.launch)
+
+    def close(self) -> None:
+        """Give up the server; it ends with its last starter. Blocks."""
+        self.servers.release(self)
+
+
+@dataclass
+class ForkServers:
+    """The fork servers of a run, by what they were started with; None: nothing can be forked there. Thread-safe."""
+
+    _servers: dict[_Key, ForkServer | None] = field(default_factory=dict)
+    _users: Counter[ForkServer] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def starter(self, launch: Launch, *, only_running: bool = False) -> ProcessStarter:
+        """What starts processes of a launch. ``only_running``: no server is started for it."""
+        environ = launch.environ()
+        user = launch.place.sandbox.user if launch.place.sandbox else None
+        key = launch.environment.python, tuple(sorted(environ.items())), user
+        with self._lock:
+            if key not in self._servers and not only_running and _can_fork(environ):
+                with contextlib.suppress(OSError):  # of the interpreter: starting it by itself says why
+                    self._servers[key] = ForkServer(launch)
+            server = self._servers.get(key)
+            if server is not None:
+                self._users[server] += 1
+        return ProcessStarter(launch, self, server)
+
+    def release(self, starter: ProcessStarter, *, usable: bool = True) -> None:
+        """Take back the server of a starter; it ends with its last one. Blocks."""
+        with self._lock:
+            server, starter.server = starter.server, None
+            if server is None:
+                return
+            self._users[server] -= 1
+            unused = not self._users[server]
+            for key in [key for key, other in self._servers.items() if other is server]:
+                if not usable:
+                    self._servers[key] = None
+                elif unused:
+                    del self._servers[key]
+        if unused:
+            server.close()
+
+
+def _can_fork(environ: dict[str, str]) -> bool:
+    """Whether a server can be had: not where a variable brings along modules that an agent may have written."""
+    if sys.platform != "linux" or "PYTHONPATH" in environ:
+        return False
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError:
+        return False
+    return True
+
+
+def _read_answer(answers: socket.socket) -> tuple[dict[str, Any], int]:
+    """An answer, {} at the end or where it is none, and the pid of the process that sent it."""
+    space = socket.CMSG_SPACE(_CREDENTIALS.size)
+    body, ancillary, _, _ = answers.recvmsg(_ANSWER_BYTES, space)
+    pid = next((_CREDENTIALS.unpack(data)[0] for _, kind, data in ancillary if kind == socket.SCM_CREDENTIALS), 0)
+    try:
+        answer = json.loads(body) if body else {}
+    except (ValueError, RecursionError):
+        answer = {}
+    return (answer if isinstance(answer, dict) and pid > 0 else {}), pid

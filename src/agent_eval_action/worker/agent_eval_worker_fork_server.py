@@ -1,0 +1,206 @@
+"""Imports google-adk once and forks a worker for each request. No agent is ever imported in this process itself.
+
+A request is a packet on a socket: the worker's marker and program as JSON, with four descriptors: the two ends of its
+pipes, what its output goes to, and a socket for answers. The worker itself answers that it is forked, or the server
+that it is not; and the server answers how the worker ended. A worker whose answers nobody reads any more is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from agent_eval_worker_load import require_adk
+
+MARKER = "AGENT_EVAL_WORKER"
+REQUEST_BYTES = 1 << 12
+DESCRIPTORS = 4
+PR_SET_DUMPABLE = 4
+# What the first turn of any agent with a model imports; in google-adk 2.x nothing imports these before.
+MODULES = (
+    "google.adk.agents.llm_agent",
+    "google.adk.apps.app",
+    "google.adk.artifacts.in_memory_artifact_service",
+    "google.adk.auth.auth_preprocessor",
+    "google.adk.flows.llm_flows.auto_flow",
+    "google.adk.memory.in_memory_memory_service",
+    "google.adk.models.google_llm",
+    "google.adk.runners",
+    "google.adk.sessions.in_memory_session_service",
+    "google.adk.tools.agent_tool",
+    "google.adk.tools.function_tool",
+    "google.adk.utils.streaming_utils",
+    "google.auth.aio.credentials",
+    "httpcore",
+    "opentelemetry.propagate",
+)
+
+
+class Request(NamedTuple):
+    """A worker that is to be forked. ``fds``: what it reads, what it writes to, and what its output goes to."""
+
+    marker: str
+    program: str
+    fds: tuple[int, ...]
+    answers: socket.socket
+
+
+class ForkServer:
+    """Forks workers until its starter is gone. ``output``: what the import printed, for the log of every worker."""
+
+    def __init__(self, control: socket.socket, output: bytes, *, refused: bool) -> None:
+        self._control = control
+        self._output = output
+        self._refused = refused
+        self._selector = selectors.DefaultSelector()
+        self._running: dict[socket.socket, tuple[int, int]] = {}  # pid and its descriptor
+        self._ended: dict[socket.socket, int] = {}  # zombies, so that nobody else gets their pid
+
+    def serve(self) -> Request:
+        """Return in each forked worker; in the server never."""
+        self._selector.register(self._control, selectors.EVENT_READ, self._on_request)
+        while True:
+            for key, _ in self._selector.select():
+                request = key.data()
+                if request is not None:
+                    return self._become_worker(request)
+
+    def _on_request(self) -> Request | None:
+        """Fork; the request in the worker, None in the server."""
+        body, fds, _, _ = socket.recv_fds(self._control, REQUEST_BYTES, DESCRIPTORS)
+        if not body:
+            self._end()
+        request = Request(**json.loads(body), fds=tuple(fds[:3]), answers=socket.socket(fileno=fds[3]))
+        pid = self._fork()
+        if pid == 0:
+            return request
+        for fd in request.fds:
+            os.close(fd)
+        if pid is None:
+            _answer(request.answers, {"forked": False})
+            request.answers.close()
+        else:
+            self._watch(pid, request.answers)
+        return None
+
+    def _end(self) -> NoReturn:
+        for answers in self._running:
+            self._kill(answers)
+        for pid in (*self._ended.values(), *(pid for pid, _ in self._running.values())):
+            os.waitpid(pid, 0)
+        os._exit(0)
+
+    def _fork(self) -> int | None:
+        with contextlib.suppress(OSError):
+            return None if self._refused else os.fork()
+        return None
+
+    def _watch(self, pid: int, answers: socket.socket) -> None:
+        pid_fd = os.pidfd_open(pid)
+        self._running[answers] = pid, pid_fd
+        self._selector.register(pid_fd, selectors.EVENT_READ, lambda: self._on_end(answers))
+        self._selector.register(answers, selectors.EVENT_READ, lambda: self._on_release(answers))
+
+    def _on_end(self, answers: socket.socket) -> None:
+        pid, pid_fd = self._running.pop(answers)
+        self._selector.unregister(pid_fd)
+        os.close(pid_fd)
+        if answers.fileno() < 0:  # nobody wants to know
+            os.waitpid(pid, 0)
+            return
+        self._ended[answers] = pid
+        ended: Any = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        _answer(answers, {"code": ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status})
+
+    def _on_release(self, answers: socket.socket) -> None:
+        self._selector.unregister(answers)
+        if answers in self._running:
+            self._kill(answers)
+        else:
+            os.waitpid(self._ended.pop(answers), 0)
+        answers.close()
+
+    def _kill(self, answers: socket.socket) -> None:
+        pid, _ = self._running[answers]
+        for kill in (os.killpg, os.kill):  # it leads its group a moment after the fork
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(pid, signal.SIGKILL)
+
+    def _become_worker(self, request: Request) -> Request:
+        """Leave behind what is the server's, and look from outside like a process started for this worker."""
+        self._selector.close()
+        for answers, (_, pid_fd) in self._running.items():
+            os.close(pid_fd)
+            answers.close()
+        for answers in (*self._ended, self._control):
+            answers.close()
+        os.setsid()
+        for stream in (1, 2):
+            os.dup2(request.fds[2], stream)
+        os.close(request.fds[2])
+        os.write(2, self._output)
+        _set_marker(request.marker)
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+        with request.answers:  # the starter has the kernel's word for who sends this
+            _answer(request.answers, {"forked": True})
+        return request
+
+
+def serve_forks(control: socket.socket) -> Request:
+    """Import google-adk, then serve requests: return in each forked worker, and in the server never."""
+    # Workers run as the same user: they may not read or write the memory that other workers are forked from.
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    output, refused = _import_adk()
+    return ForkServer(control, output, refused=refused).serve()
+
+
+def _import_adk() -> tuple[bytes, bool]:
+    """What the import printed, and whether no worker can be forked after it: one that is started then says why."""
+    here, refused = Path(__file__).resolve().parent, False
+    ours, sys.path[:] = list(sys.path), [entry for entry in sys.path if Path(entry).resolve() != here]
+    printed = os.memfd_create("output")
+    for stream in (1, 2):
+        os.dup2(printed, stream)
+    gc.disable()  # as in the worker
+    try:
+        require_adk()
+        for name in MODULES:
+            with contextlib.suppress(ModuleNotFoundError):  # each exists in some versions
+                importlib.import_module(name)
+    except BaseException:  # noqa: BLE001 - whatever an import raises
+        refused = True
+    sys.path[:] = ours
+    gc.freeze()  # so that workers do not write to, and copy, every page
+    gc.enable()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    # A fork has the thread that forks and no other: what the others held would be held for ever.
+    refused = refused or len(list(Path("/proc/self/task").iterdir())) > 1
+    return os.pread(printed, REQUEST_BYTES, 0), refused
+
+
+def _set_marker(marker: str) -> None:
+    """Write the marker over the server's, where /proc/PID/environ shows it: strays of a worker are found by it."""
+    libc: Any = ctypes.CDLL(None)
+    libc.getenv.restype = ctypes.c_void_p
+    libc.getenv.argtypes = [ctypes.c_char_p]
+    place = libc.getenv(MARKER.encode())
+    if len(marker) != len(os.environ[MARKER]) or not place:
+        raise ValueError("the marker of a worker is as long as the server's")
+    ctypes.memmove(place, marker.encode(), len(marker))
+    os.environ[MARKER] = marker
+
+
+def _answer(answers: socket.socket, values: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):
+        answers.send(json.dumps(values).encode())
