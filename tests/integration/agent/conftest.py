@@ -71,8 +71,8 @@ async def driven(python: Path | None, scratch: Path, path: Path, **options: Any)
         "environ": {key: os.environ[key] for key in ("PATH", "HOME")},
         "limits": AgentLimits(cancel_grace_s=0.5),
     }
-    workers = options.pop("workers", 1)
-    driver = AdkAgent(AgentRuntimeSpec(**{**settings, **options}), workers)
+    workers, sessions = options.pop("workers", 1), options.pop("sessions", None)
+    driver = AdkAgent(AgentRuntimeSpec(**{**settings, **options}), workers, sessions=sessions)
     try:
         yield Driven(driver, await driver.start(), scratch / f"{settings['name']}.log")
     finally:

@@ -241,8 +241,8 @@ def forked_sees() -> dict:
 
 
 def who() -> dict:
-    """Which process."""
-    return {"pid": os.getpid()}
+    """Which process, and whose child it is."""
+    return {"pid": os.getpid(), "parent": os.getppid()}
 
 
 def see_environment() -> dict:
