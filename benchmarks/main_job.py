@@ -20,8 +20,13 @@ LATENCY = 0.2
 CONCURRENCY = 32
 """The default of ``agent-eval run --concurrency``; the bare Runner gets the same."""
 
-FASTER = 4.5
-OVER_LIMIT = 1.3
+FASTER = 5.0
+FASTER_UNDER_LOAD = 4.0
+OF_PROCESSOR = 0.35
+OVER_LIMIT = 1.2
+BUSY = 2
+"""Processes that compute beside the measured command, in the loaded variant."""
+
 ADK_ENVIRONMENT = ROOT / ".venvs" / "adk-2.13"
 
 
@@ -103,6 +108,9 @@ def compare(rounds: int, cases: int) -> dict[str, Any]:
                 bench.measure("agent-eval run", bench.ours)
                 bench.measure("agent-eval run, latency 0", bench.ours, latency=0)
                 bench.measure("bare Runner", bench.bare_runner)
+                with measure.busy(BUSY):
+                    bench.measure("adk eval, under load", bench.adk_eval)
+                    bench.measure("agent-eval run, under load", bench.ours)
     return _report(bench, rounds)
 
 
@@ -125,8 +133,17 @@ def _report(bench: Bench, rounds: int) -> dict[str, Any]:
         "waiting": waiting,
         "limit": round(limit, 3),
         "times_faster": round(bench.median("adk eval") / ours, 2),
+        "times_faster_under_load": round(
+            bench.median("adk eval, under load") / bench.median("agent-eval run, under load"), 2
+        ),
+        "of_processor": round(processor["agent-eval run"] / processor["adk eval"], 3),
         "over_limit": round(ours / limit, 2),
-        "targets": {"times_faster": FASTER, "over_limit": OVER_LIMIT},
+        "targets": {
+            "times_faster": FASTER,
+            "times_faster_under_load": FASTER_UNDER_LOAD,
+            "of_processor": OF_PROCESSOR,
+            "over_limit": OVER_LIMIT,
+        },
     }
 
 
@@ -138,12 +155,16 @@ def _show(report: dict[str, Any]) -> None:
         used = f"processor {report['cpu_seconds'][name]:.2f} s, largest process {report['peak_mb'][name]:.0f} MB"
         print(f"  {name:<26} {seconds:6.2f} s   ({spread}; {used})")
     print(f"  times faster than adk eval {report['times_faster']:6.2f}     (target: at least {FASTER})")
+    loaded = report["times_faster_under_load"]
+    print(f"  beside {BUSY} busy processes    {loaded:6.2f}     (target: at least {FASTER_UNDER_LOAD})")
+    print(f"  of its processor time      {report['of_processor']:6.2f}     (target: at most {OF_PROCESSOR})")
     print(f"  over the limit of {report['limit']:.2f} s   {report['over_limit']:6.2f}     ", end="")
     print(f"(target: at most {OVER_LIMIT}; {report['waiting']:.2f} s of it waiting for the model)")
 
 
 def _met(report: dict[str, Any]) -> bool:
-    return report["times_faster"] >= FASTER and report["over_limit"] <= OVER_LIMIT
+    fast = report["times_faster"] >= FASTER and report["times_faster_under_load"] >= FASTER_UNDER_LOAD
+    return fast and report["of_processor"] <= OF_PROCESSOR and report["over_limit"] <= OVER_LIMIT
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

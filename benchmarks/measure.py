@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +49,18 @@ def run(argv: Sequence[str], cwd: Path, environ: Mapping[str, str] | None = None
     output, _, used = process.stdout.rpartition(MARK)
     cpu_seconds, peak_kb = used.split()
     return Taken(seconds, float(cpu_seconds), int(peak_kb) / 1024, process.returncode, output)
+
+
+@contextlib.contextmanager
+def busy(count: int) -> Iterator[None]:
+    """So many processes that compute meanwhile, as on a runner that is shared."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def median(values: Sequence[float]) -> float:
