@@ -180,7 +180,7 @@ class AdkAgent:
         try:
             started = [starter.start()]
             # the eval files have been read by now, most of the time
-            while len(started) < min(self._usual, self.sessions or self._usual):
+            while len(started) < min(self._usual, self.sessions or self._usual) and not self._given_up.is_set():
                 started.append(starter.start())
         except BaseException:
             starter.close()

@@ -34,6 +34,7 @@ _CREDENTIALS: Final = struct.Struct("3i")
 _ANSWER_BYTES: Final = 4096
 _ANSWER_S: Final = 1.0
 _IMPORT_S: Final = 180.0
+_FORK_S: Final = 5.0  # an agent, which runs as the same user, may have stopped the server
 
 _Key = tuple[Path, tuple[tuple[str, str], ...], SandboxUser | None]
 
@@ -66,11 +67,15 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """One server. It imports google-adk while the caller works on; it ends with ``close``, or with this process."""
+    """One server. It imports google-adk while the caller works on; it ends with ``close``, or with this process.
+
+    ``ready``: it has answered a request.
+    """
 
     def __init__(self, launch: Launch) -> None:
         self._marker = secrets.token_hex(16)
-        self._closed = self._ready = False
+        self.ready = False
+        self._closed = False
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         user = launch.place.sandbox.user if launch.place.sandbox else None
         command = launch.command(theirs.fileno())
@@ -101,20 +106,21 @@ class ForkServer:
         answers, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # The kernel says who answers: the server runs what the change under test has installed, and might name any pid.
         answers.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        answers.settimeout(_IMPORT_S)
+        answers.settimeout(_FORK_S if self.ready else _IMPORT_S)
         try:
             with theirs:
                 request = json.dumps({"marker": marker, "program": program}).encode()
                 socket.send_fds(self._control, [request], [*fds, theirs.fileno()])
             answer, pid = _read_answer(answers)
-            self._ready = True
+            self.ready = True
             if answer.get("forked") is True:
                 return ForkedProcess(pid, answers)
         except TimeoutError:
-            answers.close()
-            raise OSError(f"importing google-adk took longer than {_IMPORT_S:g} s") from None
-        except OSError:
-            answer = {}
+            if not self.ready:
+                answers.close()
+                raise OSError(f"importing google-adk took longer than {_IMPORT_S:g} s") from None
+        except OSError:  # it has ended, or what it forked has
+            pass
         answers.close()
         if self._closed:
             raise OSError("the run ended")
@@ -123,7 +129,7 @@ class ForkServer:
     def close(self) -> None:
         """End the server, and a call of ``fork`` that waits for it. Blocks."""
         self._closed = True
-        if self._ready:  # it ends by itself, and has waited for its workers
+        if self.ready:  # it ends by itself, and has waited for its workers
             self._control.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_ANSWER_S)
@@ -164,16 +170,18 @@ class ForkServers:
     _users: Counter[ForkServer] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def starter(self, launch: Launch, *, only_running: bool = False) -> ProcessStarter:
-        """What starts processes of a launch. ``only_running``: no server is started for it."""
+    def starter(self, launch: Launch, *, only_ready: bool = False) -> ProcessStarter:
+        """What starts processes of a launch. ``only_ready``: no server is started for it, or waited for."""
         environ = launch.environ()
         user = launch.place.sandbox.user if launch.place.sandbox else None
         key = launch.environment.python, tuple(sorted(environ.items())), user
         with self._lock:
-            if key not in self._servers and not only_running and _can_fork(environ):
+            if key not in self._servers and not only_ready and _can_fork(environ):
                 with contextlib.suppress(OSError):  # of the interpreter: starting it by itself says why
                     self._servers[key] = ForkServer(launch)
             server = self._servers.get(key)
+            if server is not None and only_ready and not server.ready:
+                server = None
             if server is not None:
                 self._users[server] += 1
         return ProcessStarter(launch, self, server)

@@ -33,7 +33,7 @@ class MetricFunctions:
     its process or leaves it damaged costs that process and no other call.
 
     ``known_interpreter`` gives the agent's interpreter where it is chosen already; it is asked at the first call.
-    ``servers``: those of the run. A process is forked where one of them fits, and no server is started for it.
+    ``servers``: those of the run. A process is forked where one of them is ready.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class MetricFunctions:
             spec = replace(self._spec, python=self._known_interpreter() or self._spec.python)
             place = spec.locate()
             launch = Launch(spec, place, choose_interpreter(spec, place, self._given_up), "metrics")
-            return self._servers.starter(launch, only_running=True)
+            return self._servers.starter(launch, only_ready=True)
         except AgentEnvironmentError as error:
             reason = error.message + (f" ({error.hint})" if error.hint else "")
         except OSError as error:

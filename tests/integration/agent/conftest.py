@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,20 @@ import pytest
 
 from agent_eval_action.agents.adk import AdkAgent
 from agent_eval_action.agents.base import SessionRequest, TurnDone
-from agent_eval_action.environments.runtime import AgentLimits, AgentRuntimeSpec
+from agent_eval_action.environments.runtime import (
+    AgentEnvironment,
+    AgentFolder,
+    AgentLimits,
+    AgentRuntimeSpec,
+    Launch,
+)
 from agent_eval_action.folders import OutputFolder
+from agent_eval_action.processes.fork_server import ForkServers
 from agent_eval_action.results.evalset import Content, Part
 from agent_eval_action.results.run_result import AgentConditions, AttemptError
 
 FOLDERS = Path(__file__).parent / "folders"
+ENVIRON = {key: os.environ[key] for key in ("PATH", "HOME")}
 
 
 class Driven:
@@ -68,23 +76,34 @@ async def driven(python: Path | None, scratch: Path, path: Path, **options: Any)
         "logs": OutputFolder.at(scratch),
         "cache": OutputFolder.at(scratch / "environments"),
         "python": python,
-        "environ": {key: os.environ[key] for key in ("PATH", "HOME")},
+        "environ": ENVIRON,
         "limits": AgentLimits(cancel_grace_s=0.5),
     }
-    workers, sessions = options.pop("workers", 1), options.pop("sessions", None)
-    driver = AdkAgent(AgentRuntimeSpec(**{**settings, **options}), workers, sessions=sessions)
+    own = [options.pop(name, default) for name, default in (("workers", 1), ("servers", None), ("sessions", None))]
+    driver = AdkAgent(AgentRuntimeSpec(**{**settings, **options}), *own)
     try:
         yield Driven(driver, await driver.start(), scratch / f"{settings['name']}.log")
     finally:
         await driver.stop()
 
 
+@pytest.fixture(scope="session")
+def warm_servers(adk213_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServers]:
+    """google-adk imported once for all tests whose agents see the usual variables."""
+    ours, servers = OutputFolder.at(tmp_path_factory.mktemp("warm")), ForkServers()
+    spec = AgentRuntimeSpec("warm", FOLDERS, FOLDERS, ours, ours, environ=ENVIRON)
+    starter = servers.starter(Launch(spec, AgentFolder(FOLDERS, FOLDERS), AgentEnvironment(adk213_python, "")))
+    yield servers
+    starter.close()
+
+
 @pytest.fixture
-def drive(adk213_python: Path, tmp_path: Path) -> Drive:
+def drive(adk213_python: Path, tmp_path: Path, warm_servers: ForkServers) -> Drive:
     """``async with drive("wild", timeout_s=1) as agent``; a path for a folder of the test's own."""
 
     def make(agent: str | Path, **options: Any) -> Any:
         path = FOLDERS / agent if isinstance(agent, str) else agent
+        options.setdefault("servers", warm_servers)
         return driven(options.pop("python", adk213_python), tmp_path, path, **options)
 
     return make

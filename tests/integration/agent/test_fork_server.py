@@ -55,7 +55,7 @@ async def test_workers_are_forked_from_a_process_that_imports_no_agent(drive, tm
         f"pathlib.Path({str(tmp_path)!r}, f'imported-{{os.getpid()}}').write_text(str(os.getppid()))\n"
         "root_agent = Agent(name='watched', model='none')\n"
     )
-    async with drive(folder, workers=2):
+    async with drive(folder, workers=2, servers=ForkServers()):
         (server,) = children()
         assert "AGENT_EVAL_WORKER" not in seen_by(int(server))
         parents = {path.name: path.read_text() for path in tmp_path.glob("imported-*")}
@@ -66,7 +66,7 @@ async def test_workers_are_forked_from_a_process_that_imports_no_agent(drive, tm
 
 
 async def test_a_server_that_is_killed_is_done_without(drive, children) -> None:
-    async with drive("wild") as agent:
+    async with drive("wild", servers=ForkServers()) as agent:
         before = await who(agent)
         os.kill(before["parent"], signal.SIGKILL)
         assert (await who(agent))["pid"] == before["pid"]
@@ -74,6 +74,13 @@ async def test_a_server_that_is_killed_is_done_without(drive, children) -> None:
         assert await agent.answer("say still there") == "still there"
     assert not children()
     assert not runs(before["pid"])
+
+
+async def test_a_server_that_is_stopped_is_done_without(drive, monkeypatch) -> None:
+    monkeypatch.setattr("agent_eval_action.processes.fork_server._FORK_S", 0.1)
+    async with drive("wild", servers=ForkServers()) as agent:
+        os.kill((await who(agent))["parent"], signal.SIGSTOP)
+        assert (await who(agent, alone=True))["parent"] == os.getpid()
 
 
 async def test_a_worker_that_dies_says_how(drive) -> None:
