@@ -622,8 +622,7 @@ _WRITERS: Final[Mapping[FindingCode, _Writer]] = {
     ),
     FindingCode.MAIN_COLLAPSED: lambda f: f.fill(
         "{name}: main's agent scores as low: {before} in its history, {main} just now over {cases:case}, and "
-        "{score:number} here: the model, a service or main itself is failing, so this run cannot show what the change "
-        "does; run the job again later",
+        "{score:number} here: the model, a service or main is failing, which hides the change; run the job again later",
         **dict(zip(("before", "main"), numbers(f["baseline"], f["control"]), strict=True)),
     ),
     FindingCode.NO_ANSWER: "{name} could not be measured{share}: {error}",
