@@ -149,6 +149,7 @@ class ResultCollector:
         if summary.error is None or summary.error.kind is not ErrorKind.STOPPED:
             self._summaries.setdefault((key, arm), {})[summary.repeat] = summary
             self._cases.pop(key, None)
+            self._sets = None
 
     def unmade(self) -> Iterator[CaseKey]:
         """Yield the cases of which an attempt of the first pass is not there."""
