@@ -201,13 +201,19 @@ from agent_eval_action.processes.fork_server import ForkServers
 path = Path({str(launch.spec.path)!r})
 spec = AgentRuntimeSpec("agent", path, path, OutputFolder.at(path), OutputFolder.at(path))
 launch = Launch(spec, AgentFolder(path, path), AgentEnvironment(Path({str(adk213_python)!r}), ""))
-print(ForkServers().starter(launch).start().process.pid, flush=True)
+starter = ForkServers().starter(launch)
+started = starter.start()
+print(started.process.pid, flush=True)
 time.sleep(600)
 """
-    (launch.spec.path / "agent.py").write_text("import ctypes\nctypes.PyDLL(None).sleep(600)\n")
+    held = launch.spec.path / "held"
+    code = f"import ctypes, pathlib\npathlib.Path({str(held)!r}).touch()\nctypes.PyDLL(None).sleep(600)\n"
+    (launch.spec.path / "agent.py").write_text(code)
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as run:
         assert run.stdout is not None
         worker = int(run.stdout.readline())
+        while not held.exists():
+            time.sleep(0.01)
         run.kill()
     while runs(worker):  # the test's own time limit says when this is too long
         time.sleep(0.01)
