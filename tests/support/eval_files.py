@@ -188,5 +188,4 @@ def text_of(value: Any) -> str:
 
 def dump_eval_set(eval_set: EvalSet) -> Any:
     """The set as JSON values in the current schema, snake_case; reading them again gives an equal set."""
-    of_a_run = {"eval_cases": {"__all__": {"conversation": {"__all__": {"spans"}}}}}
-    return json.loads(json.dumps(eval_set.model_dump(exclude=of_a_run)))
+    return json.loads(json.dumps(eval_set.model_dump()))

@@ -15,13 +15,11 @@ from pydantic.alias_generators import to_snake
 
 from agent_eval_action.config.criteria import CriterionSpec
 from agent_eval_action.config.eval_config import MetricKind
-from agent_eval_action.criteria.agents_cli import eval_metric
 from agent_eval_action.criteria.base import Criterion, ExpectedCalls, Relaxation
 from agent_eval_action.criteria.custom import CustomCriterion, custom_criterion
 from agent_eval_action.diagnostics.reader import did_you_mean, shorten
 from agent_eval_action.diagnostics.validation import issues_of
 from agent_eval_action.errors import ConfigError, Problem
-from agent_eval_action.llm.providers.vertex import PREDEFINED, predefined_metric
 from agent_eval_action.registry import Registry
 from agent_eval_action.results.run_result import CriterionInfo
 
@@ -94,6 +92,9 @@ def _kind(spec: CriterionSpec) -> type[Criterion] | Problem:
 
 
 def _eval_metric(spec: CriterionSpec, kind: MetricKind) -> type[Criterion] | Problem:
+    from agent_eval_action.criteria.agents_cli import eval_metric  # noqa: PLC0415 - asyncio and judges, for few
+    from agent_eval_action.llm.providers.vertex import PREDEFINED, predefined_metric  # noqa: PLC0415 - as above
+
     name = spec.name.lower()
     if kind in ("function", "prompt") and predefined_metric(name) == name:
         return spec.problem(f"{spec.name} is the name of a metric of Vertex AI", hint=f"rename it: my_{spec.name}")

@@ -276,7 +276,7 @@ class Invocation(AdkModel):
     duration: float | None = None
     model_duration: float | None = None
     tool_duration: float | None = None
-    spans: tuple[Span, ...] = ()
+    spans: tuple[Span, ...] = Field(default=(), exclude_if=lambda spans: not spans)
 
     def tool_calls(self) -> tuple[FunctionCall, ...]:
         """Every function call of the turn in order, ``transfer_to_agent`` and the like included."""

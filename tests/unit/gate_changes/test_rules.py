@@ -73,7 +73,7 @@ def test_a_change_sets_for_itself_what_judges_nothing_and_no_option_more():
     assert {option.name for option in OPTIONS if not option.of_base} == {
         *("agent", "evals", "criteria", "user_simulator", "driver", "recording", "python", "env", "install_env"),
         *("initial_session_file", "workers", "paths"),
-        *("out", "comment", "comment_detail", "comment_key"),
+        *("out", "comment", "comment_detail", "comment_key", "report_url"),
         *(
             "config",
             "case",
