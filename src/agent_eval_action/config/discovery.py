@@ -288,9 +288,14 @@ def _criteria_file(agent: AgentSettings, eval_file: Path) -> Path | None:
     """The agent's own file, else the test_config.json or eval_config beside the eval file, else None."""
     if agent.criteria is not None:
         return agent.criteria if isinstance(agent.criteria, Path) else None
-    folders = [eval_file.parent, *([eval_file.parent.parent] if is_set_folder(eval_file.parent) else ())]
-    places = [eval_file.with_name(CRITERIA_FILE), *(folder / name for folder in folders for name in _SCAFFOLDED)]
-    return next((place for place in places if place.is_file()), None)
+    return next((place for place in criteria_places(eval_file) if place.is_file()), None)
+
+
+def criteria_places(eval_file: Path) -> Iterator[Path]:
+    """Where the criteria of an eval file may be written, the first that exists."""
+    yield eval_file.with_name(CRITERIA_FILE)
+    for folder in (eval_file.parent, *([eval_file.parent.parent] if is_set_folder(eval_file.parent) else ())):
+        yield from (folder / name for name in _SCAFFOLDED)
 
 
 def _session_file(agent: AgentSettings, eval_file: Path) -> Path | None:

@@ -17,7 +17,8 @@ from agent_eval_action.results.base import Frozen
 MetricKind = Literal["function", "prompt", "computed", "managed"]
 """What scores a metric: a function of the user's, a judge by the user's prompt, arithmetic, or Vertex AI."""
 
-_MAX_CODE: Final = 1 << 20
+MAX_CODE: Final = 1 << 20
+"""Bytes of a criteria file that names functions, and of the code of one."""
 
 
 def _refuse_rubric_group(_: Any) -> Any:
@@ -67,7 +68,7 @@ class _Metric(Frozen):
 
 
 @dataclass(frozen=True, slots=True)
-class EvalMetric:
+class ConfiguredMetric:
     """A metric that runs: its name in results (lower case, as in agents-cli's), its options, its place in the file."""
 
     name: str
@@ -92,14 +93,14 @@ def kind_of(name: str) -> MetricKind:
     return "computed" if plain in {"exact_match", "bleu"} or plain.startswith("rouge") else "managed"
 
 
-def read_eval_config(source: Source, workspace: Path) -> tuple[list[EvalMetric], list[Issue], list[Problem]]:
+def read_eval_config(source: Source, workspace: Path) -> tuple[list[ConfiguredMetric], list[Issue], list[Problem]]:
     """The metrics that run, what is wrong with the file, and warnings about it."""
     try:
         config = _EvalConfig.model_validate(source.value)
     except ValidationError as error:
         return [], list(issues_of(error, source.value, _EvalConfig)), []
     entries = {metric.name: (number, metric) for number, metric in enumerate(config.custom_metrics)}
-    metrics: list[EvalMetric] = []
+    metrics: list[ConfiguredMetric] = []
     issues = [] if config.metrics_to_run else [Issue("metrics_to_run is empty, so there is nothing to measure")]
     warnings: list[Problem] = []
     for number, name in enumerate(dict.fromkeys(config.metrics_to_run)):
@@ -113,7 +114,7 @@ def read_eval_config(source: Source, workspace: Path) -> tuple[list[EvalMetric],
         if metric.execution == "remote":
             message = f"{name} runs in the agent's interpreter, not in Google's sandbox"
             warnings.append(source.problem((*at, "execution"), message, severity="warning"))
-        metrics.append(EvalMetric(name.lower(), metric.kind(), metric.options(code), at))
+        metrics.append(ConfiguredMetric(name.lower(), metric.kind(), metric.options(code), at))
     return metrics, issues, warnings
 
 
@@ -124,7 +125,7 @@ def _code_of(metric: _Metric, folder: Path, workspace: Path) -> str:
         raise ValueError("give either custom_function or custom_function_file, not both")
     if named is not None:
         try:
-            code = read_bytes(folder / named, workspace, _MAX_CODE).decode()
+            code = read_bytes(folder / named, workspace, MAX_CODE).decode()
         except (Unreadable, UnicodeDecodeError) as error:
             raise ValueError(f"custom_function_file {named} cannot be read: {error}") from None
     try:

@@ -373,8 +373,14 @@ def function_changes(
 
 
 def _module_file(function: str, folder: Path, workspace: Path) -> Path | None:
-    """The file of the function's module: where it would be imported from beside the agent, in it or above it."""
-    module = Path(*function.split(".")[:-1])
+    """The file of the function's module: where it would be imported from beside the agent, in it or above it.
+
+    None for a function whose code is an option of its criterion: that it changed is seen in the option.
+    """
+    *parts, name = function.split(".")
+    if not parts or not name.isidentifier():
+        return None
+    module = Path(*parts)
     for parent in (folder.parent, folder, *folder.parents):
         for name in (module.with_suffix(".py"), module / "__init__.py"):
             file = parent / name

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from agent_eval_action.baseline import accepted
 from agent_eval_action.baseline.file_store import FileStore
 from agent_eval_action.config.discovery import Discovery
+from agent_eval_action.config.eval_config import MAX_CODE
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.config.models import AgentSettings, FailOn, Policy, Settings
 from agent_eval_action.config.options import BY_NAME
@@ -25,6 +26,7 @@ from agent_eval_action.errors import AgentEvalError, ConfigError, ResultsError
 from agent_eval_action.folders import relative
 from agent_eval_action.git.base_commit import Event
 from agent_eval_action.git.export import export_tree
+from agent_eval_action.git.repository import Repository
 from agent_eval_action.results.case_matching import CaseIdentity
 from agent_eval_action.results.decision import CallBrief
 from agent_eval_action.results.evalset import Rubric
@@ -228,7 +230,8 @@ def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | Bas
     try:
         with tempfile.TemporaryDirectory(prefix="agent-eval-base-") as name, found.open_repository() as repository:
             root = Path(name).resolve()
-            export_tree(repository, found.commit, root, wanted=_is_read)
+            with_code = _names_functions(repository, found.commit)
+            export_tree(repository, found.commit, root, wanted=_is_read_or_code if with_code else _is_read)
             folder = root / found.inner if found.inner else root
             folder.mkdir(parents=True, exist_ok=True)  # a commit without this folder has no rules but the defaults
             return _read(found, folder, context)
@@ -239,6 +242,20 @@ def read_base(settings: Settings, context: CommandContext) -> BaseSnapshot | Bas
 def _is_read(path: str, size: int) -> bool:
     name = PurePosixPath(path)
     return size <= _MAX_BYTES and (name.suffix.lower() in _TEXTS or name.name in _AGENTS)
+
+
+def _names_functions(repository: Repository, commit: str) -> bool:
+    """Whether a criteria file of agents-cli has a metric whose code lies in a file of its own."""
+    named = [
+        file.oid
+        for file in repository.all_files(commit)
+        if (file.size or 0) <= MAX_CODE and file.name.endswith((".yaml", ".yml", "eval_config.json"))
+    ]
+    return any(b"custom_function_file" in content for content in repository.blobs(named).values())
+
+
+def _is_read_or_code(path: str, size: int) -> bool:
+    return _is_read(path, size) or (size <= MAX_CODE and path.endswith(".py"))
 
 
 def _read(base: BaseCommit, root: Path, context: CommandContext) -> BaseSnapshot | BaseUnavailable:

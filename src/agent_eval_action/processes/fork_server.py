@@ -66,7 +66,7 @@ class ForkedProcess:
             return self.returncode
 
 
-class ForkServer:
+class ForkServerClient:
     """One server. It imports google-adk while the caller works on; it ends with ``close``, or with this process.
 
     ``ready``: it has answered a request.
@@ -146,7 +146,7 @@ class ProcessStarter:
 
     launch: Launch
     servers: ForkServers
-    server: ForkServer | None
+    server: ForkServerClient | None
 
     def start(self) -> StartedProcess:
         """Start a process. Blocks until google-adk is imported. Raises OSError."""
@@ -166,8 +166,8 @@ class ProcessStarter:
 class ForkServers:
     """The fork servers of a run, by what they were started with; None: nothing can be forked there. Thread-safe."""
 
-    _servers: dict[_Key, ForkServer | None] = field(default_factory=dict)
-    _users: Counter[ForkServer] = field(default_factory=Counter)
+    _servers: dict[_Key, ForkServerClient | None] = field(default_factory=dict)
+    _users: Counter[ForkServerClient] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def starter(self, launch: Launch, *, only_ready: bool = False) -> ProcessStarter:
@@ -178,7 +178,7 @@ class ForkServers:
         with self._lock:
             if key not in self._servers and not only_ready and _can_fork(environ):
                 with contextlib.suppress(OSError):  # of the interpreter: starting it by itself says why
-                    self._servers[key] = ForkServer(launch)
+                    self._servers[key] = ForkServerClient(launch)
             server = self._servers.get(key)
             if server is not None and only_ready and not server.ready:
                 server = None

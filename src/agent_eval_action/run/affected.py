@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from agent_eval_action.config.discovery import CRITERIA_FILE, DiscoveredSet, Discovery
+from agent_eval_action.config.discovery import DiscoveredSet, Discovery, criteria_places
 from agent_eval_action.config.loader import CONFIG_NAMES
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.config.walk import glob_regex, is_eval_file
@@ -127,7 +127,7 @@ def hidden_files(settings: Settings, found: Discovery, base_eval_files: Iterable
     workspace = real_path(settings.workspace)
     of_base = [settings.workspace / name for name in base_eval_files]
     agents = [*settings.agents, *(planned.agent for planned in found.sets)]
-    named: list[Path | object] = [*of_base, *(path.parent / CRITERIA_FILE for path in of_base)]
+    named: list[Path | object] = [*of_base, *(place for path in of_base for place in criteria_places(path))]
     named += [settings.config, settings.baseline.path, settings.resume]
     named += [path for planned in found.sets for path in (planned.path, planned.criteria_file)]
     named += [path for agent in agents for path in (agent.recording, agent.criteria)]

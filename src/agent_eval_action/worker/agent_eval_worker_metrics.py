@@ -41,7 +41,7 @@ def serve_metrics(channel: Channel, init: dict[str, Any]) -> None:
     sys.path[:0] = [entry for entry in init["sys_path"] if entry not in sys.path]
     os.chdir(init["cwd"])
     load_dotenv(Path(init["folder"]), Path(init["workspace"]))
-    functions = Functions()
+    functions = LoadedFunctions()
     channel.send({"ev": "ready"})
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -68,7 +68,7 @@ def _receive(channel: Channel, frames: queue.SimpleQueue[dict[str, Any]]) -> Non
         frames.put(frame)
 
 
-def _answer(frame: dict[str, Any], functions: Functions, loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+def _answer(frame: dict[str, Any], functions: LoadedFunctions, loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
     try:
         if frame["op"] == "load":
             functions.load(frame["s"], frame.get("source"))
@@ -78,7 +78,7 @@ def _answer(frame: dict[str, Any], functions: Functions, loop: asyncio.AbstractE
         return {"ev": "returned", "error": describe(error)}
 
 
-class Functions:
+class LoadedFunctions:
     """The functions of this process, by name. Those of a source need no google-adk."""
 
     def __init__(self) -> None:

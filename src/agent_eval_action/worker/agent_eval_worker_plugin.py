@@ -20,7 +20,7 @@ MAX_SPANS = 500  # of a turn, in the order in which they ended
 SHORTEST_WAIT_S = 0.01
 
 
-class Span(NamedTuple):
+class TurnSpan(NamedTuple):
     """A model call, a tool call or a wait for a model's rate; times are monotonic seconds.
 
     ``tokens`` are those sent and received, None where the model did not report them.
@@ -55,7 +55,7 @@ class Turn:
         self.answered = False
         self.details: dict[str, dict[str, Any]] = {}
         self.requests: dict[str, Any] = {}
-        self.spans: list[Span] = []
+        self.spans: list[TurnSpan] = []
         self.open_model: dict[str, list[Start]] = {}
         self.open_tool: dict[int, tuple[float, str]] = {}
         self.throttled = 0
@@ -71,7 +71,7 @@ class Turn:
         finally:
             self.waiting -= 1
             if (end := time.monotonic()) - start >= SHORTEST_WAIT_S:
-                self.spans.append(Span("wait", "", start, end))
+                self.spans.append(TurnSpan("wait", "", start, end))
 
     @property
     def idle(self) -> bool:
@@ -126,7 +126,7 @@ class Turn:
         """The start of the call. Concurrent calls of one agent may be paired crosswise: the union is the same."""
         start = starts.pop() if (starts := self.open_model.get(agent)) else None
         if start is not None:
-            self.spans.append(Span("model", agent, start.time, time.monotonic(), tokens))
+            self.spans.append(TurnSpan("model", agent, start.time, time.monotonic(), tokens))
         return start
 
     def tool_called(self, context: Any, name: str) -> None:
@@ -134,7 +134,7 @@ class Turn:
 
     def tool_ended(self, context: Any) -> None:
         if opened := self.open_tool.pop(id(context), None):
-            self.spans.append(Span("tool", opened[1], opened[0], time.monotonic()))
+            self.spans.append(TurnSpan("tool", opened[1], opened[0], time.monotonic()))
 
 
 class RateLimitRetries:

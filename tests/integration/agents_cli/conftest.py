@@ -66,10 +66,12 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def agent_eval(project: Path, gemini: RunningGemini, adk213_python: Path) -> Run:
     """``agent-eval WORDS`` in the project, on google-adk 2.13 and the local model."""
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
+    def run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         clean = {
             name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "INPUT_", "GOOGLE_"))
         }
-        return command.agent_eval(*words, "--python", str(adk213_python), cwd=project, env=clean | gemini.environ)
+        return command.agent_eval(
+            *words, "--python", str(adk213_python), cwd=project, env=clean | gemini.environ | environ
+        )
 
     return run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -60,3 +61,35 @@ def test_pass_regression_and_dropped_case(project: Path, agent_eval: Any) -> Non
     assert unmeasured.returncode == 3, unmeasured.stderr
     assert scores(project)["weather_query"] == [("custom_response_quality", "error")]
     assert scores(project)["capital_lookup"] == [("custom_response_quality", 5.0)]
+
+
+@pytest.mark.exhaustive
+def test_a_change_is_judged_by_the_judge_of_its_base(project: Path, agent_eval: Any) -> None:
+    """The change makes the agent worse and lets its judge call everything good."""
+    assert agent_eval("baseline", "update").returncode == 0
+    base = commit(project, "main")
+    agent = project / "app" / "agent.py"
+    agent.write_text(agent.read_text().replace(PROMPT, f"All geography is secret. {PROMPT}"))
+    (project / "tests/eval/response_quality.py").write_text("def evaluate(instance):\n    return 5\n")
+    head = commit(project, "change")
+    job = {"CI": "true", "GITLAB_CI": "true", "CI_PIPELINE_SOURCE": "merge_request_event", "CI_MERGE_REQUEST_IID": "1"}
+    job |= {"CI_PROJECT_DIR": str(project), "CI_DEFAULT_BRANCH": "main"}
+    blocked = agent_eval("run", **job, CI_MERGE_REQUEST_DIFF_BASE_SHA=base, CI_COMMIT_SHA=head)
+    assert blocked.returncode == 1, blocked.stderr
+    assert scores(project)["capital_lookup"][0] == ("custom_response_quality", 1.0)
+    weakened = [finding["code"] for finding in results(project)["decision"]["weakenings"]]
+    assert weakened == ["criterion_loosened"]
+
+
+def commit(project: Path, message: str) -> str:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (
+        ["init", "-q", "-b", "main"],
+        ["checkout", "-q", "-B", message],
+        ["add", "--all"],
+        ["commit", "-q", "-m", message],
+    ):
+        subprocess.run([*git, *words], cwd=project, check=True)
+    return subprocess.run(
+        [*git, "rev-parse", "HEAD"], cwd=project, check=True, capture_output=True, text=True
+    ).stdout.strip()

@@ -6,7 +6,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from agent_eval_worker_plugin import Span, Turn, details_of, make_retry_options, union_seconds
+from agent_eval_worker_plugin import Turn, TurnSpan, details_of, make_retry_options, union_seconds
 from agent_eval_worker_rate import Start
 from google.genai import types
 from hypothesis import given
@@ -23,8 +23,8 @@ def test_overlap_counts_once(intervals: list[tuple[int, int]]) -> None:
 
 def test_a_tools_time_is_without_the_models_inside() -> None:
     record = Turn()
-    record.spans = [Span("model", "a", 0.0, 1.0), Span("model", "a", 3.0, 4.0)]
-    record.spans += [Span("tool", "t", 2.0, 6.0), Span("tool", "t", 2.5, 5.0), Span("wait", "", 6.0, 9.0)]
+    record.spans = [TurnSpan("model", "a", 0.0, 1.0), TurnSpan("model", "a", 3.0, 4.0)]
+    record.spans += [TurnSpan("tool", "t", 2.0, 6.0), TurnSpan("tool", "t", 2.5, 5.0), TurnSpan("wait", "", 6.0, 9.0)]
     assert record.durations() == (2.0, 3.0)
 
 
