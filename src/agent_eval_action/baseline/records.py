@@ -197,7 +197,7 @@ def _record(
         criteria={digest: definition for digest, definition in sorted(known.items()) if digest in named},
         cases=tuple(cases[key] for key in sorted(cases)),
         accepted=accepted,
-        cost=RunCost.of(result),
+        cost=RunCost.of_run(result),
     )
 
 

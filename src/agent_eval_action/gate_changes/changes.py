@@ -377,8 +377,8 @@ def _module_file(function: str, folder: Path, workspace: Path) -> Path | None:
 
     None for a function whose code is an option of its criterion: that it changed is seen in the option.
     """
-    *parts, name = function.split(".")
-    if not parts or not name.isidentifier():
+    *parts, last = function.split(".")
+    if not parts or not last.isidentifier():
         return None
     module = Path(*parts)
     for parent in (folder.parent, folder, *folder.parents):

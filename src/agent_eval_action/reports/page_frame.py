@@ -78,7 +78,7 @@ def page_frame(report: ReportInput, cases: Sequence[CaseView]) -> Json:
             ["Repeat the whole run:", [], [report.reproduce] if report.reproduce else []],
         ],
         "history": [_main_run(run) for run in decision.main_runs],
-        "cost": (RunCost.of(result) or RunCost()).model_dump(),
+        "cost": (RunCost.of_run(result) or RunCost()).model_dump(),
         "tiles": _tiles(result, decision),
         "phases": [
             [_PHASES[phase.purpose], fmt.plural(phase.attempts, "attempt"), phase.start, phase.seconds]
@@ -136,7 +136,7 @@ def _agent(agent: AgentConditions) -> str:
 
 def _tiles(result: RunResult, decision: Decision) -> list[list[str]]:
     """Label, value, and what it was on main."""
-    totals, cost = result.totals, RunCost.of(result) or RunCost()
+    totals, cost = result.totals, RunCost.of_run(result) or RunCost()
     attempts = [attempt for owner in result.sets for case in owner.cases for attempt in case.attempts]
     seconds = [made.durations.total for made in attempts if made.durations.total is not None]
     judged = [use for use in totals.uses if use.purpose != "agent"]

@@ -217,7 +217,7 @@ class RunCost(Frozen):
     usd: Finite | None = None
 
     @classmethod
-    def of(cls, result: RunResult) -> RunCost | None:
+    def of_run(cls, result: RunResult) -> RunCost | None:
         """The cost of a run; None where nothing of it is known."""
         attempts = [attempt for owner in result.sets for case in owner.cases for attempt in case.attempts]
         tokens = [made.usage.total_tokens for made in attempts if made.usage.total_tokens is not None]

@@ -79,23 +79,19 @@ function historyTile([label, values, now, show]) {
     el("dd", null, chart(label, values, now, "", 220, 56, show)),
   );
 }
+/** A chip that switches a choice of the address on and off. */
+function toggle(name, label, isOn) {
+  const id = `toggle-${name}`;
+  const onclick = () => {
+    change({ [name]: isOn ? "" : "1" });
+    render();
+    document.getElementById(id).focus();
+  };
+  return el("button", { type: "button", class: "chip", id, "aria-pressed": String(isOn), onclick }, label);
+}
 function criteriaOverTime(scored) {
   const asTable = address().query.get("table") === "1";
-  const button = el(
-    "button",
-    {
-      type: "button",
-      class: "chip",
-      "aria-pressed": String(asTable),
-      onclick: () => {
-        change({ table: asTable ? "" : "1" });
-        render();
-        document.getElementById("as-table").focus();
-      },
-      id: "as-table",
-    },
-    "As a table",
-  );
+  const button = toggle("table", "As a table", asTable);
   return el(
     "section",
     { class: "card" },
@@ -222,21 +218,7 @@ function casesOverTime() {
   const all = address().query.get("all") === "1";
   const ever = rows.filter(row => /[fm]/.test(row.past) || !"p-".includes(here(row)));
   const shown = all ? rows.slice(0, 1000) : ever.slice(0, PAGE);
-  const toggle = el(
-    "button",
-    {
-      type: "button",
-      class: "chip",
-      id: "all-cases",
-      "aria-pressed": String(all),
-      onclick: () => {
-        change({ all: all ? "" : "1" });
-        render();
-        document.getElementById("all-cases").focus();
-      },
-    },
-    "All cases",
-  );
+  const everyCase = toggle("all", "All cases", all);
   return el(
     "section",
     { class: "card" },
@@ -252,7 +234,7 @@ function casesOverTime() {
           : `${number(shown.length)} of ${plural(rows.length, "case")}: those that ever failed`,
       ),
       el("span", { class: "space" }),
-      ever.length < rows.length && toggle,
+      ever.length < rows.length && everyCase,
     ),
     el(
       "p",
