@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support.pseudo_terminal import FOR_CI
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
@@ -37,6 +40,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             variants[test] += 1
             if variants[test] <= marker.kwargs["after"]:
                 item.own_markers.remove(marker)
+
+
+def pytest_collection_finish() -> None:
+    """Have a test see the same environment on every machine; only Hypothesis, imported by now, may know of a CI."""
+    for name in [name for name in os.environ if name.startswith(FOR_CI)]:
+        del os.environ[name]
 
 
 def _leave_a_quarter_of_examples(test: Any) -> None:

@@ -13,14 +13,14 @@ from support.command import COMMAND
 _LINES = 300
 """More than a test prints, so that nothing leaves the screen."""
 _LONGEST_S = 120
-_FOR_CI = ("CI", "GITHUB_", "GITLAB_", "INPUT_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
+FOR_CI = ("CI", "GITHUB_", "GITLAB_", "INPUT_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
 
 
 class PseudoTerminal:
     """One run of the command on a terminal of so many columns."""
 
     def __init__(self, *words: str, cwd: Path, width: int = 80, **environ: str) -> None:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(_FOR_CI)}
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(FOR_CI)}
         self.raw = ""
         self.code = -1
         self._screen = pyte.Screen(width, _LINES)

@@ -60,6 +60,7 @@ class Step:
         self._write()
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("INPUT_", "GITHUB_"))}
         given = {
+            "CI": "true",
             "GITHUB_ACTIONS": "true",
             "GITHUB_OUTPUT": str(self.output),
             "GITHUB_STEP_SUMMARY": str(self.summary),
@@ -101,8 +102,8 @@ def test_a_pass_is_quiet_and_leaves_everything(step: Step) -> None:
 
 
 def test_the_first_line_names_the_version_unless_the_step_is_quiet(step: Step) -> None:
-    assert step("run", CI="true").stderr.splitlines()[0] == f"agent-eval {__version__}".encode()
-    assert f"agent-eval {__version__}".encode() not in step("run", "--quiet", CI="true").stderr
+    assert step("run").stderr.splitlines()[0] == f"agent-eval {__version__}".encode()
+    assert f"agent-eval {__version__}".encode() not in step("run", "--quiet").stderr
 
 
 def test_a_red_step_says_why_once_and_where_the_case_is(step: Step) -> None:
@@ -214,14 +215,15 @@ def test_a_secret_is_in_no_file_and_in_the_log_only_to_be_masked(
     assert "***" in (step.out / "attempts.jsonl").read_text()
 
 
-def test_masks_come_before_anything_else_and_blank_nothing_common(
+def test_masks_come_before_anything_but_the_version_and_blank_nothing_common(
     secret: tuple[Step, subprocess.CompletedProcess[bytes]],
 ) -> None:
     _, done = secret
     masked = [one.message for one in found(done, "add-mask")]
     assert set(SECRETS) <= set(masked)
     assert not {"production", "us-central1", "12", "1", ""} & set(masked)
-    lines = done.stderr.decode().splitlines()
+    version, *lines = done.stderr.decode().splitlines()
+    assert version == f"agent-eval {__version__}"
     masks = [number for number, line in enumerate(lines) if line.startswith("::add-mask::")]
     assert masks == list(range(len(masks))), "something was printed before the last mask"
 
