@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from support.pseudo_terminal import FOR_CI
-
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
+
+FOR_CI = ("CI", "GITHUB_", "GITLAB_", "INPUT_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
 
 # Else, where PYTHONDONTWRITEBYTECODE is set, every worker of every run rewrites the assertions of all tests anew.
 sys.dont_write_bytecode = False

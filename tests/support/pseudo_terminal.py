@@ -13,14 +13,12 @@ from support.command import COMMAND
 _LINES = 300
 """More than a test prints, so that nothing leaves the screen."""
 _LONGEST_S = 120
-FOR_CI = ("CI", "GITHUB_", "GITLAB_", "INPUT_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
 
 
 class PseudoTerminal:
     """One run of the command on a terminal of so many columns."""
 
     def __init__(self, *words: str, cwd: Path, width: int = 80, **environ: str) -> None:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(FOR_CI)}
         self.raw = ""
         self.code = -1
         self._screen = pyte.Screen(width, _LINES)
@@ -29,7 +27,7 @@ class PseudoTerminal:
             COMMAND,
             [*words],
             cwd=str(cwd),
-            env={**clean, "TERM": "xterm-256color", **environ},
+            env={**os.environ, "TERM": "xterm-256color", **environ},
             dimensions=(_LINES, width),
             encoding="utf-8",
             timeout=_LONGEST_S,
