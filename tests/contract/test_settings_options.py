@@ -59,6 +59,13 @@ GIVEN = {
     "name": ("x", "x"),
     "names, or NAME: value": ("A=b", {"A": "b"}),
     "pattern or list": ("x+", ("x+",)),
+    "address": ("http://[::1]:8000/x", "http://[::1]:8000/x"),
+    "command": ("python 'a server.py' --port={port}", ("python", "a server.py", "--port={port}")),
+    "module:function": ("package.module:reply", "package.module:reply"),
+    "headers by name": (
+        "Authorization: Bearer ${TOKEN}=\nX-Other: a:b",
+        {"Authorization": "Bearer ${TOKEN}=", "X-Other": "a:b"},
+    ),
     "shard": ("3/8", ShardOption(number=3, count=8)),
 }
 """What an input gives to an option with a value of this kind, and what the settings then have."""

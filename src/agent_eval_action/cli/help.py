@@ -167,5 +167,5 @@ def _table() -> Mapping[str, Option]:
 
 
 def _topics_in_order() -> tuple[str, ...]:
-    module = sys.modules.get("agent_eval_action.config.models")
+    module = sys.modules.get("agent_eval_action.config.option_info")
     return module.TOPICS if module is not None else ()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from agent_eval_action.config.models import AgentSettings
 from agent_eval_action.config.options import AGENT_OPTIONS
@@ -100,10 +100,36 @@ def _folder_problems(entry: AgentEntry, agent: AgentSettings, workspace: Path) -
     elif agent.driver == "adk" and not may_hold_agent(path):
         hint = "name the folder that holds agent.py or root_agent.yaml"
         yield problem("no agent in this folder: neither agent.py nor root_agent.yaml", hint=hint)
-    if agent.driver == "recorded" and not agent.recording:
-        yield entry.origin.problem("the driver recorded needs a recording", hint="recording: FOLDER of a finished run")
-    if agent.driver == "adk" and agent.recording:
-        yield entry.origin.problem("a recording is given, and driver: adk", hint="keep one of them")
+    for message, hint in _option_problems(agent):
+        yield entry.origin.problem(message, hint=hint)
+
+
+_SERVER: Final = (("url", "command"), "url: ADDRESS of a server that runs, or command: what starts one", ("headers",))
+_DRIVER_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], str, tuple[str, ...]]]] = {
+    "adk": ((), "", ()),
+    "recorded": (("recording",), "recording: FOLDER of a finished run", ()),
+    "adk_server": _SERVER,
+    "a2a": _SERVER,
+    "openai": (*_SERVER[:2], ("headers", "model")),
+    "command": (("command",), "command: the program that answers, and its arguments", ()),
+    "python": (("function",), "function: MODULE:FUNCTION", ()),
+}
+"""Of each built-in driver the options of which it needs exactly one, a hint, and those that it takes beside it."""
+
+
+def _option_problems(agent: AgentSettings) -> Iterator[tuple[str, str]]:
+    """What is missing, or means nothing, of the options that only some drivers have. Drivers of packages take any."""
+    if agent.driver not in _DRIVER_OPTIONS:
+        return
+    needed, hint, others = _DRIVER_OPTIONS[agent.driver]
+    given = [name for name in needed if getattr(agent, name)]
+    if needed and not given:
+        yield f"the driver {agent.driver} needs a {' or a '.join(needed)}", hint
+    if len(given) > 1:
+        yield f"{' and '.join(given)} are given, and one of them answers", "keep one of them"
+    known = {name for needs, _, more in _DRIVER_OPTIONS.values() for name in (*needs, *more)}
+    for name in sorted(name for name in known - {*needed, *others} if getattr(agent, name)):
+        yield f"a {name} is given, and driver: {agent.driver}", "keep one of them"
 
 
 def may_hold_agent(folder: Path) -> bool:

@@ -282,7 +282,7 @@ class _ConfigSource:
             else:
                 hint = did_you_mean(str(key), AGENT_ENTRY)
                 self.problem(f"unknown key `{str(key)[:80]}` of an agent", (*at, key), hint=hint)
-        if not {"path", "recording"} & mapping.keys():
+        if not {"path", "driver", "recording"} & mapping.keys():
             self.problem("an agent needs a path", at, hint="path: FOLDER")
         name, path = (given.pop(key).value if key in given else None for key in AgentIdentity.model_fields)
         return AgentEntry(self.file.inside(*at), path, name, given)

@@ -3,12 +3,12 @@
 # Without annotations as text: pydantic would compile each one again, at every start of the command.
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import Field, SecretStr
 
+from agent_eval_action.config.option_info import Looser, option
 from agent_eval_action.config.types import (
     CHOICE,
     FILE,
@@ -16,13 +16,16 @@ from agent_eval_action.config.types import (
     PYTHON,
     SECRET_TEXT,
     Boolean,
+    Command,
     CriteriaSource,
     Dollars,
     Drop,
     Duration,
     Evals,
     Files,
+    FunctionName,
     GitName,
+    Headers,
     Name,
     Origin,
     Paths,
@@ -33,6 +36,7 @@ from agent_eval_action.config.types import (
     ShardNumber,
     Text,
     Texts,
+    Url,
     UserSimulator,
     ValueType,
     Variables,
@@ -46,101 +50,6 @@ from agent_eval_action.results.base import Frozen, StoreKind
 
 if TYPE_CHECKING:  # the types of results would slow `--help`
     from agent_eval_action.results.run_result import Goal
-
-Scope = Literal["run", "agent", "command"]
-Topic = Literal[
-    "What to run",
-    "The agent",
-    "How it runs",
-    "Limits",
-    "What blocks",
-    "Baseline",
-    "Models that judge",
-    "Reports and CI",
-]
-TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
-"""In the order of ``--help``."""
-
-
-@dataclass(frozen=True, slots=True)
-class OptionInfo:
-    """How flags, inputs, agent-eval.yaml and the docs show a field, beside its description.
-
-    ``shown`` is how the docs write the default, in which ``{}`` is the field's own.
-    ``scope``: *run* is set once; *agent* is set for every agent (also in an entry of ``agents``); *command*
-    concerns one invocation and has no place in a file. ``name`` and ``key`` are spelt out where they do not follow
-    from the field. ``switch`` is a flag without a value that turns the option off. ``action_default`` is the
-    expression that fills the input on GitHub by default; a value there would win over the file.
-    ``strict`` is the default under ``strict: true``; None: the same as without.
-
-    ``of``: whose value holds on an event of a change; None: for options of the run the *base* commit's, for others
-    the *change*'s own. ``may_loosen``: another value may demand less of a run, though no order of strictness says so.
-    ``describes_agent``: what a change makes different here is reported for each agent. ``decides_answers``: with
-    another value an agent may answer differently, so ``--resume`` keeps no attempt made with another one.
-    ``repeats_run``: the flag is part of the command that is shown to repeat a run. ``topic`` is where ``--help`` shows
-    it, "" for that of its section; ``common`` options are in ``-h`` too.
-    """
-
-    shown: str = "{}"
-    scope: Scope = "run"
-    name: str = ""
-    key: str = ""
-    metavar: str = ""
-    repeatable: bool = False
-    has_flag: bool = True
-    switch: str = ""
-    action_default: str = ""
-    strict: Any = None
-    of: Literal["base", "change"] | None = None
-    may_loosen: bool = False
-    describes_agent: bool = False
-    decides_answers: bool = False
-    repeats_run: bool = False
-    topic: Topic | Literal[""] = ""
-    common: bool = False
-
-
-INFO: Final = "option"
-"""Where a field's OptionInfo is, in its ``json_schema_extra``."""
-
-
-def option(default: Any, description: str, shown: str = "{}", scope: Scope = "run", **info: Any) -> Any:
-    """A field that is an option: its default, one sentence, and the fields of OptionInfo."""
-    return Field(default, description=description, json_schema_extra={INFO: OptionInfo(shown, scope, **info)})  # type: ignore[dict-item]  # no schema is made of the models themselves
-
-
-@dataclass(frozen=True, slots=True)
-class Looser:
-    """Marks a field as a rule: a choice that stands later in ``strictest_first`` demands less of a run.
-
-    Without choices a number that is ``when`` the old one does, and None, which is no limit.
-    """
-
-    strictest_first: tuple[Any, ...] = ()
-    when: Literal["higher", "lower"] = "higher"
-
-
-def is_rule(model: type[BaseModel], field: str) -> bool:
-    """Whether the gate's strictness depends on a field of a model."""
-    return _looser(model, field) is not None
-
-
-def is_looser(model: type[BaseModel], field: str, old: Any, new: Any) -> bool:
-    """Whether the new value of a rule demands less of a run than the old one; False for a field that is no rule."""
-    looser = _looser(model, field)
-    if looser is None or old == new:
-        return False
-    if order := looser.strictest_first:
-        return order.index(new) > order.index(old)
-    if looser.when == "lower":
-        return bool(new < old)
-    return old is not None and (new is None or bool(new > old))
-
-
-def _looser(model: type[BaseModel], field: str) -> Looser | None:
-    metadata = model.model_fields[field].metadata if field in model.model_fields else ()
-    return next((mark for mark in metadata if isinstance(mark, Looser)), None)
-
 
 _MODES: Final = ("blocking", "advisory", "off")
 Mode = Annotated[Literal["blocking", "advisory", "off"], CHOICE, Looser(_MODES)]
@@ -332,6 +241,44 @@ class AgentDefaults(Frozen):
         "",
         describes_agent=True,
         decides_answers=True,
+    )
+    url: Url | None = option(
+        None,
+        "Address of the server that answers.",
+        "",
+        has_flag=False,
+        describes_agent=True,
+        decides_answers=True,
+    )
+    command: Command | None = option(
+        None,
+        "The command that starts the program or server that answers; `{port}` in it is a free port, `$PORT` too.",
+        "",
+        has_flag=False,
+        describes_agent=True,
+        decides_answers=True,
+    )
+    function: FunctionName | None = option(
+        None,
+        "The function that answers, as `module:function`.",
+        "",
+        has_flag=False,
+        describes_agent=True,
+        decides_answers=True,
+    )
+    model: Text | None = option(
+        None,
+        "The model's name in requests to an OpenAI-compatible server.",
+        "",
+        has_flag=False,
+        describes_agent=True,
+        decides_answers=True,
+    )
+    headers: Headers = option(
+        {},
+        "HTTP headers of requests to the server; `${NAME}` in a value is a variable that the agent sees.",
+        has_flag=False,
+        describes_agent=True,
     )
     python: Annotated[Path | None, PYTHON] = option(
         None,

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from agent_eval_action.config.models import INFO, AgentIdentity, OptionInfo, Settings, Topic
+from agent_eval_action.config.models import AgentIdentity, Settings
+from agent_eval_action.config.option_info import INFO, OptionInfo, Topic
 from agent_eval_action.config.types import ValueType
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -114,14 +115,14 @@ SECRET_TEXT: Final = ValueType("text", lambda v, at: _text(v, at) if isinstance(
 Text = Annotated[str, ValueType("text", _text, _TEXT_SCHEMA)]
 
 
-def _name_like(pattern: str, message: str, metavar: str = "TEXT") -> ValueType:
+def _name_like(pattern: str, message: str, metavar: str = "TEXT", label: str = "name") -> ValueType:
     def read(value: Any, origin: Origin) -> str:
         name = _text(value, origin)
         if not re.fullmatch(pattern, name) or not name.isprintable():
             raise invalid(message)
         return name
 
-    return ValueType("name", read, {"type": "string", "minLength": 1, "pattern": f"^{pattern}$"}, metavar)
+    return ValueType(label, read, {"type": "string", "minLength": 1, "pattern": f"^{pattern}$"}, metavar)
 
 
 Name = Annotated[
@@ -136,6 +137,19 @@ GitName = Annotated[
         r"(?!.*(\.\.|//|@\{|\.lock(/|$)|/\.))[A-Za-z0-9_][A-Za-z0-9_./-]{0,199}(?<![./])",
         "must be a name git takes: letters, digits, - _ . /",
         "NAME",
+    ),
+]
+
+Url = Annotated[
+    str, _name_like(r"https?://[^\s/]\S*", "must be an address like http://localhost:8000", "URL", "address")
+]
+FunctionName = Annotated[
+    str,
+    _name_like(
+        r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*",
+        "must be like module:function",
+        "MODULE:FUNCTION",
+        "module:function",
     ),
 ]
 
@@ -458,6 +472,54 @@ _VARIABLES_SCHEMA: Final = {
 }
 Variables = Annotated[
     dict[str, str | None], ValueType("names, or NAME: value", _variables, _VARIABLES_SCHEMA, "NAME[=VALUE]")
+]
+
+
+def _command(value: Any, _: Origin) -> Any:
+    """The words of a command: a list, or a text that is split as a shell does; no shell runs it."""
+    if isinstance(value, str):
+        try:
+            value = shlex.split(value)
+        except ValueError as error:
+            raise invalid(f"cannot be split into words: {error}") from error
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(word, str) for word in value):
+        raise invalid("must be a command: a text, or a list of its words")
+    return value
+
+
+Command = Annotated[tuple[str, ...], ValueType("command", _command, or_list(_TEXT_SCHEMA))]
+
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+
+
+def _headers(value: Any, origin: Origin) -> Any:
+    """HTTP headers by name, in text one per line. Values are never shown: they may be secret."""
+    if origin.text and isinstance(value, str):
+        lines = [line.partition(":") for line in value.splitlines() if line.strip()]
+        value = {name.strip(): text.strip() for name, _, text in lines}
+    if not isinstance(value, Mapping):
+        raise invalid("must be a mapping like {Authorization: 'Bearer ${TOKEN}'}")
+    wrong = [
+        Issue("is not the name of an HTTP header with a text in one line", (name,), shorten(name))
+        for name, text in value.items()
+        if not (isinstance(name, str) and _HEADER.fullmatch(name) and isinstance(text, str) and text.isprintable())
+    ]
+    if wrong:
+        raise invalid_parts(*wrong)
+    return value
+
+
+Headers = Annotated[
+    dict[str, str],
+    ValueType(
+        "headers by name",
+        _headers,
+        {
+            "type": "object",
+            "propertyNames": {"pattern": f"^{_HEADER.pattern}$"},
+            "additionalProperties": {"type": "string"},
+        },
+    ),
 ]
 
 

@@ -6,6 +6,7 @@ the agent is the change's, and each difference of it is named.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -256,6 +257,8 @@ def refuse_recordings(agents: Iterable[AgentSettings], base: BaseSnapshot, renam
 
 def _place(value: object, workspace: Path) -> str:
     """A path from the workspace; of a virtual environment its folder, whichever of both was configured."""
+    if isinstance(value, tuple):
+        return shlex.join(value)
     if not isinstance(value, Path):
         return "" if value is None else str(value)
     path = value.parent.parent if value.parts[-2:] == ("bin", "python") else value

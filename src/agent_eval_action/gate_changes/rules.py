@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from agent_eval_action.config.models import CriterionPolicy, Mode, Policy, Settings, is_looser, is_rule
+from agent_eval_action.config.models import CriterionPolicy, Mode, Policy, Settings
+from agent_eval_action.config.option_info import is_looser, is_rule
 from agent_eval_action.config.options import JUDGING_OPTIONS
 from agent_eval_action.gate_changes.snapshot import Snapshot
 from agent_eval_action.results.findings import RUN, Finding, FindingCode, Severity, Subject, excerpt, finding, note

@@ -524,8 +524,8 @@ def _acceptance_added(f: Fields) -> Prose:
 
 _AGENT_FIELDS: Final = {
     "path": "folder",
-    "driver": "driver",
-    "recording": "recording",
+    "url": "address",
+    "headers": "header",
     "python": "interpreter",
     "env": "variable",
     "install_env": "variable of its installation",
@@ -537,7 +537,7 @@ def _agent_changed(f: Fields) -> Prose:
     if f["field"] == "name":
         return f.fill("the agent {name}: its name was {old}", old=old)
     variable = joined([" ", Name.shortened(f["variable"], 80)], "") if f.get("variable") else ""
-    what = joined([_AGENT_FIELDS[f["field"]], variable], "")
+    what = joined([_AGENT_FIELDS.get(f["field"], f["field"]), variable], "")
     return f.fill("the agent {name}: its {what} is now {new} (was {old})", what=what, old=old, new=new)
 
 

@@ -58,7 +58,8 @@ async def test_workers_are_forked_from_a_process_that_imports_no_agent(drive, tm
     async with drive(folder, workers=2, servers=ForkServers()):
         (server,) = children()
         assert "AGENT_EVAL_WORKER" not in seen_by(int(server))
-        parents = {path.name: path.read_text() for path in tmp_path.glob("imported-*")}
+        while len(parents := {path.name: path.read_text() for path in tmp_path.glob("imported-*")}) < 2:  # noqa: ASYNC110 - the agent is ready, and says no more, as soon as one of its workers is
+            await asyncio.sleep(0.05)
         assert len(parents) == 2
         assert set(parents.values()) == {server}
         assert f"imported-{server}" not in parents

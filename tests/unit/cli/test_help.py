@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from agent_eval_action.config.models import TOPICS
+from agent_eval_action.config.option_info import TOPICS
 from agent_eval_action.config.options import OPTIONS
 from support.command import agent_eval
 

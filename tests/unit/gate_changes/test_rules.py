@@ -14,9 +14,8 @@ from agent_eval_action.config.models import (
     CriterionPolicy,
     Policy,
     Settings,
-    is_looser,
-    is_rule,
 )
+from agent_eval_action.config.option_info import is_looser, is_rule
 from agent_eval_action.config.options import AGENT_ENTRY, JUDGING_OPTIONS, OPTIONS
 from agent_eval_action.gate_changes.changes import agent_changes, settings_in_force
 from agent_eval_action.gate_changes.rules import setting_changes
@@ -72,6 +71,7 @@ def settings(**values: Any) -> Settings:
 def test_a_change_sets_for_itself_what_judges_nothing_and_no_option_more():
     assert {option.name for option in OPTIONS if not option.of_base} == {
         *("agent", "evals", "criteria", "user_simulator", "driver", "recording", "python", "env", "install_env"),
+        *("url", "command", "function", "model", "headers"),
         *("initial_session_file", "workers", "paths"),
         *("out", "comment", "comment_detail", "comment_key", "report_url"),
         *(
@@ -143,13 +143,23 @@ def test_every_difference_in_what_describes_an_agent_is_reported():
         name="bot",
         driver="recorded",
         recording=Path("/w/rec"),
+        url="http://localhost:1",
+        command=("serve", "a b"),
+        function="module:reply",
+        model="m",
+        headers={"X-Key": "${KEY}"},
         python=Path("/w/py"),
         env={"A": "2"},
         install_env={"B": None},
         workers=3,
     )
-    fields = [item.data["field"] for item in agent_changes([now], [then], {}, Path("/w"))]
-    assert fields == ["path", "driver", "recording", "python", "env", "install_env"]
+    found = {item.data["field"]: item.data["new"] for item in agent_changes([now], [then], {}, Path("/w"))}
+    fields = [
+        *("path", "driver", "recording", "url", "command", "function", "model", "headers", "python", "env"),
+        "install_env",
+    ]
+    assert list(found) == fields
+    assert found["command"] == {"text": "serve 'a b'"}
     renamed = then.model_copy(update={"name": "other"})
     assert [item.data["field"] for item in agent_changes([renamed], [then], {}, Path("/w"))] == ["name"]
     assert {name for name, option in AGENT_ENTRY.items() if option.info.describes_agent} == {"name", *fields}
