@@ -187,7 +187,8 @@ class CriterionEvidence:
         if self.is_binary(pair) or not self.rules.adaptive:
             return Stratum(reference, current)
         past = history_stats(pair.history)
-        floor = self.grid.level(past.low - max(self.min_effect, past.high - past.low, 2 * self._spread))
+        far_below = self.grid.level(past.low - max(self.min_effect, past.high - past.low, 2 * self._spread))
+        floor = min(far_below, self.grid.level(past.low) - 1)  # on a large scale min_effect is less than a step
         return Stratum(merged((*reference, (floor, pair.first)), floor), merged(current, floor))
 
     def _levels_before(self, pair: Pair, control: tuple[float, ...], *, moved: bool = False) -> Levels:

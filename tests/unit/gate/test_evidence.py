@@ -221,6 +221,17 @@ def test_suspects_that_are_well_in_turn_with_their_control_do_not_block_together
     assert not well.together_confirmed
 
 
+@pytest.mark.parametrize("best", [1.0, 5.0, 9.0, 10.0, 100.0, 5000.0])
+@pytest.mark.parametrize("lost", [0.5, 0.2, 0.1])
+def test_a_loss_is_as_sure_on_every_scale(best, lost):
+    worse = best * (1 - lost)
+    fell = [pair(case, ((best, 5),), worse, *[worse] * 5) for case in range(3)]
+    rest = [pair(case, ((best, 5),), best) for case in range(3, 7)]
+    (criterion,) = assess(GateState((*fell, *rest)), RULES).values()
+    assert criterion.together_confirmed
+    assert all(criterion.p_of(suspect, control=False) == pytest.approx(6 / 462) for suspect in criterion.suspects)
+
+
 @pytest.mark.parametrize(("beside", "confirmed"), [(0.0, True), (1.0, False)])
 def test_a_suite_that_is_well_in_turn_with_its_control_does_not_block(beside, confirmed):
     rows = [pair(n, passed(19, 20), 0, beside, beside=(beside,), control=(1.0,)) for n in range(30)]
