@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from agent_eval_action.diagnostics.reader import JsonPath, Source, read_bytes
 from agent_eval_action.diagnostics.validation import Issue, issues_of
-from agent_eval_action.errors import Problem, Unreadable
+from agent_eval_action.errors import ConfigError, Problem, Unreadable
 from agent_eval_action.results.base import Frozen
 
 MetricKind = Literal["function", "prompt", "computed", "managed"]
@@ -116,6 +117,24 @@ def read_eval_config(source: Source, workspace: Path) -> tuple[list[ConfiguredMe
             warnings.append(source.problem((*at, "execution"), message, severity="warning"))
         metrics.append(ConfiguredMetric(name.lower(), metric.kind(), metric.options(code), at))
     return metrics, issues, warnings
+
+
+def function_files(path: Path, workspace: Path) -> tuple[Path, ...]:
+    """The files with the code of a criteria file's metric functions; () where it is no eval_config or cannot be read.
+
+    Entries that do not run count as well: they say as much about what is scored.
+    """
+    try:
+        value = Source.read(path, workspace=workspace, error=ConfigError).value
+    except ConfigError:  # reported where the criteria are loaded
+        return ()
+    entries = value.get("custom_metrics") if is_eval_config(value) else None
+    named = [
+        entry["custom_function_file"]
+        for entry in (entries if isinstance(entries, list) else ())
+        if isinstance(entry, Mapping) and isinstance(entry.get("custom_function_file"), str)
+    ]
+    return tuple(Path(os.path.normpath(path.parent / name)) for name in named if "\0" not in name)
 
 
 def _code_of(metric: _Metric, folder: Path, workspace: Path) -> str:

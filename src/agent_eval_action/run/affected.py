@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from agent_eval_action.config.discovery import DiscoveredSet, Discovery, criteria_places
+from agent_eval_action.config.eval_config import function_files
 from agent_eval_action.config.loader import CONFIG_NAMES
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.config.walk import glob_regex, is_eval_file
@@ -119,8 +120,9 @@ def _toml(path: Path) -> dict[str, Any]:
 def hidden_files(settings: Settings, found: Discovery, base_eval_files: Iterable[str] = ()) -> frozenset[Path]:
     """Return the files and folders, relative to the workspace, that no agent gets to see.
 
-    Only what this run uses: eval files, the criteria files beside them, recordings, the configuration, the stored
-    baseline, and results to resume. ``base_eval_files``: those of the base commit, which may have other names.
+    Only what this run uses: eval files, the criteria files beside them with the code of their functions, recordings,
+    the configuration, the stored baseline, and results to resume. ``base_eval_files``: those of the base commit, which
+    may have other names.
     """
     if settings.policy.agents_see_evals:
         return frozenset()
@@ -132,11 +134,20 @@ def hidden_files(settings: Settings, found: Discovery, base_eval_files: Iterable
     named += [path for planned in found.sets for path in (planned.path, planned.criteria_file)]
     named += [path for agent in agents for path in (agent.recording, agent.criteria)]
     paths = [path for path in named if isinstance(path, Path)]
+    paths += [
+        code for path in dict.fromkeys(paths) if _may_name_functions(path) for code in function_files(path, workspace)
+    ]
     # an agent could open a file that is reached by a link by either of its names
     places = {place for path in paths for place in (settings.workspace / path, real_path(path))}
     roots = (settings.workspace, workspace)
     inside = {place.relative_to(root) for root in roots for place in places if place.is_relative_to(root)}
     return frozenset(inside - {Path()})
+
+
+def _may_name_functions(path: Path) -> bool:
+    """Whether a file could be an eval_config that is there; results and baselines, which can be large, are not read."""
+    is_small = path.suffix in {".yaml", ".yml"} or path.name == "eval_config.json"
+    return is_small and path.is_file()
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,16 @@ def test_nor_what_an_eval_file_is_a_link_to(workspace: Path) -> None:
     assert visible(workspace) == OWN | OF_MAIN | {"scores.json"}
 
 
+def test_nor_the_code_of_an_eval_config_s_functions(workspace: Path) -> None:
+    metrics = "metrics_to_run: [tone]\ncustom_metrics:\n- {name: tone, custom_function_file: ../grading/tone.py}\n"
+    (workspace / "evals" / "test_config.json").unlink()
+    (workspace / "evals" / "eval_config.yaml").write_text(metrics)
+    (workspace / "grading").mkdir()
+    (workspace / "grading" / "tone.py").write_text("def evaluate(instance): return 1.0\n")
+    (workspace / "grading" / "notes.py").touch()
+    assert visible(workspace) == OWN | OF_MAIN | {"scores.json", "grading/notes.py"}
+
+
 def test_who_says_so_sees_everything(workspace: Path) -> None:
     config = workspace / "agent-eval.yaml"
     config.write_text(f"{CONFIG}gate: {{agents_see_evals: true}}\n")
