@@ -134,7 +134,7 @@ def _agent(definitions: dict[str, Any]) -> dict[str, Any]:
         "description": "One agent.",
         "additionalProperties": False,
         "properties": {key: _property(option, definitions) for key, option in AGENT_ENTRY.items()},
-        "anyOf": [{"required": ["path"]}, {"required": ["recording"]}],
+        "anyOf": [{"required": [name]} for name in ("path", "driver", "recording")],
     }
 
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLUG_POINTS = {
     "FORMATS": ("formats", "docs/formats.md", "tests/formats"),
     "CRITERIA": ("criteria", "docs/criteria.md", "tests/unit/criteria"),
-    "AGENTS": ("agents", "docs/config.md", "tests"),
+    "AGENTS": ("agents", "docs/agents.md", "tests"),
     "STORES": ("baseline", "docs/baseline.md", "tests/unit/baseline"),
     "PROVIDERS": ("llm.providers", "docs/models.md", "tests/integration/llm"),
     "REPORTS": ("reports", "docs/reports.md", "tests/golden"),

@@ -120,7 +120,7 @@ def test_every_configuration_in_the_documentation_is_valid(text, tmp_path):
         *([data["agents"]] if isinstance(data.get("agents"), str) else data.get("agents", [])),
     ]:
         if entry:
-            folder = tmp_path / (entry if isinstance(entry, str) else entry["path"])
+            folder = tmp_path / (entry if isinstance(entry, str) else entry.get("path", "."))
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "agent.py").write_text("root_agent = None\n")
     for file in re.findall(r"criteria: (\S+\.json)", text):

@@ -12,6 +12,10 @@ from agent_eval_action.registry import Registry
 AGENTS: Final[Registry[DriverFactory]] = Registry(
     "agent_eval.agents",
     "agent driver",
-    {"adk": make_adk_agent, "recorded": make_recorded_agent},
+    {
+        "adk": make_adk_agent,
+        "recorded": make_recorded_agent,
+        "openai": "agent_eval_action.agents.chat_completions:make_chat_agent",
+    },
     lambda _, entry: "" if callable(entry) else "it is no function of a DriverContext",
 )

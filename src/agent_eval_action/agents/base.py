@@ -53,9 +53,9 @@ class TurnDone:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """State of the session after its last turn."""
+    """State of the session after its last turn; None where the driver cannot read it."""
 
-    final_state: dict[str, Any]
+    final_state: dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,273 @@
+"""The ``openai`` driver: a server whose chat completions are the agent's answers.
+
+The server keeps nothing between two requests, so each turn sends the whole conversation again. A server that runs its
+tools itself may return what it did as ``messages`` beside ``choices``; else only calls left to the client are seen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import httpx
+
+from agent_eval_action.agents.base import AgentSession, DriverContext, SessionRequest
+from agent_eval_action.agents.chat_messages import (
+    Message,
+    TurnMessages,
+    history_messages,
+    unanswered_calls,
+    user_message,
+)
+from agent_eval_action.agents.http_server import (
+    AgentServer,
+    HttpSession,
+    ServerConnection,
+    error_text,
+    status_error,
+)
+from agent_eval_action.llm.client import quoted, sendable_json
+from agent_eval_action.results.evalset import Content, Invocation
+from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
+
+_PATH: Final = "/chat/completions"
+_SENT_BACK: Final = ("role", "content", "tool_calls", "function_call", "tool_call_id", "name", "refusal")
+_USAGE: Final = {
+    "prompt_tokens": "prompt_token_count",
+    "completion_tokens": "candidates_token_count",
+    "total_tokens": "total_token_count",
+}
+
+
+def completions_url(url: str) -> str:
+    """Return the address of chat completions; the path is added where it is missing."""
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    return urlunsplit(parts._replace(path=path if path.endswith(_PATH) else path + _PATH))
+
+
+@dataclass
+class ChatAgent:
+    """An ``AgentDriver``."""
+
+    server: AgentServer
+    model: str
+    _connection: ServerConnection | None = None
+
+    async def start(self) -> AgentConditions | AttemptError:
+        """Start the server if there is a command; nothing is asked of it yet."""
+        connection = await self.server.start()
+        if isinstance(connection, AttemptError):
+            return connection
+        self._connection = connection
+        return self.server.conditions((self.model,) if self.model else ())
+
+    async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
+        if self._connection is None:
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message="the agent was not started")
+        return ChatSession(self._connection, self.server, self.model, request)
+
+    async def stop(self) -> None:
+        await self.server.stop()
+
+
+class ChatSession(HttpSession):
+    """One conversation: what was said so far, which is sent with each message."""
+
+    def __init__(self, connection: ServerConnection, server: AgentServer, model: str, request: SessionRequest) -> None:
+        super().__init__(connection, server)
+        self._url = completions_url(connection.url)
+        self._name = uuid4().hex
+        self._messages = list(history_messages(request.history))
+        self._body: dict[str, Any] = {"model": model or server.name}
+        if request.state:
+            # OpenAI's metadata are texts.
+            self._body["metadata"] = {"session_state": json.dumps(request.state, ensure_ascii=False)}
+
+    async def exchange(self, content: Content) -> Invocation | AttemptError:
+        asked = [*self._messages, user_message(content)]
+        body = json.dumps(sendable_json({**self._body, "messages": asked}), ensure_ascii=False).encode()
+        headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        async with self.client.stream("POST", self._url, content=body, headers=headers) as response:
+            if response.status_code != httpx.codes.OK:
+                text = error_text(await response.aread())
+                return status_error(response.status_code, text, self.address)
+            answer = await _read(response)
+        if isinstance(answer, AttemptError):
+            return answer
+        made = [
+            {key: message[key] for key in _SENT_BACK if message.get(key) is not None} for message in answer.messages
+        ]
+        self._messages = [*asked, *made, *unanswered_calls(made)]
+        return answer.invocation(content, f"{self._name}-{len(asked)}")
+
+
+async def _read(response: httpx.Response) -> TurnMessages | AttemptError:
+    """Return what the response says, whether it is a stream or one body."""
+    if response.headers.get("content-type", "").partition(";")[0].strip().lower() == "text/event-stream":
+        return await _read_stream(response)
+    try:
+        body = sendable_json(json.loads(await response.aread()))
+    except (ValueError, RecursionError) as error:
+        return _unreadable(f"it is no JSON ({quoted(str(error), limit=80)})")
+    return read_completion(body)
+
+
+def _unreadable(why: str) -> AttemptError:
+    return AttemptError(kind=ErrorKind.PROTOCOL, message=f"the server's answer is no chat completion: {why}")
+
+
+def read_completion(body: Any) -> TurnMessages | AttemptError:
+    """Return the messages of a chat completion, or why there is no answer."""
+    if not isinstance(body, dict):
+        return _unreadable("it is no JSON object")
+    choices = body.get("choices")
+    choice = next((entry for entry in choices if isinstance(entry, dict)), None) if isinstance(choices, list) else None
+    if choice is None:
+        return _reported_error(body) if body.get("error") else _unreadable("it has no choices")
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        return _unreadable("its choice has no message")
+    listed = next((value for value in (choice.get("messages"), body.get("messages")) if isinstance(value, list)), [])
+    messages = [entry for entry in listed if isinstance(entry, dict)]
+    if not messages or not _ends_with(messages, message):
+        messages.append(message)
+    finish, model = choice.get("finish_reason"), body.get("model")
+    turn = TurnMessages(
+        messages=messages, model=model if isinstance(model, str) else None, usage=_usage(body.get("usage"))
+    )
+    return _finished(turn, finish)
+
+
+def _ends_with(messages: list[Message], message: Message) -> bool:
+    return messages[-1].get("role") == "assistant" and messages[-1].get("content") == message.get("content")
+
+
+def _finished(turn: TurnMessages, finish: Any) -> TurnMessages | AttemptError:
+    """Return the turn unless it has no answer because of the reason it ended for."""
+    if finish == "content_filter":
+        return AttemptError(kind=ErrorKind.EXCEPTION, message="the server blocked the answer (content_filter)")
+    last = turn.messages[-1]
+    is_empty = not any(last.get(key) for key in ("content", "tool_calls", "function_call", "refusal"))
+    if finish == "length" and is_empty:
+        message = "the answer has no text: the model met its limit of tokens first (finish_reason: length)"
+        return AttemptError(kind=ErrorKind.EXCEPTION, message=message)
+    return turn
+
+
+def _reported_error(body: dict[str, Any]) -> AttemptError:
+    text = error_text(json.dumps(body).encode())
+    error = body.get("error")
+    code = str(error.get("code") or error.get("type") or "") if isinstance(error, dict) else ""
+    limited = code in ("429", "rate_limit_exceeded")
+    kind = ErrorKind.RATE_LIMITED if limited else ErrorKind.EXCEPTION
+    return AttemptError(kind=kind, message=f"the server reports an error: {text}")
+
+
+def _usage(reported: Any) -> dict[str, Any]:
+    """Return usage under Gemini's names, which the rest of the run reads."""
+    if not isinstance(reported, dict):
+        return {}
+    counts = {ours: reported.get(theirs) for theirs, ours in _USAGE.items()}
+    for details, name, ours in (
+        ("prompt_tokens_details", "cached_tokens", "cached_content_token_count"),
+        ("completion_tokens_details", "reasoning_tokens", "thoughts_token_count"),
+    ):
+        if isinstance(reported.get(details), dict):
+            counts[ours] = reported[details].get(name)
+    return {name: count for name, count in counts.items() if type(count) is int and count >= 0}
+
+
+@dataclass
+class _StreamedMessage:
+    """A message of a stream as far as it came. Texts are joined at the end: a stream has as many pieces as tokens."""
+
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    calls: dict[Any, dict[str, list[str]]] = field(default_factory=dict)
+    function: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, delta: dict[str, Any]) -> None:
+        for name in ("content", "refusal", "reasoning_content"):
+            if isinstance(delta.get(name), str):
+                self.texts.setdefault(name, []).append(delta[name])
+        listed = delta.get("tool_calls")
+        for position, entry in enumerate(listed if isinstance(listed, list) else ()):
+            if isinstance(entry, dict):
+                index = entry.get("index")
+                call = self.calls.setdefault(index if isinstance(index, int) else position, {})
+                _append(call, entry, "id")
+                _append(call, entry.get("function"), "name", "arguments")
+        _append(self.function, delta.get("function_call"), "name", "arguments")
+
+    def message(self) -> Message:
+        message: Message = {"role": "assistant", "content": None}
+        message.update({name: "".join(pieces) for name, pieces in self.texts.items()})
+        if self.calls:
+            message["tool_calls"] = [_whole_call(self.calls[index]) for index in sorted(self.calls)]
+        if self.function:
+            message["function_call"] = {name: "".join(pieces) for name, pieces in self.function.items()}
+        return message
+
+
+def _append(pieces: dict[str, list[str]], given: Any, *names: str) -> None:
+    for name in names:
+        if isinstance(given, dict) and isinstance(given.get(name), str):
+            pieces.setdefault(name, []).append(given[name])
+
+
+def _whole_call(call: dict[str, list[str]]) -> Message:
+    joined = {name: "".join(pieces) for name, pieces in call.items()}
+    function = {"name": joined.get("name", ""), "arguments": joined.get("arguments", "")}
+    return {"id": joined.get("id"), "type": "function", "function": function}
+
+
+async def _read_stream(response: httpx.Response) -> TurnMessages | AttemptError:
+    """Return the message that the chunks of a stream make up."""
+    streamed, rest = _StreamedMessage(), dict[str, Any]()
+    finish: Any = None
+    is_whole = False
+    async for data in _stream_data(response):
+        if data.strip() == "[DONE]":
+            is_whole = True
+            break
+        try:
+            chunk = sendable_json(json.loads(data))
+        except (ValueError, RecursionError):
+            return _unreadable("a chunk of its stream is no JSON")
+        if not isinstance(chunk, dict):
+            return _unreadable("a chunk of its stream is no JSON object")
+        if chunk.get("error"):
+            return _reported_error(chunk)
+        choices = chunk.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict) and choice.get("index", 0) in (0, None):
+                delta = choice.get("delta") or choice.get("message")
+                streamed.add(delta if isinstance(delta, dict) else {})
+                finish = choice.get("finish_reason") or finish
+        rest.update({key: chunk[key] for key in ("usage", "model", "messages") if chunk.get(key)})
+    if finish is None and not is_whole:
+        message = "the connection ended before the answer was whole"
+        return AttemptError(kind=ErrorKind.UNAVAILABLE, message=message)
+    return read_completion({**rest, "choices": [{"message": streamed.message(), "finish_reason": finish}]})
+
+
+async def _stream_data(response: httpx.Response) -> AsyncIterator[str]:
+    """Yield the data of each server-sent event."""
+    lines: list[str] = []
+    async for line in response.aiter_lines():
+        if line.startswith("data:"):
+            lines.append(line[5:].removeprefix(" "))
+        elif not line and lines:
+            yield "\n".join(lines)
+            lines = []
+    if lines:
+        yield "\n".join(lines)
+
+
+def make_chat_agent(context: DriverContext) -> ChatAgent:
+    """Return the driver of an agent with ``driver: openai``."""
+    return ChatAgent(AgentServer(context), context.agent.model or "")

@@ -1,0 +1,228 @@
+"""Messages in OpenAI's form (role, content, tool_calls) as events of a turn, and events as messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_eval_action.results.evalset import (
+    Content,
+    FunctionCall,
+    FunctionResponse,
+    Invocation,
+    InvocationEvent,
+    InvocationEvents,
+    Part,
+    PastEvent,
+)
+
+Message = dict[str, Any]
+
+_NOT_RUN = "The tool was not run: nobody answers tool calls of this client."
+
+
+def message_text(content: Any) -> str:
+    """Return the text of a message's ``content``, which is a text or a list of parts."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else ()
+    texts = (part if isinstance(part, str) else part.get("text") for part in parts if isinstance(part, str | dict))
+    return "\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+def tool_calls(message: Mapping[str, Any]) -> list[FunctionCall]:
+    """Return the calls of an assistant's message, those of the deprecated ``function_call`` too."""
+    listed = message.get("tool_calls")
+    calls = [
+        _call(entry.get("function") or entry.get("custom") or entry, entry.get("id"))
+        for entry in (listed if isinstance(listed, list) else ())
+        if isinstance(entry, dict)
+    ]
+    deprecated = message.get("function_call")
+    return [*calls, _call(deprecated, None)] if isinstance(deprecated, dict) else calls
+
+
+def _call(function: Any, identifier: Any) -> FunctionCall:
+    named = function if isinstance(function, dict) else {}
+    name = named.get("name")
+    given = next((named[key] for key in ("arguments", "args", "input") if key in named), None)
+    return FunctionCall(
+        id=identifier if isinstance(identifier, str) else None,
+        name=name if isinstance(name, str) else None,
+        args=_arguments(given),
+    )
+
+
+def _arguments(given: Any) -> dict[str, Any]:
+    """Return arguments as a mapping; those that are no JSON object are kept as the text they are."""
+    value = given
+    if isinstance(given, str):
+        try:
+            value = json.loads(given) if given.strip() else {}
+        except (ValueError, RecursionError):
+            value = given
+    if value is None:
+        return {}
+    return value if isinstance(value, dict) else {"arguments": value}
+
+
+def _response(content: Any) -> dict[str, Any]:
+    """Return a tool's answer as a mapping, a text under ``result`` as ADK does."""
+    text = message_text(content)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = text
+    return value if isinstance(value, dict) else {"result": value}
+
+
+@dataclass(frozen=True, slots=True)
+class TurnMessages:
+    """The messages an agent made in one turn, and what its server reports of them as a whole."""
+
+    messages: Sequence[Mapping[str, Any]]
+    author: str = "agent"
+    model: str | None = None
+    usage: dict[str, Any] = field(default_factory=dict)
+
+    def invocation(self, user_content: Content, invocation_id: str) -> Invocation:
+        """Return the turn. Its answer is the text of the last assistant's message."""
+        spoken = [number for number, message in enumerate(self.messages) if _role(message) == "assistant"]
+        last = spoken[-1] if spoken else -1
+        names: dict[str | None, str | None] = {}
+        events: list[InvocationEvent] = []
+        for number, message in enumerate(self.messages):
+            event = self._event(message, number == last, names)
+            if event is not None:
+                events.append(event)
+        text = _spoken_text(self.messages[last]) if spoken else ""
+        return Invocation(
+            invocation_id=invocation_id,
+            user_content=user_content,
+            final_response=Content(role="model", parts=(Part(text=text),)) if text else None,
+            intermediate_data=InvocationEvents(invocation_events=tuple(events)),
+        )
+
+    def _event(
+        self, message: Mapping[str, Any], is_last: bool, names: dict[str | None, str | None]
+    ) -> InvocationEvent | None:
+        role = _role(message)
+        author = message.get("name") if role == "assistant" and isinstance(message.get("name"), str) else self.author
+        if role in ("tool", "function"):
+            parts: tuple[Part, ...] = (Part(function_response=_tool_result(message, names)),)
+        elif role == "assistant":
+            calls = tool_calls(message)
+            names.update({call.id: call.name for call in calls})
+            # The text of the last message is the answer; here it would count twice.
+            text = "" if is_last and not calls else _spoken_text(message)
+            thought = message.get("reasoning_content")
+            parts = (
+                *((Part(text=thought, thought=True),) if isinstance(thought, str) and thought else ()),
+                *((Part(text=text),) if text else ()),
+                *(Part(function_call=call) for call in calls),
+            )
+        else:
+            return None
+        return InvocationEvent(
+            author=str(author),
+            content=Content(role="user" if role != "assistant" else "model", parts=parts) if parts else None,
+            usage_metadata=self.usage or None if is_last else None,
+            model_version=self.model if is_last else None,
+        )
+
+
+def _tool_result(message: Mapping[str, Any], names: Mapping[str | None, str | None]) -> FunctionResponse:
+    identifier = message.get("tool_call_id")
+    identifier = identifier if isinstance(identifier, str) else None
+    name = message.get("name")
+    return FunctionResponse(
+        id=identifier,
+        name=name if isinstance(name, str) else names.get(identifier),
+        response=_response(message.get("content")),
+    )
+
+
+def _role(message: Mapping[str, Any]) -> str:
+    role = message.get("role")
+    return role if isinstance(role, str) else "assistant"
+
+
+def _spoken_text(message: Mapping[str, Any]) -> str:
+    refusal = message.get("refusal")
+    return message_text(message.get("content")) or (refusal if isinstance(refusal, str) else "")
+
+
+def user_message(content: Content, role: str = "user") -> Message:
+    """Return a user's message; pictures and other media as data URLs."""
+    media = [part for part in content.parts or () if part.inline_data or part.file_data]
+    if not media:
+        return {"role": role, "content": content.text}
+    parts: list[Message] = [{"type": "text", "text": content.text}] if content.text else []
+    return {"role": role, "content": [*parts, *map(_media, media)]}
+
+
+def _media(part: Part) -> Message:
+    data = part.inline_data or part.file_data or {}
+    kind = str(data.get("mime_type") or data.get("mimeType") or "application/octet-stream")
+    uri = data.get("file_uri") or data.get("fileUri")
+    # google-genai writes bytes as URL-safe base64
+    packed = str(data.get("data") or "").replace("-", "+").replace("_", "/")
+    url = str(uri or f"data:{kind};base64,{packed}")
+    if kind.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    if kind.startswith("audio/") and not uri:
+        return {"type": "input_audio", "input_audio": {"data": packed, "format": kind.partition("/")[2]}}
+    return {"type": "file", "file": {"file_data": url, "filename": str(data.get("display_name") or "file")}}
+
+
+def history_messages(history: Iterable[PastEvent]) -> Iterator[Message]:
+    """Yield past events as messages. A call without an id gets one, and its result the same."""
+    waiting: list[tuple[str, str | None]] = []
+    number = 0
+    for event in history:
+        content = event.content or Content()
+        calls: list[Message] = []
+        for part in content.parts or ():
+            if part.function_call:
+                number += 1
+                identifier = part.function_call.id or f"call_{number}"
+                waiting.append((identifier, part.function_call.name))
+                calls.append(_as_tool_call(part.function_call, identifier))
+            elif part.function_response:
+                yield _as_tool_message(part.function_response, waiting)
+        role = event.author if event.author in ("user", "system", "developer") else "assistant"
+        if calls:
+            yield {"role": "assistant", "content": content.text or None, "tool_calls": calls}
+        elif role != "assistant":
+            yield user_message(content, role)
+        elif content.text:
+            yield {"role": "assistant", "content": content.text}
+
+
+def _as_tool_call(call: FunctionCall, identifier: str) -> Message:
+    function = {"name": call.name or "", "arguments": json.dumps(call.args or {}, ensure_ascii=False)}
+    return {"id": identifier, "type": "function", "function": function}
+
+
+def _as_tool_message(result: FunctionResponse, waiting: list[tuple[str, str | None]]) -> Message:
+    found = next((call for call in waiting if result.id == call[0] or (not result.id and result.name == call[1])), None)
+    if found is not None:
+        waiting.remove(found)
+    identifier = result.id or (found[0] if found else "call_0")
+    content = json.dumps(result.response or {}, ensure_ascii=False)
+    return {"role": "tool", "tool_call_id": identifier, "content": content}
+
+
+def unanswered_calls(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """Return a tool's message for each call that has none: servers refuse a conversation with calls left open."""
+    answered = {message.get("tool_call_id") for message in messages if _role(message) == "tool"}
+    calls = [
+        call for message in messages if isinstance(message.get("tool_calls"), list) for call in tool_calls(message)
+    ]
+    return [
+        {"role": "tool", "tool_call_id": call.id, "content": _NOT_RUN}
+        for call in calls
+        if call.id is not None and call.id not in answered
+    ]

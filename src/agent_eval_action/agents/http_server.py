@@ -1,0 +1,361 @@
+"""What drivers of HTTP servers share: the connection, its headers and limits, and what a failed request means."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import re
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httpx
+
+from agent_eval_action.agents.base import DriverContext, SessionEnd, TurnDone
+from agent_eval_action.agents.variable_advice import advice_for, with_advice, withheld_names
+from agent_eval_action.environments.runtime import AgentLimits
+from agent_eval_action.environments.variables import agent_environ
+from agent_eval_action.folders import relative
+from agent_eval_action.llm.client import quoted
+from agent_eval_action.llm.credentials import dotenv_of
+from agent_eval_action.llm.providers.base import retry_after
+from agent_eval_action.llm.rate_limit import Limiter
+from agent_eval_action.results.evalset import Content, Invocation
+from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
+
+LONGEST_REFUSAL_S: Final = 120.0
+"""How long a turn waits in all for a server that refuses it for its rate. It is no time of the turn."""
+
+_FIRST_WAIT_S: Final = 0.25
+_LONGEST_WAIT_S: Final = 30.0
+_KEPT_CONNECTIONS: Final = 100
+_ERROR_BYTES: Final = 64 << 10
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_UNAVAILABLE: Final = frozenset(
+    {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT}
+)
+_NO_QUOTA: Final = b"insufficient_quota"
+
+
+class AnswerTooLargeError(Exception):
+    """A response is beyond the limit, or compressed, so that nobody can know how large it is."""
+
+
+class HeadersError(Exception):
+    """A header names a variable that the agent does not see."""
+
+
+def agent_variables(context: DriverContext) -> dict[str, str]:
+    """Return the variables that the agent sees, those of its .env files under them."""
+    agent = context.agent
+    given = {name: value for name, value in agent.env.items() if value is not None}
+    seen = agent_environ({**context.environ, **given}, tuple(agent.env))
+    try:
+        below = dotenv_of([agent.path.resolve()], context.workspace.resolve())
+    except (OSError, ValueError):  # unreadable, or no text: then it gives the agent nothing
+        below = {}
+    return {**below, **seen}
+
+
+def fill_headers(headers: Mapping[str, str], variables: Mapping[str, str], withheld: Collection[str]) -> dict[str, str]:
+    """Replace each ``${NAME}`` by the variable's value. Raises HeadersError for one that is not there."""
+    missing = sorted({name for value in headers.values() for name in _VARIABLE.findall(value)} - variables.keys())
+    if missing:
+        advice = advice_for(set(missing) & set(withheld)) or "set it, or take it out of `headers`"
+        raise HeadersError(f"the headers need {', '.join(missing)}, which the agent does not see — {advice}")
+    return {name: _VARIABLE.sub(lambda match: variables[match[1]], value) for name, value in headers.items()}
+
+
+def shown_address(url: str) -> str:
+    """Return an address without the name and password that it may carry."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether a server gives this as its host without saying which machine that is."""
+    if host == "localhost":
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+class _BoundedStream(httpx.AsyncByteStream):
+    def __init__(self, stream: httpx.AsyncByteStream, limit: int) -> None:
+        self._stream = stream
+        self._limit = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > self._limit:
+                raise AnswerTooLargeError(f"the server's answer is larger than {self._limit >> 20} MB")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class ServerConnection:
+    """The connections to one agent's server, and the rate that it lets requests through, learnt for all sessions."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], sessions: int, body_limit: int | None = None) -> None:
+        self.url = url
+        self.headers = dict(headers)
+        self.limiter = Limiter(sessions)
+        self.body_limit = body_limit or AgentLimits().turn_bytes
+        self._transport = httpx.AsyncHTTPTransport(
+            proxy=_proxy_for(url),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=_KEPT_CONNECTIONS),
+        )
+
+    async def send(self, request: httpx.Request) -> httpx.Response:
+        """Send a request once. The body of the response is bounded while it is read."""
+        request.headers["accept-encoding"] = "identity"
+        response = await self._transport.handle_async_request(request)
+        if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+            await response.aclose()
+            raise AnswerTooLargeError("the server compresses its answer, which it was asked not to do")
+        if isinstance(response.stream, httpx.AsyncByteStream):
+            response.stream = _BoundedStream(response.stream, self.body_limit)
+        return response
+
+    async def close(self) -> None:
+        await self._transport.aclose()
+
+
+def _proxy_for(url: str) -> str | None:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if is_this_machine(host) or proxy_bypass(host):
+        return None
+    return getproxies().get(parts.scheme)
+
+
+class TurnTransport(httpx.AsyncBaseTransport):
+    """The transport of one session: it waits where the server refuses requests for their rate.
+
+    ``headers`` are added to each request. ``throttled`` counts refusals of the turn; what they cost is added to
+    ``deadline``.
+    """
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self.connection = connection
+        self.headers: dict[str, str] = {}
+        self.throttled = 0
+        self.deadline: asyncio.Timeout | None = None
+        self._waited = 0.0
+
+    def begin_turn(self, deadline: asyncio.Timeout, headers: Mapping[str, str]) -> None:
+        """Count anew."""
+        self.deadline, self.headers = deadline, dict(headers)
+        self.throttled, self._waited = 0, 0.0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        request.headers.update(self.headers)
+        while True:
+            async with contextlib.AsyncExitStack() as stack:
+                with self._paused():
+                    call = await stack.enter_async_context(self.connection.limiter.call())
+                response = await self.connection.send(request)
+                refused = response.status_code == HTTPStatus.TOO_MANY_REQUESTS
+                if not refused:
+                    return response
+                call.refused, call.retry_after = True, retry_after(response.headers)
+            body = await _beginning(response)
+            wait = self._wait(call.retry_after)
+            if _NO_QUOTA in body or self._waited + wait > LONGEST_REFUSAL_S:
+                return httpx.Response(response.status_code, headers=_plain(response.headers), content=body)
+            self.throttled += 1
+            with self._paused():
+                await asyncio.sleep(wait)
+
+    def _wait(self, asked: float | None) -> float:
+        """Seconds before the next try; jitter on top keeps sessions from returning at the same moment."""
+        longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(self.throttled, 10))
+        jitter = random.random() * longest  # noqa: S311 - spreads requests, hides nothing
+        return jitter if asked is None else asked + min(jitter, asked / 2)
+
+    @contextlib.contextmanager
+    def _paused(self) -> Iterator[None]:
+        """Let the turn's time stand still."""
+        began, deadline = time.monotonic(), self.deadline
+        when = None if deadline is None or deadline.expired() else deadline.when()
+        if deadline is None or when is None:
+            yield
+            return
+        deadline.reschedule(None)
+        try:
+            yield
+        finally:
+            waited = time.monotonic() - began
+            self._waited += waited
+            deadline.reschedule(when + waited)
+
+
+def _plain(headers: httpx.Headers) -> dict[str, str]:
+    return {name: headers[name] for name in ("content-type", "retry-after") if name in headers}
+
+
+async def _beginning(response: httpx.Response) -> bytes:
+    """Return the first bytes of an error's body, and free its connection."""
+    body = b""
+    with contextlib.suppress(httpx.HTTPError, AnswerTooLargeError):
+        async for chunk in response.aiter_raw():
+            body += chunk[: _ERROR_BYTES - len(body)]
+            if len(body) >= _ERROR_BYTES:
+                break
+    await response.aclose()
+    return body
+
+
+def error_text(body: bytes) -> str:
+    """Return what an error's body says, as far as it may be shown: its message, or the text unless it is a page."""
+    text = body[:_ERROR_BYTES].decode("utf-8", "replace")
+    with contextlib.suppress(ValueError, RecursionError):
+        value = json.loads(text)
+        for name in ("error", "detail", "message"):
+            found = value.get(name) if isinstance(value, dict) else None
+            value = found or value
+        return quoted(value if isinstance(value, str) else text)
+    return "" if text.lstrip()[:1] == "<" else quoted(text)
+
+
+def status_error(status: int, text: str, address: str) -> AttemptError:
+    """Return what a response means that is no answer."""
+    try:
+        phrase = HTTPStatus(status).phrase.lower()
+    except ValueError:
+        phrase = "an unknown status"
+    said = f": {text}" if text else ""
+    kind = ErrorKind.EXCEPTION
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        kind = ErrorKind.RATE_LIMITED
+    elif status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED):
+        kind, said = ErrorKind.CREDENTIALS, f"{said} — check the `headers` of the agent"
+    elif status in _UNAVAILABLE:
+        kind = ErrorKind.UNAVAILABLE
+    elif status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED) or 300 <= status < 400:  # noqa: PLR2004 - redirects
+        kind, said = ErrorKind.ENVIRONMENT, f"{said} — check the `url` of the agent"
+    return AttemptError(kind=kind, message=f"{address} answered {status} ({phrase}){said}")
+
+
+def request_error(error: BaseException, address: str) -> AttemptError:
+    """Return what an exception of a request means. The exception may be wrapped by those it caused."""
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__) is not None and cause not in causes:
+        causes.append(cause)
+    for cause in causes:
+        if isinstance(cause, AnswerTooLargeError):
+            return AttemptError(kind=ErrorKind.OUTPUT, message=str(cause))
+        if isinstance(cause, httpx.HTTPStatusError):
+            response = cause.response
+            body = response.content if response.is_stream_consumed or response.is_closed else b""
+            return status_error(response.status_code, error_text(body), address)
+        if isinstance(cause, httpx.UnsupportedProtocol | httpx.InvalidURL):
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=f"{address} is no address: {quoted(str(cause))}")
+        if isinstance(cause, httpx.TransportError):
+            text = quoted(str(cause)) or type(cause).__name__
+            return AttemptError(kind=ErrorKind.UNAVAILABLE, message=f"the connection to {address} failed: {text}")
+    text = quoted(str(error)) or type(error).__name__
+    return AttemptError(kind=ErrorKind.PROTOCOL, message=f"the answer of {address} cannot be read: {text}")
+
+
+class AgentServer:
+    """The server of an agent: where it is, what it is sent, and how long a turn may take."""
+
+    def __init__(self, context: DriverContext) -> None:
+        self.name = context.agent.name
+        self.timeout_s = context.agent.timeout_s
+        self.withheld = withheld_names(context.environ, tuple(context.agent.env))
+        self._context = context
+        self._connection: ServerConnection | None = None
+
+    async def start(self) -> ServerConnection | AttemptError:
+        """Return the connection to the server, which is not asked yet."""
+        agent = self._context.agent
+        try:
+            headers = fill_headers(agent.headers, agent_variables(self._context), self.withheld)
+        except HeadersError as error:
+            return AttemptError(kind=ErrorKind.CREDENTIALS, message=str(error))
+        self._connection = ServerConnection(agent.url or "", headers, self._context.settings.concurrency)
+        return self._connection
+
+    def conditions(self, models: tuple[str, ...] = ()) -> AgentConditions:
+        """Return what is known of the agent's environment."""
+        agent, workspace = self._context.agent, self._context.workspace.resolve()
+        environment = f"the server at {shown_address(agent.url or '')}"
+        path = relative(agent.path.resolve(), workspace)
+        return AgentConditions(agent=self.name, path=path, environment=environment, models=models)
+
+    async def stop(self) -> None:
+        """Close the connections."""
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+
+class HttpSession(ABC):
+    """An ``AgentSession`` whose turns are requests to a server: it bounds their time and makes their errors values."""
+
+    def __init__(self, connection: ServerConnection, server: AgentServer) -> None:
+        self.address = shown_address(connection.url)
+        self.transport = TurnTransport(connection)
+        # The turn's own limit holds instead of the client's.
+        self.client = httpx.AsyncClient(
+            transport=self.transport, headers=connection.headers, timeout=httpx.Timeout(None), trust_env=False
+        )
+        self._timeout_s = server.timeout_s
+        self._withheld = server.withheld
+        self._turns = 0
+
+    @abstractmethod
+    async def exchange(self, content: Content) -> Invocation | AttemptError:
+        """Send a message and return the turn. Exceptions of requests may pass."""
+
+    async def abandon(self) -> None:  # noqa: B027 - most protocols have nothing to cancel: the connection is closed
+        """End what the server still does for a turn that nobody waits for."""
+
+    async def turn(self, content: Content) -> TurnDone | AttemptError:
+        number, self._turns = self._turns, self._turns + 1
+        started, began = time.time(), time.monotonic()
+        try:
+            async with asyncio.timeout(self._timeout_s) as deadline:
+                self.transport.begin_turn(deadline, {})
+                turn = await self._exchange(content)
+        except TimeoutError:
+            await self.abandon()
+            message = f"the turn took longer than timeout_s ({self._timeout_s:g} s)"
+            return AttemptError(kind=ErrorKind.TIMEOUT, message=message, turn=number)
+        except asyncio.CancelledError:
+            await self.abandon()
+            raise
+        if isinstance(turn, AttemptError):
+            return with_advice(turn.model_copy(update={"turn": number}), self._withheld)
+        seconds = round(time.monotonic() - began, 6)
+        update = {"creation_timestamp": started, "duration": seconds}
+        return TurnDone(turn.model_copy(update=update), self.transport.throttled)
+
+    async def _exchange(self, content: Content) -> Invocation | AttemptError:
+        try:
+            return await self.exchange(content)
+        except (TimeoutError, asyncio.CancelledError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a server's answer may be anything, and a client's exception too
+            return request_error(error, self.address)
+
+    async def close(self) -> SessionEnd | AttemptError:
+        """Free the session. The protocol has no state that could be read."""
+        await self.client.aclose()
+        return SessionEnd(None)
