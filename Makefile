@@ -17,6 +17,7 @@ READY := .venv/.made
 ADK213 := .venvs/adk-2.13/.made
 ADK110 := .venvs/adk-1.10/.made
 AGENTS_CLI := .venvs/agents-cli/.made
+PEERS := .venvs/peers/.made
 
 .PHONY: help
 help: ## list the targets
@@ -49,7 +50,7 @@ test-remaining: setup setup-oracles ## test-rest and test-container side by side
 		test-rest test-container
 
 .PHONY: test-rest
-test-rest: setup setup-oracles ## what test leaves out: slow tests, variants and examples, google-adk 1.10
+test-rest: setup setup-oracles setup-peers ## what test leaves out: slow tests, variants and examples, google-adk 1.10
 	$(PYTEST) -n $(WORKERS) --dist worksteal --all-examples -m "adk110 or exhaustive"
 
 .PHONY: test-adk110
@@ -104,6 +105,9 @@ setup: $(READY) ## .venv with the tool and what develops it
 .PHONY: setup-oracles
 setup-oracles: $(ADK213) $(ADK110) $(AGENTS_CLI) ## google-adk 2.13 and 1.10 and agents-cli, each in an environment of its own
 
+.PHONY: setup-peers
+setup-peers: $(PEERS) ## LangGraph, OpenAI Agents, Pydantic AI and CrewAI, in one environment
+
 $(BOOTSTRAP): requirements/bootstrap.txt
 	requirements/environment.sh bootstrap .venvs/bootstrap "$(PYTHON)"
 	@touch $@
@@ -121,6 +125,10 @@ $(AGENTS_CLI): requirements/agents-cli.txt $(BOOTSTRAP)
 	requirements/environment.sh sync .venvs/agents-cli $< "$(PYTHON)"
 	@touch $@
 
+$(PEERS): requirements/peers.txt $(BOOTSTRAP)
+	requirements/environment.sh sync .venvs/peers $< "$(PYTHON)"
+	@touch $@
+
 $(ADK110): requirements/adk-1.10.txt $(BOOTSTRAP)
 	requirements/environment.sh sync .venvs/adk-1.10 $< "$(PYTHON310)"
 	@touch $@
@@ -136,4 +144,5 @@ lock: $(BOOTSTRAP) ## compile requirements/*.txt again from pyproject.toml and r
 	$(COMPILE) --python-version 3.11 pyproject.toml --all-extras --group dev -c requirements/tool.txt -c requirements/bootstrap.txt -o requirements/dev.txt
 	$(COMPILE) --python-version 3.11 requirements/adk-2.13.in -o requirements/adk-2.13.txt
 	$(COMPILE) --python-version 3.11 requirements/agents-cli.in -o requirements/agents-cli.txt
+	$(COMPILE) --python-version 3.11 $(addprefix --no-emit-package ,kubernetes lancedb onnxruntime pyarrow) requirements/peers.in -o requirements/peers.txt
 	$(COMPILE) --python-version 3.10 requirements/adk-1.10.in -o requirements/adk-1.10.txt

@@ -59,7 +59,7 @@ def _leave_a_quarter_of_examples(test: Any) -> None:
 def _interpreter(name: str) -> Path:
     python = ROOT / ".venvs" / name / "bin" / "python"
     if not python.exists():
-        pytest.skip(f"no {name} environment at {python}: run `make setup-oracles`")
+        pytest.skip(f"no {name} environment at {python}: run `make setup-oracles setup-peers`")
     return python
 
 
@@ -76,6 +76,11 @@ def adk110_python() -> Path:
 @pytest.fixture(scope="session")
 def agents_cli_python() -> Path:
     return _interpreter("agents-cli")
+
+
+@pytest.fixture(scope="session")
+def peers_python() -> Path:
+    return _interpreter("peers")
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ class RuleBasedDiceModel(BaseLlm):
     async def generate_content_async(
         self,
         llm_request: LlmRequest,
-        stream: bool = False,  # noqa: ARG002 - the signature is ADK's
+        stream: bool = False,
     ) -> AsyncGenerator[LlmResponse, None]:
         instruction = _text_of(llm_request.config.system_instruction)
         orders = reading.read_orders(instruction, _declared_tools(llm_request))

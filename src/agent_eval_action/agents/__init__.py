@@ -14,6 +14,7 @@ AGENTS: Final[Registry[DriverFactory]] = Registry(
     "agent driver",
     {
         "adk": make_adk_agent,
+        "python": make_adk_agent,  # a function runs in the same workers
         "recorded": make_recorded_agent,
         "openai": "agent_eval_action.agents.chat_completions:make_chat_agent",
     },

@@ -258,6 +258,7 @@ def runtime_spec(context: DriverContext) -> AgentRuntimeSpec:
         logs=settings.output_folder(settings.out / LOGS),
         cache=settings.output_folder(settings.cache_dir / "environments"),
         python=agent.python,
+        function=agent.function or "",
         timeout_s=agent.timeout_s,
         environ={**context.environ, **{name: value for name, value in agent.env.items() if value is not None}},
         env_allow=tuple(agent.env),

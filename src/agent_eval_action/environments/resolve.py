@@ -94,10 +94,13 @@ def choose_interpreter(
             rejected.append(f"{place.relative(venv)} was passed over: {fault.reason}")
     lock = find_lock(place.folder, place.workspace)
     if lock is None:
+        needed = "" if spec.function else " with google-adk"
         message = f"no Python environment with google-adk for the agent {place.relative(place.folder)}"
+        if spec.function:
+            message = f"no Python environment for the agent {place.relative(place.folder)}"
         raise AgentEnvironmentError(
             "; ".join([message, *rejected]),
-            hint="set `python:` of the agent, make a .venv with google-adk beside it, "
+            hint=f"set `python:` of the agent, make a .venv{needed} beside it, "
             "or add uv.lock, pyproject.toml or requirements.txt",
         )
     environment = _built(spec, place, lock, given_up or threading.Event())
@@ -142,7 +145,8 @@ def _configured(spec: AgentRuntimeSpec, place: AgentFolder, python: Path) -> Age
     if fault := _fault(found, spec, place):
         raise AgentEnvironmentError(
             f"the configured interpreter {python} cannot run the agent: {fault.reason}",
-            hint="`python:` names an interpreter, or a virtual environment, that has google-adk 1.10 or newer",
+            hint="`python:` names an interpreter, or a virtual environment"
+            + (", of Python 3.10 or newer" if spec.function else ", that has google-adk 1.10 or newer"),
         )
     return AgentEnvironment(found, f"configured: {python}")
 
@@ -150,7 +154,7 @@ def _configured(spec: AgentRuntimeSpec, place: AgentFolder, python: Path) -> Age
 def _built(spec: AgentRuntimeSpec, place: AgentFolder, lock: LockFile, given_up: threading.Event) -> AgentEnvironment:
     environ = install_environ(spec.environ, spec.install_env)
     lock_name = place.relative(lock.path)
-    if (pinned := lock.pinned("google-adk")) and _is_too_old(pinned):
+    if not spec.function and (pinned := lock.pinned("google-adk")) and _is_too_old(pinned):
         raise AgentEnvironmentError(f"{lock_name} pins {_too_old(pinned).reason}", hint=_UPGRADE)
 
     def announce() -> None:
@@ -196,9 +200,9 @@ def _fault(python: Path, spec: AgentRuntimeSpec, place: AgentFolder) -> _Fault |
         return _Fault(f"it does not start: {''.join(last) or f'exit code {done.returncode}'}")
     if tuple(int(part) for part in found["python"].split(".")[:2]) < _MIN_PYTHON:
         return _Fault(f"it is Python {found['python']}, 3.10 or newer is needed")
-    if not found["adk"]:
+    if not found["adk"] and not spec.function:
         return _Fault("google-adk is not installed in it")
-    return _too_old(found["version"]) if _is_too_old(found["version"]) else None
+    return _too_old(found["version"]) if _is_too_old(found["version"]) and not spec.function else None
 
 
 def _too_old(version: str) -> _Fault:

@@ -40,9 +40,10 @@ class AgentFolder:
 
     @property
     def cwd(self) -> Path:
-        """The nearest folder with a pyproject.toml, else the parent of the agent."""
+        """The nearest folder with a pyproject.toml, else the parent of the agent, inside the workspace."""
         folders = folders_upwards(self.folder, self.workspace)
-        return next((folder for folder in folders if (folder / "pyproject.toml").is_file()), self.folder.parent)
+        parent = self.folder if self.folder == self.workspace else self.folder.parent
+        return next((folder for folder in folders if (folder / "pyproject.toml").is_file()), parent)
 
     def shown(self, text: str) -> str:
         """A text of the agent's process with the paths the user knows."""
@@ -58,7 +59,8 @@ class AgentRuntimeSpec:
     """How one agent's code runs. ``environ`` is the caller's whole environment; the agent sees an allow-list of it.
 
     ``env_allow`` names more variables for the agent, ``install_env`` is for the install step alone. ``python`` is the
-    configured interpreter, ``role`` the sandbox the code runs in, where there are ``sandboxes``.
+    configured interpreter, ``function`` what answers where no agent of ADK does, ``role`` the sandbox the code runs in,
+    where there are ``sandboxes``.
     """
 
     name: str
@@ -67,6 +69,7 @@ class AgentRuntimeSpec:
     logs: OutputFolder
     cache: OutputFolder
     python: Path | None = None
+    function: str = ""
     timeout_s: float = TURN_SECONDS
     environ: Mapping[str, str] = field(default_factory=dict)
     env_allow: tuple[str, ...] = ()
@@ -123,7 +126,8 @@ class Launch:
             "folder": str(folder),
             "workspace": str(self.place.workspace),
             "cwd": str(cwd),
-            "sys_path": list(dict.fromkeys([str(folder.parent), str(cwd)])),
+            "function": self.spec.function,
+            "sys_path": list(dict.fromkeys([str(folder if self.spec.function else folder.parent), str(cwd)])),
             "timeout_s": self.spec.timeout_s,
             "cancel_grace_s": self.spec.limits.cancel_grace_s,
             "frame_bytes": self.spec.limits.turn_bytes,

@@ -176,6 +176,8 @@ class ForkServers:
         user = launch.place.sandbox.user if launch.place.sandbox else None
         key = launch.environment.python, tuple(sorted(environ.items())), user
         with self._lock:
+            if launch.spec.function:  # which has no use for google-adk
+                return ProcessStarter(launch, self, None)
             if key not in self._servers and not only_ready and _can_fork(environ):
                 with contextlib.suppress(OSError):  # of the interpreter: starting it by itself says why
                     self._servers[key] = ForkServerClient(launch)

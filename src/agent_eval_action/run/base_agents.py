@@ -28,7 +28,8 @@ StartTask = asyncio.Task[AgentConditions | AttemptError]
 
 _MAX_TREES = 8  # runs of one workspace at the same time that each run agents of the same commit
 _DOTENV = ".env"
-_CONFIGURED_IN_FILE = ("env", "install_env", "python")
+_RUNS_BASE = frozenset({"adk", "python"})
+_CONFIGURED_IN_FILE = ("driver", "function", "env", "install_env", "python")
 
 
 @dataclass(frozen=True)
@@ -312,15 +313,13 @@ def _agent_on_base(
     ``earlier``: the agent before the change, which may have renamed it and moved its folder.
     """
     workspace, short = base.settings.workspace, base.commit[:10]
-    if agent.driver == "recorded":
-        return _NotOnBase(f"the agent {agent.name} is a recording, of which there is none on the base")
-    if agent.driver != "adk":  # of another package, which knows of no second tree
-        return _NotOnBase(f"the driver {agent.driver} of the agent {agent.name} runs no base commit")
+    if agent.driver not in _RUNS_BASE:
+        return _NotOnBase(_why_not_on_base(agent))
     if not agent.path.is_relative_to(workspace):
         return _NotOnBase(f"the agent {agent.name} lies outside the workspace")
     folder = agent.path.relative_to(workspace)
     folders = [known.path.relative_to(workspace) for known in (earlier, agent) if known.path.is_relative_to(workspace)]
-    old_folder = next((path for path in folders if _holds_agent(tree / path, tree)), None)
+    old_folder = next((path for path in folders if _holds_agent(tree / path, tree, agent.driver)), None)
     if old_folder is None:
         names = " or ".join(dict.fromkeys(path.as_posix() for path in folders))
         return _NotOnBase(f"the base commit {short} has no agent in {names}", absent=True)
@@ -332,12 +331,21 @@ def _agent_on_base(
     _copy_dotenv_files(base, folder, tree, old_folder)
     # what a flag or an input says holds for both; what the configuration file says is part of the change
     own = {name: getattr(before, name) for name in _CONFIGURED_IN_FILE if getattr(agent, name) == getattr(now, name)}
-    return agent.model_copy(update={"path": real_path(tree / old_folder), **own})
+    then = agent.model_copy(update={"path": real_path(tree / old_folder), **own})
+    if then.driver not in _RUNS_BASE:
+        return _NotOnBase(_why_not_on_base(then))
+    return then
 
 
-def _holds_agent(folder: Path, tree: Path) -> bool:
+def _why_not_on_base(agent: AgentSettings) -> str:
+    if agent.driver == "recorded":
+        return f"the agent {agent.name} is a recording, of which there is none on the base"
+    return f"the driver {agent.driver} of the agent {agent.name} runs no base commit"
+
+
+def _holds_agent(folder: Path, tree: Path, driver: str) -> bool:
     path = real_path(folder)
-    return path.is_relative_to(tree.resolve()) and path.is_dir() and may_hold_agent(path)
+    return path.is_relative_to(tree.resolve()) and path.is_dir() and (driver != "adk" or may_hold_agent(path))
 
 
 def _configured_agent(settings: Settings, root: Path, folder: Path, name: str) -> AgentDefaults:

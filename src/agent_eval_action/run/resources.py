@@ -77,12 +77,13 @@ def refuse_unusable_agents(agents: Sequence[AgentSettings], workspace: Path, env
                 f"driver of the agent {agent.name}: there is no driver `{agent.driver}`",
                 hint=did_you_mean(agent.driver, AGENTS) or f"choose from {', '.join(AGENTS)}, or install its package",
             )
-        if agent.driver != "adk" or agent.python is None:
+        if agent.driver not in {"adk", "python"} or agent.python is None:
             continue
         if not os.path.lexists(python := configured_interpreter(agent.python, workspace, environ)):
             raise ConfigError(
                 f"python of the agent {agent.name}: there is no interpreter at {python}",
-                hint="name an interpreter, or a virtual environment, that has google-adk 1.10 or newer",
+                hint="name an interpreter, or a virtual environment"
+                + (", that has google-adk 1.10 or newer" if agent.driver == "adk" else ""),
             )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import contextlib
 import gc
+import inspect
 import os
 import platform
 import signal
@@ -20,6 +21,7 @@ from typing import Any
 
 import agent_eval_worker_load as loading
 from agent_eval_worker_errors import MAX_TEXT, describe, whole_text
+from agent_eval_worker_function import FunctionFactory, load_function
 from agent_eval_worker_plugin import RateLimitRetries, Turn, make_plugin_class, make_retry_options
 from agent_eval_worker_protocol import Channel, encode, flush_streams
 from agent_eval_worker_session import SessionFactory, WorkerSession
@@ -87,6 +89,9 @@ class Worker:
     async def _load(self) -> loading.LoadedAgent:
         folder = Path(self._init["folder"])
         sys.path[:0] = [place for place in self._init["sys_path"] if place not in sys.path]
+        if self._init.get("function"):
+            loading.load_dotenv(folder, Path(self._init["workspace"]))
+            return self._load_function(self._init["function"])
         version = loading.require_adk()
         loading.load_dotenv(folder, Path(self._init["workspace"]))
         loaded = await loading.load(folder)
@@ -103,6 +108,15 @@ class Worker:
                 "exclusive": loaded.reset is not None,
             }
         )
+        return loaded
+
+    def _load_function(self, name: str) -> loading.LoadedAgent:
+        function = load_function(name)
+        module = inspect.getmodule(function)
+        self._factory = FunctionFactory(function, self._init["frame_bytes"])
+        ready = {"python": platform.python_version(), "adk": "", "models": [], "packages": loading.installed()}
+        loaded = loading.LoadedAgent(function, module)
+        self._channel.send({"ev": "ready", **ready, "exclusive": False})
         return loaded
 
     def _receive(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -41,11 +41,12 @@ class ChatRequest:
 
 @dataclass(frozen=True)
 class ChatReply:
-    """What the model says."""
+    """What the model says. ``calls``: tools by name with their arguments."""
 
     text: str = ""
     finish_reason: str = "stop"
     refusal: str | None = None
+    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
 
 
 Answer = Callable[[ChatRequest], ChatReply]
@@ -53,6 +54,16 @@ Answer = Callable[[ChatRequest], ChatReply]
 
 def completion(request: ChatRequest, reply: ChatReply) -> dict[str, Any]:
     """A chat.completion. Tokens are counted as words; a tenth of the prompt is said to have come from a cache."""
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None, "refusal": reply.refusal}
+    if reply.calls:
+        message["tool_calls"] = [
+            {
+                "id": f"call_{request.number}_{at}",
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(arguments)},
+            }
+            for at, (name, arguments) in enumerate(reply.calls)
+        ]
     prompt, out = len(json.dumps(request.body["messages"]).split()), len(reply.text.split())
     return {
         "id": f"chatcmpl-{request.number}",
@@ -62,8 +73,8 @@ def completion(request: ChatRequest, reply: ChatReply) -> dict[str, Any]:
         "choices": [
             {
                 "index": 0,
-                "message": {"role": "assistant", "content": reply.text or None, "refusal": reply.refusal},
-                "finish_reason": reply.finish_reason,
+                "message": message,
+                "finish_reason": "tool_calls" if reply.calls else reply.finish_reason,
                 "logprobs": None,
             }
         ],

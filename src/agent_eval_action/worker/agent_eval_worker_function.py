@@ -1,0 +1,311 @@
+"""A Python function as an agent: ``module:function``, called once a turn. What it returns becomes ADK's events.
+
+It returns a text; a mapping (``text``, ``tool_calls``, ``messages``, ``state``, ``usage``); or a list of messages, as
+OpenAI's APIs, LangChain and Pydantic AI have them. Frameworks are known by the shape of their objects, never imported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import inspect
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from agent_eval_worker_errors import WorkerError, describe, last_lines
+from agent_eval_worker_plugin import Turn
+from agent_eval_worker_protocol import encode
+
+THREADS = 256
+ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
+PARTS = {"tool-call": "function_call", "tool-return": "function_call_output", "builtin-tool-call": "function_call"}
+
+
+def load_function(name: str) -> Callable[..., Any]:
+    """The function that ``module:function`` names."""
+    module_name, _, path = name.partition(":")
+    found: Any = importlib.import_module(module_name)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise WorkerError("import", f"`{module_name}` has no function `{path}`")
+    return found
+
+
+class FunctionSession:
+    """What a function that takes a second parameter gets.
+
+    ``state`` is the session's, and is kept between turns. ``messages`` are those before this turn, as OpenAI has them.
+    ``content`` is the user's message with all its parts.
+    """
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.id = request.get("session") or request["s"]
+        self.user_id = request["user"]
+        self.app_name = request["app"]
+        self.state = dict(request.get("state") or {})
+        self.messages: list[dict[str, Any]] = []
+        self.content: dict[str, Any] = {}
+        for event in request.get("history") or ():
+            self.state.update(event.get("state_delta") or {})
+            self.messages += _as_messages(event.get("content") or {}, user=event.get("author") == "user")
+
+
+class FunctionFactory:
+    """Opens sessions of one function. ``last_runner`` is for the worker, which closes ADK's."""
+
+    last_runner = None
+
+    def __init__(self, function: Callable[..., Any], frame_bytes: int) -> None:
+        self.function = function
+        called = function if inspect.isroutine(function) else type(function).__call__
+        self.is_async = inspect.iscoroutinefunction(called)
+        self.takes_session = _positional_parameters(function) > 1
+        self.frame_bytes = frame_bytes
+        self.threads = ThreadPoolExecutor(THREADS, "agent")
+
+    async def open(self, request: dict[str, Any]) -> FunctionConversation:
+        """A conversation with a session of its own."""
+        return FunctionConversation(request["s"], self, FunctionSession(request))
+
+
+class FunctionConversation:
+    """One conversation with the function, turn by turn."""
+
+    def __init__(self, name: str, factory: FunctionFactory, session: FunctionSession) -> None:
+        self.turn: Turn | None = None
+        self._name = name
+        self._factory = factory
+        self._session = session
+
+    async def make_turn(self, content: dict[str, Any]) -> bytes | None:
+        """The frame of a turn, or of its error. None: the turn was given up and answered."""
+        self.turn = turn = Turn(asyncio.current_task())
+        try:
+            frame = await self._call(content)
+        except asyncio.CancelledError as error:
+            kind, message = "timeout", ""
+            if turn.timed_out_at is None:
+                kind, message = "died", "the turn was cancelled from inside the agent's process"
+            frame = self._error({"kind": kind, "message": message, "traceback": last_lines(error)})
+        except BaseException as error:  # noqa: BLE001 - whatever a function raises is that case's error
+            frame = self._error(describe(error))
+        self.turn = None
+        return None if turn.answered else frame
+
+    def _error(self, error: dict[str, str]) -> bytes:
+        return encode({"ev": "turn", "s": self._name, "error": error})
+
+    async def _call(self, content: dict[str, Any]) -> bytes:
+        session, factory = self._session, self._factory
+        session.content = content
+        asked = _as_messages(content, user=True)
+        text = "".join(part["text"] for part in content.get("parts") or () if part.get("text"))
+        call = functools.partial(factory.function, *([text, session] if factory.takes_session else [text]))
+        started_at, started = time.time(), time.monotonic()
+        if factory.is_async:
+            result = await call()
+        else:
+            result = await _in_thread(factory.threads, call)
+            if inspect.isawaitable(result):
+                result = await result
+        total = time.monotonic() - started
+        events = list(events_of(result, session))
+        session.messages += asked
+        for event in events:
+            session.messages += _as_messages(event["c"], user=False)
+        frame = {
+            "ev": "turn",
+            "s": self._name,
+            "details": {},
+            "started_at": started_at,
+            "seconds": [total, total, 0.0],  # of what the function does inside nothing is known
+            "throttled": 0,
+            "events": events,
+        }
+        body = encode(frame)
+        if len(body) > factory.frame_bytes:
+            raise WorkerError("output", f"the turn's events are larger than {factory.frame_bytes >> 20} MB")
+        return body
+
+    async def state(self) -> dict[str, Any]:
+        """The session's state."""
+        return dict(self._session.state)
+
+
+def events_of(result: Any, session: FunctionSession) -> Iterator[dict[str, Any]]:
+    """The events of a turn from what the function returned; its ``state`` goes into the session."""
+    if isinstance(result, str):
+        yield _event([{"text": result}])
+    elif isinstance(result, Mapping) and "role" not in result:
+        yield from _events_of_mapping(result, session)
+    elif isinstance(result, (list, tuple)):
+        yield from _events_of_messages(list(result))
+    elif result is None:
+        raise WorkerError("output", "the function returned nothing; it returns a text, a mapping or a list of messages")
+    else:
+        yield from _events_of_messages([result])
+
+
+def _events_of_mapping(result: Mapping[str, Any], session: FunctionSession) -> Iterator[dict[str, Any]]:
+    known = {"text", "tool_calls", "messages", "state", "usage"}
+    if unknown := sorted(str(key) for key in result.keys() - known):
+        raise WorkerError("output", f"the function returned `{unknown[0]}`; it may return {', '.join(sorted(known))}")
+    session.state.update(result.get("state") or {})
+    usage, text = _usage(result.get("usage")), result.get("text")
+    yield from _events_of_messages(list(result.get("messages") or ()))
+    calls = list(result.get("tool_calls") or ())
+    names: dict[str, str] = {}
+    if calls:
+        yield _event([{"function_call": _call_of(call, names)} for call in calls])
+        answered = [(call, key) for call in calls for key in ("result", "response", "output") if key in call]
+        if answered:
+            yield _event([{"function_response": _response(_call_of(call, {}), call[key])} for call, key in answered])
+    if text is not None or usage:
+        yield {**_event([{"text": "" if text is None else str(text)}]), "u": usage}
+
+
+def _events_of_messages(messages: list[Any]) -> Iterator[dict[str, Any]]:
+    """Those after the newest message of the user: a function may return the whole conversation."""
+    flat = [part for message in messages for part in _split(message)]
+    start = max((at + 1 for at, message in enumerate(flat) if _role(message) == "user"), default=0)
+    names: dict[str, str] = {}
+    for message in flat[start:]:
+        kind = PARTS.get(_get(message, "part_kind"), _get(message, "type"))
+        if kind == "function_call":
+            yield _event([{"function_call": _call_of(message, names)}])
+        elif kind == "function_call_output" or _role(message) == "tool":
+            call_id = _first(message, "call_id", "tool_call_id")
+            name = _first(message, "name", "tool_name") or names.get(call_id, "")
+            yield _event([{"function_response": _response({"id": call_id, "name": name}, _result_of(message))}])
+        elif _role(message) == "assistant":
+            calls = [{"function_call": _call_of(call, names)} for call in _get(message, "tool_calls") or ()]
+            text = _text_of(_get(message, "content"))
+            yield {
+                **_event([*([{"text": text}] if text or not calls else []), *calls]),
+                "u": _usage(_first(message, "usage_metadata", "usage")),
+                "m": _get(_get(message, "response_metadata"), "model_name"),
+            }
+
+
+def _event(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    is_final = not any("function_call" in part or "function_response" in part for part in parts)
+    return {"a": "agent", "f": is_final, "p": False, "b": None, "m": None, "c": {"role": "model", "parts": parts}}
+
+
+def _split(message: Any) -> list[Any]:
+    """Pydantic AI's messages hold parts; others are whole."""
+    parts = None if isinstance(message, Mapping) else getattr(message, "parts", None)
+    return list(parts) if isinstance(parts, (list, tuple)) else [message]
+
+
+def _role(message: Any) -> str:
+    part = _get(message, "part_kind")
+    if part is not None:
+        return {"user-prompt": "user", "text": "assistant", "tool-return": "tool"}.get(str(part), "")
+    role = str(_get(message, "role") or _get(message, "type") or "")
+    return ROLES.get(role, role)
+
+
+def _get(thing: Any, name: str) -> Any:
+    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+
+
+def _first(thing: Any, *names: str) -> Any:
+    return next((found for name in names if (found := _get(thing, name)) is not None), None)
+
+
+def _call_of(call: Any, names: dict[str, str]) -> dict[str, Any]:
+    """A call as ADK has it. ``names``: those of calls by their ids, which answers may leave out."""
+    function = _get(call, "function")
+    source = call if function is None or isinstance(function, str) else function
+    name = str(_first(source, "name", "tool_name") or function or "")
+    arguments = _first(source, "args", "arguments")
+    if isinstance(arguments, str):
+        arguments = _parsed(arguments, "arguments")
+    call_id = _first(call, "call_id", "id", "tool_call_id")
+    if call_id is not None:
+        names[str(call_id)] = name
+    arguments = dict(arguments) if isinstance(arguments, Mapping) else {} if arguments is None else {"args": arguments}
+    return {"id": None if call_id is None else str(call_id), "name": name, "args": arguments}
+
+
+def _result_of(message: Any) -> Any:
+    found = _first(message, "output", "content", "result")
+    return _text_of(found) if isinstance(found, list) else found
+
+
+def _response(call: Mapping[str, Any], result: Any) -> dict[str, Any]:
+    if isinstance(result, str):
+        result = _parsed(result, "result")
+    fields = dict(result) if isinstance(result, Mapping) else {"result": result}
+    return {"id": call["id"], "name": call["name"], "response": fields}
+
+
+def _parsed(text: str, key: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {key: text}
+
+
+def _text_of(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, (list, tuple)) else [content]
+    return "".join(block if isinstance(block, str) else str(_get(block, "text") or "") for block in blocks)
+
+
+def _usage(usage: Any) -> dict[str, Any] | None:
+    tokens_in, tokens_out = (
+        _first(usage, *names) for names in (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
+    )
+    if not isinstance(tokens_in, int) or not isinstance(tokens_out, int):
+        return None
+    counts = {"prompt_token_count": tokens_in, "candidates_token_count": tokens_out}
+    return {**counts, "total_token_count": tokens_in + tokens_out}
+
+
+def _as_messages(content: Mapping[str, Any], *, user: bool) -> list[dict[str, Any]]:
+    """A content as OpenAI's messages."""
+    parts = content.get("parts") or ()
+    text = "".join(part["text"] for part in parts if part.get("text"))
+    calls = [
+        {"id": call.get("id"), "type": "function", "function": {"name": call["name"], "arguments": json.dumps(args)}}
+        for part in parts
+        if (call := part.get("function_call")) and (args := call.get("args") or {}) is not None
+    ]
+    answers = [
+        {"role": "tool", "tool_call_id": found.get("id"), "name": found["name"], "content": json.dumps(answer)}
+        for part in parts
+        if (found := part.get("function_response")) and (answer := found.get("response") or {}) is not None
+    ]
+    if answers:
+        return answers
+    message: dict[str, Any] = {"role": "user" if user else "assistant", "content": text}
+    return [message | ({"tool_calls": calls} if calls else {})]
+
+
+def _positional_parameters(function: Callable[..., Any]) -> int:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # written in C
+        return 1
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return 2
+    return sum(
+        parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) for parameter in parameters
+    )
+
+
+async def _in_thread(threads: ThreadPoolExecutor, call: Callable[[], Any]) -> Any:
+    """In a thread, so that a function that blocks holds up no other session."""
+    import contextvars
+
+    context = contextvars.copy_context()
+    return await asyncio.get_running_loop().run_in_executor(threads, context.run, call)
