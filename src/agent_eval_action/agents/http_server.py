@@ -331,9 +331,7 @@ class HttpSession(ABC):
         number, self._turns = self._turns, self._turns + 1
         started, began = time.time(), time.monotonic()
         try:
-            async with asyncio.timeout(self._timeout_s) as deadline:
-                self.transport.begin_turn(deadline, {})
-                turn = await self._exchange(content)
+            turn = await self._exchange_in_time(content)
         except TimeoutError:
             await self.abandon()
             message = f"the turn took longer than timeout_s ({self._timeout_s:g} s)"
@@ -347,13 +345,18 @@ class HttpSession(ABC):
         update = {"creation_timestamp": started, "duration": seconds}
         return TurnDone(turn.model_copy(update=update), self.transport.throttled)
 
-    async def _exchange(self, content: Content) -> Invocation | AttemptError:
-        try:
-            return await self.exchange(content)
-        except (TimeoutError, asyncio.CancelledError):
-            raise
-        except Exception as error:  # noqa: BLE001 - a server's answer may be anything, and a client's exception too
-            return request_error(error, self.address)
+    async def _exchange_in_time(self, content: Content) -> Invocation | AttemptError:
+        """Make the turn. Raises TimeoutError where it takes too long."""
+        async with asyncio.timeout(self._timeout_s) as deadline:
+            self.transport.begin_turn(deadline, {})
+            try:
+                return await self.exchange(content)
+            except (TimeoutError, asyncio.CancelledError):
+                raise
+            except Exception as error:  # noqa: BLE001 - a server's answer may be anything, and a client's exception too
+                return request_error(error, self.address)
+            finally:
+                self.transport.deadline = None
 
     async def close(self) -> SessionEnd | AttemptError:
         """Free the session. The protocol has no state that could be read."""

@@ -1,0 +1,233 @@
+"""The ``a2a`` driver: an agent behind a server of the Agent2Agent protocol, 1.0 or 0.3, by a2a-sdk's client."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import httpx
+
+from agent_eval_action.agents.a2a_events import INPUT_REQUIRED, ContextMemory, TurnEvents
+from agent_eval_action.agents.base import AgentSession, DriverContext, SessionRequest
+from agent_eval_action.agents.http_server import (
+    AgentServer,
+    HttpSession,
+    ServerConnection,
+    error_text,
+    is_this_machine,
+    request_error,
+    status_error,
+)
+from agent_eval_action.errors import ConfigError
+from agent_eval_action.llm.client import quoted, sendable, sendable_json
+from agent_eval_action.results.evalset import Content, Invocation, Part
+from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
+
+try:
+    from a2a.client.card_resolver import parse_agent_card
+    from a2a.client.client import Client, ClientConfig
+    from a2a.client.client_factory import ClientFactory
+    from a2a.client.errors import A2AClientError
+    from a2a.types.a2a_pb2 import AgentCard, CancelTaskRequest, GetTaskRequest, Message, Role, SendMessageRequest
+    from a2a.types.a2a_pb2 import Part as SentPart
+    from a2a.utils.constants import TransportProtocol
+    from a2a.utils.errors import A2AError
+    from google.protobuf.json_format import MessageToDict, ParseError
+except ModuleNotFoundError as missing:
+    hint = "pip install 'agent-eval-action[a2a]'"
+    raise ConfigError(f"the driver a2a needs a2a-sdk, which is not installed ({missing.name})", hint) from missing
+
+CARD_PATHS: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+"""Where a server shows its card, and where it did before protocol 0.3."""
+
+_BINDINGS: Final = (TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON)
+_CARD_S: Final = 30.0
+_CANCEL_S: Final = 3.0
+_FIRST_POLL_S: Final = 0.1
+_LONGEST_POLL_S: Final = 2.0
+
+
+@dataclass
+class A2aAgent:
+    """An ``AgentDriver``."""
+
+    server: AgentServer
+    _connection: ServerConnection | None = None
+    _card: AgentCard | None = None
+
+    async def start(self) -> AgentConditions | AttemptError:
+        """Read the server's card, which says how it is spoken to."""
+        connection = await self.server.start()
+        if isinstance(connection, AttemptError):
+            return connection
+        session = A2aSession(connection, self.server)
+        try:
+            async with asyncio.timeout(_CARD_S):
+                card = await session.read_card()
+        except TimeoutError:
+            message = f"{session.address} does not show an agent card within {_CARD_S:g} s"
+            card = AttemptError(kind=ErrorKind.UNAVAILABLE, message=message)
+        finally:
+            await session.close()
+        if isinstance(card, AttemptError):
+            return card
+        self._connection, self._card = connection, card
+        return self.server.conditions()
+
+    async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
+        if self._connection is None or self._card is None:
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message="the agent was not started")
+        if request.history:
+            message = "the case begins with a history, and the A2A protocol cannot begin a conversation with one"
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
+        session = A2aSession(self._connection, self.server, request.state)
+        return session.connect(self._card) or session
+
+    async def stop(self) -> None:
+        await self.server.stop()
+
+
+class A2aSession(HttpSession):
+    """One conversation: a context of the server, and the task in it that waits for the user, if one does."""
+
+    def __init__(self, connection: ServerConnection, server: AgentServer, state: dict[str, Any] | None = None) -> None:
+        super().__init__(connection, server)
+        self._url = connection.url
+        self._author = server.name
+        self._name = uuid4().hex
+        self._client: Client | None = None
+        self._memory = ContextMemory()
+        self._state = state or {}
+        self._context_id = ""
+        self._waiting_task = ""
+        self._running_task = ""
+        self._sent = 0
+
+    async def read_card(self) -> AgentCard | AttemptError:
+        """Return the server's card, from the address itself where that is one of a card."""
+        base = self._url.rstrip("/")
+        for address in (base,) if base.endswith(".json") else tuple(base + path for path in CARD_PATHS):
+            try:
+                response = await self.client.get(address)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with it, it is this server's
+                return request_error(error, self.address)
+            if response.status_code == httpx.codes.OK:
+                try:
+                    card = parse_agent_card(sendable_json(json.loads(response.content)))
+                except (ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
+                    message = f"{address} is no agent card: {quoted(str(error))}"
+                    return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
+                return with_reachable_addresses(card, self._url)
+            if response.status_code != httpx.codes.NOT_FOUND:
+                break
+        return status_error(response.status_code, error_text(response.content), f"{self.address} (its agent card)")
+
+    def connect(self, card: AgentCard) -> AttemptError | None:
+        """Choose how the server is spoken to. Nothing is sent yet."""
+        try:
+            self._client = ClientFactory(
+                ClientConfig(httpx_client=self.client, supported_protocol_bindings=list(_BINDINGS))
+            ).create(card)
+        except ValueError:
+            offered = ", ".join(sorted({entry.protocol_binding for entry in card.supported_interfaces})) or "none"
+            message = f"the server speaks neither JSON-RPC nor HTTP+JSON: its card offers {quoted(offered)}"
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
+        self._author = sendable(card.name) or self._author
+        return None
+
+    async def exchange(self, content: Content) -> Invocation | AttemptError:
+
+        assert self._client is not None  # noqa: S101 - sessions are connected when they are opened
+        turn = TurnEvents(self._author, self._memory)
+        self._sent += 1
+        try:
+            async for response in self._client.send_message(SendMessageRequest(message=self._message(content))):
+                turn.add(MessageToDict(response))
+                self._running_task = turn.task_id
+            await self._wait(turn)
+        except A2AClientError:
+            raise
+        except A2AError as error:  # what the server itself reports
+            text = quoted(str(error)) or type(error).__name__
+            return AttemptError(kind=ErrorKind.EXCEPTION, message=f"the server reports an error: {text}")
+        self._running_task = ""
+        self._context_id = turn.context_id or self._context_id
+        self._waiting_task = turn.task_id if turn.state == INPUT_REQUIRED else ""
+        return turn.result(content, f"{self._name}-{self._sent}")
+
+    async def _wait(self, turn: TurnEvents) -> None:
+        """Ask for the task until it is over: the server may answer before it is, and a stream may end early."""
+        assert self._client is not None  # noqa: S101 - as above
+        pause = _FIRST_POLL_S
+        while not turn.is_over:
+            if not turn.task_id:
+                raise A2AClientError("it ends without a message and without a task")
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST_POLL_S, pause * 1.5)
+            turn.add({"task": MessageToDict(await self._client.get_task(GetTaskRequest(id=turn.task_id)))})
+
+    def _message(self, content: Content) -> Message:
+
+        message = Message(role=Role.ROLE_USER, message_id=uuid4().hex, parts=map(_sent_part, _shown(content)))
+        message.context_id, message.task_id = self._context_id, self._waiting_task
+        if self._state and self._sent == 1:
+            message.metadata.update(sendable_json({"session_state": self._state}))
+        return message
+
+    async def abandon(self) -> None:
+        """Ask the server to cancel the task that nobody waits for; it may not be able to."""
+        if not self._running_task or self._client is None:
+            return
+
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(_CANCEL_S):
+                await self._client.cancel_task(CancelTaskRequest(id=self._running_task))
+        self._running_task = ""
+
+
+def with_reachable_addresses(card: AgentCard, url: str) -> AgentCard:
+    """Return the card with the host of ``url`` where the card names the server's own machine only.
+
+    A server often writes localhost or 0.0.0.0, or the port of its default, into its card.
+    """
+    given = urlsplit(url)
+    is_local = is_this_machine(given.hostname or "")
+    for interface in card.supported_interfaces:
+        there = urlsplit(interface.url)
+        if not there.netloc or (is_this_machine(there.hostname or "") and not is_local):
+            interface.url = urlunsplit((given.scheme, given.netloc, there.path, there.query, ""))
+    return card
+
+
+def _shown(content: Content) -> list[Part]:
+    return [part for part in content.parts or () if not part.thought]
+
+
+def _sent_part(part: Part) -> Any:
+    """Return a part of a user's message as one of the protocol."""
+    if part.text is not None:
+        return SentPart(text=sendable(part.text))
+    data = part.inline_data or part.file_data or {}
+    kind = str(data.get("mime_type") or data.get("mimeType") or "")
+    if part.inline_data:
+        packed = str(data.get("data") or "").replace("-", "+").replace("_", "/")
+        return SentPart(raw=base64.b64decode(packed + "=" * (-len(packed) % 4)), media_type=kind)
+    if part.file_data:
+        return SentPart(url=str(data.get("file_uri") or data.get("fileUri") or ""), media_type=kind)
+    sent = SentPart()
+    name, tool = ("function_response", part.function_response) if part.function_response else ("", part)
+    sent.data.struct_value.update(sendable_json(tool.model_dump(mode="json", exclude_none=True)))
+    if name:
+        sent.metadata.update({"adk_type": name})
+    return sent
+
+
+def make_a2a_agent(context: DriverContext) -> A2aAgent:
+    """Return the driver of an agent with ``driver: a2a``."""
+    return A2aAgent(AgentServer(context))

@@ -1,0 +1,263 @@
+"""What an A2A server sends in a turn, as an Invocation. Messages are in the JSON form of protocol 1.0.
+
+ADK's servers send tool calls and their results as data parts whose metadata say so. Of other servers the answer alone
+is seen here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic.alias_generators import to_snake
+
+from agent_eval_action.llm.client import quoted, sendable_json
+from agent_eval_action.results.evalset import (
+    Content,
+    FunctionCall,
+    FunctionResponse,
+    Invocation,
+    InvocationEvent,
+    InvocationEvents,
+    Part,
+)
+from agent_eval_action.results.run_result import AttemptError, ErrorKind
+
+JsonObject = dict[str, Any]
+
+COMPLETED: Final = "TASK_STATE_COMPLETED"
+INPUT_REQUIRED: Final = "TASK_STATE_INPUT_REQUIRED"
+_FAILURES: Final = {
+    "TASK_STATE_FAILED": (ErrorKind.EXCEPTION, "the agent's task failed"),
+    "TASK_STATE_REJECTED": (ErrorKind.EXCEPTION, "the agent rejected the task"),
+    "TASK_STATE_CANCELED": (ErrorKind.EXCEPTION, "the agent's task was cancelled"),
+    "TASK_STATE_AUTH_REQUIRED": (ErrorKind.CREDENTIALS, "the agent asks for credentials in the middle of its task"),
+}
+_LIMITED: Final = ("429", "RESOURCE_EXHAUSTED")
+_CODE: Final = ("executable_code", "code_execution_result")
+
+
+@dataclass(slots=True)
+class _Said:
+    """A message of the agent, or what its artifacts hold."""
+
+    parts: list[JsonObject]
+    author: str
+    usage: JsonObject | None = None
+
+
+@dataclass
+class ContextMemory:
+    """What a context held before the turn: a task that goes on over turns repeats it."""
+
+    messages: set[str] = field(default_factory=set)
+    artifacts: dict[str, list[JsonObject]] = field(default_factory=dict)
+
+
+@dataclass
+class TurnEvents:
+    """The events of one turn as far as they came. ``author`` is who speaks where nothing says so."""
+
+    author: str
+    memory: ContextMemory
+    task_id: str = ""
+    context_id: str = ""
+    state: str = ""
+    error_code: str = ""
+    _said: list[_Said] = field(default_factory=list)
+    _artifacts: dict[str, list[JsonObject]] = field(default_factory=dict)
+    _status: list[JsonObject] = field(default_factory=list)
+    _answer: list[JsonObject] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the agent has finished its turn, or waits for the user."""
+        return self._answer is not None or self.state in (COMPLETED, INPUT_REQUIRED) or self.state in _FAILURES
+
+    def add(self, response: Mapping[str, Any]) -> None:
+        """Take a response of the server: a message, a task, or an update of one."""
+        for name, take in (
+            ("message", self._take_answer),
+            ("task", self._take_task),
+            ("statusUpdate", self._take_status),
+            ("artifactUpdate", self._take_artifact),
+        ):
+            if isinstance(response.get(name), dict):
+                value = response[name]
+                self.context_id = value.get("contextId") or self.context_id
+                take(value)
+
+    def _take_answer(self, message: JsonObject) -> None:
+        self._answer = list(message.get("parts", ()))
+
+    def _take_task(self, task: JsonObject) -> None:
+        self.task_id = task.get("id") or self.task_id
+        for message in task.get("history", ()):
+            self._take_message(message, {})
+        for artifact in task.get("artifacts", ()):
+            self._artifacts[artifact.get("artifactId", "")] = list(artifact.get("parts", ()))
+        self._take_status(task)
+
+    def _take_status(self, update: JsonObject) -> None:
+        self.task_id = update.get("taskId") or self.task_id
+        status, metadata = update.get("status", {}), update.get("metadata", {})
+        self.state = status.get("state") or self.state
+        message = status.get("message")
+        if message:
+            codes = (values.get("adk_error_code") for values in (metadata, message.get("metadata", {})))
+            self.error_code = str(next(filter(None, codes), self.error_code))
+            self._status = list(message.get("parts", ()))
+            self._take_message(message, metadata)
+
+    def _take_message(self, message: JsonObject, metadata: JsonObject) -> None:
+        identifier = message.get("messageId")
+        if message.get("role") == "ROLE_USER" or identifier in self.memory.messages or metadata.get("adk_partial"):
+            return
+        if identifier:
+            self.memory.messages.add(identifier)
+        author = metadata.get("adk_author") or message.get("metadata", {}).get("adk_author") or self.author
+        usage = _usage(metadata.get("adk_usage_metadata"))
+        self._said.append(_Said(list(message.get("parts", ())), str(author), usage))
+
+    def _take_artifact(self, update: JsonObject) -> None:
+        self.task_id = update.get("taskId") or self.task_id
+        artifact = update.get("artifact", {})
+        identifier, parts = artifact.get("artifactId", ""), list(artifact.get("parts", ()))
+        known = self._artifacts.get(identifier)
+        if update.get("append") and known is not None:
+            _append(known, parts)
+        else:
+            self._artifacts[identifier] = parts
+
+    def result(self, user_content: Content, invocation_id: str) -> Invocation | AttemptError:
+        """Return the turn, or why the agent did not finish it."""
+        if self.state in _FAILURES and self._answer is None:
+            kind, message = _FAILURES[self.state]
+            if any(code in self.error_code for code in _LIMITED):
+                kind = ErrorKind.RATE_LIMITED
+            text = quoted(_content(self._status).text)
+            return AttemptError(kind=kind, message=f"{message}: {text}" if text else message)
+        fresh = {name: parts for name, parts in self._artifacts.items() if parts != self.memory.artifacts.get(name)}
+        self.memory.artifacts.update(fresh)
+        made = [part for parts in fresh.values() for part in parts]
+        answer = self._final(made)
+        unseen = list(self._unseen_calls(made))
+        last = self._said[-1] if self._said else None
+        if last is not None and answer is not None and _content(last.parts).text == answer.text:
+            # The text of the answer would count twice.
+            last.parts = [part for part in last.parts if not _is_spoken(part)]
+        events = tuple(event for event in map(_event, [*self._said, *unseen]) if event.content or event.usage_metadata)
+        return Invocation(
+            invocation_id=invocation_id,
+            user_content=user_content,
+            final_response=answer,
+            intermediate_data=InvocationEvents(invocation_events=events),
+        )
+
+    def _final(self, made: list[JsonObject]) -> Content | None:
+        """Return the answer: a message, else the artifacts, else what the task's end says, else the last words."""
+        for parts in (self._answer, made, self._status, *(said.parts for said in reversed(self._said))):
+            shown = [part for part in _content(parts or ()).parts or () if not (part.thought or _is_tool(part))]
+            if shown:
+                return Content(role="model", parts=tuple(shown))
+        return None
+
+    def _unseen_calls(self, made: list[JsonObject]) -> Iterator[_Said]:
+        """Yield calls and results that only the answer or the artifacts hold."""
+        known = {_identity(part) for said in self._said for part in _content(said.parts).parts or ()}
+        for part in (*(self._answer or ()), *made):
+            read = _part(part)
+            if read is not None and _is_tool(read) and _identity(read) not in known:
+                known.add(_identity(read))
+                yield _Said([part], self.author)
+
+
+def _identity(part: Part) -> tuple[str, str]:
+    tool = part.function_call or part.function_response
+    if tool is None:
+        return "", ""
+    return type(tool).__name__, tool.id or json.dumps(tool.model_dump(mode="json"), sort_keys=True)
+
+
+def _is_tool(part: Part) -> bool:
+    return bool(part.function_call or part.function_response)
+
+
+def _is_spoken(given: JsonObject) -> bool:
+    part = _part(given)
+    return part is not None and part.text is not None and not part.thought
+
+
+def _is_thought(part: JsonObject) -> bool:
+    return bool(part.get("metadata", {}).get("adk_thought"))
+
+
+def _append(known: list[JsonObject], parts: Iterable[JsonObject]) -> None:
+    """Add the next chunk of an artifact; a text goes on where the last one ended."""
+    for part in parts:
+        is_text = part.keys() <= {"text", "metadata"} and bool(known) and "text" in known[-1]
+        if is_text and known[-1].get("metadata") == part.get("metadata"):
+            known[-1] = {**known[-1], "text": known[-1]["text"] + part.get("text", "")}
+        else:
+            known.append(part)
+
+
+def _event(said: _Said) -> InvocationEvent:
+    content = _content(said.parts)
+    return InvocationEvent(author=said.author, content=content if content.parts else None, usage_metadata=said.usage)
+
+
+def _content(parts: Iterable[JsonObject]) -> Content:
+    return Content(role="model", parts=tuple(part for part in map(_part, parts) if part is not None))
+
+
+def _part(given: JsonObject) -> Part | None:
+    """Return a part as one of an event; data of other kinds than ADK's as JSON text, which is how they are judged."""
+    if "text" in given:
+        return Part(text=sendable_json(given["text"]), thought=True if _is_thought(given) else None)
+    if "raw" in given:
+        return Part(inline_data={"mime_type": given.get("mediaType", ""), "data": given["raw"]})
+    if "url" in given:
+        return Part(file_data={"mime_type": given.get("mediaType", ""), "file_uri": sendable_json(given["url"])})
+    return _data_part(given) if "data" in given else None
+
+
+def _data_part(given: JsonObject) -> Part:
+    data = sendable_json(_with_integers(given["data"]))
+    kind = str(given.get("metadata", {}).get("adk_type"))
+    # Data of that name and of another form are shown as what they are.
+    with contextlib.suppress(ValidationError):
+        if kind == "function_call":
+            return Part(function_call=FunctionCall.model_validate(data))
+        if kind == "function_response":
+            return Part(function_response=FunctionResponse.model_validate(data))
+        if kind in _CODE and isinstance(data, dict):
+            return Part.model_validate({kind: data})
+    return Part(text=json.dumps(data, ensure_ascii=False))
+
+
+def _with_integers(value: Any) -> Any:
+    """Return JSON whose whole numbers are integers: protobuf makes every number a float."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _with_integers(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_with_integers(item) for item in value]
+    return value
+
+
+def _usage(reported: Any) -> JsonObject | None:
+    """Return ADK's usage, which is a mapping or its JSON text, with either spelling of names."""
+    if isinstance(reported, str):
+        try:
+            reported = json.loads(reported)
+        except (ValueError, RecursionError):
+            return None
+    if not isinstance(reported, dict):
+        return None
+    return {to_snake(name): value for name, value in _with_integers(reported).items()}
