@@ -26,6 +26,14 @@ def test_eval_file_blocks_are_read_without_a_warning(tmp_path):
         assert loaded.warnings == ()
         read.append(loaded.format)
     assert read == ["adk", "adk_legacy", "adk_legacy", "adk_scenarios", "agents_cli"]
+    for name, kind in {"q.csv": "csv", "q.jsonl": "jsonl"}.items():
+        (block,) = re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL)
+        (tmp_path / name).write_text(block)
+        loaded = load_eval_file(tmp_path / name, workspace=tmp_path)
+        assert loaded.warnings == ()
+        assert len(loaded.eval_set.eval_cases) > 1
+        read.append(loaded.format)
+    assert read[len(BLOCKS) :] == ["table", "table"]
     assert set(read) == set(FORMATS)
 
 

@@ -7,12 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from agent_eval_action.diagnostics.tables import TABLE_SUFFIXES
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats import FORMATS, case_digest, load_eval_file
 from support.eval_files import dump_eval_set
 
 SAMPLES = Path(__file__).with_name("samples")
-FILES = sorted(path for path in SAMPLES.rglob("*.json") if not path.name.endswith(".expected.json"))
+FILES = sorted(
+    path
+    for path in SAMPLES.rglob("*")
+    if path.suffix in {".json", *TABLE_SUFFIXES} and not path.name.endswith(".expected.json")
+)
 
 
 def outcome(path: Path) -> tuple[str, str]:
@@ -35,7 +40,7 @@ def outcome(path: Path) -> tuple[str, str]:
 def test_sample(path, request, monkeypatch):
     monkeypatch.chdir(path.parent)  # problems show paths from here
     suffix, text = outcome(path)
-    sidecar = path.with_name(path.name.removesuffix(".json") + "." + suffix)
+    sidecar = path.with_name(path.name.removesuffix(".json") + f".{suffix}")
     if request.config.getoption("--update-golden"):
         sidecar.write_text(text)
     assert sidecar.read_text() == text

@@ -27,6 +27,7 @@ from agent_eval_action.config.discovery import Discovery, discover
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.config.types import ShardOption
 from agent_eval_action.criteria import warm_up
+from agent_eval_action.diagnostics.tables import is_table
 from agent_eval_action.errors import AgentEvalError, Problem
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.formats import load_eval_file, parse_selector
@@ -665,6 +666,8 @@ def discover_eval_files(settings: Settings, selectors: Sequence[str] = (), *, ma
     """Find which eval files run against which agents. ``may_lack``: leave out those that are named and not there."""
 
     def app_names(path: Path) -> frozenset[str]:
+        if is_table(path):  # which name no agent, and can be long
+            return frozenset()
         eval_set = load_eval_file(path, workspace=settings.workspace).eval_set
         return frozenset(case.session_input.app_name for case in eval_set.eval_cases if case.session_input)
 

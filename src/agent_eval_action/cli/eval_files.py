@@ -10,7 +10,9 @@ from agent_eval_action.api.evaluation import discover_eval_files
 from agent_eval_action.cli.console import print_line
 from agent_eval_action.cli.outputs import write_data
 from agent_eval_action.cli.session import settings_for
+from agent_eval_action.config.discovery import column_mappings
 from agent_eval_action.diagnostics.reader import plural
+from agent_eval_action.diagnostics.tables import is_table
 from agent_eval_action.errors import AgentEvalError, ExitCode, Problem, UsageError
 from agent_eval_action.folders import real_path
 from agent_eval_action.formats import load_eval_file
@@ -29,7 +31,10 @@ def validate_command(paths: Sequence[Path], config: str | None) -> ExitCode:
         resolved = settings_for({"config": config})
         problems += resolved.warnings
         if paths:
-            checked, found = validate_paths(paths, resolved.settings.workspace)
+            settings = resolved.settings
+            named = (pattern for agent in settings.agents for pattern in agent.evals)
+            columns = column_mappings((*named, *settings.evals))
+            checked, found = validate_paths(paths, settings.workspace, columns)
             problems += found
         else:
             discovery = discover_eval_files(resolved.settings)
@@ -71,7 +76,9 @@ def convert_command(file: Path, session_file: Path | None, output: Path | None) 
     for problem in loaded.warnings:
         print_line(f"warning: {problem}", style="yellow")
     if loaded.format != "adk":  # google-adk finds a set by its file's name
-        name = (output or file).name.removesuffix(".json").removesuffix(".evalset").removesuffix(".test")
+        path = output or file
+        name = path.stem if is_table(path) else path.name.removesuffix(".json")
+        name = name.removesuffix(".evalset").removesuffix(".test")
         eval_set = eval_set.model_copy(update={"eval_set_id": name, "name": None})
     plain = eval_set.model_dump(mode="json", exclude_defaults=True)
     text = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"

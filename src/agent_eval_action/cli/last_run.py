@@ -72,7 +72,9 @@ def _still_there(settings: Settings, selectors: Sequence[str], wanted: set[CaseK
     for found in discover_eval_files(settings, selectors).sets:
         if (found.agent.name, found.key) not in sets:
             continue
-        loaded = load_eval_file(found.path, workspace=settings.workspace, session_file=found.session_file)
+        loaded = load_eval_file(
+            found.path, workspace=settings.workspace, session_file=found.session_file, columns=found.columns
+        )
         cases = select_cases(loaded.eval_set, found.case_ids).eval_cases
         ids = [case.eval_id for case in cases if CaseKey(found.agent.name, found.key, case.eval_id) in wanted]
         known = chosen.setdefault(os.path.relpath(found.path, Path.cwd()), [])

@@ -5,8 +5,9 @@ A file belongs to the nearest agent above or beside it, else to the agent that i
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +19,9 @@ from agent_eval_action.config.models import AgentDefaults, AgentSettings, Settin
 from agent_eval_action.config.types import EvalPattern, Origin
 from agent_eval_action.config.walk import MAX_ENTRIES, Walked, expand, is_set_folder, walk
 from agent_eval_action.diagnostics.reader import plural
+from agent_eval_action.diagnostics.tables import TABLE_SUFFIXES
 from agent_eval_action.errors import EvalFileError, Problem
-from agent_eval_action.results.evalset import EVAL_SUFFIXES
+from agent_eval_action.results.evalset import EVAL_SUFFIXES, ColumnMapping
 
 CRITERIA_FILE: Final = "test_config.json"
 _SCAFFOLDED: Final = ("eval_config.json", "eval_config.yaml", "eval_config.yml")
@@ -34,7 +36,7 @@ class DiscoveredSet:
     """One eval file against one agent. ``case_ids`` () is every case.
 
     ``key`` names the set in every result. ``criteria_file`` is None when the agent's criteria are
-    written in agent-eval.yaml (``agent.criteria``) or ADK's defaults apply.
+    written in agent-eval.yaml (``agent.criteria``) or ADK's defaults apply. ``columns``: what those of a table hold.
     """
 
     agent: AgentSettings
@@ -43,6 +45,7 @@ class DiscoveredSet:
     case_ids: tuple[str, ...] = ()
     criteria_file: Path | None = None
     session_file: Path | None = None
+    columns: ColumnMapping | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +258,10 @@ class _Search:
         for agent in sorted(self.agents, key=lambda agent: agent.name):
             files = {file: ids for (name, file), ids in self.chosen.items() if name == agent.name}
             keys = set_keys(list(files), agent.path, self.settings.workspace)
+            columns = column_mappings((*agent.evals, *self.settings.evals))
             for file in sorted(files, key=keys.__getitem__):
                 places = _criteria_file(agent, file), _session_file(agent, file)
-                yield DiscoveredSet(agent, file, keys[file], files[file], *places)
+                yield DiscoveredSet(agent, file, keys[file], files[file], *places, columns.get(file))
 
     def notes(self, sets: Sequence[DiscoveredSet]) -> Iterator[str]:
         """Sentences that tell the user which files are run."""
@@ -282,6 +286,16 @@ class _Search:
         if self.unrelated:
             files, names = plural(self.unrelated, "eval file"), ", ".join(self.settings.only_agents)
             yield f"not run: {files} beside no agent (only {names} was asked for); name a file to run it"
+
+
+def column_mappings(patterns: Iterable[EvalPattern]) -> dict[Path, ColumnMapping]:
+    """What the columns hold of each table that these patterns name with its columns; the first that names it counts."""
+    found: dict[Path, ColumnMapping] = {}
+    for pattern in patterns:
+        if pattern.columns is not None:
+            with contextlib.suppress(EvalFileError):  # reported where the files are looked for
+                found = dict.fromkeys(expand(pattern), pattern.columns) | found
+    return found
 
 
 def _criteria_file(agent: AgentSettings, eval_file: Path) -> Path | None:
@@ -315,7 +329,7 @@ def set_keys(files: Sequence[Path], agent: Path, workspace: Path) -> dict[Path, 
     short: dict[Path, str] = {}
     for file in files:
         short[file] = relative_name(file, agent.parent if file.is_relative_to(agent.parent) else workspace)
-        for suffix in (*EVAL_SUFFIXES, ".json"):
+        for suffix in (*EVAL_SUFFIXES, ".json", *TABLE_SUFFIXES):
             short[file] = short[file].removesuffix(suffix)
     counts = Counter(short.values())
     return {file: name if counts[name] == 1 else relative_name(file, workspace) for file, name in short.items()}

@@ -9,19 +9,23 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, InstanceOf
+from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, InstanceOf, ValidationError, create_model
 from pydantic_core import CoreSchema, core_schema
 
 from agent_eval_action.config.criteria import CriterionSpec, UserSimulatorConfig, parse_criteria, set_values
 from agent_eval_action.config.job_variables import JOB_VARIABLE_PATTERN, is_job_variable
 from agent_eval_action.diagnostics.reader import JsonPath, Source, did_you_mean, shorten
-from agent_eval_action.diagnostics.validation import Issue, invalid, invalid_parts
+from agent_eval_action.diagnostics.validation import Issue, invalid, invalid_parts, issues_of
 from agent_eval_action.errors import ConfigError, Problem
 from agent_eval_action.results.base import Frozen
 from agent_eval_action.results.redaction import pattern_problem
+
+if TYPE_CHECKING:
+    from agent_eval_action.results.evalset import ColumnMapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,10 +334,11 @@ Files = Annotated[tuple[Annotated[Path, FILE], ...], ValueType("path or list", i
 
 @dataclass(frozen=True, slots=True)
 class EvalPattern:
-    """Eval files as named by a person: a path, folder or glob, and where it was written."""
+    """Eval files as named by a person: a path, folder or glob, its place, and what the columns of its tables hold."""
 
     pattern: str
     origin: Origin
+    columns: ColumnMapping | None = None
 
 
 def _pattern(value: Any, _: Origin) -> EvalPattern:
@@ -345,21 +350,66 @@ def _pattern(value: Any, _: Origin) -> EvalPattern:
 def _patterns(value: Any, origin: Origin) -> list[Any]:
     """What is text becomes a pattern with its place; the rest is left to be refused."""
     inside = origin.inside if isinstance(value, list) else lambda _: origin
-    return [
-        EvalPattern(item, inside(index)) if isinstance(item, str) and item.strip() and "\0" not in item else item
-        for index, item in enumerate(items_of(value, origin))
-    ]
+    return [_path_pattern(item, inside(index)) for index, item in enumerate(items_of(value, origin))]
+
+
+def _path_pattern(item: Any, origin: Origin) -> Any:
+    return EvalPattern(item, origin) if isinstance(item, str) and item.strip() and "\0" not in item else item
+
+
+@cache
+def _table_entry() -> type[BaseModel]:
+    """The model of an entry that says what the columns of its files hold."""
+    from agent_eval_action.results.evalset import ColumnMapping  # noqa: PLC0415 - types of results would slow `--help`
+
+    return create_model("TableEntry", __base__=Frozen, path=(Text, ...), columns=(ColumnMapping, ...))
+
+
+def _table_pattern(item: Mapping[str, Any], origin: Origin) -> EvalPattern:
+    entry: Any = _table_entry().model_validate(dict(item))
+    return EvalPattern(entry.path, origin, entry.columns)
 
 
 def _some_patterns(value: Any, origin: Origin) -> list[Any]:
-    patterns = _patterns(value, origin)
+    inside = origin.inside if isinstance(value, list) else lambda _: origin
+    items, patterns, issues = items_of(value, origin), [], list[Issue]()
+    for index, item in enumerate(items):
+        if not isinstance(item, Mapping):
+            patterns.append(_path_pattern(item, inside(index)))
+            continue
+        try:
+            patterns.append(_table_pattern(item, inside(index)))
+        except ValidationError as error:
+            at = (index,) if isinstance(value, list) else ()
+            issues += [replace(issue, at=(*at, *issue.at)) for issue in issues_of(error, item, _table_entry())]
+    if issues:
+        raise invalid_parts(*issues)
     if not patterns and value != ():
         raise invalid("names no eval file")
     return patterns
 
 
 Patterns = tuple[Annotated[InstanceOf[EvalPattern], ValueType("", _pattern)], ...]
-Evals = Annotated[Patterns, ValueType("path or glob, or a list", _some_patterns, or_list(_TEXT_SCHEMA))]
+_COLUMN_NAMES: Final = ("id", "prompt", "reference", "expected_tools", "history", "state")
+_TABLE_SCHEMA: Final = {
+    "type": "object",
+    "required": ["path", "columns"],
+    "additionalProperties": False,
+    "properties": {
+        "path": _TEXT_SCHEMA,
+        "columns": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                **dict.fromkeys(_COLUMN_NAMES, _TEXT_SCHEMA),
+                "metadata": {"type": "array", "items": _TEXT_SCHEMA},
+            },
+        },
+    },
+}
+_EVALS_SCHEMA: Final = or_list({"anyOf": [_TEXT_SCHEMA, _TABLE_SCHEMA]})
+Evals = Annotated[Patterns, ValueType("path or glob, or a list", _some_patterns, _EVALS_SCHEMA)]
+"""An entry is a path, or for a table ``{path: data.csv, columns: {prompt: question}}``."""
 _ANY_TEXTS: Final = {"anyOf": [_TEXT_SCHEMA, {"type": "array", "items": _TEXT_SCHEMA}]}
 Paths = Annotated[Patterns, ValueType("path or glob, or a list", _patterns, _ANY_TEXTS)]
 """Files beside those that always count; the list may be empty."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from agent_eval_action.config.types import EvalPattern
 from agent_eval_action.diagnostics.reader import did_you_mean, shorten
+from agent_eval_action.diagnostics.tables import is_table
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.results.evalset import EVAL_SUFFIXES
 
@@ -176,9 +177,14 @@ def _refusal(named: EvalPattern, message: str, hint: str | None) -> EvalFileErro
 
 def _eval_files_below(folder: Path, named: EvalPattern) -> tuple[Path, ...]:
     files = sorted(files_below(folder))
-    found = tuple(filter(is_eval_file, files)) or tuple(filter(_holds_cases, files))
+    if named.columns is not None:
+        found = tuple(filter(is_table, files))
+        what, names = "no table", "*.csv, *.tsv, *.jsonl or *.ndjson"
+    else:
+        found = tuple(filter(is_eval_file, files)) or tuple(filter(_holds_cases, files))
+        what, names = "no eval file", "*.evalset.json or *.test.json; a table is named itself"
     if not found:
-        raise _refusal(named, "no eval file in this folder", "*.evalset.json or *.test.json")
+        raise _refusal(named, f"{what} in this folder", names)
     return found
 
 

@@ -31,12 +31,12 @@ def instance_of(sample: Sample) -> JsonObject:
     """
     case = sample.case
     instance: JsonObject = {"eval_case_id": case.eval_id}
-    if isinstance(case, DatasetCase):
-        instance |= case.metric_fields
-    else:
+    if not (isinstance(case, DatasetCase) and "agent_data" in case.metric_fields):
         instance["prompt"] = _dump(sample.actual[0].user_content)
         if reference := case.turns[-1].final_response if case.turns else None:
             instance["reference"] = {"response": _dump(reference)}
+    if isinstance(case, DatasetCase):
+        instance |= case.metric_fields
     if not (isinstance(case, DatasetCase) and case.recorded):
         instance["agent_data"] = _agent_data(instance.get("agent_data") or {}, sample)
     if text := sample.actual[-1].response_text:

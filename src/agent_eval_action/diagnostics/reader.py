@@ -49,7 +49,7 @@ class Source:
         try:
             text = _decode(path, read_bytes(path, workspace, MAX_YAML_BYTES if _is_yaml(path) else MAX_JSON_BYTES))
         except Unreadable as unreadable:
-            raise _refused(path, unreadable, error) from None
+            raise refusal(path, unreadable, error) from None
         return cls.parse(text, path=path, error=error)
 
     @classmethod
@@ -62,7 +62,7 @@ class Source:
                 return cls(path, text, *parse_yaml(path, text))
             value, warnings = parse_json(path, text)
         except Unreadable as unreadable:
-            raise _refused(path, unreadable, error) from None
+            raise refusal(path, unreadable, error) from None
         return cls(path, text, value, JsonLines(text).line, tuple(warnings))
 
     @property
@@ -110,12 +110,28 @@ def _is_yaml(path: Path) -> bool:
     return path.suffix.lower() in YAML_SUFFIXES
 
 
-def _refused(path: Path, unreadable: Unreadable, error: type[AgentEvalError]) -> AgentEvalError:
+def refusal(path: Path, unreadable: Unreadable, error: type[AgentEvalError]) -> AgentEvalError:
+    """The error of a file that cannot be read, with its one problem."""
     return error(f"{Problem(path, '').where} cannot be read", problems=(unreadable.problem,))
 
 
 def read_bytes(path: Path, workspace: Path | None, limit: int) -> bytes:
     """The bytes of a regular file whose real path lies in ``workspace``."""
+    descriptor = open_regular(path, workspace, limit)
+    chunks, size = [], 0
+    try:
+        while size <= limit and (chunk := os.read(descriptor, 1 << 20)):
+            chunks.append(chunk)
+            size += len(chunk)
+    finally:
+        os.close(descriptor)
+    if size > limit:
+        raise _too_large(path, size, limit)
+    return b"".join(chunks)
+
+
+def open_regular(path: Path, workspace: Path | None, limit: int) -> int:
+    """A descriptor of a regular file of at most ``limit`` bytes whose real path lies in ``workspace``."""
     try:
         real = os.path.realpath(path, strict=True)
         if workspace is not None:
@@ -127,25 +143,19 @@ def read_bytes(path: Path, workspace: Path | None, limit: int) -> bytes:
         raise Unreadable(path, message) from None
     except ValueError:
         raise Unreadable(path, "the file name holds a NUL character") from None
-    try:
-        return _read_regular(path, descriptor, limit)
-    finally:
-        os.close(descriptor)
-
-
-def _read_regular(path: Path, descriptor: int, limit: int) -> bytes:
     state = os.fstat(descriptor)
-    if not stat.S_ISREG(state.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(state.st_mode), "something else")
-        raise Unreadable(path, f"is not a regular file but {kind}")
-    chunks, size = [], 0
-    while state.st_size <= limit and size <= limit and (chunk := os.read(descriptor, 1 << 20)):
-        chunks.append(chunk)
-        size += len(chunk)
-    if max(size, state.st_size) > limit:
-        value, hint = f"{state.st_size} bytes", "split it into several files"
-        raise Unreadable(path, f"is larger than {limit // (1024 * 1024)} MB", value=value, hint=hint)
-    return b"".join(chunks)
+    if stat.S_ISREG(state.st_mode) and state.st_size <= limit:
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISREG(state.st_mode):
+        raise _too_large(path, state.st_size, limit)
+    kind = _KINDS.get(stat.S_IFMT(state.st_mode), "something else")
+    raise Unreadable(path, f"is not a regular file but {kind}")
+
+
+def _too_large(path: Path, size: int, limit: int) -> Unreadable:
+    message = f"is larger than {limit // (1024 * 1024)} MB"
+    return Unreadable(path, message, value=f"{size} bytes", hint="split it into several files")
 
 
 def _decode(path: Path, data: bytes) -> str:

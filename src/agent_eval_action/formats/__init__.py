@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent_eval_action.diagnostics.reader import YAML_SUFFIXES, Source, shorten
+from agent_eval_action.diagnostics.tables import TABLE_SUFFIXES, Table, is_table
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats.adk import ADK
 from agent_eval_action.formats.adk_legacy import ADK_LEGACY, read_session_file
@@ -16,14 +17,15 @@ from agent_eval_action.formats.adk_scenarios import ADK_SCENARIOS
 from agent_eval_action.formats.agents_cli import AGENTS_CLI
 from agent_eval_action.formats.base import Format, LoadedEvalFile, Reading, in_file_order, recognise_foreign
 from agent_eval_action.formats.selectors import Selector, match_cases, parse_selector, select_cases
+from agent_eval_action.formats.tables import TABLE
 from agent_eval_action.registry import Registry
-from agent_eval_action.results.evalset import EVAL_SUFFIXES, EvalCase
+from agent_eval_action.results.evalset import EVAL_SUFFIXES, ColumnMapping, EvalCase
 from agent_eval_action.results.run_result import collector_paused
 
 FORMATS: Final[Registry[Format]] = Registry(
     "agent_eval.formats",
     "format of eval files",
-    {"agents_cli": AGENTS_CLI, "adk": ADK, "adk_scenarios": ADK_SCENARIOS, "adk_legacy": ADK_LEGACY},
+    {"agents_cli": AGENTS_CLI, "adk": ADK, "adk_scenarios": ADK_SCENARIOS, "adk_legacy": ADK_LEGACY, "table": TABLE},
     lambda _, entry: "" if isinstance(entry, Format) else "it is no agent_eval_action.formats.base.Format",
 )
 """In this order, those of packages last; the first that recognises the shape reads the file."""
@@ -55,15 +57,21 @@ __all__ = [
 
 
 @collector_paused()
-def load_eval_file(path: Path, *, workspace: Path, session_file: Path | None = None) -> LoadedEvalFile:
+def load_eval_file(
+    path: Path, *, workspace: Path, session_file: Path | None = None, columns: ColumnMapping | None = None
+) -> LoadedEvalFile:
     """Read one eval file of any known format.
 
-    ``session_file`` gives app, user and state to a file of the older list schema and to a list of scenarios.
+    ``session_file`` gives app, user and state to a file of the older list schema and to a list of scenarios;
+    ``columns`` says what the columns of a table hold.
     Raises EvalFileError with all problems of the file.
     """
-    source = Source.read(path, workspace=workspace, error=EvalFileError)
+    if is_table(path):
+        source = Table(path, workspace).source(EvalFileError)
+    else:
+        source = Source.read(path, workspace=workspace, error=EvalFileError)
     session, session_warnings = read_session_file(session_file, workspace) if session_file else (None, [])
-    reading = Reading(source, _name(path, workspace), session, warnings=list(source.warnings))
+    reading = Reading(source, _name(path, workspace), session, columns, warnings=list(source.warnings))
     chosen = _recognise(reading)
     reading.raise_errors()
     eval_set = chosen.read(reading)
@@ -97,7 +105,7 @@ def _recognise(reading: Reading) -> Format:
 def _name(path: Path, workspace: Path) -> str:
     folder = os.path.relpath(os.path.realpath(path.parent), os.path.realpath(workspace))
     name = Path(folder, path.name).as_posix()
-    suffixes = (*EVAL_SUFFIXES, ".json", *YAML_SUFFIXES)
+    suffixes = (*EVAL_SUFFIXES, ".json", *YAML_SUFFIXES, *TABLE_SUFFIXES)
     return next((name.removesuffix(suffix) for suffix in suffixes if name.endswith(suffix)), name)
 
 

@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 from agent_eval_action.diagnostics.foreign_files import recognise_criteria_file, recognise_eval_file
 from agent_eval_action.diagnostics.reader import JsonPath, Source, plural
 from agent_eval_action.errors import EvalFileError, Problem
-from agent_eval_action.results.evalset import EvalSet, JsonObject
+from agent_eval_action.results.evalset import ColumnMapping, EvalSet, JsonObject
 
 MAX_PROBLEMS: Final = 50  # of one file; ten thousand copies of one mistake help nobody
 
@@ -21,12 +21,14 @@ class Reading:
     """One eval file while it is read, with the problems found so far.
 
     ``name`` is the file's path in the workspace without its suffix, the id of a set that has none. ``session`` is
-    the content of an initial-session file. ``first_case`` is the index of the first case being validated.
+    the content of an initial-session file, ``columns`` what the columns of a table hold. ``first_case`` is the index of
+    the first case being validated.
     """
 
     source: Source
     name: str = ""
     session: JsonObject | None = None
+    columns: ColumnMapping | None = None
     first_case: int = 0
     errors: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
@@ -38,9 +40,13 @@ class Reading:
 
     def error(self, json_path: JsonPath, message: str, *, value: str | None = None, hint: str | None = None) -> None:
         """Record an error. Raises EvalFileError when there are more than are shown."""
+        self.add_error(self.source.problem(self._as_written(json_path), message, value=value, hint=hint))
+
+    def add_error(self, problem: Problem) -> None:
+        """Record an error that knows its place. Raises EvalFileError when there are more than are shown."""
         if len(self.errors) >= MAX_PROBLEMS:
             self.raise_errors(more=True)
-        self.errors.append(self.source.problem(self._as_written(json_path), message, value=value, hint=hint))
+        self.errors.append(problem)
 
     def warn(self, json_path: JsonPath, message: str, *, value: str | None = None, hint: str | None = None) -> None:
         """Record something that can be read and looks wrong."""

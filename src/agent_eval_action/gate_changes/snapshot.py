@@ -22,6 +22,7 @@ from agent_eval_action.config.loader import resolve
 from agent_eval_action.config.models import AgentSettings, FailOn, Policy, Settings
 from agent_eval_action.config.options import BY_NAME
 from agent_eval_action.config.types import EvalPattern
+from agent_eval_action.diagnostics.tables import TABLE_SUFFIXES
 from agent_eval_action.errors import AgentEvalError, ConfigError, ResultsError
 from agent_eval_action.folders import relative
 from agent_eval_action.git.base_commit import Event
@@ -37,7 +38,7 @@ from agent_eval_action.run.collector import excerpt_call
 from agent_eval_action.run.loader import Loader
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
 
-_TEXTS: Final = frozenset({".json", ".yaml", ".yml"})
+_TEXTS: Final = frozenset({".json", ".yaml", ".yml", *TABLE_SUFFIXES})
 _AGENTS: Final = frozenset({"agent.py", "__init__.py"})
 """Discovery looks into these to know an agent from another package."""
 _MAX_BYTES: Final = 64 << 20

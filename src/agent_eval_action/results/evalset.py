@@ -20,6 +20,27 @@ EVAL_SUFFIXES: Final = (".evalset.json", ".test.json")
 """Ends of the names by which eval files are found in a folder; a file that is named may have any JSON or YAML name."""
 
 
+class ColumnMapping(Frozen):
+    """Which columns of a table hold what: names, or paths like ``inputs.question`` into a column of objects.
+
+    What is not given is found by its usual names. ``metadata``: what metrics read beside; None: every other column.
+    """
+
+    id: str | None = None
+    prompt: str | None = None
+    reference: str | None = None
+    expected_tools: str | None = None
+    history: str | None = None
+    state: str | None = None
+    metadata: tuple[str, ...] | None = None
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that have a role, other than to be metadata."""
+        names = (self.id, self.prompt, self.reference, self.expected_tools, self.history, self.state)
+        return tuple(name for name in names if name is not None)
+
+
 class PersonaBehavior(Frozen):
     """One behaviour of a persona, with the rubrics that tell when it is violated. snake_case only, as in ADK."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,10 +18,11 @@ from agent_eval_action.config.walk import is_eval_file
 from agent_eval_action.criteria.base import Criterion
 from agent_eval_action.diagnostics.reader import JsonPath, Source
 from agent_eval_action.diagnostics.suggestions import plural
+from agent_eval_action.diagnostics.tables import is_table
 from agent_eval_action.errors import AgentEvalError, ConfigError, EvalFileError, Problem, UsageError
 from agent_eval_action.folders import real_path, relative
 from agent_eval_action.formats import load_eval_file, match_cases, select_cases
-from agent_eval_action.results.evalset import EvalCase, EvalSet
+from agent_eval_action.results.evalset import ColumnMapping, EvalCase, EvalSet
 from agent_eval_action.results.run_result import CriterionInfo
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet, applies, planned_digest
 
@@ -140,7 +141,9 @@ class Loader:
 
     def _eval_set(self, found: DiscoveredSet) -> EvalSet | None:
         try:
-            loaded = load_eval_file(found.path, workspace=self.workspace, session_file=found.session_file)
+            loaded = load_eval_file(
+                found.path, workspace=self.workspace, session_file=found.session_file, columns=found.columns
+            )
             self.warnings.extend(loaded.warnings)
             eval_set = loaded.eval_set
             if found.case_ids:
@@ -212,16 +215,19 @@ _CRITERIA_FILES: Final = ("test_config.json", "eval_config.json", "eval_config.y
 _SKIPPED_FOLDERS: Final = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", ".agent-eval"})
 
 
-def validate_paths(paths: Sequence[Path], workspace: Path) -> tuple[int, list[Problem]]:
+def validate_paths(
+    paths: Sequence[Path], workspace: Path, columns: Mapping[Path, ColumnMapping]
+) -> tuple[int, list[Problem]]:
     """Check files and folders; return how many files were checked, and every problem and warning in them.
 
-    In a folder files are found by their names; a file that is named itself is checked whatever its name. Raises
-    UsageError for a path that does not exist.
+    In a folder files are found by their names; a file that is named itself is checked whatever its name. ``columns``:
+    what those of tables hold. Raises UsageError for a path that does not exist.
     """
     problems: list[Problem] = []
     files = [file for path in paths for file in _files(path)]
     for file in files:
-        problems += _check(file, workspace if real_path(file).is_relative_to(workspace) else file.parent)
+        around = workspace if real_path(file).is_relative_to(workspace) else file.parent
+        problems += _check(file, around, columns.get(Path(os.path.abspath(file))))  # noqa: PTH100 - links stay as they are
     if not files:
         raise UsageError("there is no eval file or configuration in " + ", ".join(map(str, paths)))
     return len(files), problems
@@ -240,10 +246,12 @@ def _files(path: Path) -> Iterator[Path]:
                 yield Path(folder) / name
 
 
-def _check(file: Path, workspace: Path) -> Sequence[Problem]:
+def _check(file: Path, workspace: Path, columns: ColumnMapping | None) -> Sequence[Problem]:
     try:
         if file.suffix in {".yaml", ".yml"} and file.name not in _CRITERIA_FILES:
             return resolve(flags={"config": str(file)}, environ={}, cwd=Path.cwd()).warnings
+        if is_table(file):
+            return load_eval_file(file, workspace=workspace, columns=columns).warnings
         value = Source.read(file, workspace=workspace, error=EvalFileError).value
         has_criteria = isinstance(value, dict) and "criteria" in value and "eval_cases" not in value
         if file.name in _CRITERIA_FILES or has_criteria:

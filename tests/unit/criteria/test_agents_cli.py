@@ -203,7 +203,7 @@ def test_a_case_without_a_field_of_the_prompt_is_not_applicable(tmp_path: Path) 
 def test_computed_metrics(tmp_path: Path, name: str, answer: str, expected: float) -> None:
     made = metric(tmp_path, f"metrics_to_run: [{name}]\n")
     assert score(made, actual=turn(answer)).score == pytest.approx(expected)
-    without = case("conversation-dataset.json").model_copy(update={"metric_fields": {}})
+    without = case("conversation-dataset.json").model_copy(update={"metric_fields": {"agent_data": {}}})
     assert score(made, of=without).status is ScoreStatus.NOT_APPLICABLE
 
 
