@@ -6,6 +6,8 @@ A file belongs to the nearest agent above or beside it, else to the agent that i
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from agent_eval_action.config.agents import relative_name, unique_names
+from agent_eval_action.config.bucket import FETCHED, fetch, is_in_bucket
 from agent_eval_action.config.criteria import DEFAULT_CRITERIA
 from agent_eval_action.config.models import AgentDefaults, AgentSettings, Settings
 from agent_eval_action.config.types import EvalPattern, Origin
@@ -26,6 +29,8 @@ from agent_eval_action.results.evalset import EVAL_SUFFIXES, ColumnMapping
 CRITERIA_FILE: Final = "test_config.json"
 _SCAFFOLDED: Final = ("eval_config.json", "eval_config.yaml", "eval_config.yml")
 """What Google's project templates call it, beside the folder of the eval files."""
+
+_SET_ID: Final = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
 Selector = tuple[Path, Sequence[str]]
 AppNames = Callable[[Path], frozenset[str]]
@@ -81,7 +86,8 @@ def discover(
 class _Search:
     """The search for the files of a run: what is chosen so far, and the problems.
 
-    ``chosen`` maps an agent's name and a file to case ids, () for all; ``elsewhere`` counts the files
+    ``chosen`` maps an agent's name and a file to case ids, () for all; ``fetched`` maps a file of a bucket to the
+    folder of the agent in whose store it lies and to what its columns hold; ``elsewhere`` counts the files
     of agent folders that are not part of this run, ``unrelated`` those that lie beside no agent.
     """
 
@@ -90,19 +96,20 @@ class _Search:
     may_lack: bool = False
     problems: list[Problem] = field(default_factory=list)
     chosen: dict[tuple[str, Path], tuple[str, ...]] = field(default_factory=dict)
+    fetched: dict[Path, tuple[Path | None, ColumnMapping | None]] = field(default_factory=dict)
     elsewhere: Counter[Path] = field(default_factory=Counter)
     unrelated: int = 0
 
     def run(self, selectors: Sequence[Selector]) -> None:
         """Fill ``chosen`` by the files named for this run, else by the agents' own and the run's, else by discovery."""
         for path, case_ids in selectors:
-            for file in self._files((EvalPattern(str(path), Origin(Path.cwd(), Path(path))),)):
+            for file in self._files((EvalPattern(str(path), Origin(Path.cwd(), Path(path))),), self.agents):
                 self._choose(self._run_by(file), file, case_ids)
         for agent in () if selectors else self.agents:
             for file in self._own.get(agent.name, ()):
                 self._choose((agent,), file)
         if not selectors and self.settings.evals:
-            for file in self._files(self.settings.evals):
+            for file in self._files(self.settings.evals, self.agents):
                 self._choose(self._run_by(file), file)
         elif not selectors and any(not agent.evals for agent in self.agents):
             self._discover()
@@ -149,7 +156,7 @@ class _Search:
 
     @cached_property
     def _own(self) -> dict[str, tuple[Path, ...]]:
-        return {agent.name: self._files(agent.evals) for agent in self.agents if agent.evals}
+        return {agent.name: self._files(agent.evals, (agent,)) for agent in self.agents if agent.evals}
 
     def _discover(self) -> None:
         claimed = {file for files in self._own.values() for file in files}
@@ -190,7 +197,8 @@ class _Search:
         naming = [agent for agent in self.agents if file in self._own.get(agent.name, ())]
         if naming or len(self.settings.agents) == 1:
             return naming or self.settings.agents
-        folder = self._folder_of(file)
+        store, _ = self.fetched.get(file, (None, None))
+        folder = store or self._folder_of(file)
         if isinstance(folder, EvalFileError):
             self._refuse(file, folder)
             return ()
@@ -237,11 +245,18 @@ class _Search:
         known = {folder: {folder.name, *(agent.name for agent in agents)} for folder, agents in self._by_folder.items()}
         return [folder for folder in among or known if known[folder] & apps]
 
-    def _files(self, patterns: Sequence[EvalPattern]) -> tuple[Path, ...]:
+    def _files(self, patterns: Sequence[EvalPattern], agents: Sequence[AgentSettings]) -> tuple[Path, ...]:
+        """The files that these patterns name. A name that is no file may be the id of an eval set of these agents."""
         files: dict[Path, None] = {}
+        folders = [agent.path for agent in agents]
         for pattern in patterns:
             try:
-                files |= dict.fromkeys(expand(pattern))
+                if is_in_bucket(pattern.pattern):
+                    found = fetch(pattern, folders, self.settings.workspace)
+                    self.fetched |= {file.path: (file.agent, pattern.columns) for file in found}
+                    files |= dict.fromkeys(file.path for file in found)
+                else:
+                    files |= dict.fromkeys(_with_id(pattern, folders) or expand(pattern))
             except EvalFileError as error:
                 self.problems += () if self.may_lack else error.problems
         return tuple(files)
@@ -260,8 +275,9 @@ class _Search:
             keys = set_keys(list(files), agent.path, self.settings.workspace)
             columns = column_mappings((*agent.evals, *self.settings.evals))
             for file in sorted(files, key=keys.__getitem__):
+                _, own = self.fetched.get(file, (None, None))
                 places = _criteria_file(agent, file), _session_file(agent, file)
-                yield DiscoveredSet(agent, file, keys[file], files[file], *places, columns.get(file))
+                yield DiscoveredSet(agent, file, keys[file], files[file], *places, columns.get(file) or own)
 
     def notes(self, sets: Sequence[DiscoveredSet]) -> Iterator[str]:
         """Sentences that tell the user which files are run."""
@@ -286,6 +302,13 @@ class _Search:
         if self.unrelated:
             files, names = plural(self.unrelated, "eval file"), ", ".join(self.settings.only_agents)
             yield f"not run: {files} beside no agent (only {names} was asked for); name a file to run it"
+
+
+def _with_id(named: EvalPattern, agents: Sequence[Path]) -> list[Path]:
+    """The eval sets of these agents that have this id, where ``adk eval`` looks for one; none where a path is there."""
+    if not _SET_ID.fullmatch(named.pattern) or os.path.lexists(named.origin.base / named.pattern):
+        return []
+    return [file for folder in agents if (file := folder / f"{named.pattern}.evalset.json").is_file()]
 
 
 def column_mappings(patterns: Iterable[EvalPattern]) -> dict[Path, ColumnMapping]:
@@ -324,11 +347,15 @@ def set_keys(files: Sequence[Path], agent: Path, workspace: Path) -> dict[Path, 
     """Names of one agent's eval sets: the file's path from the agent's parent folder, without the suffix.
 
     Not the eval_set_id, which is copied along with files and which older formats do not have. Where
-    two agree (another suffix, or one of them outside that folder) each is its whole path.
+    two agree (another suffix, or one of them outside that folder) each is its whole path. A file of a bucket is named
+    by bucket and object.
     """
     short: dict[Path, str] = {}
     for file in files:
-        short[file] = relative_name(file, agent.parent if file.is_relative_to(agent.parent) else workspace)
+        fetched = workspace / FETCHED
+        outside = fetched if file.is_relative_to(fetched) else workspace
+        inside = outside == workspace and file.is_relative_to(agent.parent)
+        short[file] = relative_name(file, agent.parent if inside else outside)
         for suffix in (*EVAL_SUFFIXES, ".json", *TABLE_SUFFIXES):
             short[file] = short[file].removesuffix(suffix)
     counts = Counter(short.values())

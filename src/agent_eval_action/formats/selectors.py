@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_eval_action.diagnostics.reader import YAML_SUFFIXES, did_you_mean, shorten
+from agent_eval_action.diagnostics.tables import TABLE_SUFFIXES
 from agent_eval_action.errors import EvalFileError, UsageError
 from agent_eval_action.results.evalset import EvalCase, EvalSet
 
@@ -33,13 +34,14 @@ def parse_selector(text: str, *, exists: Callable[[Path], bool]) -> Selector:
     """
     if not text.strip():
         raise UsageError("an eval file has an empty name", "name a file, a folder, or file.json:case_a,case_b")
-    if ":" not in text or _is_there(text, exists):
+    in_bucket = text.startswith("gs://")  # the colon of the address is none of ours
+    colons = [index for index, char in enumerate(text) if char == ":" and index > (2 if in_bucket else 0)]
+    if ":" not in text or (in_bucket and not colons) or _is_there(text, exists):
         return Selector(Path(text))
-    colons = [index for index, char in enumerate(text) if char == ":" and index > 0]
     if not colons:
         raise UsageError(f"{text} names no file before the colon", "write file.json:case_a,case_b")
     existing = (at for at in reversed(colons) if _is_there(text[:at], exists))
-    named_like_files = (at for at in colons if text[:at].endswith((".json", *YAML_SUFFIXES)))
+    named_like_files = (at for at in colons if text[:at].endswith((".json", *YAML_SUFFIXES, *TABLE_SUFFIXES)))
     split = next(existing, None) or next(named_like_files, colons[0])
     return Selector(Path(text[:split]), tuple(_ids(text[split + 1 :], text)))
 
