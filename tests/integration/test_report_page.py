@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from agent_eval_action.reports import REPORTS, ReportInput, results_json
 from agent_eval_action.reports.recorded_details import MEDIA_BUDGET
 from agent_eval_action.results.evalset import Part
-from agent_eval_action.results.run_result import Phase
+from agent_eval_action.results.run_result import CastVote, Phase, TurnScore, Votes
 from support.report_pages import GOLDEN, case_link, medium, recorded, report
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -263,6 +263,30 @@ def test_sentences_without_support_are_underlined_and_votes_counted(page: Page, 
     assert "tab=judge" in page.url
 
 
+def test_each_vote_is_shown_with_its_words(page: Page, tmp_path: Path) -> None:
+    shown = report("judged")
+    score = TurnScore(
+        turn=0,
+        score=0.0,
+        reason="invalid 2 of 3",
+        votes=Votes(yes=1, no=2),
+        cast=tuple(CastVote(yes=yes, rationale=f"{ATTACK} {yes}") for yes in (True, False, False)),
+    )
+    (owner, *others) = shown.result.sets
+    (case, *rest) = owner.cases
+    (attempt, *more) = case.attempts
+    voted = attempt.scores[0].model_copy(update={"turns": (score,)})
+    attempt = attempt.model_copy(update={"scores": (voted, *attempt.scores[1:])})
+    case = case.model_copy(update={"attempts": (attempt, *more)})
+    sets = (owner.model_copy(update={"cases": (case, *rest)}), *others)
+    page.goto(
+        write(tmp_path, replace(shown, result=shown.result.model_copy(update={"sets": sets})))
+        + case_link(owner.agent, owner.eval_set, case.case, tab="judge")
+    )
+    votes = page.locator(".cast").first.locator("li").all_inner_texts()
+    assert votes == [f"yes {ATTACK} True", f"no {ATTACK} False", f"no {ATTACK} False"]
+
+
 def test_everything_works_by_keyboard_alone(page: Page, tmp_path: Path) -> None:
     page.goto(write(tmp_path, report("judged")))
     press = page.keyboard.press
@@ -304,6 +328,27 @@ def test_everything_works_by_keyboard_alone(page: Page, tmp_path: Path) -> None:
     assert page.locator("dialog").is_visible()
     press("Escape")
     assert not page.locator("dialog").is_visible()
+
+
+def test_sides_runs_and_neighbours_are_chosen_by_keyboard_alone(page: Page, tmp_path: Path) -> None:
+    shown = report("regressed")
+    page.goto(write(tmp_path, shown) + case_link(*first_case(shown)))
+    chips = page.locator(".compare-head .chip, .chips .chip")
+    names_of_chips = chips.all_inner_texts()
+    assert len(names_of_chips) > 2
+    for key in chips.evaluate_all("chips => chips.map(chip => chip.dataset.key)"):
+        chosen = page.locator(f'.chip[data-key="{key}"]')
+        before = chosen.get_attribute("aria-pressed")
+        chosen.press("Enter")
+        after = page.locator(f'.chip[data-key="{key}"]').get_attribute("aria-pressed")
+        assert after == ("true" if key != "diff" else str(before != "true").lower()), key
+        assert page.evaluate("document.activeElement.dataset.key") == key, "the focus stays"
+    heading = page.locator("h1")
+    first = heading.inner_text()
+    page.locator('[data-step="1"]').press("Enter")
+    expect(heading).not_to_have_text(first)
+    page.locator('[data-step="-1"]').press("Enter")
+    expect(heading).to_have_text(first)
 
 
 def test_the_history_of_main_is_shown_with_what_changed_and_since_when(page: Page, tmp_path: Path) -> None:
@@ -356,17 +401,25 @@ def test_labels_of_the_judge_are_saved_as_json(page: Page, tmp_path: Path) -> No
     assert {"case", "criterion", "turn", "judge", "asked"} <= set(label)
 
 
-def test_commands_links_and_cases_are_copied(page: Page, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["mouse", "keyboard"])
+def test_commands_links_and_cases_are_copied(page: Page, tmp_path: Path, by: str) -> None:
+    def use(name: str) -> None:
+        button = page.get_by_role("button", name=name, exact=name == "Copy the command")
+        if by == "mouse":
+            button.click()
+        else:
+            button.press("Enter")
+
     shown = report("regressed")
     page.goto(write(tmp_path, shown) + case_link(*first_case(shown)))
-    page.get_by_role("button", name="Copy the command", exact=True).click()
+    use("Copy the command")
     assert page.evaluate("navigator.clipboard.readText()").startswith("agent-eval run ")
-    page.get_by_role("button", name="Copy the command that accepts this change").click()
+    use("Copy the command that accepts this change")
     accept = page.evaluate("navigator.clipboard.readText()")
     assert accept == 'agent-eval accept --agent dice --eval-set basics --reason "…" roll_then_prime'
-    page.get_by_role("button", name="Copy this case as JSON").click()
+    use("Copy this case as JSON")
     assert json.loads(page.evaluate("navigator.clipboard.readText()"))["case"] == first_case(shown)[2]
-    page.get_by_role("button", name="Copy a link").click()
+    use("Copy a link")
     assert page.evaluate("navigator.clipboard.readText()") == page.url
 
 

@@ -26,6 +26,7 @@ from agent_eval_action.results.decision import ChangeKind, PairChange, Stat, Tur
 from agent_eval_action.results.history import kept_key
 from agent_eval_action.results.run_result import (
     AttemptSummary,
+    CastVote,
     CriterionScore,
     SetResult,
     TurnScore,
@@ -267,17 +268,20 @@ def _turn_score(turn: TurnScore) -> Json:
         "turn": turn.turn,
         "score": turn.score,
         "reason": turn.reason,
-        "votes": _votes(turn.votes),
+        "votes": _votes(turn.votes, turn.cast),
         "rubrics": [
-            [rubric.rubric_id, rubric.text, rubric.score, _votes(rubric.votes), rubric.rationale]
+            [rubric.rubric_id, rubric.text, rubric.score, _votes(rubric.votes, rubric.cast), rubric.rationale]
             for rubric in turn.rubrics[:_RUBRICS]
         ],
         "sentences": [[one.sentence, one.label, one.rationale] for one in turn.sentences[:_SENTENCES]],
     }
 
 
-def _votes(votes: Votes | None) -> list[int] | None:
-    return None if votes is None else [votes.yes, votes.no, votes.left_out]
+def _votes(votes: Votes | None, cast: Sequence[CastVote]) -> list[Any] | None:
+    if votes is None:
+        return None
+    words = [[vote.yes, vote.rationale] for vote in cast]
+    return [votes.yes, votes.no, votes.left_out, *([words] if words else [])]
 
 
 @cache

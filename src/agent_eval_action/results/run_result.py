@@ -6,7 +6,7 @@ import enum
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -15,6 +15,17 @@ from agent_eval_action.results.decision import Decision, TurnBrief, Unit
 from agent_eval_action.results.evalset import Invocation
 
 SentenceKind = Literal["supported", "unsupported", "contradictory", "disputed", "not_applicable"]
+
+
+class CastVote(Frozen):
+    """One sample of a judge, and the beginning of its words."""
+
+    yes: bool
+    rationale: str = ""
+
+
+CastVotes = Annotated[tuple[CastVote, ...], Field(exclude_if=lambda cast: not cast)]
+"""Each vote, in the order of the requests, where there were several and not all said yes."""
 
 
 class Votes(Frozen):
@@ -38,6 +49,7 @@ class RubricScore(Frozen):
     score: float | None
     rationale: str = ""
     votes: Votes = Votes.model_construct()
+    cast: CastVotes = ()
     weight: float = 1.0
 
 
@@ -238,6 +250,7 @@ class TurnScore(Frozen):
     reason: str = ""
     details: dict[str, Any] = Field(default_factory=dict)
     votes: Votes | None = None
+    cast: CastVotes = ()
     rubrics: tuple[RubricScore, ...] = ()
     sentences: tuple[SentenceLabel, ...] = ()
 

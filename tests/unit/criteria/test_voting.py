@@ -172,6 +172,14 @@ def test_three_then_one_then_one():
     assert (found.verdict, asked) == (True, 4)
 
 
+def test_each_vote_keeps_its_words_where_not_all_said_yes():
+    split, _ = ballot(["yes", "no", "yes", "no", "no"])
+    assert [vote.yes for vote in split.cast] == [True, False, True, False, False]
+    assert [vote.rationale for vote in split.cast] == [f"sample {number}" for number in range(5)]
+    assert ballot(["yes"] * 5)[0].cast == ()
+    assert ballot(["no"])[0].cast == (), "its words are the reason"
+
+
 @pytest.mark.parametrize(("samples", "asked"), [(2, 1), (4, 2), (6, 3)])
 def test_half_of_an_even_number_that_says_no_is_enough(samples, asked):
     """For a tie is negative."""

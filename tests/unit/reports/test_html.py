@@ -17,6 +17,7 @@ from agent_eval_action.reports.formatting import clean
 from agent_eval_action.results.decision import ChangeKind, TurnBrief, Verdict
 from agent_eval_action.results.run_result import (
     AttemptSummary,
+    CastVote,
     CriterionScore,
     RubricScore,
     ScoreStatus,
@@ -60,7 +61,14 @@ def texts(value: Any) -> list[str]:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_leaves_the_data(build, text):
-    rubric = RubricScore(rubric_id=text, text=text, score=0.0, rationale=text, votes=Votes(no=1))
+    rubric = RubricScore(
+        rubric_id=text,
+        text=text,
+        score=0.0,
+        rationale=text,
+        votes=Votes(no=1),
+        cast=(CastVote(yes=False, rationale=text),),
+    )
     turn = TurnScore(
         turn=0,
         score=0.0,

@@ -29,7 +29,7 @@ from agent_eval_action.llm.client import (
 )
 from agent_eval_action.results.base import AdkModel
 from agent_eval_action.results.findings import excerpt
-from agent_eval_action.results.run_result import CriterionScore, ScoreStatus, Votes
+from agent_eval_action.results.run_result import CastVote, CriterionScore, ScoreStatus, Votes
 
 T = TypeVar("T")
 
@@ -37,6 +37,7 @@ _DIGITS = 24
 _LABEL = re.compile(r"[a-z][a-z0-9_]*")
 _CODE_BLOCK = re.compile(r"\s*```(?:json)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
 _SHOWN_AGAIN = 20_000
+_VOTE_WORDS = 300
 _FINAL = frozenset({LlmErrorKind.BUDGET, LlmErrorKind.REFUSED})  # asking again, or for another sample, is pointless
 
 
@@ -257,6 +258,7 @@ class VoteResult:
     verdict: bool | None
     rationale: str = ""
     reason: str = ""
+    cast: tuple[CastVote, ...] = ()
 
     @property
     def undecided(self) -> str:
@@ -346,8 +348,14 @@ class _Poll:
             lost = [answer for answer in answers if isinstance(answer, LlmError)]
             why = next((error for error in lost if error.kind in _FINAL), lost[0])
             return VoteResult(self.votes, None, reason=why.message)
-        first = next(answer for answer in answers if isinstance(answer, VerdictAnswer) and answer.yes is verdict)
-        return VoteResult(self.votes, verdict, first.rationale.strip())
+        cast = [answer for answer in answers if isinstance(answer, VerdictAnswer)]
+        first = next(answer for answer in cast if answer.yes is verdict)
+        words: tuple[CastVote, ...] = ()
+        if len(cast) > 1 and self.votes.no:
+            words = tuple(
+                CastVote(yes=answer.yes, rationale=excerpt(answer.rationale.strip(), _VOTE_WORDS)) for answer in cast
+            )
+        return VoteResult(self.votes, verdict, first.rationale.strip(), cast=words)
 
 
 class JudgedCriterion(Criterion):

@@ -113,7 +113,7 @@ def _over_turns(turns: Sequence[TurnScore]) -> tuple[RubricScore, ...]:
             left_out=sum(score.votes.left_out for score in scores),
         )
         place = f"turn {turn_number + 1}: " if len(turns) > 1 and shown.rationale else ""
-        fields = {"score": _weighted_mean(scores), "rationale": place + shown.rationale, "votes": votes}
+        fields = {"score": _weighted_mean(scores), "rationale": place + shown.rationale, "votes": votes, "cast": ()}
         merged.append(shown.model_copy(update=fields))
     return tuple(merged)
 
@@ -195,6 +195,7 @@ class RubricCriterion(JudgedCriterion, abc.ABC):
                 score=None if result.verdict is None else float(result.verdict),
                 rationale=result.rationale,
                 votes=result.votes,
+                cast=result.cast,
                 weight=self.weights.get(rubric.rubric_id, 1.0),
             )
             for rubric, result in zip(rubrics, results.values(), strict=True)

@@ -39,6 +39,7 @@ class VerdictCriterion(JudgedCriterion, TurnCriterion):
             score=float(result.verdict),
             reason=result.sentence("valid" if result.verdict else "invalid"),
             votes=result.votes,
+            cast=result.cast,
             details={"rationale": result.rationale},
         )
 

@@ -7,6 +7,16 @@ function votes(count) {
     ["y", "n", "u"].map((kind, at) => Array.from({ length: Math.min(20, count[at]) }, () => el("i", { class: kind }))),
   );
 }
+function voteWords(count, why) {
+  if (!count || !count[3]) return why && el("blockquote", null, why);
+  return el(
+    "ul",
+    { class: "cast" },
+    count[3].map(([yes, words]) =>
+      el("li", null, el("b", { class: yes ? "good" : "bad" }, yes ? "yes" : "no"), " ", words || "no reason given"),
+    ),
+  );
+}
 function judged(detail) {
   const made = [
     ...detail.attempts.map(attempt => [`run ${attempt.repeat}, ${attempt.purpose}`, attempt]),
@@ -53,6 +63,7 @@ function scoreOf(score) {
           " ",
           turn.reason,
         ),
+        voteWords(turn.votes, ""),
         turn.rubrics.map(([id, text, value, count, why]) =>
           el(
             "div",
@@ -69,7 +80,7 @@ function scoreOf(score) {
               " ",
               votes(count),
             ),
-            why && el("blockquote", null, why),
+            voteWords(count, why),
           ),
         ),
         turn.sentences.map(([sentence, label, why]) =>
