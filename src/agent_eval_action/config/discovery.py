@@ -20,7 +20,7 @@ from agent_eval_action.config.bucket import FETCHED, fetch, is_in_bucket
 from agent_eval_action.config.criteria import DEFAULT_CRITERIA
 from agent_eval_action.config.models import AgentDefaults, AgentSettings, Settings
 from agent_eval_action.config.types import EvalPattern, Origin
-from agent_eval_action.config.walk import MAX_ENTRIES, Walked, expand, is_set_folder, walk
+from agent_eval_action.config.walk import GO_SERVER, MAX_ENTRIES, Walked, expand, is_set_folder, walk
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.diagnostics.tables import TABLE_SUFFIXES
 from agent_eval_action.errors import EvalFileError, Problem
@@ -130,14 +130,18 @@ class _Search:
         """The configured agents, else every agent folder found."""
         if self.settings.agents:
             return self.settings.agents
-        folders = self.walked.agents
+        folders = (*self.walked.agents, *self.walked.go_agents)
         if not folders and not self.may_lack:
             message = "no folder holds an agent.py with root_agent, app or get_agent_async, or a root_agent.yaml"
             hint = "name the agent's folder: --agent DIR, or agent: DIR in agent-eval.yaml"
             raise EvalFileError(f"no agent found: below {self.settings.start} {message}", hint=hint)
         common = {name: getattr(self.settings.agent_defaults, name) for name in AgentDefaults.model_fields}
         names = unique_names(folders, self.settings.workspace)
-        return tuple(AgentSettings(path=f, name=n, **common) for f, n in zip(folders, names, strict=True))
+        served = common | {"driver": "adk_server", "command": GO_SERVER} if common["driver"] == "adk" else common
+        return tuple(
+            AgentSettings(path=folder, name=name, **(served if folder in self.walked.go_agents else common))
+            for folder, name in zip(folders, names, strict=True)
+        )
 
     @cached_property
     def _by_folder(self) -> dict[Path, list[AgentSettings]]:
@@ -145,7 +149,10 @@ class _Search:
         folders: dict[Path, list[AgentSettings]] = {agent.path: [] for agent in self.agents}
         for agent in self.agents:
             folders[agent.path].append(agent)
-        return {folder: folders.get(folder, []) for folder in sorted({*folders, *self.walked.agents})}
+        return {
+            folder: folders.get(folder, [])
+            for folder in sorted({*folders, *self.walked.agents, *self.walked.go_agents})
+        }
 
     @cached_property
     def _below(self) -> dict[Path, list[Path]]:

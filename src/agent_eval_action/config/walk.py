@@ -20,6 +20,8 @@ from agent_eval_action.results.evalset import EVAL_SUFFIXES
 SET_FOLDERS: Final = ("evalsets", "eval/datasets")
 """Folders of Google's project templates, in which every JSON file that holds eval cases is an eval file."""
 MAX_ENTRIES: Final = 250_000
+GO_SERVER: Final = ("go", "run", ".", "web", "--port", "{port}", "--write-timeout", "10m", "api", "-path_prefix", "/")
+"""What serves an agent of ADK for Go over REST, as agents-cli starts it. By default ADK cuts answers off after 15 s."""
 
 _MAX_DEPTH: Final = 40
 _PRUNED: Final = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "build", "dist", "target"})
@@ -28,22 +30,29 @@ _FOREIGN: Final = frozenset({"tsconfig.test.json"})  # TypeScript's, by the same
 _MENTION: Final = re.compile(rb"\b(?:root_agent|get_agent_async)\b")
 _APP: Final = re.compile(rb"^app\s*(?::[^=\n]+)?=|\bimport\b[^\n]*\bapp\b", re.MULTILINE)
 _CASE: Final = re.compile(rb'"(?:eval_?[iI]d|eval_?[cC]ase_?[iI]d|prompt|agent_?[dD]ata)"\s*:')
+_MANIFEST: Final = "agents-cli-manifest.yaml"
+_MANIFEST_LINE: Final = re.compile(rb"^(language|agent_directory):\s*[\"']?([^\"'\s#]+)", re.MULTILINE)
 _READ: Final = 256 * 1024
 _MAGIC: Final = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What a walk saw, sorted by path. ``complete`` is False when it stopped at its bound."""
+    """What a walk saw, sorted by path. ``complete`` is False when it stopped at its bound.
+
+    ``go_agents`` are the agents' folders of agents-cli's Go projects, which ``GO_SERVER`` serves.
+    """
 
     agents: tuple[Path, ...]
     eval_files: tuple[Path, ...]
     complete: bool
+    go_agents: tuple[Path, ...] = ()
 
 
 def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
     """Look through a folder. Links to folders are not followed; hidden, built and installed ones are left out."""
     agents: list[Path] = []
+    go_agents: list[Path] = []
     files: list[Path] = []
     seen = 0
     for folder, entries in _folders(root):
@@ -51,12 +60,22 @@ def walk(root: Path, *, max_entries: int = MAX_ENTRIES) -> Walked:
         names = {entry.name for entry in entries}
         if not _NO_AGENTS & set(folder.relative_to(root).parts) and holds_agent(folder, names):
             agents.append(folder)
+        if _MANIFEST in names and (agent := _go_agent(folder)) is not None:
+            go_agents.append(agent)
         json_files = [folder / entry.name for entry in entries if entry.name.endswith(".json")]
         here = [file for file in json_files if os.path.isfile(file)]  # noqa: PTH113 - the other raises for some links
         files += filter(is_eval_file, here)
         if seen > max_entries:
             break
-    return Walked(tuple(sorted(agents)), tuple(sorted(files)), seen <= max_entries)
+    return Walked(tuple(sorted(agents)), tuple(sorted(files)), seen <= max_entries, tuple(sorted(go_agents)))
+
+
+def _go_agent(project: Path) -> Path | None:
+    """The agent's folder that the manifest of a Go project names; None where it is of another language."""
+    found = {match[1]: os.fsdecode(match[2]) for match in _MANIFEST_LINE.finditer(_beginning(project / _MANIFEST))}
+    folder = Path(os.path.normpath(project / found.get(b"agent_directory", "app")))
+    is_inside = folder != project and folder.is_relative_to(project)
+    return folder if found.get(b"language") == "go" and is_inside and folder.is_dir() else None
 
 
 def is_set_folder(folder: Path) -> bool:

@@ -39,8 +39,8 @@ from agent_eval_action.run.loader import Loader
 from agent_eval_action.run.plan import Plan, PlannedCase, PlannedSet
 
 _TEXTS: Final = frozenset({".json", ".yaml", ".yml", *TABLE_SUFFIXES})
-_AGENTS: Final = frozenset({"agent.py", "__init__.py"})
-"""Discovery looks into these to know an agent from another package."""
+_AGENTS: Final = frozenset({"agent.py", "__init__.py", "agent.go"})
+"""Discovery looks into these to know an agent from another package, or for the folder that they are in."""
 _MAX_BYTES: Final = 64 << 20
 _FILES_OF_INPUTS: Final = ("config", "criteria", "user_simulator")
 """Options that name a file which must be there; one that the base commit lacks is a file of the change's own."""

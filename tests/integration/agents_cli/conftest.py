@@ -36,10 +36,19 @@ RULES: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="session")
 def scaffold(agents_cli_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _create(agents_cli_python, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def go_scaffold(agents_cli_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _create(agents_cli_python, tmp_path_factory, "--agent", "adk_go")
+
+
+def _create(python: Path, tmp_path_factory: pytest.TempPathFactory, *options: str) -> Path:
     """``agents-cli create``, without the ``.env`` that its ``.gitignore`` keeps out of a checkout."""
     folder = tmp_path_factory.mktemp("scaffold")
-    tool = agents_cli_python.with_name("agents-cli")
-    words = ["create", "shop", "--yes", "--skip-checks", "--prototype", "--deployment-target", "none"]
+    tool = python.with_name("agents-cli")
+    words = ["create", "shop", "--yes", "--skip-checks", "--prototype", "--deployment-target", "none", *options]
     environ = {**os.environ, "HOME": str(folder), "NO_COLOR": "1"}
     subprocess.run([tool, *words], cwd=folder, env=environ, check=True, capture_output=True, timeout=120)
     (folder / "shop" / ".env").unlink()

@@ -40,6 +40,26 @@ def test_what_makes_a_folder_an_agents(workspace, name, text, found):
     assert relative(workspace.root, walk(workspace.root).agents) == (["a"] if found else [])
 
 
+@pytest.mark.parametrize(
+    ("manifest", "found"),
+    [
+        ('name: "shop"\nagent_directory: "bot"\nlanguage: "go"\n', ["shop/bot"]),
+        ("language: go\n", ["shop/app"]),
+        ("language: go # Go\nagent_directory: 'bot'\n", ["shop/bot"]),
+        ('agent_directory: "bot"\nlanguage: "python"\n', []),
+        ("language: go\nagent_directory: nowhere\n", []),
+        ("language: go\nagent_directory: ../out\n", []),
+        ("language: go\nagent_directory: .\n", []),
+        ("create_params:\n  language: go\n", []),
+    ],
+)
+def test_a_go_project_of_agents_cli_names_its_agent(workspace, manifest, found):
+    workspace.write("shop/agents-cli-manifest.yaml", manifest)
+    for folder in ("shop/app", "shop/bot", "out"):
+        workspace.write(f"{folder}/agent.go", "package app\n")
+    assert relative(workspace.root, walk(workspace.root).go_agents) == found
+
+
 def test_a_fifo_or_a_folder_called_agent_py_holds_nobody_up(workspace):
     (workspace.root / "a").mkdir()
     os.mkfifo(workspace.root / "a" / "agent.py")
