@@ -13,8 +13,13 @@ import yaml
 from agent_eval_action.ci import CIS
 from agent_eval_action.config.job_variables import is_job_variable
 
-PAGE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text()
-RECIPES = dict(re.findall(r"```yaml\n# (\S+)\n(.*?)```", PAGE, re.DOTALL))
+DOCS = Path(__file__).parents[2] / "docs"
+FOUND = [
+    (page, *recipe)
+    for page in ("ci.md", "shards.md")
+    for recipe in re.findall(r"```yaml\n# (\S+)\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+]
+RECIPES = {(page, name): text for page, name, text in FOUND if not name.startswith(".github/")}
 SCHEMAS = {
     ".gitlab-ci.yml": ["vendor.gitlab-ci", "--data-transform", "gitlab-ci"],
     # its patterns are not Unicode's
@@ -27,14 +32,15 @@ SCHEMAS = {
 
 
 def test_every_recipe_has_a_schema():
-    assert RECIPES.keys() == SCHEMAS.keys()
+    assert {name for _, name in RECIPES} == SCHEMAS.keys()
+    assert ("shards.md", ".gitlab-ci.yml") in RECIPES
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
-def test_a_recipe_is_what_its_ci_reads(tmp_path, name):
+@pytest.mark.parametrize(("page", "name"), RECIPES)
+def test_a_recipe_is_what_its_ci_reads(tmp_path, page, name):
     file = tmp_path / name
-    file.write_text(RECIPES[name])
-    assert isinstance(yaml.safe_load(RECIPES[name]), dict)
+    file.write_text(RECIPES[page, name])
+    assert isinstance(yaml.safe_load(RECIPES[page, name]), dict)
     tool = Path(sys.executable).with_name("check-jsonschema")
     done = subprocess.run([tool, "--builtin-schema", *SCHEMAS[name], file], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -209,6 +209,27 @@ def test_the_github_recipe_as_it_is_written(broken: Any) -> None:
 
 
 @pytest.mark.exhaustive
+def test_the_second_matrix_of_the_github_recipe_as_it_is_written(dice: Any) -> None:
+    dice.branch()
+    dice.change('    return {"error": "no dice"}\n')
+    dice.commit("break everything")
+    dice.environ |= {"INPUT_PYTHON": str(dice.python), "INPUT_WORKERS": "1", "INPUT_CONCURRENCY": "1"}
+    workflow = Workflow(dice)
+    (wave,) = (step for step in workflow.jobs["again"]["steps"] if step.get("id") == "again")
+    wave["run"] = wave["run"].replace("--target 5m", "--target 2s")
+    workflow.run("plan")
+    measured = workflow.run_matrix("measure", workflow.outputs["plan"])
+    workflow.run("again")
+    again = workflow.run_matrix("measure-again", workflow.outputs["again"])
+    assert len(again) > 1
+    assert {*measured, *again} == {0}
+    assert workflow.run("agent-eval") == 1
+    merged = results(dice.out)
+    assert merged["merge"] == {"shards": len(measured) + len(again), "problems": []}
+    assert evidence(merged) == evidence(dice.run().results)
+
+
+@pytest.mark.exhaustive
 def test_a_wave_of_jobs_makes_what_the_merge_would_have_made(dice: Any) -> None:
     dice.branch()
     dice.change('    return {"error": "no dice"}\n')
