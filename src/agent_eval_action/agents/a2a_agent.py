@@ -83,6 +83,8 @@ class A2aAgent:
     async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
         if self._connection is None or self._card is None:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message="the agent was not started")
+        if failure := await self.server.ensure_running():
+            return failure
         if request.history:
             message = "the case begins with a history, and the A2A protocol cannot begin a conversation with one"
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)

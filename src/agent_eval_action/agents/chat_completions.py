@@ -69,6 +69,8 @@ class ChatAgent:
     async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
         if self._connection is None:
             return AttemptError(kind=ErrorKind.ENVIRONMENT, message="the agent was not started")
+        if failure := await self.server.ensure_running():
+            return failure
         return ChatSession(self._connection, self.server, self.model, request)
 
     async def stop(self) -> None:
@@ -270,4 +272,4 @@ async def _stream_data(response: httpx.Response) -> AsyncIterator[str]:
 
 def make_chat_agent(context: DriverContext) -> ChatAgent:
     """Return the driver of an agent with ``driver: openai``."""
-    return ChatAgent(AgentServer(context), context.agent.model or "")
+    return ChatAgent(AgentServer(context, "/v1"), context.agent.model or "")

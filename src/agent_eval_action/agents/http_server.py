@@ -7,6 +7,7 @@ import contextlib
 import json
 import random
 import re
+import shlex
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
@@ -18,6 +19,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
+from agent_eval_action.agents.adk import runtime_spec
 from agent_eval_action.agents.base import DriverContext, SessionEnd, TurnDone
 from agent_eval_action.agents.variable_advice import advice_for, with_advice, withheld_names
 from agent_eval_action.environments.runtime import AgentLimits
@@ -27,6 +29,7 @@ from agent_eval_action.llm.client import quoted
 from agent_eval_action.llm.credentials import dotenv_of
 from agent_eval_action.llm.providers.base import retry_after
 from agent_eval_action.llm.rate_limit import Limiter
+from agent_eval_action.processes.agent_service import AgentService
 from agent_eval_action.results.evalset import Content, Invocation
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
 
@@ -272,38 +275,68 @@ def request_error(error: BaseException, address: str) -> AttemptError:
     return AttemptError(kind=ErrorKind.PROTOCOL, message=f"the answer of {address} cannot be read: {text}")
 
 
-class AgentServer:
-    """The server of an agent: where it is, what it is sent, and how long a turn may take."""
+async def answers_http(url: str) -> bool:
+    """Whether a server answers requests, whatever it answers."""
+    try:
+        async with httpx.AsyncClient(trust_env=False, timeout=None) as client, client.stream("GET", url):  # noqa: S113 - who waits has a limit
+            return True
+    except httpx.HTTPError:
+        return False
 
-    def __init__(self, context: DriverContext) -> None:
+
+class AgentServer:
+    """The server of an agent: where it is or what starts it, what it is sent, and how long a turn may take.
+
+    ``path`` is where a server that a command started is asked.
+    """
+
+    def __init__(self, context: DriverContext, path: str = "") -> None:
         self.name = context.agent.name
         self.timeout_s = context.agent.timeout_s
         self.withheld = withheld_names(context.environ, tuple(context.agent.env))
-        self._context = context
+        self.context = context
         self._connection: ServerConnection | None = None
+        self._path = path
+        command = context.agent.command
+        self._service = AgentService(runtime_spec(context), command, answers_http) if command else None
 
     async def start(self) -> ServerConnection | AttemptError:
-        """Return the connection to the server, which is not asked yet."""
-        agent = self._context.agent
+        """Return the connection to the server. One with a command answers by then; one with an address is not asked."""
+        agent = self.context.agent
         try:
-            headers = fill_headers(agent.headers, agent_variables(self._context), self.withheld)
+            headers = fill_headers(agent.headers, agent_variables(self.context), self.withheld)
         except HeadersError as error:
             return AttemptError(kind=ErrorKind.CREDENTIALS, message=str(error))
-        self._connection = ServerConnection(agent.url or "", headers, self._context.settings.concurrency)
+        if failure := await self.ensure_running():
+            return with_advice(failure, self.withheld)
+        url = self._service.url + self._path if self._service else agent.url or ""
+        self._connection = ServerConnection(url, headers, self.context.settings.concurrency)
         return self._connection
+
+    async def ensure_running(self) -> AttemptError | None:
+        """Start the server of a command again where it has ended; return why that fails."""
+        return await self._service.start() if self._service else None
+
+    async def explain(self, error: AttemptError) -> AttemptError:
+        """Return the error of a turn, or that the server of the command has ended, where it has."""
+        return await self._service.explain(error) if self._service else error
 
     def conditions(self, models: tuple[str, ...] = ()) -> AgentConditions:
         """Return what is known of the agent's environment."""
-        agent, workspace = self._context.agent, self._context.workspace.resolve()
+        agent, workspace = self.context.agent, self.context.workspace.resolve()
         environment = f"the server at {shown_address(agent.url or '')}"
+        if agent.command:
+            environment = f"the server that `{shlex.join(agent.command)}` starts"
         path = relative(agent.path.resolve(), workspace)
         return AgentConditions(agent=self.name, path=path, environment=environment, models=models)
 
     async def stop(self) -> None:
-        """Close the connections."""
+        """Close the connections and end the server of the command."""
         if self._connection is not None:
             await self._connection.close()
             self._connection = None
+        if self._service is not None:
+            await self._service.stop()
 
 
 class HttpSession(ABC):
@@ -316,8 +349,7 @@ class HttpSession(ABC):
         self.client = httpx.AsyncClient(
             transport=self.transport, headers=connection.headers, timeout=httpx.Timeout(None), trust_env=False
         )
-        self._timeout_s = server.timeout_s
-        self._withheld = server.withheld
+        self.server = server
         self._turns = 0
 
     @abstractmethod
@@ -334,20 +366,21 @@ class HttpSession(ABC):
             turn = await self._exchange_in_time(content)
         except TimeoutError:
             await self.abandon()
-            message = f"the turn took longer than timeout_s ({self._timeout_s:g} s)"
+            message = f"the turn took longer than timeout_s ({self.server.timeout_s:g} s)"
             return AttemptError(kind=ErrorKind.TIMEOUT, message=message, turn=number)
         except asyncio.CancelledError:
             await self.abandon()
             raise
         if isinstance(turn, AttemptError):
-            return with_advice(turn.model_copy(update={"turn": number}), self._withheld)
+            turn = await self.server.explain(turn)
+            return with_advice(turn.model_copy(update={"turn": number}), self.server.withheld)
         seconds = round(time.monotonic() - began, 6)
         update = {"creation_timestamp": started, "duration": seconds}
         return TurnDone(turn.model_copy(update=update), self.transport.throttled)
 
     async def _exchange_in_time(self, content: Content) -> Invocation | AttemptError:
         """Make the turn. Raises TimeoutError where it takes too long."""
-        async with asyncio.timeout(self._timeout_s) as deadline:
+        async with asyncio.timeout(self.server.timeout_s) as deadline:
             self.transport.begin_turn(deadline, {})
             try:
                 return await self.exchange(content)
