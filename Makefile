@@ -18,6 +18,7 @@ ADK213 := .venvs/adk-2.13/.made
 ADK110 := .venvs/adk-1.10/.made
 AGENTS_CLI := .venvs/agents-cli/.made
 PEERS := .venvs/peers/.made
+A2A := .venvs/a2a/.made
 
 .PHONY: help
 help: ## list the targets
@@ -106,7 +107,7 @@ setup: $(READY) ## .venv with the tool and what develops it
 setup-oracles: $(ADK213) $(ADK110) $(AGENTS_CLI) ## google-adk 2.13 and 1.10 and agents-cli, each in an environment of its own
 
 .PHONY: setup-peers
-setup-peers: $(PEERS) ## LangGraph, OpenAI Agents, Pydantic AI and CrewAI, in one environment
+setup-peers: $(PEERS) $(A2A) ## LangGraph, OpenAI Agents, Pydantic AI and CrewAI, in one environment; google-adk with a2a-sdk 0.3
 
 $(BOOTSTRAP): requirements/bootstrap.txt
 	requirements/environment.sh bootstrap .venvs/bootstrap "$(PYTHON)"
@@ -129,6 +130,10 @@ $(PEERS): requirements/peers.txt $(BOOTSTRAP)
 	requirements/environment.sh sync .venvs/peers $< "$(PYTHON)"
 	@touch $@
 
+$(A2A): requirements/a2a.txt $(BOOTSTRAP)
+	requirements/environment.sh sync .venvs/a2a $< "$(PYTHON)"
+	@touch $@
+
 $(ADK110): requirements/adk-1.10.txt $(BOOTSTRAP)
 	requirements/environment.sh sync .venvs/adk-1.10 $< "$(PYTHON310)"
 	@touch $@
@@ -142,6 +147,7 @@ lock: $(BOOTSTRAP) ## compile requirements/*.txt again from pyproject.toml and r
 	$(COMPILE) --python-version 3.11 requirements/bootstrap.in -o requirements/bootstrap.txt
 	$(COMPILE) --python-version 3.11 pyproject.toml --all-extras -o requirements/tool.txt
 	$(COMPILE) --python-version 3.11 pyproject.toml --all-extras --group dev -c requirements/tool.txt -c requirements/bootstrap.txt -o requirements/dev.txt
+	$(COMPILE) --python-version 3.11 requirements/a2a.in -o requirements/a2a.txt
 	$(COMPILE) --python-version 3.11 requirements/adk-2.13.in -o requirements/adk-2.13.txt
 	$(COMPILE) --python-version 3.11 requirements/agents-cli.in -o requirements/agents-cli.txt
 	$(COMPILE) --python-version 3.11 $(addprefix --no-emit-package ,kubernetes lancedb onnxruntime pyarrow) requirements/peers.in -o requirements/peers.txt

@@ -84,6 +84,11 @@ def peers_python() -> Path:
 
 
 @pytest.fixture(scope="session")
+def a2a_python() -> Path:
+    return _interpreter("a2a")
+
+
+@pytest.fixture(scope="session")
 def corpus() -> Path:
     folder = SHARED / "corpus"
     if not folder.is_dir():

@@ -30,7 +30,16 @@ def pins(lock: Path) -> dict[str, set[str]]:
 
 
 def test_there_is_a_lock_for_each_environment():
-    assert [lock.stem for lock in LOCKS] == ["adk-1.10", "adk-2.13", "agents-cli", "bootstrap", "dev", "peers", "tool"]
+    assert [lock.stem for lock in LOCKS] == [
+        "a2a",
+        "adk-1.10",
+        "adk-2.13",
+        "agents-cli",
+        "bootstrap",
+        "dev",
+        "peers",
+        "tool",
+    ]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -157,3 +158,9 @@ def a2a_peer(
         finally:
             server.should_exit = True
             thread.join()
+
+
+if __name__ == "__main__":
+    # The card names another port than the one that is listened on, as a server's default would.
+    served = make_app(Peer("http://localhost:8000"), streaming=True, versions=("1.0",), binding="JSONRPC")
+    uvicorn.run(served, host="127.0.0.1", port=int(sys.argv[1]), log_level="critical", lifespan="off")

@@ -125,7 +125,8 @@ class A2aSession(HttpSession):
                 except (ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
                     message = f"{address} is no agent card: {quoted(str(error))}"
                     return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
-                return with_reachable_addresses(card, self._url)
+                make_reachable(card, self._url, started=bool(self.server.context.agent.command))
+                return card
             if response.status_code != httpx.codes.NOT_FOUND:
                 break
         return status_error(response.status_code, error_text(response.content), f"{self.address} (its agent card)")
@@ -193,18 +194,18 @@ class A2aSession(HttpSession):
         self._running_task = ""
 
 
-def with_reachable_addresses(card: AgentCard, url: str) -> AgentCard:
-    """Return the card with the host of ``url`` where the card names the server's own machine only.
+def make_reachable(card: AgentCard, url: str, *, started: bool) -> None:
+    """Put the host of ``url`` into addresses of a card that only mean the server's own machine.
 
-    A server often writes localhost or 0.0.0.0, or the port of its default, into its card.
+    A server often writes localhost, 0.0.0.0 or the port of its default into its card. A server that was ``started``
+    for the run is on this machine, whatever its card says: it could send us anywhere else.
     """
     given = urlsplit(url)
     is_local = is_this_machine(given.hostname or "")
     for interface in card.supported_interfaces:
         there = urlsplit(interface.url)
-        if not there.netloc or (is_this_machine(there.hostname or "") and not is_local):
+        if started or not there.netloc or (is_this_machine(there.hostname or "") and not is_local):
             interface.url = urlunsplit((given.scheme, given.netloc, there.path, there.query, ""))
-    return card
 
 
 def _shown(content: Content) -> list[Part]:

@@ -217,7 +217,7 @@ def _as_tool_message(result: FunctionResponse, waiting: list[tuple[str, str | No
 
 def unanswered_calls(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
     """Return a tool's message for each call that has none: servers refuse a conversation with calls left open."""
-    answered = {message.get("tool_call_id") for message in messages if _role(message) == "tool"}
+    answered = [message.get("tool_call_id") for message in messages if _role(message) == "tool"]
     calls = [
         call for message in messages if isinstance(message.get("tool_calls"), list) for call in tool_calls(message)
     ]

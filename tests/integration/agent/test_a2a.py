@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,6 +141,16 @@ async def test_a_turn_that_is_given_up_is_cancelled_on_the_server(tmp_path):
             with pytest.raises(asyncio.CancelledError):
                 await turn
     assert peer.cancelled == 1
+
+
+async def test_a_server_of_a_command_is_asked_where_it_listens_whatever_its_card_says(tmp_path):
+    command = (sys.executable, "-m", "support.a2a_peer", "{port}")
+    env = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    async with driving(tmp_path, {"PATH": os.environ["PATH"]}, driver="a2a", command=command, env=env) as driver:
+        session = await open_session(driver)
+        turn = await session.turn(text("roll 6"))
+        await session.close()
+    assert turn.invocation.response_text == "a four"
 
 
 async def test_a_history_cannot_be_measured(tmp_path):
