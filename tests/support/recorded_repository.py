@@ -55,6 +55,11 @@ class RecordedRepository:
         run_git(self.root, "add", "--all", "--force")
         run_git(self.root, "commit", "--quiet", "-m", "x")
 
+    def commit_on(self, branch: str) -> None:
+        """Commit everything on a new branch."""
+        run_git(self.root, "checkout", "--quiet", "-b", branch)
+        self.commit()
+
     def __call__(self, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("INPUT_", "GITHUB_"))}
         return agent_eval(*args, cwd=self.root, env=clean | environ)

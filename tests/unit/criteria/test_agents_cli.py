@@ -58,6 +58,21 @@ def score(
     return asyncio.run(made.score(Sample(of, (actual,), context=context or ScoringContext())))
 
 
+def test_the_instance_of_a_table_s_row_is_that_of_a_dataset(tmp_path: Path) -> None:
+    (tmp_path / "q.csv").write_text("id,prompt,reference,context\nhours,When?,From ten to four.,shop\n")
+    (row,) = load_eval_file(tmp_path / "q.csv", workspace=tmp_path).eval_set.eval_cases
+    made = turn("From ten to four.", user_content=row.turns[0].user_content)
+    assert instance_of(Sample(row, (made,))) == {
+        "eval_case_id": "hours",
+        "prompt": {"role": "user", "parts": [{"text": "When?"}]},
+        "reference": {"response": {"role": "model", "parts": [{"text": "From ten to four."}]}},
+        "context": "shop",
+        "agent_data": instance_of(Sample(HOURS, (made,)))["agent_data"],
+        "response": {"role": "model", "parts": [{"text": "From ten to four."}]},
+    }
+    assert score(metric(tmp_path, "metrics_to_run: [exact_match]\n"), of=row, actual=made).score == 1.0
+
+
 def test_the_instance_of_a_prompt_has_the_case_and_the_answer() -> None:
     assert instance_of(Sample(HOURS, (ANSWER,))) == {
         "eval_case_id": "opening_hours",
