@@ -78,8 +78,8 @@ def compare(base: RunResult | Path | str, head: RunResult | Path | str, settings
     """Decide the result ``head`` against ``base``; nothing is run.
 
     Args:
-        base: What to compare with: a result, or the path of results.json, of a baseline, of google-adk's results
-            (also a pattern), or of a folder that holds one of these.
+        base: What to compare with: a result, or the path of results.json, of a baseline, of results of google-adk
+            or agents-cli (also a pattern), or of a folder that holds one of these.
         head: The result to decide, given like ``base``.
         settings: Whose gate rules hold; those of the current folder by default.
 

@@ -24,10 +24,22 @@ from agent_eval_action.results.findings import text_note
 from agent_eval_action.results.history import History, Record
 from agent_eval_action.results.run_result import RunResult
 from agent_eval_action.run.adk_results_import import TOOL, align_names, import_results
+from agent_eval_action.run.grade_results_import import (
+    GRADED_BY,
+    align_graded,
+    holds_grade_results,
+    import_grade_results,
+    newest_of_folder,
+    read_grade_results,
+    with_missing_cases,
+)
 
 _ADK_HISTORY: Final = Path(".adk") / "eval_history"
 _BASELINE: Final = "baseline.json"
-_ACCEPTED: Final = f"give {results_json.RESULTS}, {_BASELINE}, *{SUFFIX}, or a folder that holds one of them"
+_ACCEPTED: Final = (
+    f"give {results_json.RESULTS}, {_BASELINE}, *{SUFFIX}, agents-cli's results_*.json, "
+    "or a folder that holds one of them"
+)
 _ADK_KEYS: Final = (b"eval_set_result", b"evalSetResult", b"eval_set_id", b"eval_case_results")
 _MAX_FILES: Final = 10_000
 _PEEK_BYTES: Final = 4_096
@@ -45,8 +57,15 @@ class ComparisonInput:
     def of_adk(self) -> bool:
         return self.result.conditions.tool_version == TOOL
 
+    @property
+    def of_agents_cli(self) -> bool:
+        return self.result.conditions.tool_version == GRADED_BY
+
     def aligned_with(self, other: ComparisonInput) -> ComparisonInput:
-        """Return it under the other's names of sets and cases, where google-adk made this one alone."""
+        """Return it under the other's names of sets and cases, where another tool made this one alone."""
+        if self.of_agents_cli and not other.of_agents_cli:
+            note = f"cases and metrics of {GRADED_BY}'s results are known by their names alone: it keeps no definitions"
+            return ComparisonInput(align_graded(self.result, other.result.sets), notes=(*self.notes, note))
         if not self.of_adk or other.of_adk:
             return self
         note = f"cases of {TOOL}'s results are known by their names alone: it does not keep their whole definition"
@@ -67,6 +86,8 @@ def compare_results(base: RunResult | Path | str, head: RunResult | Path | str, 
     settings = settings or load_settings()
     after, before = read_comparison_input(head), read_comparison_input(base)
     before, after = before.aligned_with(after), after.aligned_with(before)
+    if after.of_agents_cli:
+        after = replace(after, result=with_missing_cases(after.result, before.result))
     source = Path(base) if isinstance(base, Path | str) else Path("the result given")
     baseline = before.baseline or from_result(before.result)
     history = History(pooled=baseline if baseline.cases else None, source=relative(source, settings.workspace))
@@ -85,13 +106,18 @@ def compare_results(base: RunResult | Path | str, head: RunResult | Path | str, 
 
 
 def read_comparison_input(given: RunResult | Path | str) -> ComparisonInput:
-    """Read a file, a folder with results, or a pattern of google-adk's files. Raises ResultsError."""
+    """Read a file, a folder with results, or a pattern of another tool's files. Raises ResultsError."""
     if isinstance(given, RunResult):
         return ComparisonInput(given)
     path = Path(given)
-    foreign = _adk_files(path)
+    foreign = _foreign_files(path)
     if not foreign and not path.exists():
         raise ResultsError(f"there is nothing at {path}", hint=_ACCEPTED)
+    if graded := [file for file in foreign if holds_grade_results(_beginning(file))]:
+        if len(graded) < len(foreign):
+            raise ResultsError(f"{path} names results of {GRADED_BY} and of {TOOL}", hint="name those of one tool")
+        newest = (f"of the results in {path} the newest is read: {graded[0].name}",) if path.is_dir() else ()
+        return ComparisonInput(import_grade_results([read_grade_results(file) for file in graded]), notes=newest)
     if foreign:
         result, notes = import_results([read_results(file) for file in foreign])
         return ComparisonInput(result, notes=notes)
@@ -109,15 +135,22 @@ def read_comparison_input(given: RunResult | Path | str) -> ComparisonInput:
     return ComparisonInput(results_json.read(path))
 
 
-def _adk_files(path: Path) -> Sequence[Path]:
-    """Return google-adk's files: the one named, those a pattern matches, those of a folder or an agent's history."""
+def _foreign_files(path: Path) -> Sequence[Path]:
+    """Return other tools' files: the one named, those a pattern matches, those of a folder or an agent's history.
+
+    Of agents-cli's results in a folder only the newest, where the folder has no results of another kind.
+    """
     files: list[Path] = []
     if path.is_dir():
         files = sorted([*path.glob(f"*{SUFFIX}"), *(path / _ADK_HISTORY).glob(f"*{SUFFIX}")])
+        ours = any((path / name).is_file() for name in (results_json.RESULTS, _BASELINE))
+        newest = None if files or ours else newest_of_folder(path)
+        files = [newest] if newest else files
     elif path.is_file():
         # 1.10 wrote its results inside a string
         head = _beginning(path).replace(b'\\"', b'"').lstrip(b'\xef\xbb\xbf \t\r\n"{\\n')
-        files = [path] if path.name.endswith(SUFFIX) or head.startswith(_ADK_KEYS) else []
+        graded = holds_grade_results(_beginning(path)) and path.name != results_json.RESULTS
+        files = [path] if path.name.endswith(SUFFIX) or graded or head.startswith(_ADK_KEYS) else []
     elif not path.exists() and glob.has_magic(str(path)):
         files = sorted(Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207 - absolute patterns too
         if not files:

@@ -260,7 +260,9 @@ def validate(
 )
 def compare(
     flags: dict[str, Any],
-    base: Annotated[Path, typer.Argument(metavar="BASE", help="A baseline, results, or google-adk's result files.")],
+    base: Annotated[
+        Path, typer.Argument(metavar="BASE", help="A baseline, results, or result files of google-adk or agents-cli.")
+    ],
     head: Annotated[Path, typer.Argument(metavar="HEAD", help="The same of the change: a file, folder or pattern.")],
 ) -> None:
     """Compare and decide without running anything."""
