@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import ClassVar
-from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
@@ -18,6 +13,7 @@ from agent_eval_action.config.loader import resolve
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats import parse_selector
 from agent_eval_action.run.loader import Loader
+from support.bucket_server import Bucket
 from support.serving import serving
 
 
@@ -27,45 +23,6 @@ def eval_set(case: str) -> bytes:
 
 
 STORE = "bot/evals/eval_sets"
-
-
-class Bucket(BaseHTTPRequestHandler):
-    """The bucket ``bkt``: its objects can be listed by prefix, looked up and downloaded. ``closed`` may not be read."""
-
-    objects: ClassVar[dict[str, bytes]] = {}
-
-    def do_GET(self) -> None:
-        address = urlsplit(self.path)
-        parts = address.path.removeprefix("/download").split("/")[4:]  # /storage/v1/b/BUCKET/o/NAME
-        bucket, name = unquote(parts[0]), unquote("/".join(parts[2:]))
-        if bucket == "closed":
-            self._answer(403, {"error": {"code": 403, "message": "no storage.objects.list"}})
-        elif bucket != "bkt" or (name and name not in self.objects):
-            self._answer(404, {"error": {"code": 404, "message": "none"}})
-        elif not name:
-            prefix = parse_qs(address.query).get("prefix", [""])[0]
-            self._answer(200, {"items": [self._fields(found) for found in self.objects if found.startswith(prefix)]})
-        elif address.path.startswith("/download"):
-            self._send(200, self.objects[name])
-        else:
-            self._answer(200, self._fields(name))
-
-    def _fields(self, name: str) -> dict[str, str]:
-        return {"name": name, "bucket": "bkt", "size": str(len(self.objects[name]))}
-
-    def _answer(self, status: int, value: object) -> None:
-        self._send(status, json.dumps(value).encode())
-
-    def _send(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        checksum = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-        self.send_header("X-Goog-Hash", f"md5={checksum}")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @pytest.fixture(autouse=True)
