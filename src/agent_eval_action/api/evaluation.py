@@ -471,7 +471,8 @@ class Evaluation:
         warm = asyncio.create_task(asyncio.to_thread(import_slow_modules))
         stack.push_async_callback(partial(asyncio.gather, warm, return_exceptions=True))
         stack.enter_context(agents_running())
-        head = AgentGroup.start("head", drivers, replay_only=resources.recordings(scope.agents))
+        recordings = resources.recordings(scope.agents)
+        head = AgentGroup.start("head", drivers, replay_only=recordings, sandboxes=sandbox)
         for name, start in head.starts.items():
             start.add_done_callback(partial(self._report_start, name))
         return _Agents(head, sandbox, provenance, exposed, plans, warm, shard)

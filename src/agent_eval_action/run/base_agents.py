@@ -23,13 +23,15 @@ from agent_eval_action.git.export import export_tree
 from agent_eval_action.git.remote import Remote, Scratch, remote_of
 from agent_eval_action.git.repository import Repository
 from agent_eval_action.results.run_result import AgentConditions, ArmName, AttemptError
+from agent_eval_action.sandbox.sandboxes import Sandboxes
 
 StartTask = asyncio.Task[AgentConditions | AttemptError]
 
 _MAX_TREES = 8  # runs of one workspace at the same time that each run agents of the same commit
 _DOTENV = ".env"
 _RUNS_BASE = frozenset({"adk", "python"})
-_CONFIGURED_IN_FILE = ("driver", "function", "env", "install_env", "python")
+_RUNS_BASE_BY_COMMAND = frozenset({"a2a", "adk_server", "command", "openai"})
+_CONFIGURED_IN_FILE = ("driver", "url", "command", "function", "model", "headers", "env", "install_env", "python")
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class AgentGroup:
 
     ``commit`` is whose agents they are, "" for the checkout itself. ``replay_only`` agents are recordings, which make
     no attempt beyond the first pass. ``missing`` gives the reason for each agent that is not in the group; the commit
-    does not have those in ``absent``. ``release`` frees the files that the agents run from.
+    does not have those in ``absent``. ``release`` frees the files that the agents run from. ``sandboxes`` are those
+    that code of the agents runs in.
     """
 
     name: ArmName
@@ -49,6 +52,7 @@ class AgentGroup:
     release: Callable[[], None] = lambda: None
     missing: Mapping[str, str] = field(default_factory=dict)
     absent: frozenset[str] = frozenset()
+    sandboxes: Sandboxes | None = None
 
     @classmethod
     def start(cls, name: ArmName, drivers: Mapping[str, AgentDriver], **fields: Any) -> AgentGroup:
@@ -313,8 +317,8 @@ def _agent_on_base(
     ``earlier``: the agent before the change, which may have renamed it and moved its folder.
     """
     workspace, short = base.settings.workspace, base.commit[:10]
-    if agent.driver not in _RUNS_BASE:
-        return _NotOnBase(_why_not_on_base(agent))
+    if why := _why_not_on_base(agent):
+        return _NotOnBase(why)
     if not agent.path.is_relative_to(workspace):
         return _NotOnBase(f"the agent {agent.name} lies outside the workspace")
     folder = agent.path.relative_to(workspace)
@@ -332,12 +336,16 @@ def _agent_on_base(
     # what a flag or an input says holds for both; what the configuration file says is part of the change
     own = {name: getattr(before, name) for name in _CONFIGURED_IN_FILE if getattr(agent, name) == getattr(now, name)}
     then = agent.model_copy(update={"path": real_path(tree / old_folder), **own})
-    if then.driver not in _RUNS_BASE:
-        return _NotOnBase(_why_not_on_base(then))
-    return then
+    why = _why_not_on_base(then)
+    return _NotOnBase(why) if why else then
 
 
 def _why_not_on_base(agent: AgentSettings) -> str:
+    """Return why the base commit's agent cannot be run; "" where it can."""
+    if agent.driver in _RUNS_BASE or (agent.driver in _RUNS_BASE_BY_COMMAND and agent.command):
+        return ""
+    if agent.url:
+        return f"the agent {agent.name} is asked at its url, where the base commit's is not"
     if agent.driver == "recorded":
         return f"the agent {agent.name} is a recording, of which there is none on the base"
     return f"the driver {agent.driver} of the agent {agent.name} runs no base commit"

@@ -113,9 +113,9 @@ def make_base_driver(
     if active and _outside(Path(active) / "bin" / "python", settings.workspace, workspace) is None:
         environ = {name: value for name, value in environ.items() if name != "VIRTUAL_ENV"}
     current = head.drivers.get(agent.name)
-    sandboxes, servers = (current.spec.sandboxes, current.servers) if isinstance(current, AdkAgent) else (None, None)
+    servers = current.servers if isinstance(current, AdkAgent) else None
     agent = agent.model_copy(update={"python": _base_interpreter(current, base, environ, agent, workspace)})
-    context = DriverContext(agent, settings, environ, workspace, sandboxes, role="base", fork_servers=servers)
+    context = DriverContext(agent, settings, environ, workspace, head.sandboxes, role="base", fork_servers=servers)
     return AGENTS[agent.driver](context)
 
 

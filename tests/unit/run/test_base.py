@@ -200,6 +200,26 @@ async def test_the_base_runs_with_its_own_interpreter_and_install_variables(repo
     await arm.stop()
 
 
+@pytest.mark.parametrize(
+    ("option", "commands"),
+    [("command: python serve.py {0}", [("python", "serve.py", "old")]), ("url: http://h/{0}", [])],
+    ids=["command", "url"],
+)
+async def test_a_server_runs_by_the_bases_own_command_and_not_at_its_url(
+    repo: Repo, option: str, commands: Any
+) -> None:
+    for side in ("old", "new"):
+        text = f"agent: {{path: bot, driver: openai, {option.format(side)}}}\n"
+        repo.commit(**{"bot__agent.py": f"# {side}\n", "agent-eval.yaml": text})
+        if side == "old":
+            repo.git("checkout", "-q", "-b", "change")
+    made: list[Any] = []
+    arm = await opened(repo, made)
+    await arm.stop()
+    assert [agent.command for agent, *_ in made] == commands
+    assert ("its url" in arm.missing.get("bot", "")) == (not commands)
+
+
 async def test_variables_of_a_flag_hold_for_both(changed: Repo) -> None:
     made: list[Any] = []
     arm = await opened(changed, made, INPUT_ENV="MODEL=flag")
