@@ -16,6 +16,7 @@ AGENTS: Final[Registry[DriverFactory]] = Registry(
         "adk": make_adk_agent,
         "python": make_adk_agent,  # a function runs in the same workers
         "recorded": make_recorded_agent,
+        "adk_server": "agent_eval_action.agents.adk_server:make_adk_server_agent",
         "a2a": "agent_eval_action.agents.a2a_agent:make_a2a_agent",
         "openai": "agent_eval_action.agents.chat_completions:make_chat_agent",
     },

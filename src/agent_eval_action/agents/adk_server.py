@@ -1,0 +1,404 @@
+"""The ``adk_server`` driver: an agent behind the ``api_server`` of ADK, in whatever language that is written.
+
+Servers differ in the spelling of keys (camelCase, or snake_case), in how a session is made, and in how an error is
+reported. What a server was asked to seed is compared with what it says the session holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote
+from uuid import uuid4
+
+import httpx
+
+from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest
+from agent_eval_action.agents.http_server import (
+    AgentServer,
+    HttpSession,
+    ServerConnection,
+    error_text,
+    request_error,
+    status_error,
+)
+from agent_eval_action.diagnostics.reader import did_you_mean
+from agent_eval_action.llm.client import quoted, sendable, sendable_json
+from agent_eval_action.processes.protocol import to_invocation
+from agent_eval_action.results.evalset import Content, Invocation, PastEvent
+from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
+
+_ASK_S: Final = 60.0
+"""How long a request may take that runs no turn. The first one may import the agent."""
+
+_DEFAULT_USER: Final = "test_user_id"
+_CLOSE_S: Final = 5.0
+_MAX_EVENTS: Final = 10_000
+_MISSING: Final = (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED)
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
+
+# Why a model ended its answer, which ADK reports as an event's error code. The answer is what it is then.
+_FINISH_REASONS: Final = frozenset(
+    """
+    STOP MAX_TOKENS SAFETY RECITATION LANGUAGE OTHER BLOCKLIST PROHIBITED_CONTENT SPII MALFORMED_FUNCTION_CALL
+    IMAGE_SAFETY IMAGE_PROHIBITED_CONTENT IMAGE_RECITATION IMAGE_OTHER NO_IMAGE UNEXPECTED_TOOL_CALL
+    TOO_MANY_TOOL_CALLS MISSING_THOUGHT_SIGNATURE MALFORMED_RESPONSE JAILBREAK MODEL_ARMOR BLOCKED_REASON_UNSPECIFIED
+    FINISH_REASON_UNSPECIFIED
+    """.split()  # noqa: SIM905 - a list would take a line for each name
+)
+_LIMITED: Final = re.compile(r"\b429\b|RESOURCE_EXHAUSTED|rate.?limit", re.IGNORECASE)
+_UNAVAILABLE: Final = re.compile(r"\b50[234]\b|\bUNAVAILABLE\b|DEADLINE_EXCEEDED")
+
+
+def _snake(name: str) -> str:
+    return _HUMP.sub(lambda match: "_" + match[1].lower(), name)
+
+
+def _snake_keys(value: Any) -> Any:
+    """Return a value of Google's own types with its keys in snake_case."""
+    if isinstance(value, dict):
+        return {_snake(name): _snake_keys(entry) for name, entry in value.items()}
+    return [_snake_keys(entry) for entry in value] if isinstance(value, list) else value
+
+
+@dataclass
+class _Dialect:
+    """How this server is spoken to, as far as it is known. All sessions learn it together."""
+
+    snake: bool = False
+    streams: bool = True
+
+    def learn(self, session: Mapping[str, Any]) -> None:
+        """Take the spelling of keys from a session that the server returned."""
+        self.snake = "app_name" in session and "appName" not in session
+
+    def keys(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return fields with snake_case names as the server spells them."""
+        return {name if self.snake else _camel(name): value for name, value in fields.items()}
+
+    def content(self, content: Content) -> dict[str, Any]:
+        dumped = content.model_dump(mode="json", exclude_none=True, by_alias=not self.snake)
+        return {"role": "user", **dumped}
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+class AdkServerSession(HttpSession):
+    """One session of the server. ``app`` is the name that the server lists its agent under."""
+
+    def __init__(self, connection: ServerConnection, server: AgentServer, app: str, dialect: _Dialect) -> None:
+        super().__init__(connection, server)
+        self._base = connection.url.rstrip("/")
+        self._app = app
+        self._dialect = dialect
+        self._user = ""
+        self._session = ""
+        self._turns_made = 0
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Return the JSON of an answer, or why there is none. Not for turns."""
+        try:
+            async with asyncio.timeout(_ASK_S):
+                response = await self.client.request(method, self._base + path, json=body)
+        except TimeoutError:
+            message = f"{self.address} does not answer within {_ASK_S:g} s"
+            return AttemptError(kind=ErrorKind.UNAVAILABLE, message=message)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, it is this server's
+            return request_error(error, self.address)
+        if not response.is_success:
+            return status_error(response.status_code, error_text(response.content), self.address + path)
+        try:
+            return sendable_json(json.loads(response.content)) if response.content else None
+        except (ValueError, RecursionError) as error:
+            return _unreadable(f"{path} is no JSON ({quoted(str(error), limit=80)})")
+
+    async def begin(self, request: SessionRequest) -> AttemptError | None:
+        """Make the session with the state and the events that a case begins with."""
+        # State of a user is shared by all of the user's sessions, so each attempt of the default one is another user.
+        self._user = f"{request.user_id}-{uuid4().hex}" if request.user_id == _DEFAULT_USER else request.user_id
+        state = dict(request.state)
+        for event in request.history:
+            state |= event.state_delta or {}  # ADK's server takes no events that change the state
+        author = await self._root_agent() if request.history else ""
+        events = [self._event(event, author) for event in request.history if event.content is not None]
+        # A session of this name may be open, of another repeat: a pinned name is the beginning of this one's.
+        name = f"{request.session_id or 'agent-eval'}-{uuid4().hex}"
+        wanted = {"session_id": name, "state": state, "events": events}
+        body = sendable_json(self._dialect.keys({key: value for key, value in wanted.items() if value}))
+        session = await self.ask("POST", self._path(), body)
+        if isinstance(session, AttemptError):
+            return await self.server.explain(session)
+        if not isinstance(session, dict) or not isinstance(session.get("id"), str):
+            return _unreadable("a session has no id")
+        self._dialect.learn(session)
+        self._session = session["id"]
+        return self._not_seeded(session, state, events)
+
+    def _not_seeded(self, session: dict[str, Any], state: dict[str, Any], events: list[Any]) -> AttemptError | None:
+        kept = {name for name in state if not name.startswith("temp:")}
+        found = session.get("state")
+        if kept and (not isinstance(found, dict) or not kept <= found.keys()):
+            message = "the server did not take the session state that the case begins with"
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
+        held = session.get("events")
+        if events and (not isinstance(held, list) or len(held) < len(events)):
+            message = "the server did not take the history that the case begins with"
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
+        return None
+
+    async def _root_agent(self) -> str:
+        """Return the name that the agent's own events carry: that of the app where the server does not tell."""
+        found = await self.ask("GET", f"/apps/{quote(self._app, safe='')}/app-info")
+        name = (found.get("rootAgentName") or found.get("root_agent_name")) if isinstance(found, dict) else None
+        return name if isinstance(name, str) else self._app
+
+    def _event(self, event: PastEvent, root_agent: str) -> dict[str, Any]:
+        assert event.content is not None  # noqa: S101 - the caller leaves the others out
+        author = root_agent if event.author == "model" else event.author
+        answers = any(part.function_response for part in event.content.parts or ())
+        role = event.content.role or ("user" if author == "user" or answers else "model")
+        content = {**self._dialect.content(event.content), "role": role}
+        return self._dialect.keys({"author": author, "invocation_id": "history", "content": sendable_json(content)})
+
+    def _path(self, session: str = "") -> str:
+        path = f"/apps/{quote(self._app, safe='')}/users/{quote(sendable(self._user), safe='')}/sessions"
+        return f"{path}/{quote(session, safe='')}" if session else path
+
+    async def exchange(self, content: Content) -> Invocation | AttemptError:
+        names = {"app_name": self._app, "user_id": self._user, "session_id": self._session}
+        fields = {**names, "new_message": self._dialect.content(content), "streaming": False}
+        body = sendable_json(self._dialect.keys(fields))
+        self._turns_made += 1
+        turn = _Turn()
+        found = await self._run(body, turn)
+        if isinstance(found, AttemptError):
+            return found
+        return turn.invocation(content, f"{self._session}-{self._turns_made}")
+
+    async def _run(self, body: dict[str, Any], turn: _Turn) -> AttemptError | None:
+        path = "/run_sse" if self._dialect.streams else "/run"
+        headers = {"accept": "text/event-stream, application/json"}
+        async with self.client.stream("POST", self._base + path, json=body, headers=headers) as response:
+            if response.status_code == httpx.codes.OK:
+                return await turn.read(response)
+            text = error_text(await response.aread())
+        if response.status_code in _MISSING and self._dialect.streams and "session" not in text.lower():
+            self._dialect.streams = False  # a server without streams
+            return await self._run(body, turn)
+        if response.status_code == httpx.codes.INTERNAL_SERVER_ERROR:
+            return reported_error(text or "it answered 500 (internal server error)")
+        return status_error(response.status_code, text, self.address + path)
+
+    async def close(self) -> SessionEnd | AttemptError:
+        """Read the session's state, and delete the session. What goes wrong is that there is no state."""
+        state: Any = None
+        if self._session:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    found = await self.ask("GET", self._path(self._session))
+                    state = found.get("state") if isinstance(found, dict) else None
+                    await self.ask("DELETE", self._path(self._session))
+        await self.client.aclose()
+        return SessionEnd(state if isinstance(state, dict) else None)
+
+
+def _unreadable(why: str) -> AttemptError:
+    return AttemptError(kind=ErrorKind.PROTOCOL, message=f"the server's answer is none of an ADK server: {why}")
+
+
+def reported_error(text: str) -> AttemptError:
+    """Return what an error means that the server reports of a turn, by its words: it has no other sign."""
+    kind = ErrorKind.EXCEPTION
+    if _LIMITED.search(text):
+        kind = ErrorKind.RATE_LIMITED
+    elif _UNAVAILABLE.search(text):
+        kind = ErrorKind.UNAVAILABLE
+    return AttemptError(kind=kind, message=f"the server reports an error: {quoted(text)}")
+
+
+@dataclass
+class _Turn:
+    """The events of a turn as they come."""
+
+    events: list[dict[str, Any]] = field(default_factory=list)
+    failure: AttemptError | None = None
+
+    async def read(self, response: httpx.Response) -> AttemptError | None:
+        """Read the events of a stream or of a list; return the error that ended them."""
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "text/event-stream":
+            return self._add_all(await response.aread())
+        async for data in _stream_data(response):
+            try:
+                event = json.loads(data)
+            except (ValueError, RecursionError):
+                # Go's server ends a stream by a line of plain text where the agent fails.
+                is_text = data.strip() and not data.lstrip().startswith(("{", "["))
+                return reported_error(data) if is_text else _unreadable("an event of its stream is no JSON")
+            if error := self.add(event):
+                return error
+        return self.failure
+
+    def _add_all(self, body: bytes) -> AttemptError | None:
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            return _unreadable("it is no JSON")
+        if not isinstance(found, list):
+            return reported_error(error_text(body))
+        return next((error for event in found if (error := self.add(event))), self.failure)
+
+    def add(self, event: Any) -> AttemptError | None:
+        if not isinstance(event, dict):
+            return _unreadable("an event is no JSON object")
+        if len(self.events) >= _MAX_EVENTS:
+            return AttemptError(kind=ErrorKind.OUTPUT, message=f"the turn has more than {_MAX_EVENTS} events")
+        event = sendable_json(event)
+        if "error" in event and not event.get("author") and not event.get("content"):
+            return reported_error(error_text(json.dumps(event).encode()))
+        fields = {_snake(name): value for name, value in event.items()}
+        code, said = fields.get("error_code"), fields.get("error_message")
+        failed = (code or said) and str(code).upper() not in _FINISH_REASONS and not fields.get("content")
+        self.failure = reported_error(": ".join(str(word) for word in (code, said) if word)) if failed else None
+        self.events.append(fields)
+        return None
+
+    def invocation(self, sent: Content, name: str) -> Invocation | AttemptError:
+        """Return the turn as the workers' protocol has it, so that both drivers read events by the same rules."""
+        frame = {
+            "events": [_worker_event(event) for event in self.events],
+            "details": {},
+            "started_at": 0.0,
+            "seconds": (0.0, 0.0, 0.0),
+        }
+        turn = to_invocation(frame, sent, name)
+        if isinstance(turn, AttemptError):
+            return _unreadable(turn.message)
+        # Nobody has measured these; the whole turn's time is added by the session.
+        return turn.model_copy(update={"model_duration": None, "tool_duration": None, "app_details": None})
+
+
+def _worker_event(event: dict[str, Any]) -> dict[str, Any]:
+    content = event.get("content")
+    found: dict[str, Any] = {
+        "a": event.get("author"),
+        "p": bool(event.get("partial")),
+        "b": event.get("branch"),
+        "f": _is_final(event),
+    }
+    model = event.get("model_version")
+    found |= {"m": model if isinstance(model, str) else None}
+    found |= {
+        short: _snake_keys(event[name])
+        for short, name in (("g", "grounding_metadata"), ("u", "usage_metadata"))
+        if isinstance(event.get(name), dict)
+    }
+    if isinstance(content, dict) and (content.get("parts") or content.get("role")):
+        found["c"] = content
+    return found
+
+
+def _is_final(event: dict[str, Any]) -> bool:
+    """Whether the event is a final response, as ADK's ``Event.is_final_response`` has it."""
+    actions = event.get("actions")
+    skips = isinstance(actions, dict) and (actions.get("skipSummarization") or actions.get("skip_summarization"))
+    if skips or event.get("long_running_tool_ids"):
+        return True
+    content = event.get("content")
+    listed = content.get("parts") if isinstance(content, dict) else None
+    parts = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
+    tools = ("functionCall", "function_call", "functionResponse", "function_response")
+    has_tools = any(part.get(name) for part in parts for name in tools)
+    ran_code = bool(parts) and any(parts[-1].get(key) for key in ("codeExecutionResult", "code_execution_result"))
+    return not has_tools and not event.get("partial") and not ran_code
+
+
+async def _stream_data(response: httpx.Response) -> AsyncIterator[str]:
+    """Yield the data of each server-sent event, and lines that are none: those are errors."""
+    lines: list[str] = []
+    async for line in response.aiter_lines():
+        if line.startswith("data:"):
+            lines.append(line[5:].removeprefix(" "))
+        elif not line and lines:
+            yield "\n".join(lines)
+            lines = []
+        elif line and not lines and not line.startswith((":", "event:", "id:", "retry:")):
+            yield line
+    if lines:
+        yield "\n".join(lines)
+
+
+@dataclass
+class AdkServerAgent:
+    """An ``AgentDriver``."""
+
+    server: AgentServer
+    names: tuple[str, ...]
+    _connection: ServerConnection | None = None
+    _app: str = ""
+    _dialect: _Dialect = field(default_factory=_Dialect)
+
+    async def start(self) -> AgentConditions | AttemptError:
+        """Start the server if there is a command, and find the agent among its apps."""
+        connection = await self.server.start()
+        if isinstance(connection, AttemptError):
+            return connection
+        session = AdkServerSession(connection, self.server, "", self._dialect)
+        apps = await session.ask("GET", "/list-apps")
+        await session.close()
+        if isinstance(apps, AttemptError):
+            return await self.server.explain(apps)
+        if not isinstance(apps, list) or not all(isinstance(app, str) for app in apps):
+            return _unreadable("/list-apps is no list of names")
+        app = choose_app(apps, self.names)
+        if isinstance(app, AttemptError):
+            return app
+        self._connection, self._app = connection, app
+        return self.server.conditions()
+
+    async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
+        if self._connection is None:
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message="the agent was not started")
+        if failure := await self.server.ensure_running():
+            return failure
+        session = AdkServerSession(self._connection, self.server, self._app, self._dialect)
+        try:
+            failure = await session.begin(request)
+        except BaseException:
+            await session.client.aclose()
+            raise
+        if failure is not None:
+            await session.close()
+            return failure
+        return session
+
+    async def stop(self) -> None:
+        await self.server.stop()
+
+
+def choose_app(apps: Iterable[str], names: Iterable[str]) -> str | AttemptError:
+    """Return the app of the first name that the server lists, or its only app."""
+    listed, wanted = list(apps), list(names)
+    if found := next((name for name in wanted if name in listed), ""):
+        return found
+    if len(listed) == 1:
+        return listed[0]
+    if not listed:
+        return AttemptError(kind=ErrorKind.ENVIRONMENT, message="the server lists no apps")
+    shown = quoted(", ".join(sorted(listed)))
+    hint = did_you_mean(wanted[0], listed) or "give the agent the app's name: name: APP"
+    message = f"the server has no app `{wanted[0]}`, but {shown} — {hint}"
+    return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
+
+
+def make_adk_server_agent(context: DriverContext) -> AdkServerAgent:
+    """Return the driver of an agent with ``driver: adk_server``."""
+    return AdkServerAgent(AgentServer(context), (context.agent.name, context.agent.path.name))

@@ -1,0 +1,176 @@
+"""What every driver of agents does alike. A driver has a row: how it is made for the agent that does what it is told.
+
+That agent takes a message as ``say TEXT`` or ``TOOL JSON-ARGUMENTS`` (tests/integration/agent/folders/wild).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import pytest_asyncio
+
+from agent_eval_action.agents.base import AgentDriver, SessionEnd, TurnDone
+from agent_eval_action.processes.process import MARKER, pids_with_marker
+from agent_eval_action.results.evalset import Content, Invocation, Part, PastEvent
+from agent_eval_action.results.run_result import AttemptError, ErrorKind
+from agent_eval_action.sandbox.users import descendant_pids
+from support.live_agents import driving, open_session, text
+
+WILD: Final = Path(__file__).resolve().parents[2] / "integration" / "agent" / "folders" / "wild"
+ENVIRON = {name: os.environ[name] for name in ("PATH", "HOME")}
+TIMEOUT_S = 2.0
+HISTORY = (
+    PastEvent(author="user", content=text("before")),
+    PastEvent(
+        author="model", content=Content(role="model", parts=(Part(text="noted"),)), state_delta={"given": "past"}
+    ),
+)
+
+Options = Callable[[Path, Path], dict[str, Any]]
+"""Options of a driver, given google-adk's interpreter and the agent's folder."""
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def _adk(python: Path, _: Path) -> dict[str, Any]:
+    return {"python": python, "workers": 1}
+
+
+def _adk_server(python: Path, folder: Path) -> dict[str, Any]:
+    program = str(python.parent / "adk")
+    return {"command": (program, "api_server", "--port", "{port}", "--session_service_uri", "memory://", str(folder))}
+
+
+DRIVERS: Final[dict[str, Options]] = {"adk": _adk, "adk_server": _adk_server}
+
+
+def drive(name: str, python: Path, folder: Path) -> Any:
+    return driving(folder, ENVIRON, driver=name, timeout_s=TIMEOUT_S, **DRIVERS[name](python, folder))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the agent's folder: servers write beside it."""
+    copy = tmp_path_factory.mktemp("agents") / "bot"
+    shutil.copytree(WILD, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=DRIVERS)
+async def driver(request: pytest.FixtureRequest, folder: Path, adk213_python: Path) -> AsyncIterator[AgentDriver]:
+    async with drive(request.param, adk213_python, folder) as started:
+        yield started
+        marks = _marks()
+        assert marks
+    assert not any(pids_with_marker(mark) for mark in marks), "a driver that was stopped has left something running"
+
+
+async def turns(driver: AgentDriver, *messages: str, **request: Any) -> tuple[list[Any], Any]:
+    """Make these turns in a session of their own; return them, and the end of the session."""
+    session = await open_session(driver, **request)
+    made = [await session.turn(text(message)) for message in messages]
+    return made, await session.close()
+
+
+def answer(done: Any) -> str:
+    assert isinstance(done, TurnDone), done
+    return done.invocation.response_text
+
+
+def trajectory(invocation: Invocation) -> list[tuple[str, Any, Any]]:
+    results = {response.id: response.response for response in invocation.tool_responses()}
+    return [(call.name, call.args, results.get(call.id)) for call in invocation.tool_calls()]
+
+
+def _marks() -> set[str]:
+    """The marks of what this process has started and that still runs; all that those start inherits them."""
+    found = set()
+    for pid in descendant_pids():
+        with contextlib.suppress(OSError):
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            found |= {
+                value[len(MARKER) + 1 :].decode() for value in variables if value.startswith(MARKER.encode() + b"=")
+            }
+    return found
+
+
+async def test_turns_share_their_session(driver: AgentDriver) -> None:
+    made, _ = await turns(driver, "say one", "say two", "conversation")
+    assert [answer(done) for done in made[:2]] == ["one", "two"]
+    assert "say one" in answer(made[2])
+    assert all(done.invocation.duration > 0 for done in made)
+
+
+async def test_tool_calls_have_arguments_and_results(driver: AgentDriver) -> None:
+    made, _ = await turns(driver, 'add {"a": 1, "b": 2}')
+    assert trajectory(made[0].invocation) == [("add", {"a": 1, "b": 2}, {"sum": 3})]
+    assert answer(made[0]) == '{"sum": 3}'
+
+
+async def test_usage_and_model_are_those_that_the_model_reports(driver: AgentDriver) -> None:
+    made, _ = await turns(driver, "say one")
+    events = made[0].invocation.intermediate_data.invocation_events
+    assert [(event.model_version, event.usage_metadata) for event in events if event.usage_metadata] == [
+        ("obedient-1", {"prompt_token_count": 5, "total_token_count": 7})
+    ]
+
+
+async def test_state_and_history_are_the_beginning(driver: AgentDriver) -> None:
+    made, end = await turns(driver, "conversation", "recall {}", state={"note": "x"}, history=HISTORY)
+    assert answer(made[0]).index("before") < answer(made[0]).index("noted")
+    assert '"note": "x"' in answer(made[1])
+    assert '"given": "past"' in answer(made[1])
+    assert end == SessionEnd({"note": "x", "given": "past"})
+
+
+async def test_sessions_see_nothing_of_each_other(driver: AgentDriver) -> None:
+    (_, seen), _ = await turns(driver, "say mine", "conversation", session_id="pinned", state={"note": "mine"})
+    assert "mine" in answer(seen)
+    both = await asyncio.gather(*(turns(driver, "conversation", "recall {}", session_id="pinned") for _ in range(2)))
+    for (conversation, recalled), _ in both:
+        assert "mine" not in answer(conversation) + answer(recalled)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ('fail {"text": "no stock"}', ErrorKind.EXCEPTION),
+        ("rate_limit", ErrorKind.RATE_LIMITED),
+        ("unavailable", ErrorKind.UNAVAILABLE),
+    ],
+)
+async def test_errors_are_values_and_the_next_session_works(driver: AgentDriver, message: str, kind: ErrorKind) -> None:
+    (error,), _ = await turns(driver, message)
+    assert isinstance(error, AttemptError), error
+    assert error.kind is kind, error
+    made, _ = await turns(driver, "say still here")
+    assert answer(made[0]) == "still here"
+
+
+async def test_turn_that_takes_too_long_holds_up_nobody(driver: AgentDriver) -> None:
+    slow = asyncio.ensure_future(turns(driver, 'hang {"seconds": 60}'))
+    made, _ = await turns(driver, "say meanwhile")
+    assert answer(made[0]) == "meanwhile"
+    assert not slow.done()
+    (error,), _ = await slow
+    assert isinstance(error, AttemptError), error
+    assert error.kind is ErrorKind.TIMEOUT
+
+
+async def test_turn_can_be_cancelled(driver: AgentDriver) -> None:
+    session = await open_session(driver)
+    turn = asyncio.ensure_future(session.turn(text('hang {"seconds": 60}')))
+    await asyncio.sleep(0)
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    await session.close()
+    made, _ = await turns(driver, "say after")
+    assert answer(made[0]) == "after"
