@@ -9,6 +9,7 @@ import codecs
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,7 +27,7 @@ MAX_TABLE_BYTES: Final = 1024 * 1024 * 1024
 MAX_ROW_BYTES: Final = 16 * 1024 * 1024
 _ROWS_FOR_COLUMNS: Final = 100
 _BOMS: Final = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_AT: Final = re.compile(r" at line 1( column \d+)$")
+_AT: Final = re.compile(r" at line 1 column (\d+)$")
 _DELIMITERS: Final = ",;\t"
 
 
@@ -103,9 +104,9 @@ class Table:
         header = tuple(name.strip() for name in names)
         if not any(header):
             raise Unreadable(self.path, "has no header: its first row names the columns", line)
-        twice = next((name for number, name in enumerate(header) if name and name in header[:number]), None)
-        if twice is not None:
-            raise Unreadable(self.path, "two columns have the same name", line, value=twice[:80])
+        twice = [name for name, count in Counter(header).items() if name and count > 1]
+        if twice:
+            raise Unreadable(self.path, "two columns have the same name", line, value=twice[0][:80])
         return header
 
     def _json_rows(self, file: BinaryIO) -> Iterator[Row]:
@@ -115,7 +116,7 @@ class Table:
             try:
                 value = from_json(text, allow_inf_nan=False)  # refuses deep nesting and lone surrogates as well
             except ValueError as error:
-                why = _AT.sub(r"\1", str(error))
+                why = _AT.sub(r" at column \1", str(error))
                 raise Unreadable(self.path, f"this line is no JSON: {why}", line) from None
             if not isinstance(value, dict):
                 hint = 'each line is an object: {"prompt": "...", "reference": "..."}'

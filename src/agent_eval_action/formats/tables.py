@@ -12,6 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pydantic_core import from_json
+
 from agent_eval_action.diagnostics.reader import did_you_mean, shorten
 from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.diagnostics.tables import Row, Table
@@ -126,7 +128,11 @@ class _BadCell(Exception):  # noqa: N818 - internal signal; becomes a problem of
 
 @dataclass
 class _Cases:
-    """The cases of the rows read so far. ``noted``: what several rows have, with the first line and how many."""
+    """The cases of the rows read so far.
+
+    ``noted`` is what several rows have, with the first line, ``counts`` how many have it; ``same`` counts rows that ask
+    the same by the id of the first.
+    """
 
     reading: Reading
     roles: dict[str, str]
@@ -134,6 +140,7 @@ class _Cases:
     ids: dict[str, int] = field(default_factory=dict)
     noted: dict[str, tuple[int, str]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    same: Counter[str] = field(default_factory=Counter)
 
     def add(self, row: Row) -> None:
         """Add the case of a row, or what is wrong with it."""
@@ -209,10 +216,10 @@ class _Cases:
         name = f"{words}-{digest}" if words else digest
         if self.ids.setdefault(name, row.line) != row.line:
             self.note(row.line, "asks the same as an earlier row", "each is a case; a column `id` would name them")
-            number = 2
-            while self.ids.setdefault(f"{name}-{number}", row.line) != row.line:
-                number += 1
-            name = f"{name}-{number}"
+            self.same[name] += 1
+            while self.ids.setdefault(numbered := f"{name}-{self.same[name] + 1}", row.line) != row.line:
+                self.same[name] += 1
+            return numbered
         return name
 
     def _asked(self, row: Row, given: JsonObject) -> Messages:
@@ -285,9 +292,8 @@ def _from_cell(value: Any) -> Any:
     """The object or list that a cell's text is as JSON, else the value."""
     if isinstance(value, str) and value[:1] in "[{" and value[-1:] in "]}" and len(value) > 1:
         try:
-            found = json.loads(value)
-            json.dumps(found, ensure_ascii=False).encode()
-        except (ValueError, RecursionError):  # UnicodeError is a ValueError: half a surrogate pair
+            found = from_json(value, allow_inf_nan=False)  # refuses deep nesting and lone surrogates as well
+        except ValueError:
             return value
         return found if isinstance(found, dict | list) else value
     return value
