@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ from agent_eval_action.processes.protocol import Frame, to_invocation
 from agent_eval_action.processes.worker import WorkerClient
 from agent_eval_action.results.evalset import Content
 from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
+from agent_eval_action.telemetry.trajectory import uncaptured
 
 LOGS: Final = "logs"
 """The folder of agents' output, in the folder of results."""
@@ -66,6 +68,7 @@ class AdkAgent:
         self._preparing: Future[_Prepared] | None = None
         self._given_up = threading.Event()
         self._pool: WorkerPool | None = None
+        self._warned = False
         self._withheld = withheld_names(spec.environ, spec.env_allow)
 
     def prepare(self) -> Future[_Prepared]:
@@ -131,7 +134,12 @@ class AdkAgent:
         if isinstance(opened, AttemptError):
             await self._pool.release(worker, name)
             return opened
-        return AdkSession(name, worker, self._pool, self.spec.timeout_s, self._withheld)
+        return AdkSession(name, worker, self._pool, self.spec.timeout_s, self._withheld, self._warn_once)
+
+    def _warn_once(self, text: str) -> None:
+        if not self._warned:
+            self._warned = True
+            self.spec.log(text, "warning")
 
     async def stop(self) -> None:
         self._given_up.set()
@@ -197,6 +205,7 @@ class AdkSession:
     pool: WorkerPool
     timeout_s: float
     withheld: frozenset[str]
+    warn: Callable[[str], None]
     _turns: int = field(default=0, init=False)
     _abandoned: bool = field(default=False, init=False)
     _end: SessionEnd | AttemptError | None = field(default=None, init=False)
@@ -213,6 +222,8 @@ class AdkSession:
             turn = to_invocation(frame, content, f"{self.name}-{number}")
             if isinstance(turn, AttemptError):
                 return turn.model_copy(update={"turn": number})
+            if frame.get("trace") and (text := uncaptured(turn)):
+                self.warn(text)
             throttled = frame.get("throttled")
             return TurnDone(turn, throttled if isinstance(throttled, int) else 0)
         message = frame.message

@@ -20,6 +20,7 @@ from agent_eval_action.results.evalset import (
     Span,
 )
 from agent_eval_action.results.run_result import AttemptError, ErrorKind
+from agent_eval_action.telemetry.trajectory import with_trace
 
 MAGIC = b"AEF1"
 HEADER = struct.Struct(">4sI")
@@ -78,7 +79,7 @@ def _convert(frame: Frame, sent: Content, invocation_id: str) -> Invocation:
         final_content = Content(role=final_content.role, parts=spoken)
     recorded = (_recorded(event, content, event is final) for event, content in events if _counts(event, content))
     authors = {str(event["a"]) for event, _ in events}
-    return Invocation(
+    turn = Invocation(
         invocation_id=invocation_id,
         user_content=user[-1] if user else sent,
         final_response=final_content,
@@ -98,6 +99,7 @@ def _convert(frame: Frame, sent: Content, invocation_id: str) -> Invocation:
         tool_duration=round(tool, 6),
         spans=tuple(map(_span, frame.get("spans", ()))),
     )
+    return with_trace(turn, trace) if (trace := frame.get("trace")) else turn
 
 
 def _span(values: Sequence[Any]) -> Span:

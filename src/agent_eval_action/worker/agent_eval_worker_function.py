@@ -7,6 +7,7 @@ OpenAI's APIs, LangChain and Pydantic AI have them. Frameworks are known by the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import importlib
 import inspect
@@ -19,6 +20,7 @@ from typing import Any
 from agent_eval_worker_errors import WorkerError, describe, last_lines
 from agent_eval_worker_plugin import Turn
 from agent_eval_worker_protocol import encode
+from agent_eval_worker_telemetry import SpanCollector, as_frame
 
 THREADS = 256
 ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
@@ -60,8 +62,9 @@ class FunctionFactory:
 
     last_runner = None
 
-    def __init__(self, function: Callable[..., Any], frame_bytes: int) -> None:
+    def __init__(self, function: Callable[..., Any], frame_bytes: int, collector: SpanCollector | None = None) -> None:
         self.function = function
+        self.collector = collector
         called = function if inspect.isroutine(function) else type(function).__call__
         self.is_async = inspect.iscoroutinefunction(called)
         self.takes_session = _positional_parameters(function) > 1
@@ -107,12 +110,13 @@ class FunctionConversation:
         text = "".join(part["text"] for part in content.get("parts") or () if part.get("text"))
         call = functools.partial(factory.function, *([text, session] if factory.takes_session else [text]))
         started_at, started = time.time(), time.monotonic()
-        if factory.is_async:
-            result = await call()
-        else:
-            result = await _in_thread(factory.threads, call)
-            if inspect.isawaitable(result):
-                result = await result
+        with factory.collector.turn() if factory.collector else contextlib.nullcontext([]) as spans:
+            if factory.is_async:
+                result = await call()
+            else:
+                result = await _in_thread(factory.threads, call)
+                if inspect.isawaitable(result):
+                    result = await result
         total = time.monotonic() - started
         events = list(events_of(result, session))
         session.messages += asked
@@ -126,6 +130,7 @@ class FunctionConversation:
             "seconds": [total, total, 0.0],  # of what the function does inside nothing is known
             "throttled": 0,
             "events": events,
+            "trace": as_frame(spans),
         }
         body = encode(frame)
         if len(body) > factory.frame_bytes:

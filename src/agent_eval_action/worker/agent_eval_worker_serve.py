@@ -25,6 +25,7 @@ from agent_eval_worker_function import FunctionFactory, load_function
 from agent_eval_worker_plugin import RateLimitRetries, Turn, make_plugin_class, make_retry_options
 from agent_eval_worker_protocol import Channel, encode, flush_streams
 from agent_eval_worker_session import SessionFactory, WorkerSession
+from agent_eval_worker_telemetry import collect_spans, provide_tracers
 
 # Failures of an import that no change of the code can help. ``environment`` is the interpreter's.
 NOT_OF_CODE = frozenset({"credentials", "environment", "rate_limited", "unavailable"})
@@ -111,9 +112,12 @@ class Worker:
         return loaded
 
     def _load_function(self, name: str) -> loading.LoadedAgent:
+        collector = collect_spans()
         function = load_function(name)
+        if collector is not None:
+            provide_tracers()
         module = inspect.getmodule(function)
-        self._factory = FunctionFactory(function, self._init["frame_bytes"])
+        self._factory = FunctionFactory(function, self._init["frame_bytes"], collector)
         ready = {"python": platform.python_version(), "adk": "", "models": [], "packages": loading.installed()}
         loaded = loading.LoadedAgent(function, module)
         self._channel.send({"ev": "ready", **ready, "exclusive": False})

@@ -13,6 +13,10 @@ from agent_eval_action.formats import load_eval_file
 
 VALUES = (
     ("one case of an agents-cli dataset", {"eval_case_id": "a", "conversation": []}),
+    (
+        "a trpc-agent-go eval set (chat messages, not parts)",
+        {"evalCases": [{"evalId": "a", "conversation": [{"userContent": {"content": "hi"}}]}]},
+    ),
     ("one eval case without its set", {"eval_id": "a", "conversation": []}),
     ("one eval case without its set", {"evalId": "a", "conversation": []}),
     ("a conversation without its case and set", {"conversation": []}),

@@ -1,0 +1,1 @@
+"""OpenTelemetry: what the spans of a turn say of its trajectory."""

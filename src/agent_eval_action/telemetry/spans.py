@@ -1,0 +1,225 @@
+"""One span, whoever made it: what kind of work it is, and its fields under the names that instrumentations use.
+
+Known are OpenTelemetry's conventions for generative AI (current and former), ADK's own attributes, OpenInference and
+OpenLLMetry (``traceloop.*``).
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+SpanKind = Literal["tool", "model", "agent", ""]
+
+_OPERATIONS: Final[Mapping[str, SpanKind]] = {
+    "execute_tool": "tool",
+    "chat": "model",
+    "generate_content": "model",
+    "text_completion": "model",
+    "completion": "model",
+    "invoke_agent": "agent",
+    "create_agent": "",
+}
+_KINDS: Final[Mapping[str, SpanKind]] = {"TOOL": "tool", "LLM": "model", "AGENT": "agent"}
+_TOOL_NAMES: Final = ("gen_ai.tool.name", "tool.name", "tool_call.function.name", "traceloop.entity.name")
+_ARGUMENTS: Final = (
+    "gcp.vertex.agent.tool_call_args",
+    "gen_ai.tool.call.arguments",
+    "gen_ai.tool.arguments",
+    "tool_arguments",
+    "tool_call.function.arguments",
+    "input.value",
+    "traceloop.entity.input",
+)
+_RESULTS: Final = (
+    "gcp.vertex.agent.tool_response",
+    "gen_ai.tool.call.result",
+    "gen_ai.tool.result",
+    "tool_response",
+    "output.value",
+    "traceloop.entity.output",
+)
+_CALL_IDS: Final = ("gen_ai.tool.call.id", "tool_call.id", "tool.id")
+_AGENTS: Final = ("gen_ai.agent.name", "agent.name", "graph.node.id", "traceloop.entity.name")
+_MODELS: Final = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
+_TOKENS_IN: Final = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
+_TOKENS_OUT: Final = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion")
+_INDEXED: Final = re.compile(
+    r"(?:llm\.output_messages\.(\d+)\.message\.tool_calls\.(\d+)\.tool_call\."
+    r"|gen_ai\.completion\.(\d+)\.tool_calls\.(\d+)\.)(id|name|arguments|function\.name|function\.arguments)"
+)
+_PARSED_BYTES: Final = 1_000_000
+_ANSWER_DEPTH: Final = 8
+_ID_DEPTH: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TracedCall:
+    """A tool call. ``args`` None: they were not captured. ``result`` None: likewise, or the tool gave none."""
+
+    name: str
+    args: dict[str, Any] | None
+    call_id: str = ""
+    result: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSpan:
+    """A finished span. Times are nanoseconds since the epoch; ``events`` are names with attributes, log records too."""
+
+    name: str
+    span_id: str
+    parent_id: str
+    start: int
+    end: int
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    events: Sequence[tuple[str, Mapping[str, Any]]] = ()
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> TraceSpan:
+        """A span as the worker reports it. Raises KeyError, TypeError or ValueError for anything else."""
+        return cls(
+            name=str(values["name"]),
+            span_id=str(values["id"]),
+            parent_id=str(values.get("parent") or ""),
+            start=int(values["start"]),
+            end=int(values["end"]),
+            attributes=dict(values.get("attributes") or {}),
+            events=tuple((str(name), dict(attributes)) for name, attributes in values.get("events") or ()),
+        )
+
+    @property
+    def kind(self) -> SpanKind:
+        """What kind of work it is; "" for a step that only holds others."""
+        known = self.attributes
+        if (operation := known.get("gen_ai.operation.name")) is not None:
+            return _OPERATIONS.get(str(operation), "")
+        if known.get("mcp.method.name") == "tools/call" or "gcp.vertex.agent.tool_call_args" in known:
+            return "tool"
+        if (kind := _first(known, ("openinference.span.kind", "traceloop.span.kind"))) is not None:
+            return _KINDS.get(str(kind).upper(), "")
+        is_model = "gen_ai.system" in known or "gen_ai.provider.name" in known
+        is_model = "gcp.vertex.agent.llm_request" in known or (is_model and _first(known, _MODELS) is not None)
+        return "model" if is_model else ""
+
+    @property
+    def agent(self) -> str:
+        """The agent that this span names; "" if none."""
+        return str(_first(self.attributes, _AGENTS[: None if self.kind == "agent" else 2]) or "")
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return str(_first(self.attributes, _MODELS) or "")
+
+    @property
+    def tokens(self) -> tuple[int | None, int | None]:
+        """Tokens sent and received."""
+        tokens_in, tokens_out = _first(self.attributes, _TOKENS_IN), _first(self.attributes, _TOKENS_OUT)
+        return _count(tokens_in), _count(tokens_out)
+
+    def tool_call(self) -> TracedCall:
+        """The call of a tool's span."""
+        name = str(_first(self.attributes, _TOOL_NAMES) or re.sub(r"^(execute_tool|tools/call) ", "", self.name))
+        arguments, result = _first(self.attributes, _ARGUMENTS), _first(self.attributes, _RESULTS)
+        for event, attributes in self.events:
+            if event in {"gen_ai.tool.message", "gen_ai.choice"}:
+                result = attributes.get("content", attributes.get("message", result)) if result is None else result
+        call_id = str(_first(self.attributes, _CALL_IDS) or "")
+        parsed = None if result is None else _mapping(result, "result")
+        if not call_id and parsed is not None:
+            call_id = str(_found(parsed, "tool_call_id") or "")
+        return TracedCall(name, None if arguments is None else _mapping(arguments, "input"), call_id, parsed)
+
+    def model_calls(self) -> tuple[TracedCall, ...]:
+        """The calls that a model's span asked for, in the model's order."""
+        return tuple(self._model_calls())
+
+    def _model_calls(self) -> Iterator[TracedCall]:
+        known = self.attributes
+        if (messages := known.get("gen_ai.output.messages")) is not None:
+            yield from _calls_in(_parsed(messages))
+        elif (answer := known.get("gcp.vertex.agent.llm_response")) is not None:
+            yield from _calls_in(_parsed(answer))
+        elif indexed := _indexed(known):
+            yield from (_call(fields) for fields in indexed)
+        else:
+            for event, attributes in self.events:
+                if event in {"gen_ai.choice", "gen_ai.assistant.message", "gen_ai.client.inference.operation.details"}:
+                    yield from (call for value in attributes.values() for call in _calls_in(_parsed(value)))
+
+
+def _calls_in(value: Any, depth: int = 0) -> Iterator[TracedCall]:
+    """Every tool call in an answer, in whichever of the forms of a call."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _calls_in(item, depth + 1) if depth < _ANSWER_DEPTH else ()
+    elif isinstance(value, dict):
+        call = value.get("function_call") or value.get("functionCall")
+        if isinstance(call, dict):
+            yield _call(call)
+        elif value.get("type") in {"tool_call", "function_call", "function"} and (
+            "name" in value or isinstance(value.get("function"), dict)
+        ):
+            yield _call(value)
+        else:
+            for key in ("parts", "content", "tool_calls", "message", "body", "candidates", "choices"):
+                yield from _calls_in(value.get(key), depth + 1) if depth < _ANSWER_DEPTH else ()
+
+
+def _call(fields: Mapping[str, Any]) -> TracedCall:
+    function = fields.get("function")
+    source = function if isinstance(function, Mapping) else fields
+    arguments = _first(source, ("args", "arguments"))
+    call_id = str(_first(fields, ("id", "call_id")) or "")
+    return TracedCall(str(source.get("name") or ""), _mapping(arguments or {}, "input"), call_id)
+
+
+def _indexed(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Calls whose fields are attributes of their own, numbered by message and call."""
+    calls: dict[tuple[int, int], dict[str, Any]] = {}
+    for name, value in attributes.items():
+        if found := _INDEXED.match(name):
+            place = int(found[1] or found[3]), int(found[2] or found[4])
+            calls.setdefault(place, {})[found[5].removeprefix("function.")] = value
+    return [calls[place] for place in sorted(calls)]
+
+
+def _first(values: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((values[name] for name in names if values.get(name) is not None), None)
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _parsed(value: Any) -> Any:
+    """A text as the JSON it holds, or as the Python value that older instrumentations print; else the text."""
+    if not isinstance(value, str) or len(value) > _PARSED_BYTES:
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return ast.literal_eval(value) if value[:1] in "{[(" else value
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return value
+
+
+def _mapping(value: Any, key: str) -> dict[str, Any]:
+    found = _parsed(value)
+    return {str(name): item for name, item in found.items()} if isinstance(found, dict) else {key: found}
+
+
+def _found(value: Any, key: str, depth: int = 0) -> Any:
+    """The first value under a key, at whatever depth: LangChain writes a message's fields below ``data``."""
+    if not isinstance(value, dict) or depth > _ID_DEPTH:
+        return None
+    return (
+        value[key] if key in value else next((got for v in value.values() if (got := _found(v, key, depth + 1))), None)
+    )

@@ -1,0 +1,178 @@
+"""The trajectory of a turn from its spans: tool calls in order, by which agent, tokens, and when what ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agent_eval_action.results.evalset import (
+    Content,
+    FunctionCall,
+    FunctionResponse,
+    Invocation,
+    InvocationEvent,
+    InvocationEvents,
+    Part,
+    Span,
+)
+from agent_eval_action.telemetry.spans import TracedCall, TraceSpan
+
+_MAX_DEPTH = 200
+
+
+@dataclass
+class Trajectory:
+    """What the spans of one turn say. ``calls`` are those that ran, in the order in which models asked for them."""
+
+    spans: Sequence[TraceSpan]
+    calls: list[tuple[TracedCall, str]] = field(default_factory=list)
+    models: list[TraceSpan] = field(default_factory=list)
+    tools: list[TraceSpan] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        by_id = {span.span_id: span for span in self.spans}
+        for span in sorted(self.spans, key=lambda span: (span.start, span.end)):
+            ancestors = list(_ancestors(span, by_id))
+            if span.kind == "tool":
+                # MCP's client has a span of its own inside that of the framework
+                name = span.tool_call().name
+                if not any(outer.kind == "tool" and outer.tool_call().name == name for outer in ancestors):
+                    self.tools.append(span)
+            elif span.kind == "model" and not any(outer.kind == "model" for outer in ancestors):
+                self.models.append(span)
+        self.calls = [
+            (call, _agent_of(span, by_id)) for call, span in (_in_order(self.tools, self.models) or self._asked_for())
+        ]
+
+    def _asked_for(self) -> list[tuple[TracedCall, TraceSpan]]:
+        """Where no tool has a span: what models asked for."""
+        return [(call, span) for span in self.models for call in span.model_calls()]
+
+    def added_to(self, turn: Invocation) -> Invocation:
+        """The turn with these calls, tokens and times, where it has none of its own."""
+        update: dict[str, Any] = {}
+        data = turn.intermediate_data
+        events = data.invocation_events if isinstance(data, InvocationEvents) else ()
+        has_usage = any(event.usage_metadata for event in events)
+        traced = [] if turn.tool_calls() else list(self._call_events())
+        if not has_usage:
+            traced += self._usage_events()
+        if traced:
+            update["intermediate_data"] = InvocationEvents(invocation_events=(*traced, *events))
+        if not turn.spans and (timeline := self._timeline(turn)):
+            update["spans"] = timeline
+            model, tool = (_union(timeline, kinds) for kinds in (("model",), ("model", "tool")))
+            update |= {"model_duration": round(model, 6), "tool_duration": round(tool - model, 6)}
+        return turn.model_copy(update=update) if update else turn
+
+    def _call_events(self) -> Iterator[InvocationEvent]:
+        for call, agent in self.calls:
+            called = FunctionCall(id=call.call_id or None, name=call.name, args=call.args)
+            yield InvocationEvent(author=agent, content=Content(role="model", parts=(Part(function_call=called),)))
+            if call.result is not None:
+                answer = FunctionResponse(id=call.call_id or None, name=call.name, response=call.result)
+                yield InvocationEvent(
+                    author=agent, content=Content(role="user", parts=(Part(function_response=answer),))
+                )
+
+    def _usage_events(self) -> Iterator[InvocationEvent]:
+        by_id = {span.span_id: span for span in self.spans}
+        for span in self.models:
+            tokens_in, tokens_out = span.tokens
+            if tokens_in is None or tokens_out is None:
+                continue
+            counts = {"prompt_token_count": tokens_in, "candidates_token_count": tokens_out}
+            yield InvocationEvent(
+                author=_agent_of(span, by_id),
+                usage_metadata=counts | {"total_token_count": tokens_in + tokens_out},
+                model_version=span.model or None,
+            )
+
+    def _timeline(self, turn: Invocation) -> tuple[Span, ...]:
+        began = turn.creation_timestamp
+        found = [
+            *(("model", span.agent or span.model, span, span.tokens) for span in self.models),
+            *(("tool", span.tool_call().name, span, (None, None)) for span in self.tools),
+        ]
+        return tuple(
+            Span(
+                kind="model" if kind == "model" else "tool",
+                name=name,
+                start=round(max(0.0, span.start / 1e9 - began), 4),
+                seconds=round(max(0.0, (span.end - span.start) / 1e9), 4),
+                input_tokens=tokens[0],
+                output_tokens=tokens[1],
+            )
+            for kind, name, span, tokens in sorted(found, key=lambda each: each[2].start)
+        )
+
+
+def _in_order(tools: Sequence[TraceSpan], models: Sequence[TraceSpan]) -> list[tuple[TracedCall, TraceSpan]]:
+    """Calls that ran, in the order in which models asked for them: tools that run side by side start in any order."""
+    asked = [((span.end, at), call) for span in models for at, call in enumerate(span.model_calls())]
+    placed: list[tuple[tuple[int, int], TracedCall, TraceSpan]] = []
+    for span in tools:
+        call = span.tool_call()
+        before = [each for each in asked if each[0][0] <= span.start]
+        match = _match(call, before) or _match(call, asked)
+        if match is None:
+            placed.append(((span.start, 0), call, span))
+            continue
+        asked.remove(match)
+        place, wanted = match
+        args = wanted.args if call.args is None else call.args
+        placed.append((place, replace(call, call_id=call.call_id or wanted.call_id, args=args), span))
+    return [(call, span) for _, call, span in sorted(placed, key=lambda each: each[0])]
+
+
+_Asked = tuple[tuple[int, int], TracedCall]
+
+
+def _match(call: TracedCall, asked: Iterable[_Asked]) -> _Asked | None:
+    """What a model asked for that this call carries out: by id, else by name and arguments, else by name."""
+    named = [each for each in asked if each[1].name == call.name]
+    if call.call_id and (same := [each for each in named if each[1].call_id == call.call_id]):
+        return same[0]
+    equal = [each for each in named if each[1].args == call.args]
+    return next(iter(equal or named), None)
+
+
+def _ancestors(span: TraceSpan, by_id: Mapping[str, TraceSpan]) -> Iterator[TraceSpan]:
+    for _ in range(_MAX_DEPTH):  # foreign spans may name each other
+        parent = by_id.get(span.parent_id)
+        if parent is None:
+            return
+        yield parent
+        span = parent
+
+
+def _agent_of(span: TraceSpan, by_id: Mapping[str, TraceSpan]) -> str:
+    around = (span, *_ancestors(span, by_id))
+    return next((found.agent for found in around if found.agent), "agent")
+
+
+def _union(spans: Iterable[Span], kinds: Sequence[str]) -> float:
+    """Seconds that spans of these kinds cover, overlap counted once."""
+    total, counted_to = 0.0, 0.0
+    for span in sorted((span for span in spans if span.kind in kinds), key=lambda span: span.start):
+        end = span.start + span.seconds
+        if end > counted_to:
+            total += end - max(span.start, counted_to)
+            counted_to = end
+    return total
+
+
+def uncaptured(turn: Invocation) -> str:
+    """What the spans of a turn do not say, and the switch that is off; "" if nothing is missing."""
+    if all(call.args is not None for call in turn.tool_calls()):
+        return ""
+    return (
+        "the spans of its tool calls have no arguments, which are not scored then; "
+        "switch on that its instrumentation captures content (OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)"
+    )
+
+
+def with_trace(turn: Invocation, spans: Iterable[Mapping[str, Any]]) -> Invocation:
+    """A turn with what its spans say. Raises KeyError, TypeError or ValueError for what are no spans."""
+    return Trajectory([TraceSpan.read(span) for span in spans]).added_to(turn)
