@@ -22,7 +22,7 @@ from agent_eval_action.environments.resolve import configured_interpreter, reaso
 from agent_eval_action.environments.runtime import AgentFolder
 from agent_eval_action.environments.variables import install_secrets, selected_install_env
 from agent_eval_action.errors import ConfigError, CredentialsError
-from agent_eval_action.folders import OutputFolder, real_path
+from agent_eval_action.folders import OutputFolder, folders_upwards, real_path
 from agent_eval_action.llm.budget import Meter
 from agent_eval_action.llm.client import LlmError, LlmReply
 from agent_eval_action.llm.credentials import EXTRA, dotenv_of, judge_environ
@@ -114,7 +114,11 @@ def make_base_driver(
         environ = {name: value for name, value in environ.items() if name != "VIRTUAL_ENV"}
     current = head.drivers.get(agent.name)
     servers = current.servers if isinstance(current, AdkAgent) else None
-    agent = agent.model_copy(update={"python": _base_interpreter(current, base, environ, agent, workspace)})
+    if agent.command and head.sandboxes is not None:
+        interpreter = _outside(agent.python, settings.workspace, workspace)
+    else:
+        interpreter = _base_interpreter(current, base, environ, agent, workspace)
+    agent = agent.model_copy(update={"python": interpreter})
     context = DriverContext(agent, settings, environ, workspace, head.sandboxes, role="base", fork_servers=servers)
     return AGENTS[agent.driver](context)
 
@@ -126,19 +130,33 @@ def _base_interpreter(
 
     ``current``: the driver of the change's agent.
     """
-    if not isinstance(current, AdkAgent):
-        return None
-    if current.spec.sandboxes is not None:
+    if isinstance(current, AdkAgent) and current.spec.sandboxes is not None:
         return _outside(agent.python, base.settings.workspace, workspace)
-    if current.python is None:
-        return None
-    here = AgentFolder(current.spec.path.resolve(), base.settings.workspace.resolve())
+    here = AgentFolder(_in_checkout(current, agent, base, workspace), base.settings.workspace.resolve())
     there = AgentFolder(agent.path.resolve(), workspace.resolve())
-    marker = current.python.parent.parent / "pyvenv.cfg"
+    python = current.python if isinstance(current, AdkAgent) else _python_of_programs(agent, here)
+    if python is None:
+        return None
+    marker = python.parent.parent / "pyvenv.cfg"
     inside = marker.is_relative_to(here.workspace)
     if inside and base.brought_along(base.settings.workspace / marker.relative_to(here.workspace)):
         return None
-    return None if reason_env_not_reusable(current.python, here, there, environ) else current.python
+    return None if reason_env_not_reusable(python, here, there, environ) else python
+
+
+def _in_checkout(current: AgentDriver | None, agent: AgentSettings, base: BaseCommit, workspace: Path) -> Path:
+    """Return the folder of the change's agent, whose counterpart in the base's tree is the folder of ``agent``."""
+    if isinstance(current, AdkAgent):
+        return current.spec.path.resolve()
+    return base.settings.workspace.resolve() / agent.path.resolve().relative_to(workspace.resolve())
+
+
+def _python_of_programs(agent: AgentSettings, here: AgentFolder) -> Path | None:
+    """Return the interpreter of the environment whose programs a ``command`` in the checkout finds first."""
+    if agent.command is None or agent.python is not None:
+        return agent.python
+    pythons = (folder / ".venv" / "bin" / "python" for folder in folders_upwards(here.folder, here.workspace))
+    return next((python for python in pythons if python.exists()), None)
 
 
 def _outside(python: Path | None, *trees: Path) -> Path | None:

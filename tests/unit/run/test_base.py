@@ -9,9 +9,11 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+from venv import EnvBuilder
 
 import pytest
 
+from agent_eval_action.agents.adk_server import AdkServerAgent
 from agent_eval_action.config.loader import resolve
 from agent_eval_action.config.models import AgentSettings, Settings
 from agent_eval_action.environments.lock import LockFile
@@ -21,6 +23,7 @@ from agent_eval_action.git.export import export_tree
 from agent_eval_action.git.repository import Repository
 from agent_eval_action.results.run_result import AgentConditions, AttemptError
 from agent_eval_action.run.base_agents import AgentGroup, BaseCommit, BaseUnavailable, find_base, open_base_agents
+from agent_eval_action.run.resources import make_base_driver
 
 HINT = "actions/checkout: fetch-depth: 2"
 GIT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"} | {
@@ -218,6 +221,25 @@ async def test_a_server_runs_by_the_bases_own_command_and_not_at_its_url(
     await arm.stop()
     assert [agent.command for agent, *_ in made] == commands
     assert ("its url" in arm.missing.get("bot", "")) == (not commands)
+
+
+@pytest.mark.parametrize("tracked", [False, True], ids=["of the job", "of the change"])
+async def test_a_server_of_the_base_finds_the_programs_of_the_checkout(repo: Repo, tracked: bool) -> None:
+    text = "agent: {path: bot, driver: adk_server, command: 'adk api_server --port {port}'}\n"
+    repo.commit(**{"bot__agent.py": "# old\n", "agent-eval.yaml": text, ".gitignore": "" if tracked else ".venv\n"})
+    repo.git("checkout", "-q", "-b", "change")
+    venv = repo.folder / ".venv"
+    EnvBuilder(symlinks=True).create(venv)
+    repo.commit(**{"bot__agent.py": "# new\n"})
+    made: list[Any] = []
+    arm = await opened(repo, made)
+    ((agent, workspace, _),) = made
+    base = find_base(settings_of(repo.folder), repo.git("rev-parse", "main"), os.environ, HINT)
+    assert isinstance(base, BaseCommit)
+    driver = make_base_driver(AgentGroup("head"), base, os.environ, agent, workspace)
+    await arm.stop()
+    assert isinstance(driver, AdkServerAgent)
+    assert driver.server.context.agent.python == (None if tracked else venv / "bin" / "python")
 
 
 async def test_variables_of_a_flag_hold_for_both(changed: Repo) -> None:
