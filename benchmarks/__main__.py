@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    adk_server,
     comment,
     container,
     gate_fidelity,
@@ -18,7 +19,17 @@ from benchmarks import (
 
 def main() -> int:
     """Run them all; 1 when one misses its target."""
-    jobs = (main_job, judged_job, rescore, large_report, comment, gate_fidelity, price_per_verdict, container)
+    jobs = (
+        main_job,
+        adk_server,
+        judged_job,
+        rescore,
+        large_report,
+        comment,
+        gate_fidelity,
+        price_per_verdict,
+        container,
+    )
     missed = [job.main([]) for job in jobs]
     return max(missed)
 

@@ -52,7 +52,7 @@ class Bench:
         out = self.work.folder / f"out-{self.runs}"
         argv = [ROOT / ".venv" / "bin" / "agent-eval", "run", self.work.eval_set, "--agent", self.work.agent]
         taken = self._run(*argv, "--python", self.environment / "bin" / "python", "--out", out)
-        self._must_pass(taken, _passed(out / "results.json") if taken.exit_code == 0 else 0)
+        self._must_pass(taken, passed_cases(out / "results.json") if taken.exit_code == 0 else 0)
         return taken
 
     def bare_runner(self) -> Taken:
@@ -86,7 +86,7 @@ class Bench:
             raise CommandFailed(f"exit {taken.exit_code}, {passed} cases passed:\n{taken.output}")
 
 
-def _passed(results: Path) -> int:
+def passed_cases(results: Path) -> int:
     """Cases whose every attempt has scores and meets every threshold."""
     cases = [case for one in json.loads(results.read_text())["sets"] for case in one["cases"]]
     scores = [[score for attempt in case["attempts"] for score in attempt["scores"]] for case in cases]
