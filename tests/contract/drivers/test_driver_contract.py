@@ -112,6 +112,9 @@ async def test_tool_calls_have_arguments_and_results(driver: AgentDriver) -> Non
     made, _ = await turns(driver, 'add {"a": 1, "b": 2}')
     assert trajectory(made[0].invocation) == [("add", {"a": 1, "b": 2}, {"sum": 3})]
     assert answer(made[0]) == '{"sum": 3}'
+    events = made[0].invocation.intermediate_data.invocation_events
+    roles = [(event.author, event.content and event.content.role) for event in events]
+    assert roles == [("wild", "model"), ("wild", "user"), ("wild", None)], "the answer's own event is without its text"
 
 
 async def test_usage_and_model_are_those_that_the_model_reports(driver: AgentDriver) -> None:
