@@ -23,13 +23,13 @@ READ_ALTHOUGH_REFUSED = {
 }
 
 AGENTS_CLI = "agents-cli EvaluationDataset (eval_case_id/prompt/agent_data)"
+SESSIONS = {"ADK 2.x recorded-events test", "session dump (id/app_name/state/events)"}
 
 # Of the families that are no eval files: how the refusal names them.
 NAMED: dict[str, str] = {
     "evalset camelCase (trpc-agent-go dialect)": "trpc-agent-go eval set",
     "rust nonstandard (single-case object)": "adk-rust prompt-optimizer case",
-    "ADK 2.x recorded-events test": "recorded run",
-    "session dump (id/app_name/state/events)": "not an eval file",
+    "session dump (id/app_name/state/events)": "initial session",
     "session state seed": "initial session",
     "fragment: one EvalCase": "one eval case without its set",
     "fragment: one agents-cli case": "one case of an agents-cli dataset",
@@ -113,6 +113,9 @@ def test_what_adk_refuses_is_refused_with_place_and_reason_or_read_on_purpose(en
         ours = load(corpus / entry["local"], corpus)
         if entry["format"] == AGENTS_CLI:
             assert ours.format == "agents_cli", entry["local"]
+            continue
+        if entry["format"] in SESSIONS and json.loads((corpus / entry["local"]).read_text()).get("events"):
+            assert ours.format == "adk_session", entry["local"]
             continue
         if entry["local"] in READ_ALTHOUGH_REFUSED:
             assert ours.warnings, entry["local"]

@@ -27,8 +27,9 @@ class SessionRequest:
     """What a session begins with.
 
     ``alone``: the worker that held this session before was killed; run it where no other session can suffer from it,
-    and where it cannot suffer from others. ``key`` names the attempt, for drivers that replay one. ``history``: events
-    that the session holds before its first turn.
+    and where it cannot suffer from others. ``key`` names the attempt, for drivers that replay one, and ``messages`` are
+    those the user will send, () where they are not known before. ``history``: events that the session holds before its
+    first turn.
     """
 
     app_name: str
@@ -38,6 +39,7 @@ class SessionRequest:
     alone: bool = False
     key: AttemptKey | None = None
     history: tuple[PastEvent, ...] = ()
+    messages: tuple[Content, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

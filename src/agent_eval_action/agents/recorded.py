@@ -1,4 +1,4 @@
-"""Replays attempts.jsonl of an earlier run: nothing is run, everything is scored anew."""
+"""Replays an earlier run, or what other tools recorded: nothing is run, everything is scored anew."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from agent_eval_action.agents.base import (
     SessionRequest,
     TurnDone,
 )
+from agent_eval_action.agents.foreign_recordings import ForeignRecordings
 from agent_eval_action.diagnostics.suggestions import plural
 from agent_eval_action.errors import ConfigError, ResultsError
 from agent_eval_action.folders import OutputFolder
 from agent_eval_action.results.base import Frozen
 from agent_eval_action.results.evalset import Content, Invocation
-from agent_eval_action.results.run_result import AgentConditions, ArmName, Attempt, AttemptError, ErrorKind
+from agent_eval_action.results.run_result import AgentConditions, ArmName, Attempt, AttemptError, AttemptKey, ErrorKind
 from agent_eval_action.results.transcripts import ATTEMPTS, line_at, lines_of, parse_attempt
 
 _Key = tuple[str, str, int]
@@ -37,11 +38,15 @@ class RecordedAgent:
     workspace: Path | None = None
     _offsets: dict[_Key, tuple[int, int]] = field(default_factory=dict)
     _file: BinaryIO | None = None
+    _foreign: ForeignRecordings | None = None
 
     async def start(self) -> AgentConditions | AttemptError:
         """Index the recording by eval set, case and repeat; the last line of a key wins."""
         path = self.folder / ATTEMPTS
         try:
+            if not path.exists() and (foreign := ForeignRecordings.of_folder(self.folder)).conversations:
+                self._foreign = foreign
+                return AgentConditions(agent=self.name, path=self.folder.as_posix(), environment="recorded")
             self._file = OutputFolder.at(self.folder, self.workspace).read(ATTEMPTS)
             for number, offset, line in lines_of(self._file):
                 if (key := _attempt_key(path, number, line)) is not None:
@@ -54,10 +59,11 @@ class RecordedAgent:
 
     async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
         key, path = request.key, self.folder / ATTEMPTS
+        if self._foreign is not None and key is not None:
+            return _foreign_session(self._foreign, key, request.messages)
         place = self._offsets.get((key.eval_set, key.case, key.repeat)) if key else None
         if key is None or place is None or self._file is None:
-            attempt = f" {key.case_key} #{key.repeat + 1}" if key else ""
-            return _error(f"the recording has no attempt{attempt}")
+            return _not_recorded(key)
         number, offset = place
         try:
             return RecordedSession(parse_attempt(path, number, line_at(self._file, offset)))
@@ -96,6 +102,22 @@ def _attempt_key(path: Path, number: int, line: bytes) -> _Key | None:
     except ValidationError:
         key = parse_attempt(path, number, line)
     return (key.eval_set, key.case, key.repeat) if key.arm == "head" else None
+
+
+def _foreign_session(
+    recordings: ForeignRecordings, key: AttemptKey, messages: Sequence[Content]
+) -> AgentSession | AttemptError:
+    found = recordings.find(key, messages)
+    if found is None:
+        return _not_recorded(key)
+    kept = {"turns": found.turns, "final_session_state": found.final_state, "error": found.error}
+    names = {"agent": key.agent, "eval_set": key.eval_set, "case": key.case, "repeat": key.repeat}
+    return RecordedSession(Attempt(case_digest="", **names, **kept))
+
+
+def _not_recorded(key: AttemptKey | None) -> AttemptError:
+    attempt = f" {key.case_key} #{key.repeat + 1}" if key else ""
+    return _error(f"the recording has no attempt{attempt}")
 
 
 def _unreadable(path: Path, error: OSError) -> AttemptError:

@@ -51,6 +51,11 @@ def _without_cases(*keys: str) -> Callable[[Any], bool]:
     return lambda value: _cases(value) is None and set(keys) <= value.keys()
 
 
+def _is_initial_session(value: Any) -> bool:
+    """A session that nothing was said in: one with events is read as what the agent did."""
+    return _without_cases("state")(value) and not value.get("events")
+
+
 def _criteria_entry(wanted: str) -> Callable[[Any], bool]:
     """A mapping, a list of them, or a list under ``metrics``, of which any has the key; none that has ``criteria``."""
 
@@ -95,9 +100,8 @@ EVAL_FILES: Final = (
     ForeignFile(
         "an initial session, not an eval file",
         "it goes with a list of turns, as its session file",
-        _without_cases("state"),
+        _is_initial_session,
     ),
-    ForeignFile("a recorded run, not an eval file", "write its turns as an ADK eval set", _without_cases("events")),
 )
 """In this order; to accept such a format, delete its entry."""
 

@@ -14,6 +14,7 @@ from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats.adk import ADK
 from agent_eval_action.formats.adk_legacy import ADK_LEGACY, read_session_file
 from agent_eval_action.formats.adk_scenarios import ADK_SCENARIOS
+from agent_eval_action.formats.adk_sessions import ADK_SESSION
 from agent_eval_action.formats.agents_cli import AGENTS_CLI
 from agent_eval_action.formats.base import Format, LoadedEvalFile, Reading, in_file_order, recognise_foreign
 from agent_eval_action.formats.selectors import Selector, match_cases, parse_selector, select_cases
@@ -25,7 +26,14 @@ from agent_eval_action.results.run_result import collector_paused
 FORMATS: Final[Registry[Format]] = Registry(
     "agent_eval.formats",
     "format of eval files",
-    {"agents_cli": AGENTS_CLI, "adk": ADK, "adk_scenarios": ADK_SCENARIOS, "adk_legacy": ADK_LEGACY, "table": TABLE},
+    {
+        "agents_cli": AGENTS_CLI,
+        "adk": ADK,
+        "adk_scenarios": ADK_SCENARIOS,
+        "adk_legacy": ADK_LEGACY,
+        "adk_session": ADK_SESSION,
+        "table": TABLE,
+    },
     lambda _, entry: "" if isinstance(entry, Format) else "it is no agent_eval_action.formats.base.Format",
 )
 """In this order, those of packages last; the first that recognises the shape reads the file."""

@@ -89,6 +89,7 @@ class AdkTurn(_Lenient):
 
 class _Session(_Lenient):
     app_name: str = ""
+    state: dict[str, Any] | None = None
 
 
 class AdkCase(_Lenient):

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 
 from agent_eval_action.diagnostics.reader import JsonPath
 from agent_eval_action.formats.adk import check_ids, warn_misspelt
+from agent_eval_action.formats.adk_sessions import turns_of_events
 from agent_eval_action.formats.base import Format, Reading
 from agent_eval_action.formats.validation import check_genai, validate
 from agent_eval_action.results.base import AdkModel
@@ -22,8 +23,6 @@ from agent_eval_action.results.evalset import (
     DatasetCase,
     EvalSet,
     Invocation,
-    InvocationEvent,
-    InvocationEvents,
     JsonObject,
     PastEvent,
 )
@@ -179,32 +178,9 @@ def _recorded(read: _Case, events: list[PastEvent]) -> tuple[Invocation, ...]:
         name: AgentDetails(name=name, instructions=agent.instruction or "", tool_declarations=agent.tools or ())
         for name, agent in agents.items()
     }
-    turns: list[tuple[Content, list[PastEvent]]] = []
-    if events and (read.prompt is not None or events[0].author != "user"):
-        turns.append((read.prompt or Content(parts=(), role="user"), []))
-    for event in events:
-        if event.author == "user" and event.content is not None:
-            turns.append((event.content, []))
-        elif turns:
-            turns[-1][1].append(event)
-    return tuple(
-        Invocation(
-            invocation_id=f"recorded-{number}",
-            user_content=message,
-            final_response=_final_response(made),
-            intermediate_data=InvocationEvents(
-                invocation_events=tuple(InvocationEvent(author=event.author, content=event.content) for event in made)
-            ),
-            app_details=AppDetails(agent_details=details) if details else None,
-        )
-        for number, (message, made) in enumerate(turns)
-    )
-
-
-def _final_response(events: list[PastEvent]) -> Content | None:
-    """The last event that has text, as agents-cli takes it."""
-    with_text = (event.content for event in reversed(events) if event.content and event.content.text)
-    return next(with_text, None)
+    begins = events and (read.prompt is not None or events[0].author != "user")
+    prompt = (read.prompt or Content(parts=(), role="user")) if begins else None
+    return turns_of_events(events, prompt, AppDetails(agent_details=details) if details else None)
 
 
 def _list(value: Any) -> list[Any]:

@@ -357,7 +357,10 @@ class AttemptRunner:
             begin = planned.case.session_input or _DEFAULT_SESSION
             history = planned.case.history if isinstance(planned.case, DatasetCase) else ()
             names = begin.app_name, begin.user_id, begin.session_id
-            session = await driver.open(SessionRequest(*names, dict(begin.state), alone, planned.key, history))
+            messages = tuple(turn.user_content for turn in planned.case.turns)
+            session = await driver.open(
+                SessionRequest(*names, dict(begin.state), alone, planned.key, history, messages)
+            )
             if isinstance(session, AttemptError):
                 conversation.error = session
             else:

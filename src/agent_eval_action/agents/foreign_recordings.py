@@ -1,0 +1,99 @@
+"""Recordings that other tools made: sessions and results of google-adk, and traces of agents-cli."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from agent_eval_action.diagnostics.reader import Source
+from agent_eval_action.errors import EvalFileError, ResultsError
+from agent_eval_action.formats.adk_results import SUFFIX, read_results
+from agent_eval_action.formats.adk_sessions import AdkSession, is_session
+from agent_eval_action.formats.agents_cli import AGENTS_CLI
+from agent_eval_action.formats.base import Reading
+from agent_eval_action.results.evalset import Content, DatasetCase, Invocation
+from agent_eval_action.results.run_result import AttemptError, AttemptKey, ErrorKind
+
+_FOLDERS: Final = (".", ".adk/eval_history", "artifacts/traces")
+"""Where the tools leave their files, under the folder that is named."""
+_MAX_FILES: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedConversation:
+    """One conversation as a tool kept it. ``eval_set`` is "" where the tool does not know of one."""
+
+    case: str
+    turns: tuple[Invocation, ...]
+    eval_set: str = ""
+    final_state: dict[str, Any] | None = None
+    error: AttemptError | None = None
+
+    def answers(self, messages: Sequence[Content]) -> bool:
+        """Whether the user said the same."""
+        return [turn.user_content.text for turn in self.turns] == [message.text for message in messages]
+
+
+@dataclass(frozen=True)
+class ForeignRecordings:
+    """All conversations of a folder, in the order in which they were made."""
+
+    conversations: tuple[RecordedConversation, ...]
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> ForeignRecordings:
+        """Read every file that a tool left. Raises ResultsError for results of google-adk that cannot be read."""
+        paths = sorted({path for name in _FOLDERS for path in (folder / name).glob("*.json") if path.is_file()})
+        if len(paths) > _MAX_FILES:
+            raise ResultsError(f"{folder} holds {len(paths):,} files of recordings, more than {_MAX_FILES:,}")
+        results = [read_results(path) for path in paths if path.name.endswith(SUFFIX)]
+        found: list[RecordedConversation] = []
+        for result in sorted(results, key=lambda result: result.creation_timestamp):
+            for case in result.eval_case_results:
+                turns = tuple(turn.actual_invocation for turn in case.eval_metric_result_per_invocation)
+                state = case.session_details.state if case.session_details else None
+                found.append(RecordedConversation(case.eval_id, turns, result.eval_set_id, state))
+        for path in paths:
+            if not path.name.endswith(SUFFIX):
+                found += _read(path)
+        return cls(tuple(found))
+
+    def find(self, key: AttemptKey, messages: Sequence[Content]) -> RecordedConversation | None:
+        """Return the recording of an attempt: by the case's id, else by equal messages; repeats in their order."""
+        found = [made for made in self.conversations if made.case == key.case]
+        eval_set = key.eval_set.rpartition("/")[2]
+        found = [made for made in found if made.eval_set.rpartition("/")[2] == eval_set] or found
+        same = [made for made in found or self.conversations if messages and made.answers(messages)]
+        found = same or found
+        return found[key.repeat] if key.repeat < len(found) else None
+
+
+def _read(path: Path) -> Iterator[RecordedConversation]:
+    """The conversations of a session or of traces; none of any other file."""
+    try:
+        source = Source.read(path, workspace=None, error=EvalFileError)
+        if is_session(source.value):
+            yield _session(path, AdkSession.model_validate(source.value))
+        elif AGENTS_CLI.recognises(source.value):
+            eval_set = AGENTS_CLI.read(Reading(source, path.stem))
+            for case in eval_set.eval_cases if eval_set else ():
+                if isinstance(case, DatasetCase) and case.recorded:
+                    yield RecordedConversation(case.eval_id, case.recorded)
+    except (EvalFileError, ValidationError, RecursionError):
+        return
+
+
+def _session(path: Path, session: AdkSession) -> RecordedConversation:
+    """A session is named by its file, as ``adk run --save_session`` does; one that ends in an error keeps it."""
+    turns, error = session.turns(), None
+    last = session.events[-1]
+    if last.error_code and turns and turns[-1].final_response is None:
+        message = f"{last.error_code}: {last.error_message or 'no message'}"
+        error = AttemptError(kind=ErrorKind.EXCEPTION, message=message, turn=len(turns) - 1)
+        turns = turns[:-1]
+    name = path.name.removesuffix(".json").removesuffix(".session")
+    return RecordedConversation(name, turns, final_state=session.state, error=error)

@@ -1,0 +1,131 @@
+"""Recordings that other tools made: which case each one answers, and what is not recorded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_eval_action.agents.base import AgentSession, SessionEnd, SessionRequest, TurnDone
+from agent_eval_action.agents.recorded import RecordedAgent
+from agent_eval_action.results.evalset import Content, Part
+from agent_eval_action.results.run_result import AgentConditions, AttemptError, AttemptKey
+
+
+def said(text: str, role: str = "user") -> dict[str, Any]:
+    return {"role": role, "parts": [{"text": text}]}
+
+
+def events(*texts: str) -> list[dict[str, Any]]:
+    """Of a conversation in which the user and the agent speak in turns."""
+    authors = [("user", "user"), ("bot", "model")]
+    return [{"author": authors[n % 2][0], "content": said(text, authors[n % 2][1])} for n, text in enumerate(texts)]
+
+
+def write_session(folder: Path, name: str, *texts: str, **more: Any) -> None:
+    value = {"id": "s", "appName": "bot", "userId": "u", "events": events(*texts), **more}
+    (folder / name).write_text(json.dumps(value))
+
+
+def write_traces(folder: Path, **answers: str) -> None:
+    cases = [
+        {"eval_case_id": case, "agent_data": {"agents": {}, "turns": [{"events": events(f"ask {case}", answer)}]}}
+        for case, answer in answers.items()
+    ]
+    (folder / "traces").mkdir(parents=True, exist_ok=True)
+    (folder / "traces" / "run.json").write_text(json.dumps({"eval_cases": cases}))
+
+
+def write_results(folder: Path, at: float, eval_set: str, answer: str) -> None:
+    turn = {"actual_invocation": {"user_content": said("hi"), "final_response": said(answer, "model")}}
+    case = {
+        "eval_id": "a",
+        "final_eval_status": 1,
+        "eval_metric_result_per_invocation": [turn],
+        "session_details": {"app_name": "bot", "state": {"n": at}},
+    }
+    value = {"eval_set_id": eval_set, "creation_timestamp": at, "eval_case_results": [case]}
+    history = folder / ".adk" / "eval_history"
+    history.mkdir(parents=True, exist_ok=True)
+    (history / f"bot_{eval_set}_{at}.evalset_result.json").write_text(json.dumps(value))
+
+
+async def opened(
+    folder: Path, case: str, *messages: str, repeat: int = 0, eval_set: str = "evals/basic"
+) -> tuple[AgentSession | AttemptError, list[Content]]:
+    driver = RecordedAgent("bot", folder)
+    assert isinstance(await driver.start(), AgentConditions)
+    sent = [Content(parts=(Part(text=text),)) for text in messages]
+    key = AttemptKey("bot", eval_set, case, repeat)
+    return await driver.open(SessionRequest("app", "user", key=key, messages=tuple(sent))), sent
+
+
+async def answers(*args: Any, **rest: Any) -> list[str] | str:
+    """The text of each turn, or why there is none."""
+    session, messages = await opened(*args, **rest)
+    if isinstance(session, AttemptError):
+        return session.message
+    made = [await session.turn(message) for message in messages]
+    return [turn.invocation.response_text if isinstance(turn, TurnDone) else turn.message for turn in made]
+
+
+async def test_a_session_answers_the_case_of_its_name_or_of_its_messages(tmp_path: Path):
+    write_session(tmp_path, "greeting.session.json", "hi", "hello", "bye", "good bye", state={"n": 1})
+    write_session(tmp_path, "other.session.json", "hi", "wrong", "what?", "wrong")
+    assert await answers(tmp_path, "greeting", "hi", "bye") == ["hello", "good bye"]
+    assert await answers(tmp_path, "named otherwise", "hi", "bye") == ["hello", "good bye"]
+    session, _ = await opened(tmp_path, "greeting", "hi", "bye")
+    assert not isinstance(session, AttemptError)
+    assert await session.close() == SessionEnd({"n": 1})
+
+
+async def test_a_case_without_a_recording_is_named(tmp_path: Path):
+    write_session(tmp_path, "greeting.session.json", "hi", "hello")
+    message = await answers(tmp_path, "farewell", "bye")
+    assert "no attempt bot / evals/basic / farewell #1" in message
+
+
+async def test_a_case_that_asks_something_else_now_is_not_measured(tmp_path: Path):
+    write_session(tmp_path, "greeting.session.json", "hi", "hello")
+    (message,) = await answers(tmp_path, "greeting", "good morning")
+    assert "differs from the case's" in message
+
+
+async def test_traces_of_agents_cli_answer_their_cases(tmp_path: Path):
+    write_traces(tmp_path / "artifacts", a="first", b="second")
+    assert await answers(tmp_path, "b", "ask b") == ["second"]
+    assert await answers(tmp_path / "artifacts" / "traces", "a", "ask a") == ["first"]
+
+
+async def test_results_of_google_adk_are_repeats_in_their_order_and_of_their_set(tmp_path: Path):
+    for at, answer in ((2.0, "later"), (1.0, "earlier")):
+        write_results(tmp_path, at, "basic", answer)
+    write_results(tmp_path, 0.5, "other", "of another set")
+    found = [await answers(tmp_path, "a", "hi", repeat=repeat) for repeat in range(2)]
+    assert found == [["earlier"], ["later"]]
+    assert "no attempt" in await answers(tmp_path, "a", "hi", repeat=2)
+    assert await answers(tmp_path, "a", "hi", eval_set="evals/other") == ["of another set"]
+
+
+async def test_a_session_that_ended_in_an_error_ends_in_it_again(tmp_path: Path):
+    failed = {"author": "bot", "errorCode": "503", "errorMessage": "overloaded"}
+    write_session(tmp_path, "a.session.json", events=[*events("hi"), failed])
+    (message,) = await answers(tmp_path, "a", "hi")
+    assert message == "503: overloaded"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{}", "[]", "[" * 100_000, '{"events": [{"author": "user", "content": 1}]}', '"\\ud800"', '{"events": [1]}'],
+)
+async def test_what_is_no_recording_is_passed_over(tmp_path: Path, text: str):
+    (tmp_path / "notes.json").write_text(text)
+    write_session(tmp_path, "a.session.json", "hi", "hello")
+    assert await answers(tmp_path, "a", "hi") == ["hello"]
+
+
+async def test_a_folder_without_a_recording_is_an_error_of_the_agent(tmp_path: Path):
+    (tmp_path / "notes.json").write_text("{}")
+    assert isinstance(await RecordedAgent("bot", tmp_path).start(), AttemptError)
