@@ -77,6 +77,8 @@ def load_criteria_file(path: Path, *, workspace: Path) -> CriteriaConfig:
             )
             for metric in metrics
         )
+    elif _is_adk_rust(data):
+        specs, issues = _adk_rust_criteria(data, source)
     elif foreign := recognise_criteria_file(data):
         issues = [Issue(f"this {foreign.refusal}", hint=foreign.hint)]
     elif not isinstance(data, Mapping):
@@ -96,6 +98,52 @@ def load_criteria_file(path: Path, *, workspace: Path) -> CriteriaConfig:
         message = f"custom metric {name} is not in criteria, so it never runs"
         warnings.append(source.problem(locate(data, ("custom_metrics", name)), message, severity="warning"))
     return CriteriaConfig(specs, beside.user_simulator_config, tuple(warnings))
+
+
+_SCORED_HERE: Final = {
+    "tool_trajectory_score": "tool_trajectory_config",
+    "response_similarity": "response_match_config",
+}
+"""Criteria of an ADK-Rust file, each with the key of its options."""
+_JUDGED_HERE: Final = {
+    "semantic_match_score": "final_response_match_v2",
+    "rubric_quality_score": "rubric_based_final_response_quality_v1",
+    "safety_score": "safety_v1",
+    "hallucination_score": "hallucinations_v1",
+}
+"""Those that are not scored, each with the criterion that asks the same."""
+
+
+def _is_adk_rust(data: Any) -> bool:
+    """A mapping with a criterion of ADK-Rust at its top."""
+    return (
+        isinstance(data, Mapping)
+        and "criteria" not in data
+        and bool((_SCORED_HERE | _JUDGED_HERE).keys() & data.keys())
+    )
+
+
+def _adk_rust_criteria(data: Mapping[str, Any], source: Source) -> tuple[tuple[CriterionSpec, ...], list[Issue]]:
+    """The criteria of an ADK-Rust file. What it would not score is refused, where ADK-Rust ignores unknown keys."""
+    issues: list[Issue] = []
+    specs: list[CriterionSpec] = []
+    known = {*_SCORED_HERE, *_SCORED_HERE.values(), *_JUDGED_HERE, "semantic_match_config", "rubric_config"}
+    for key, value in data.items():
+        if key not in known and value not in (None, []):
+            issues.append(Issue(f"ADK-Rust has no criterion `{key}` that it scores", (key,), shorten(value)))
+        elif key in _JUDGED_HERE and value is not None:
+            hint = f'write {{"criteria": {{"{_JUDGED_HERE[key]}": ...}}}} in a file of ADK\'s'
+            issues.append(Issue(f"`{key}` of ADK-Rust is not scored in this version", (key,), hint=hint))
+        elif key in _SCORED_HERE and value is not None:
+            given = data.get(_SCORED_HERE[key]) or {}
+            if not isinstance(given, Mapping):
+                issues.append(Issue("must be an object", (_SCORED_HERE[key],), shorten(given)))
+                continue
+            options = {**set_values(given), "threshold": value}
+            specs.append(CriterionSpec(key, options, source.path, source.line((key,)), (key,), source))
+    if not (specs or issues):
+        issues.append(Issue("no criteria, so there is nothing to measure"))
+    return tuple(specs), issues
 
 
 def parse_criteria(

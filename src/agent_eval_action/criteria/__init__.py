@@ -28,6 +28,8 @@ __all__ = ["CRITERIA", "build", "criterion_digest", "criterion_info", "expected_
 _BUILT_IN: Final = {
     "tool_trajectory_avg_score": "deterministic.trajectory:ToolTrajectoryAvgScore",
     "response_match_score": "deterministic.text:ResponseMatchScore",
+    "tool_trajectory_score": "deterministic.adk_rust:ToolTrajectoryScore",
+    "response_similarity": "deterministic.adk_rust:ResponseSimilarity",
     "tool_call_count_v1": "deterministic.efficiency:ToolCallCount",
     "inference_call_count_v1": "deterministic.efficiency:InferenceCallCount",
     "token_usage_v1": "deterministic.efficiency:TokenUsage",
