@@ -19,9 +19,11 @@ from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
-from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part
+from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part, TaskState
 from google.protobuf.json_format import MessageToDict
 from starlette.applications import Starlette
+
+from support.obedient import Failure, obey
 
 
 @dataclass
@@ -44,6 +46,8 @@ class Executor(AgentExecutor):
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self.contexts: Counter[str] = Counter()
+        self.conversations: dict[str, list[str]] = {}
+        self.states: dict[str, Any] = {}
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         words = context.get_user_input().split()
@@ -60,7 +64,7 @@ class Executor(AgentExecutor):
             task = new_task_from_user_message(context.message)
             await event_queue.enqueue_event(task)
         updater = TaskUpdater(event_queue, task.id, task.context_id)
-        await getattr(self, f"do_{words[0]}")(updater, words[1:], context)
+        await getattr(self, f"do_{words[0]}", self.obey)(updater, words[1:], context)
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         self.peer.cancelled += 1
@@ -68,6 +72,29 @@ class Executor(AgentExecutor):
 
     async def say(self, updater: TaskUpdater, *parts: Part) -> None:
         await updater.start_work(updater.new_agent_message(list(parts)))
+
+    async def obey(self, updater: TaskUpdater, _: list[str], context: RequestContext) -> None:
+        """Do what the driver contract asks for."""
+        conversation = self.conversations.setdefault(context.context_id, [])
+        conversation.append(context.get_user_input())
+        given = MessageToDict(context.message.metadata).get("session_state", {})
+        state = self.states.setdefault(context.context_id, given)
+        try:
+            reply = obey(conversation, state)
+        except Failure as failure:
+            code = {"adk_error_code": str(failure.status)}
+            message = updater.new_agent_message([new_text_part(str(failure))])
+            message.metadata.update(code)
+            await updater.failed(message)
+            return
+        await asyncio.sleep(reply.seconds)
+        if reply.tool:
+            await self.say(updater, tool("function_call", id="c1", name=reply.tool, args=reply.args))
+            await self.say(updater, tool("function_response", id="c1", name=reply.tool, response=reply.result))
+        conversation.append(reply.text)
+        usage = {"adk_usage_metadata": {"promptTokenCount": 5, "totalTokenCount": 7}}
+        message = updater.new_agent_message([new_text_part(reply.text)])
+        await updater.update_status(TaskState.TASK_STATE_COMPLETED, message, metadata=usage)
 
     async def do_roll(self, updater: TaskUpdater, words: list[str], _: RequestContext) -> None:
         args = {"sides": int(words[0]), "weights": [0.5, 1.0]}

@@ -52,9 +52,12 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
-    """Serve in plain threads while the block runs; yields the port. At the end no thread and no socket is left."""
-    with _Server(("127.0.0.1", 0), handler) as server:
+def serving(handler: type[BaseHTTPRequestHandler], port: int = 0) -> Iterator[int]:
+    """Serve in plain threads while the block runs; yields the port, a free one for 0.
+
+    At the end no thread and no socket is left.
+    """
+    with _Server(("127.0.0.1", port), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), name="http-server-of-tests")
         thread.start()
         try:

@@ -37,7 +37,13 @@ _FAILURES: Final = {
     "TASK_STATE_CANCELED": (ErrorKind.EXCEPTION, "the agent's task was cancelled"),
     "TASK_STATE_AUTH_REQUIRED": (ErrorKind.CREDENTIALS, "the agent asks for credentials in the middle of its task"),
 }
-_LIMITED: Final = ("429", "RESOURCE_EXHAUSTED")
+_MODEL_ERRORS: Final = {
+    "429": ErrorKind.RATE_LIMITED,
+    "RESOURCE_EXHAUSTED": ErrorKind.RATE_LIMITED,
+    "503": ErrorKind.UNAVAILABLE,
+    "UNAVAILABLE": ErrorKind.UNAVAILABLE,
+}
+"""What a code that ADK gives for a failure says of the agent's model."""
 _CODE: Final = ("executable_code", "code_execution_result")
 
 
@@ -137,8 +143,7 @@ class TurnEvents:
         """Return the turn, or why the agent did not finish it."""
         if self.state in _FAILURES and self._answer is None:
             kind, message = _FAILURES[self.state]
-            if any(code in self.error_code for code in _LIMITED):
-                kind = ErrorKind.RATE_LIMITED
+            kind = next((found for code, found in _MODEL_ERRORS.items() if code in self.error_code), kind)
             text = quoted(_content(self._status).text)
             return AttemptError(kind=kind, message=f"{message}: {text}" if text else message)
         fresh = {name: parts for name, parts in self._artifacts.items() if parts != self.memory.artifacts.get(name)}
@@ -208,6 +213,8 @@ def _append(known: list[JsonObject], parts: Iterable[JsonObject]) -> None:
 
 def _event(said: _Said) -> InvocationEvent:
     content = _content(said.parts)
+    if any(part.function_response for part in content.parts or ()):
+        content = Content(role="user", parts=content.parts)  # as ADK records results of tools
     return InvocationEvent(author=said.author, content=content if content.parts else None, usage_metadata=said.usage)
 
 

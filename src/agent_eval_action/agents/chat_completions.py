@@ -86,9 +86,12 @@ class ChatSession(HttpSession):
         self._name = uuid4().hex
         self._messages = list(history_messages(request.history))
         self._body: dict[str, Any] = {"model": model or server.name}
-        if request.state:
+        state = dict(request.state)
+        for event in request.history:
+            state.update(event.state_delta or {})
+        if state:
             # OpenAI's metadata are texts.
-            self._body["metadata"] = {"session_state": json.dumps(request.state, ensure_ascii=False)}
+            self._body["metadata"] = {"session_state": json.dumps(state, ensure_ascii=False)}
 
     async def exchange(self, content: Content) -> Invocation | AttemptError:
         asked = [*self._messages, user_message(content)]

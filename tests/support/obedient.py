@@ -1,0 +1,95 @@
+"""The agent of the driver contract without a framework: it does what ``say TEXT`` or ``TOOL JSON-ARGUMENTS`` asks for.
+
+As a program it is a server of chat completions: ``python -m support.obedient PORT``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from support.serving import serving
+
+
+class Failure(Exception):  # noqa: N818 - what the agent's server answers, no mistake of the test
+    """The status that a server answers."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer, after a tool's call if there is one, after a while."""
+
+    text: str
+    tool: str = ""
+    args: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
+    seconds: float = 0.0
+
+
+def obey(conversation: list[str], state: dict[str, Any]) -> Reply:
+    """Answer the last message of a conversation."""
+    name, _, rest = conversation[-1].partition(" ")
+    if name == "say":
+        return Reply(rest)
+    if name == "conversation":
+        return Reply(json.dumps(conversation))
+    if name == "recall":
+        return Reply(json.dumps(state))
+    args = json.loads(rest or "{}")
+    if name == "add":
+        result = {"sum": args["a"] + args["b"]}
+        return Reply(json.dumps(result), name, args, result)
+    if name == "hang":
+        return Reply("late", seconds=args["seconds"])
+    status = {"rate_limit": 429, "unavailable": 503}.get(name, 500)
+    raise Failure(status, args.get("text", name))
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Chat completions with what the agent did as ``messages``."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        conversation = [message["content"] for message in asked["messages"] if message["role"] != "tool"]
+        state = json.loads(asked.get("metadata", {}).get("session_state", "{}"))
+        try:
+            reply = obey(conversation, state)
+        except Failure as failure:
+            # a code for which no client asks again
+            self.answer(failure.status, {"error": {"message": str(failure), "code": "insufficient_quota"}})
+            return
+        time.sleep(reply.seconds)
+        made: list[dict[str, Any]] = []
+        if reply.tool:
+            function = {"name": reply.tool, "arguments": json.dumps(reply.args)}
+            made.append({"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": function}]})
+            made.append({"role": "tool", "tool_call_id": "c1", "content": json.dumps(reply.result)})
+        message = {"role": "assistant", "content": reply.text}
+        choices = [{"message": message, "finish_reason": "stop", "messages": [*made, message]}]
+        usage = {"prompt_tokens": 5, "total_tokens": 7}
+        self.answer(200, {"model": "obedient-1", "choices": choices, "usage": usage})
+
+    def answer(self, status: int, value: Any) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing of requests."""
+
+
+if __name__ == "__main__":
+    with serving(Handler, int(sys.argv[1])):
+        threading.Event().wait()
