@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from agent_eval_action.criteria.base import ExpectedCalls, Relaxed, Sample, TurnCriterion, becomes, later_in
+from agent_eval_action.criteria.deterministic.arguments import ArgumentRules, matched_calls, same_call
 from agent_eval_action.diagnostics.reader import plural
 from agent_eval_action.results.evalset import FunctionCall
 from agent_eval_action.results.run_result import CriterionInfo, TurnScore
@@ -40,7 +41,7 @@ _ALLOWED: dict[MatchType, frozenset[str]] = {
 
 
 class ToolTrajectoryAvgScore(TurnCriterion):
-    """ADK's trajectory criterion, with ADK's scores."""
+    """ADK's trajectory criterion, with ADK's scores. ``arguments`` are rules by tool or ``*``; ADK has none."""
 
     name: ClassVar[str] = "tool_trajectory_avg_score"
     needs_reference: ClassVar[bool] = True
@@ -48,6 +49,7 @@ class ToolTrajectoryAvgScore(TurnCriterion):
 
     match_type: MatchType = MatchType.EXACT
     ignore_args: bool = False
+    arguments: ArgumentRules = Field(default_factory=dict, exclude_if=lambda rules: not rules)
 
     @field_validator("match_type", mode="before", json_schema_input_type=_Written)
     @classmethod
@@ -77,10 +79,14 @@ class ToolTrajectoryAvgScore(TurnCriterion):
         if self.match_type is MatchType.IN_ORDER:
             rest = iter(got)
             return all(any(self._equal(call, other) for other in rest) for call in want)
+        if self.arguments and not self.ignore_args:
+            return len(matched_calls(want, got, self.arguments)) == len(want)
         keys = (Counter(call_key(call, ignore_args=self.ignore_args) for call in calls) for calls in (want, got))
         return next(keys) <= next(keys)
 
     def _equal(self, want: FunctionCall, got: FunctionCall) -> bool:
+        if self.arguments and not self.ignore_args:
+            return same_call(want, got, self.arguments)
         return want.name == got.name and (self.ignore_args or (want.args or {}) == (got.args or {}))
 
     def _differences(self, want: Calls, got: Calls) -> str:
