@@ -25,7 +25,8 @@ def test_eval_file_blocks_are_read_without_a_warning(tmp_path):
         loaded = load_eval_file(path, workspace=tmp_path)
         assert loaded.warnings == ()
         read.append(loaded.format)
-    assert read == ["adk", "adk_legacy", "adk_legacy", "adk_scenarios", "agents_cli", "adk_session"]
+    first = ["adk", "adk_legacy", "adk_legacy", "adk_scenarios", "agents_cli"]
+    assert read == [*first, "adk_session", "adk_rust", "trpc"]
     for name, kind in {"q.csv": "csv", "q.jsonl": "jsonl"}.items():
         (block,) = re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL)
         (tmp_path / name).write_text(block)

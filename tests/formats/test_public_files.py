@@ -22,12 +22,15 @@ READ_ALTHOUGH_REFUSED = {
     "google__adk-samples@d85af31f/agents/travel-concierge/eval/data/pretrip.test.json",
 }
 
-AGENTS_CLI = "agents-cli EvaluationDataset (eval_case_id/prompt/agent_data)"
 SESSIONS = {"ADK 2.x recorded-events test", "session dump (id/app_name/state/events)"}
+# Refused by google-adk and of another ecosystem: the format that reads them.
+READ_AS = {
+    "agents-cli EvaluationDataset (eval_case_id/prompt/agent_data)": "agents_cli",
+    "evalset camelCase (trpc-agent-go dialect)": "trpc",
+}
 
 # Of the families that are no eval files: how the refusal names them.
 NAMED: dict[str, str] = {
-    "evalset camelCase (trpc-agent-go dialect)": "trpc-agent-go eval set",
     "rust nonstandard (single-case object)": "adk-rust prompt-optimizer case",
     "session dump (id/app_name/state/events)": "initial session",
     "session state seed": "initial session",
@@ -111,8 +114,9 @@ def test_what_adk_refuses_is_refused_with_place_and_reason_or_read_on_purpose(en
         if entry["adkflag"] in ("ok", "adk eval only", "AgentEvaluator only"):
             continue
         ours = load(corpus / entry["local"], corpus)
-        if entry["format"] == AGENTS_CLI:
-            assert ours.format == "agents_cli", entry["local"]
+        if entry["format"] in READ_AS:
+            assert not isinstance(ours, EvalFileError), ours
+            assert ours.format == READ_AS[entry["format"]], entry["local"]
             continue
         if entry["format"] in SESSIONS and json.loads((corpus / entry["local"]).read_text()).get("events"):
             assert ours.format == "adk_session", entry["local"]
@@ -148,7 +152,7 @@ def test_round_trip_gives_an_equal_set_with_equal_digests(entries, corpus, tmp_p
     seen = 0
     for entry in entries:
         ours = load(corpus / entry["local"], corpus)
-        if not isinstance(ours, EvalFileError) and ours.format != "agents_cli":
+        if not isinstance(ours, EvalFileError) and ours.format not in READ_AS.values():
             written = tmp_path / "again.evalset.json"
             written.write_text(json.dumps(dump_eval_set(ours.eval_set)))
             again = load(written, tmp_path)

@@ -35,18 +35,6 @@ def _cases(value: Mapping[str, Any]) -> Any:
     return value.get("eval_cases", value.get("evalCases"))
 
 
-def _first_case(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    cases = _cases(value)
-    return next((case for case in cases if isinstance(case, dict)), {}) if isinstance(cases, list) else {}
-
-
-def _is_trpc_eval_set(value: Any) -> bool:
-    conversations = map(_first_case(value).get, ("conversation", "actualConversation"))
-    turns = [turn for turns in conversations if isinstance(turns, list) for turn in turns if isinstance(turn, dict)]
-    users = (turn.get("userContent") for turn in turns)
-    return "evalCases" in value and any(isinstance(user, dict) and "content" in user for user in users)
-
-
 def _without_cases(*keys: str) -> Callable[[Any], bool]:
     return lambda value: _cases(value) is None and set(keys) <= value.keys()
 
@@ -70,7 +58,6 @@ def _criteria_entry(wanted: str) -> Callable[[Any], bool]:
 
 
 _AS_EVAL_SET: Final = "write it as an ADK eval set: `eval_id` and `conversation` in each case"
-_AS_MESSAGES: Final = 'write it as an ADK eval set: snake_case at the top, `"parts": [{"text": ...}]` for messages'
 _AS_CASE: Final = "write it as a case of an ADK eval set"
 _AS_CRITERIA: Final = 'write ADK\'s: {"criteria": {"tool_trajectory_avg_score": 1.0}}'
 _WRAP: Final = 'wrap it: `{"eval_set_id": "...", "eval_cases": [ ... ]}`'
@@ -78,7 +65,6 @@ _IN_CRITERIA: Final = "criteria are written in test_config.json"
 
 EVAL_FILES: Final = (
     ForeignFile("one case of an agents-cli dataset", _AS_CASE, _without_cases("eval_case_id")),
-    ForeignFile("a trpc-agent-go eval set (chat messages, not parts)", _AS_MESSAGES, _is_trpc_eval_set),
     ForeignFile("one eval case without its set", _WRAP, _without_cases("eval_id")),
     ForeignFile("one eval case without its set", _WRAP, _without_cases("evalId")),
     ForeignFile(

@@ -13,12 +13,14 @@ from agent_eval_action.diagnostics.tables import TABLE_SUFFIXES, Table, is_table
 from agent_eval_action.errors import EvalFileError
 from agent_eval_action.formats.adk import ADK
 from agent_eval_action.formats.adk_legacy import ADK_LEGACY, read_session_file
+from agent_eval_action.formats.adk_rust import ADK_RUST
 from agent_eval_action.formats.adk_scenarios import ADK_SCENARIOS
 from agent_eval_action.formats.adk_sessions import ADK_SESSION
 from agent_eval_action.formats.agents_cli import AGENTS_CLI
 from agent_eval_action.formats.base import Format, LoadedEvalFile, Reading, in_file_order, recognise_foreign
 from agent_eval_action.formats.selectors import Selector, match_cases, parse_selector, select_cases
 from agent_eval_action.formats.tables import TABLE
+from agent_eval_action.formats.trpc import TRPC
 from agent_eval_action.registry import Registry
 from agent_eval_action.results.evalset import EVAL_SUFFIXES, ColumnMapping, EvalCase
 from agent_eval_action.results.run_result import collector_paused
@@ -28,6 +30,8 @@ FORMATS: Final[Registry[Format]] = Registry(
     "format of eval files",
     {
         "agents_cli": AGENTS_CLI,
+        "adk_rust": ADK_RUST,
+        "trpc": TRPC,
         "adk": ADK,
         "adk_scenarios": ADK_SCENARIOS,
         "adk_legacy": ADK_LEGACY,

@@ -40,6 +40,13 @@ def _read(reading: Reading) -> EvalSet | None:
         hint = "write it as `session_input` of the cases"
         reading.error((), "an initial-session file goes with the older list schema only", hint=hint)
     changed = _rename_root_keys(value, reading)
+    return read_eval_set(reading, EvalSet, None if changed else source.json)
+
+
+def read_eval_set(reading: Reading, model: type[EvalSet], text: str | None = None) -> EvalSet | None:
+    """A set in ADK's schema with the lines of its cases; ``text`` is its JSON where the value is the file's own."""
+    value, source = reading.value, reading.source
+    changed = False
     warn_misspelt(value, tuple(EvalSet.model_fields), (), reading)
     ids = []
     for index, case in enumerate(_list(value.get("eval_cases"))):
@@ -53,7 +60,7 @@ def _read(reading: Reading) -> EvalSet | None:
     _report_long_lists(_list(value.get("eval_cases")), ("eval_cases",), reading)
     if len(reading.errors) > before:
         return None
-    eval_set = _validate(value, None if changed else source.json, reading)
+    eval_set = _validate(value, None if changed else text, model, reading)
     if eval_set is None or reading.errors:
         return None
     for index, case in enumerate(eval_set.eval_cases):
@@ -75,17 +82,17 @@ def _rename_root_keys(value: JsonObject, reading: Reading) -> bool:
     return bool(found)
 
 
-def _validate(value: JsonObject, text: str | None, reading: Reading) -> EvalSet | None:
+def _validate(value: JsonObject, text: str | None, model: type[EvalSet], reading: Reading) -> EvalSet | None:
     """The whole set; a large one in parts, so that neither its values nor the errors of all cases are there at once."""
     cases = value.get("eval_cases")
     if not isinstance(cases, list) or len(cases) <= _CASES_AT_ONCE:
-        return validate(EvalSet, value, text, reading)
+        return validate(model, value, text, reading)
     whole: EvalSet | None = None
     found: list[EvalCase] = []
     for start in range(0, len(cases), _CASES_AT_ONCE):
         some = cases[start : start + _CASES_AT_ONCE]
         reading.first_case = start
-        part = validate(EvalSet, {**value, "eval_cases": some}, None, reading)
+        part = validate(model, {**value, "eval_cases": some}, None, reading)
         cases[start : start + _CASES_AT_ONCE] = [None] * len(some)
         if part is None:  # report the first part with problems only: those of the root are in every part
             break

@@ -13,10 +13,6 @@ from agent_eval_action.formats import load_eval_file
 
 VALUES = (
     ("one case of an agents-cli dataset", {"eval_case_id": "a", "conversation": []}),
-    (
-        "a trpc-agent-go eval set (chat messages, not parts)",
-        {"evalCases": [{"evalId": "a", "conversation": [{"userContent": {"content": "hi"}}]}]},
-    ),
     ("one eval case without its set", {"eval_id": "a", "conversation": []}),
     ("one eval case without its set", {"evalId": "a", "conversation": []}),
     ("a conversation without its case and set", {"conversation": []}),
@@ -25,7 +21,6 @@ VALUES = (
     ("a list of test cases in no schema of ADK", {"test_cases": []}),
     ("a metrics file, not an eval file", {"metrics": []}),
     ("an initial session, not an eval file", {"state": {}, "events": []}),
-    ("a recorded run, not an eval file", {"events": []}),
     ("a criteria file, not an eval file", {"criteria": {}}),
 )
 

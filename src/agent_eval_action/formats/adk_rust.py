@@ -1,0 +1,127 @@
+"""Test files of ADK-Rust (crate ``adk-eval``): google-adk's schema with parts, answers and sessions of its own.
+
+A file that both read is read as google-adk's, with the same meaning. What google-adk refuses and ADK-Rust reads is
+recognised here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from agent_eval_action.diagnostics.reader import JsonPath
+from agent_eval_action.formats.adk import read_eval_set, warn_misspelt
+from agent_eval_action.formats.base import Format, Reading
+from agent_eval_action.results.evalset import EvalSet, JsonObject
+
+_TURN_KEYS: Final = ("invocation_id", "user_content", "final_response", "intermediate_data")
+_DATA_KEYS: Final = ("tool_uses", "intermediate_responses")
+_USE_KEYS: Final = ("name", "args", "expected_response")
+_SESSION: Final = {"app_name": "eval_app", "user_id": "eval_user"}
+"""What ADK-Rust puts where a session does not say."""
+
+
+def _recognises(value: Any) -> bool:
+    """A set with a shape that ADK-Rust writes and google-adk refuses, or with files of tests."""
+    if not isinstance(value, dict):
+        return False
+    cases = value.get("eval_cases")
+    if "test_files" in value:
+        return cases is None or isinstance(cases, list)
+    if not isinstance(cases, list):
+        return False
+    return any(_is_own(case) for case in cases if isinstance(case, dict))
+
+
+def _is_own(case: JsonObject) -> bool:
+    session = case.get("session_input")
+    if isinstance(session, dict) and session.keys() <= {*_SESSION, "state"} and not session.keys() >= _SESSION.keys():
+        return True
+    for turn in _objects(case.get("conversation")):
+        data = turn.get("intermediate_data")
+        if isinstance(data, dict):
+            if any("expected_response" in use for use in _objects(data.get("tool_uses"))):
+                return True
+            if any(True for _ in _objects(data.get("intermediate_responses"))):
+                return True
+        for name in ("user_content", "final_response"):
+            content = turn.get(name)
+            if isinstance(content, dict) and any(map(_is_function_part, _objects(content.get("parts")))):
+                return True
+    return False
+
+
+def _is_function_part(part: JsonObject) -> bool:
+    return part.get("text") is None and "name" in part and bool(part.keys() & {"args", "response"})
+
+
+def _read(reading: Reading) -> EvalSet | None:
+    """The set in google-adk's form. Keys that ADK-Rust ignores are ignored."""
+    value = reading.value
+    if value.get("test_files"):
+        hint = "the files are read where `evals` names them"
+        reading.warn(("test_files",), "`test_files` is not followed", hint=hint)
+    cases = value.setdefault("eval_cases", [])
+    for index, case in enumerate(cases):
+        if isinstance(case, dict):
+            _convert_case(case, ("eval_cases", index), reading)
+    return read_eval_set(reading, EvalSet)
+
+
+ADK_RUST: Final = Format("adk_rust", _recognises, _read)
+
+
+def _convert_case(case: JsonObject, at: JsonPath, reading: Reading) -> None:
+    session = case.get("session_input")
+    if isinstance(session, dict):
+        given = {key: item for key, item in session.items() if item not in (None, "")}
+        case["session_input"] = _SESSION | given
+    turns = case.get("conversation")
+    for number, turn in enumerate(turns if isinstance(turns, list) else ()):
+        if isinstance(turn, dict):
+            _convert_turn(turn, (*at, "conversation", number), reading)
+
+
+def _convert_turn(turn: JsonObject, at: JsonPath, reading: Reading) -> None:
+    _keep(turn, _TURN_KEYS, at, reading)
+    for name in ("user_content", "final_response"):
+        content = turn.get(name)
+        if isinstance(content, dict) and isinstance(content.get("parts"), list):
+            turn[name] = _text_content(content)
+    data = turn.get("intermediate_data")
+    if not isinstance(data, dict):
+        return
+    _keep(data, _DATA_KEYS, (*at, "intermediate_data"), reading)
+    for index, use in enumerate(_list(data.get("tool_uses"))):
+        if isinstance(use, dict):
+            place: JsonPath = (*at, "intermediate_data", "tool_uses", index)
+            _keep(use, _USE_KEYS, place, reading)
+            use.pop("expected_response", None)  # parsed there and compared with nothing
+    data.pop("intermediate_responses", None)  # as above
+
+
+def _text_content(content: JsonObject) -> JsonObject:
+    """The message as ADK-Rust sends and compares it: its texts without a separator. What is no part stays as it is."""
+    parts = content["parts"]
+    if any(
+        not isinstance(part, dict) or not (isinstance(part.get("text"), str) or _is_function_part(part))
+        for part in parts
+    ):
+        return {key: item for key, item in content.items() if key in ("parts", "role")}
+    text = "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+    return {"role": content.get("role", "user"), "parts": [{"text": text}]}
+
+
+def _keep(value: JsonObject, known: tuple[str, ...], at: JsonPath, reading: Reading) -> None:
+    """Drop the keys that ADK-Rust ignores; warn of those that look like slips."""
+    warn_misspelt(value, known, at, reading)
+    for key in [key for key in value if key not in known]:
+        del value[key]
+
+
+def _objects(value: Any) -> Iterator[JsonObject]:
+    return (item for item in _list(value) if isinstance(item, dict))
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

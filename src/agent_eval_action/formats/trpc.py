@@ -1,0 +1,189 @@
+"""Eval sets of trpc-agent-go (camelCase, chat messages) and of trpc-agent-python (ADK's schema with cases of its own).
+
+Both know context messages, which the session holds before the first turn, and trace mode, in which the agent's turns
+stand in the file and are scored as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from pydantic.alias_generators import to_snake
+
+from agent_eval_action.diagnostics.reader import JsonPath, shorten
+from agent_eval_action.formats.adk import read_eval_set
+from agent_eval_action.formats.base import Format, Reading
+from agent_eval_action.results.evalset import (
+    Content,
+    DatasetCase,
+    EvalCase,
+    EvalSet,
+    Invocation,
+    JsonObject,
+    PastEvent,
+)
+
+_OWN_KEYS: Final = frozenset({"eval_mode", "context_messages", "actual_conversation"})
+_CONVERSATIONS: Final = ("conversation", "actual_conversation")
+_CHAT_KEYS: Final = frozenset({"content", "contentParts", "content_parts"})
+_TURN_KEYS: Final = frozenset(Invocation.model_fields)
+_FALLBACK: Final = {"app_name": "app", "user_id": "user"}
+
+
+class _Case(EvalCase):
+    eval_mode: str | None = None
+    context_messages: tuple[Content, ...] = ()
+    actual_conversation: tuple[Invocation, ...] = ()
+
+
+class _Set(EvalSet):
+    eval_cases: tuple[_Case, ...]
+
+
+def _recognises(value: Any) -> bool:
+    """A set of which a case has a key of these schemas alone, or a message that is a chat's."""
+    if not isinstance(value, dict):
+        return False
+    cases = value.get("eval_cases", value.get("evalCases"))
+    return any(_is_own(case) for case in cases if isinstance(case, dict)) if isinstance(cases, list) else False
+
+
+def _is_own(case: JsonObject) -> bool:
+    if _OWN_KEYS & {to_snake(key) for key in case}:
+        return True
+    turns = (turn for turn in _list(case.get("conversation")) if isinstance(turn, dict))
+    return any(_is_chat(turn.get("userContent", turn.get("user_content"))) for turn in turns)
+
+
+def _is_chat(message: Any) -> bool:
+    return isinstance(message, dict) and "parts" not in message and bool(_CHAT_KEYS & message.keys())
+
+
+def _read(reading: Reading) -> EvalSet | None:
+    """The set in ADK's form; turns of a trace become what was recorded."""
+    value = reading.value
+    for camel in [key for key in value if to_snake(key) != key and to_snake(key) not in value]:
+        value[to_snake(camel)] = value.pop(camel)
+    value.setdefault("eval_set_id", reading.name)
+    cases = value.get("eval_cases")
+    if isinstance(cases, list):
+        for index, case in enumerate(cases):
+            if isinstance(case, dict):
+                cases[index] = _adk_case(case, ("eval_cases", index), reading)
+    found = read_eval_set(reading, _Set)
+    if found is None:
+        return None
+    made = tuple(_final_case(case) for case in found.eval_cases if isinstance(case, _Case))
+    fields = {name: getattr(found, name) for name in EvalSet.model_fields if name != "eval_cases"}
+    return EvalSet(**fields, eval_cases=made)
+
+
+TRPC: Final = Format("trpc", _recognises, _read)
+
+
+def _final_case(case: _Case) -> EvalCase:
+    """The case without the keys of these schemas: as an ADK case, or one of a dataset where it needs more."""
+    fields = {name: getattr(case, name) for name in EvalCase.model_fields} | (case.model_extra or {})
+    history = tuple(
+        PastEvent(author="user" if message.role in (None, "user") else "agent", content=message)
+        for message in case.context_messages
+    )
+    traced = case.eval_mode == "trace"
+    recorded = (case.actual_conversation or case.turns) if traced else ()
+    made = DatasetCase(**fields, history=history, recorded=recorded) if history or recorded else EvalCase(**fields)
+    return made.at_line(case.line)
+
+
+def _adk_case(case: JsonObject, at: JsonPath, reading: Reading) -> JsonObject:
+    """The case with ADK's keys; problems with chat messages are reported."""
+    made = {to_snake(key): item for key, item in case.items() if item is not None}
+    for name in _CONVERSATIONS:
+        turns = made.get(name)
+        if isinstance(turns, list):
+            made[name] = [_turn(turn, (*at, name, number), reading) for number, turn in enumerate(turns)]
+    if made.get("eval_mode") == "trace" and "conversation" not in made:
+        questions = [turn for turn in _list(made.get("actual_conversation")) if isinstance(turn, dict)]
+        made["conversation"] = [
+            {key: turn[key] for key in ("invocation_id", "user_content") if key in turn} for turn in questions
+        ]
+    if isinstance(made.get("context_messages"), list):
+        place = (*at, "context_messages")
+        made["context_messages"] = [
+            _content(item, (*place, number), reading) for number, item in enumerate(made["context_messages"])
+        ]
+    session = made.get("session_input")
+    if isinstance(session, dict):  # of Go, each of its fields has a value when it is left out
+        made["session_input"] = _FALLBACK | {to_snake(key): item for key, item in session.items() if item is not None}
+    if isinstance(made.get("rubrics"), list):
+        made["rubrics"] = [_rubric(rubric) for rubric in made["rubrics"]]
+    return made
+
+
+def _turn(turn: Any, at: JsonPath, reading: Reading) -> Any:
+    """A turn: messages have parts, and calls stand beside their results in ``intermediate_data``."""
+    if not isinstance(turn, dict):
+        return turn
+    made = {to_snake(key): item for key, item in turn.items() if item is not None}
+    for name in ("user_content", "final_response"):
+        if name in made:
+            made[name] = _content(made[name], (*at, name), reading)
+    tools = made.pop("tools", None)
+    if isinstance(tools, list) and "intermediate_data" not in made:
+        calls = [tool for tool in tools if isinstance(tool, dict)]
+        made["intermediate_data"] = {
+            "tool_uses": [_without_absent(id=c.get("id"), name=c.get("name"), args=_arguments(c)) for c in calls],
+            "tool_responses": list(_results(calls)),
+        }
+    if isinstance(made.get("rubrics"), list):
+        made["rubrics"] = [_rubric(rubric) for rubric in made["rubrics"]]
+    return {key: item for key, item in made.items() if key in _TURN_KEYS}
+
+
+def _arguments(call: JsonObject) -> Any:
+    return call.get("arguments", call.get("args"))
+
+
+def _results(calls: Iterable[JsonObject]) -> Iterator[JsonObject]:
+    for call in calls:
+        result = call.get("result")
+        if result not in (None, {}):
+            answer = result if isinstance(result, dict) else {"result": result}
+            yield _without_absent(id=call.get("id"), name=call.get("name"), response=answer)
+
+
+def _content(message: Any, at: JsonPath, reading: Reading) -> Any:
+    """A chat message as a content. One that has parts, or is no message, stays."""
+    if not _is_chat(message):
+        return message
+    texts = [message.get("content")]
+    for part in _list(message.get("contentParts", message.get("content_parts"))):
+        if not isinstance(part, dict) or part.get("type") != "text":
+            reading.error(at, "of a message's parts only text is read", value=shorten(part))
+        else:
+            texts.append(part.get("text"))
+    role = "user" if message.get("role", "user") == "user" else "model"
+    return {"role": role, "parts": [{"text": text} for text in texts if text not in (None, "")]}
+
+
+def _rubric(rubric: Any) -> Any:
+    """A rubric by ADK's names; its type is the metric that reads it."""
+    if not isinstance(rubric, Mapping) or "rubric_id" in rubric or "rubricId" in rubric:
+        return rubric
+    content = rubric.get("content")
+    text = content.get("text") if isinstance(content, Mapping) else content
+    kind = rubric.get("type")
+    return _without_absent(
+        rubric_id=rubric.get("id"),
+        rubric_content={"text_property": text},
+        description=rubric.get("description"),
+        type=kind,
+    )
+
+
+def _without_absent(**fields: Any) -> JsonObject:
+    return {key: item for key, item in fields.items() if item is not None}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
