@@ -19,6 +19,7 @@ AGENTS: Final[Registry[DriverFactory]] = Registry(
         "adk_server": "agent_eval_action.agents.adk_server:make_adk_server_agent",
         "a2a": "agent_eval_action.agents.a2a_agent:make_a2a_agent",
         "openai": "agent_eval_action.agents.chat_completions:make_chat_agent",
+        "command": "agent_eval_action.agents.command:make_command_agent",
     },
     lambda _, entry: "" if callable(entry) else "it is no function of a DriverContext",
 )

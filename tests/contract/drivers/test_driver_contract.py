@@ -59,7 +59,17 @@ def _a2a(*_: Path) -> dict[str, Any]:
     return {"command": (sys.executable, "-m", "support.a2a_peer", "{port}"), "env": {"PYTHONPATH": str(TESTS)}}
 
 
-DRIVERS: Final[dict[str, Options]] = {"adk": _adk, "adk_server": _adk_server, "openai": _openai, "a2a": _a2a}
+def _command(*_: Path) -> dict[str, Any]:
+    return {"command": (sys.executable, "-u", str(TESTS / "support" / "command_program.py"))}
+
+
+DRIVERS: Final[dict[str, Options]] = {
+    "command": _command,
+    "adk": _adk,
+    "adk_server": _adk_server,
+    "openai": _openai,
+    "a2a": _a2a,
+}
 LACKS: Final[dict[str, frozenset[str]]] = {
     "openai": frozenset({"final state"}),
     "a2a": frozenset({"final state", "history", "model"}),

@@ -1,0 +1,370 @@
+"""The ``command`` driver: a program in any language that reads a turn as a line of JSON and answers with one.
+
+A request has the fields of ADK-Rust's protocol and more beside them, so that programs for either need no option.
+A program makes one turn at a time and keeps its session until that ends; more sessions get more programs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shlex
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import uuid4
+
+from agent_eval_action.agents.adk import runtime_spec
+from agent_eval_action.agents.base import AgentSession, DriverContext, SessionEnd, SessionRequest, TurnDone
+from agent_eval_action.agents.chat_messages import Message, TurnMessages, history_messages, tool_calls, user_message
+from agent_eval_action.agents.variable_advice import with_advice, withheld_names
+from agent_eval_action.environments.runtime import AgentRuntimeSpec
+from agent_eval_action.errors import AgentEnvironmentError
+from agent_eval_action.folders import relative
+from agent_eval_action.llm.client import quoted, sendable_json
+from agent_eval_action.processes.agent_service import Program, program_log, start_program
+from agent_eval_action.processes.process import OutputLog
+from agent_eval_action.results.evalset import Content
+from agent_eval_action.results.run_result import AgentConditions, AttemptError, ErrorKind
+
+_MOST_PROGRAMS: Final = 16
+_END_SEEN_S: Final = 0.5  # a pipe breaks a moment before its process can be waited for
+_LOOK_S: Final = 0.2
+_SHOWN: Final = 200
+_ANSWER_KEYS: Final = frozenset({"text", "tool_calls", "messages", "error"})
+_REPORTED_KINDS: Final = (ErrorKind.RATE_LIMITED, ErrorKind.UNAVAILABLE)
+_USAGE: Final = {
+    "input_tokens": "prompt_token_count",
+    "prompt_tokens": "prompt_token_count",
+    "output_tokens": "candidates_token_count",
+    "completion_tokens": "candidates_token_count",
+    "total_tokens": "total_token_count",
+}
+
+
+class LineProgram:
+    """A program that answers lines with lines, one at a time. What it prints beside answers goes to the log."""
+
+    def __init__(
+        self,
+        program: Program,
+        log: OutputLog,
+        lines: asyncio.StreamReader,
+        reading: asyncio.BaseTransport,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._program = program
+        self._log = log
+        self._lines = lines
+        self._reading = reading
+        self._writer = writer
+        self._skipped = ""
+
+    @classmethod
+    async def connect(cls, program: Program, log: OutputLog, limit: int) -> LineProgram:
+        """Hand the pipes of a program to the event loop. A line may have ``limit`` bytes."""
+        loop, lines = asyncio.get_running_loop(), asyncio.StreamReader(limit)
+        reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), program.stdout)
+        writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, program.stdin)
+        program.stdin = program.stdout = None  # they are closed with their transports
+        return cls(program, log, lines, reading, asyncio.StreamWriter(writing, protocol, None, loop))
+
+    @property
+    def has_ended(self) -> bool:
+        return self._program.has_ended
+
+    async def ask(self, request: Mapping[str, Any]) -> dict[str, Any] | AttemptError:
+        """Send a request and return its answer, or why there is none. May be cancelled; it is of no use after that."""
+        self._skipped = ""
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0):  # what is there already answers nothing that was asked
+                    if await self._answer({}) is not None:
+                        message = "the program answered more than once: its answers cannot be told apart"
+                        return AttemptError(kind=ErrorKind.PROTOCOL, message=message)
+            self._writer.write(json.dumps(sendable_json(request), ensure_ascii=False).encode() + b"\n")
+            await self._writer.drain()
+            answer = await self._answer_while_running(request)
+        except ConnectionError:
+            answer = None
+        except ValueError:
+            message = "the program printed a line that is larger than an answer may be"
+            return AttemptError(kind=ErrorKind.OUTPUT, message=message)
+        return answer if answer is not None else await self._why_ended()
+
+    async def _answer_while_running(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the answer, None where the program ends first: a child of it may hold the pipe open after that."""
+        reading = asyncio.ensure_future(self._answer(request))
+        try:
+            while not (await asyncio.wait({reading}, timeout=_LOOK_S))[0]:
+                if self.has_ended:
+                    await asyncio.wait({reading}, timeout=_LOOK_S)
+                    break
+            return reading.result() if reading.done() else None
+        finally:
+            reading.cancel()
+
+    async def _answer(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the next line that is an answer, None at the end. Raises ValueError for a line beyond the limit."""
+        while line := await self._lines.readline():
+            answer = read_answer(line, request)
+            if answer is not None:
+                return answer
+            self._skipped = self._skipped or quoted(line[:_SHOWN].decode("utf-8", "replace").strip(), limit=_SHOWN)
+            self._log.write(line if line.endswith(b"\n") else line + b"\n")
+        return None
+
+    @property
+    def skipped(self) -> str:
+        """The rest of a sentence that says what it printed instead of an answer; empty if that is nothing."""
+        return f"; it printed what is no answer: {self._skipped}" if self._skipped else ""
+
+    async def _why_ended(self) -> AttemptError:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self._program.process.wait, _END_SEEN_S)
+        if not self._program.has_ended:
+            message = f"the program closed its standard input or output{self.skipped}"
+            return AttemptError(kind=ErrorKind.PROTOCOL, message=message, traceback=self._program.tail())
+        await asyncio.to_thread(self._program.output.finish)
+        message = f"the program {self._program.end_description()} before it answered{self.skipped}"
+        return AttemptError(kind=ErrorKind.DIED, message=message, traceback=self._program.tail())
+
+    async def stop(self, grace_s: float) -> None:
+        """End it and all that it started. Its standard input ends first, which is how a program learns it."""
+        if not self._writer.transport.is_closing():  # it closes itself when the program has ended
+            self._writer.transport.abort()
+        self._reading.close()
+        await asyncio.sleep(0)  # the transports close their pipes in the next step of the loop
+        await asyncio.to_thread(self._program.stop, grace_s)
+
+
+def read_answer(line: bytes, request: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the answer in a line; None if it is none, or says that it is one to another request."""
+    try:
+        value = sendable_json(json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or not _ANSWER_KEYS & value.keys():
+        return None
+    other = any(value.get(key) not in (None, request[key]) for key in ("session_id", "turn") if key in request)
+    return None if other else value
+
+
+@dataclass
+class CommandAgent:
+    """An ``AgentDriver``. At most ``size`` programs run at a time, each for one session."""
+
+    spec: AgentRuntimeSpec
+    words: tuple[str, ...]
+    size: int
+    _idle: list[LineProgram] = field(default_factory=list, init=False)
+    _running: set[LineProgram] = field(default_factory=set, init=False)
+    _slots: asyncio.Semaphore = field(init=False)
+    _log: OutputLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._slots = asyncio.Semaphore(self.size)
+        self._log = program_log(self.spec)
+
+    async def start(self) -> AgentConditions | AttemptError:
+        """Start the first program, so that a command that cannot be run is known before a case is."""
+        program = await self._start_program()
+        if isinstance(program, AttemptError):
+            return program
+        self._idle.append(program)
+        return AgentConditions(
+            agent=self.spec.name,
+            path=relative(self.spec.path.resolve(), self.spec.workspace.resolve()),
+            environment=f"the command `{shlex.join(self.words)[:_SHOWN]}`",
+        )
+
+    async def open(self, request: SessionRequest) -> AgentSession | AttemptError:
+        await self._slots.acquire()
+        try:
+            program = await self._take(alone=_needs_own_program(request))
+        except BaseException:
+            self._slots.release()
+            raise
+        if isinstance(program, AttemptError):
+            self._slots.release()
+            return program
+        return CommandSession(self, program, request)
+
+    async def give_back(self, program: LineProgram, *, usable: bool) -> None:
+        """Take a program back from its session; what is not usable any more ends."""
+        try:
+            if usable and not program.has_ended:
+                self._idle.append(program)
+            else:
+                await self._end(program)
+        finally:
+            self._slots.release()
+
+    async def stop(self) -> None:
+        self._idle.clear()
+        await asyncio.gather(*(self._end(program) for program in tuple(self._running)), return_exceptions=True)
+        self._log.close()
+
+    async def _take(self, *, alone: bool) -> LineProgram | AttemptError:
+        while self._idle:
+            program = self._idle.pop()
+            if not alone and not program.has_ended:
+                return program
+            await self._end(program)
+        return await self._start_program()
+
+    async def _start_program(self) -> LineProgram | AttemptError:
+        starting = asyncio.ensure_future(
+            asyncio.to_thread(start_program, self.spec, self.words, self._log, None, pipes=True)
+        )
+        try:
+            started = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with contextlib.suppress(AgentEnvironmentError, OSError):
+                await asyncio.to_thread((await starting).stop, 0.0)
+            raise
+        except AgentEnvironmentError as error:
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=error.message, traceback=error.hint or "")
+        except OSError as error:
+            message = f"the command `{shlex.join(self.words)[:_SHOWN]}` cannot be started: {error}"
+            return AttemptError(kind=ErrorKind.ENVIRONMENT, message=message)
+        program = await LineProgram.connect(started, self._log, self.spec.limits.turn_bytes)
+        self._running.add(program)
+        return program
+
+    async def _end(self, program: LineProgram) -> None:
+        await program.stop(self.spec.limits.stop_s)
+        self._running.discard(program)
+
+
+def _needs_own_program(request: SessionRequest) -> bool:
+    """Whether no other session may share its program. Repeats of a case that pins its session's id have the same id."""
+    return request.alone or request.session_id is not None
+
+
+class CommandSession:
+    """An ``AgentSession``: a program that is this session's until it is closed."""
+
+    def __init__(self, agent: CommandAgent, program: LineProgram, request: SessionRequest) -> None:
+        self._agent = agent
+        self._program: LineProgram | None = program
+        self._usable = not _needs_own_program(request)
+        self._messages: list[Message] = list(history_messages(request.history))
+        self._state = dict(request.state)
+        for event in request.history:
+            self._state.update(event.state_delta or {})
+        self._state_is_known = False
+        self._turns = 0
+        self._names = {
+            "case_id": request.key.case if request.key else None,
+            "session_id": request.session_id or uuid4().hex,
+            "user_id": request.user_id,
+            "app_name": request.app_name,
+        }
+        self._withheld = withheld_names(agent.spec.environ, agent.spec.env_allow)
+
+    async def turn(self, content: Content) -> TurnDone | AttemptError:
+        number, self._turns = self._turns, self._turns + 1
+        if self._program is None:
+            return AttemptError(kind=ErrorKind.STOPPED, message="the session was closed", turn=number)
+        request = {
+            **self._names,
+            "turn": number,
+            "user_text": content.text,
+            "content": content.model_dump(mode="json", exclude_none=True),
+            "messages": self._messages,
+            "state": self._state,
+        }
+        started, began = time.time(), time.monotonic()
+        usable, self._usable = self._usable, False  # a turn that is given up leaves an answer behind
+        timeout_s = self._agent.spec.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await self._program.ask(request)
+        except TimeoutError:
+            message = f"the turn took longer than timeout_s ({timeout_s:g} s){self._program.skipped}"
+            return AttemptError(kind=ErrorKind.TIMEOUT, message=message, turn=number)
+        if isinstance(answer, AttemptError):
+            return with_advice(answer.model_copy(update={"turn": number}), self._withheld)
+        self._usable = usable
+        if answer.get("error"):
+            return with_advice(_reported_error(answer["error"], number), self._withheld)
+        turn = answer_messages(answer)
+        if isinstance(answer.get("state"), dict):
+            self._state_is_known = True
+            self._state.update(answer["state"])
+        self._messages = [*self._messages, user_message(content), *(dict(message) for message in turn.messages)]
+        made = turn.invocation(content, f"{self._names['session_id']}-{number}")
+        timing = {"creation_timestamp": started, "duration": round(time.monotonic() - began, 6)}
+        return TurnDone(made.model_copy(update=timing))
+
+    async def close(self) -> SessionEnd | AttemptError:
+        """Give the program back. The state is known where an answer had one."""
+        program, self._program = self._program, None
+        if program is not None:
+            await self._agent.give_back(program, usable=self._usable)
+        return SessionEnd(self._state if self._state_is_known else None)
+
+
+def _reported_error(error: Any, turn: int) -> AttemptError:
+    """Return the error of an answer: a text, or a mapping with a message and perhaps one of two kinds."""
+    named = error if isinstance(error, dict) else {}
+    said = named.get("message") or error
+    text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    kind = next((kind for kind in _REPORTED_KINDS if named.get("kind") == kind.value), ErrorKind.EXCEPTION)
+    return AttemptError(kind=kind, message=f"the program reports an error: {quoted(text)}", turn=turn)
+
+
+def answer_messages(answer: Mapping[str, Any]) -> TurnMessages:
+    """Return the messages of an answer: those it lists, or its tool calls with their results and its text."""
+    messages = _newest(answer.get("messages")) or list(_call_messages(answer.get("tool_calls")))
+    text = answer.get("text")
+    if isinstance(text, str) and text:
+        messages.append({"role": "assistant", "content": text})
+    author, model, usage = answer.get("author"), answer.get("model"), answer.get("usage")
+    counts = usage if isinstance(usage, dict) else {}
+    return TurnMessages(
+        messages=messages,
+        author=author if isinstance(author, str) and author else "agent",
+        model=model if isinstance(model, str) else None,
+        usage={_USAGE[key]: n for key, n in counts.items() if key in _USAGE and type(n) is int and n >= 0},
+    )
+
+
+def _newest(listed: Any) -> list[Message]:
+    """Return the messages after the user's newest: a program may return the whole conversation."""
+    messages = [message for message in listed if isinstance(message, dict)] if isinstance(listed, list) else []
+    asked = [number for number, message in enumerate(messages) if message.get("role") == "user"]
+    return messages[asked[-1] + 1 :] if asked else messages
+
+
+def _call_messages(listed: Any) -> Sequence[Message]:
+    entries = [dict(entry) for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    if not entries:
+        return ()
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry.get("id"), str):
+            entry["id"] = f"call_{uuid4().hex[:8]}_{number}"
+    called: Message = {"role": "assistant", "content": None, "tool_calls": []}
+    for entry, call in zip(entries, tool_calls({"tool_calls": entries}), strict=True):
+        function = {"name": call.name or "", "arguments": json.dumps(call.args or {}, ensure_ascii=False)}
+        called["tool_calls"].append({"id": entry["id"], "type": "function", "function": function})
+    results = [
+        {"role": "tool", "tool_call_id": entry["id"], "content": _result_text(entry["result"])}
+        for entry in entries
+        if "result" in entry
+    ]
+    return [called, *results]
+
+
+def _result_text(result: Any) -> str:
+    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+
+
+def make_command_agent(context: DriverContext) -> CommandAgent:
+    """Return the driver of a configured agent."""
+    size = context.agent.workers or min(context.settings.concurrency, _MOST_PROGRAMS)
+    return CommandAgent(runtime_spec(context), tuple(context.agent.command or ()), size)
