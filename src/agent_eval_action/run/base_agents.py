@@ -323,10 +323,11 @@ def _agent_on_base(
         return _NotOnBase(f"the agent {agent.name} lies outside the workspace")
     folder = agent.path.relative_to(workspace)
     folders = [known.path.relative_to(workspace) for known in (earlier, agent) if known.path.is_relative_to(workspace)]
+    names = " or ".join(dict.fromkeys(path.as_posix() for path in folders))
+    absent = _NotOnBase(f"the base commit {short} has no agent in {names}", absent=True)
     old_folder = next((path for path in folders if _holds_agent(tree / path, tree, agent.driver)), None)
     if old_folder is None:
-        names = " or ".join(dict.fromkeys(path.as_posix() for path in folders))
-        return _NotOnBase(f"the base commit {short} has no agent in {names}", absent=True)
+        return absent
     try:
         before = _configured_agent(base.settings, tree, old_folder, earlier.name)
         now = _configured_agent(base.settings, workspace, folder, agent.name)
@@ -336,6 +337,8 @@ def _agent_on_base(
     # what a flag or an input says holds for both; what the configuration file says is part of the change
     own = {name: getattr(before, name) for name in _CONFIGURED_IN_FILE if getattr(agent, name) == getattr(now, name)}
     then = agent.model_copy(update={"path": real_path(tree / old_folder), **own})
+    if not _holds_agent(then.path, tree, then.driver):  # a folder that only the change's driver finds an agent in
+        return absent
     why = _why_not_on_base(then)
     return _NotOnBase(why) if why else then
 

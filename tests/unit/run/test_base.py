@@ -260,6 +260,16 @@ async def test_an_agent_the_base_does_not_have_is_reported(repo: Repo) -> None:
     assert [path for path in (repo.folder / ".agent-eval" / "cache" / "base").iterdir() if path.is_dir()] == []
 
 
+async def test_a_function_in_a_folder_that_was_no_agents_is_new(repo: Repo) -> None:
+    repo.commit(a="1")
+    repo.git("checkout", "-q", "-b", "change")
+    agent = 'agent: {path: ".", driver: python, function: "answer:reply", name: bot}\n'
+    repo.commit(**{"answer.py": "", "agent-eval.yaml": agent})
+    said = await opened(repo, [])
+    assert said.drivers == {}
+    assert said.absent == {"bot"}
+
+
 async def test_an_agent_the_base_does_not_have_leaves_the_others(changed: Repo) -> None:
     text = "agents: [{path: bot, env: {MODEL: new}}, helper]\n"
     changed.commit(**{"helper__agent.py": "", "agent-eval.yaml": text})
