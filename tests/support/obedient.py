@@ -1,17 +1,20 @@
 """The agent of the driver contract without a framework: it does what ``say TEXT`` or ``TOOL JSON-ARGUMENTS`` asks for.
 
-As a program it is a server of chat completions: ``python -m support.obedient PORT``.
+As a program it is a server of chat completions: ``python -m support.obedient PORT``. ``act`` is it as a function.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import threading
 import time
 from dataclasses import dataclass
+from email.message import Message
 from http.server import BaseHTTPRequestHandler
 from typing import Any
+from urllib.error import HTTPError
 
 from support.serving import serving
 
@@ -52,6 +55,24 @@ def obey(conversation: list[str], state: dict[str, Any]) -> Reply:
         return Reply("late", seconds=args["seconds"])
     status = {"rate_limit": 429, "unavailable": 503}.get(name, 500)
     raise Failure(status, args.get("text", name))
+
+
+async def act(message: str, session: Any) -> list[dict[str, Any]]:
+    """Answer as a function of the ``python`` driver does."""
+    try:
+        reply = obey([*(kept["content"] for kept in session.messages), message], session.state)
+    except Failure as failure:
+        if failure.status not in (429, 503):
+            raise
+        # as the standard library's client raises a model server's refusal
+        raise HTTPError("http://model", failure.status, str(failure), Message(), None) from failure
+    await asyncio.sleep(reply.seconds)
+    made: list[dict[str, Any]] = []
+    if reply.tool:
+        made.append({"role": "assistant", "tool_calls": [{"id": "c1", "name": reply.tool, "args": reply.args}]})
+        made.append({"role": "tool", "tool_call_id": "c1", "content": json.dumps(reply.result)})
+    usage = {"usage": {"input_tokens": 5, "output_tokens": 2}, "response_metadata": {"model_name": "obedient-1"}}
+    return [*made, {"role": "assistant", "content": reply.text, **usage}]
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -198,8 +198,10 @@ def _events_of_messages(messages: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _event(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    is_final = not any("function_call" in part or "function_response" in part for part in parts)
-    return {"a": "agent", "f": is_final, "p": False, "b": None, "m": None, "c": {"role": "model", "parts": parts}}
+    answers = any("function_response" in part for part in parts)
+    is_final = not answers and not any("function_call" in part for part in parts)
+    role = "user" if answers else "model"  # as ADK has it of a tool's results
+    return {"a": "agent", "f": is_final, "p": False, "b": None, "m": None, "c": {"role": role, "parts": parts}}
 
 
 def _split(message: Any) -> list[Any]:
