@@ -353,6 +353,7 @@ def _session_file(agent: AgentSettings, eval_file: Path) -> Path | None:
 def set_keys(files: Sequence[Path], agent: Path, workspace: Path) -> dict[Path, str]:
     """Names of one agent's eval sets: the file's path from the agent's parent folder, without the suffix.
 
+    Of an agent that is the whole workspace, whose name is another on every machine, the path in there.
     Not the eval_set_id, which is copied along with files and which older formats do not have. Where
     two agree (another suffix, or one of them outside that folder) each is its whole path. A file of a bucket is named
     by bucket and object.
@@ -361,7 +362,7 @@ def set_keys(files: Sequence[Path], agent: Path, workspace: Path) -> dict[Path, 
     for file in files:
         fetched = workspace / FETCHED
         outside = fetched if file.is_relative_to(fetched) else workspace
-        inside = outside == workspace and file.is_relative_to(agent.parent)
+        inside = outside == workspace != agent and file.is_relative_to(agent.parent)
         short[file] = relative_name(file, agent.parent if inside else outside)
         for suffix in (*EVAL_SUFFIXES, ".json", *TABLE_SUFFIXES):
             short[file] = short[file].removesuffix(suffix)

@@ -184,6 +184,12 @@ def test_two_agents_may_name_the_same_file(workspace):
     assert planned(workspace, "x.json") == ["new / x", "old / x"]
 
 
+def test_sets_of_an_agent_that_is_the_workspace_do_not_name_the_checkouts_folder(workspace):
+    workspace.write("evals/x.evalset.json")
+    workspace.write("agent-eval.yaml", "agent: {driver: python, function: 'a:b', name: shop, evals: evals}\n")
+    assert planned(workspace) == ["shop / evals/x"]
+
+
 def test_two_agents_in_one_folder_both_run_its_files(workspace):
     workspace.agent("a")
     workspace.write("a/x.test.json")
