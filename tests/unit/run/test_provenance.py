@@ -125,7 +125,7 @@ def test_another_python_adk_or_package_is_another_environment(other: dict[str, s
 
 def test_what_decides_answers_is_an_agents_own() -> None:
     decisive = {name for name, option in AGENT_ENTRY.items() if option.info.decides_answers}
-    assert decisive == {"path", "driver", "recording", "env"}
+    assert decisive == {"path", "driver", "recording", "url", "command", "function", "model", "env"}
     assert not [option.name for option in OPTIONS if option.info.decides_answers and option.name not in AGENT_ENTRY]
 
 
