@@ -6,8 +6,8 @@ MAKEFLAGS += --no-builtin-rules
 PYTHON ?= $(shell requirements/environment.sh find 3.11)
 PYTHON310 ?= $(shell requirements/environment.sh find 3.10 python3.10 $(wildcard $(HOME)/.pyenv/versions/3.10.*/bin/python3))
 PYTEST := .venv/bin/python -m pytest
-# On two cores: many tests wait for processes, so a third worker computes meanwhile.
-WORKERS ?= 3
+# On two cores: many tests wait for processes, so others compute meanwhile.
+WORKERS ?= 4
 
 # Our tools and uv then trust what the machine trusts, also where a network ends TLS itself.
 export UV_SYSTEM_CERTS ?= 1
@@ -19,6 +19,7 @@ ADK110 := .venvs/adk-1.10/.made
 AGENTS_CLI := .venvs/agents-cli/.made
 PEERS := .venvs/peers/.made
 A2A := .venvs/a2a/.made
+TYPESCRIPT := .venvs/typescript/.made
 
 .PHONY: help
 help: ## list the targets
@@ -61,7 +62,7 @@ test-adk110: setup setup-oracles ## what runs on google-adk 1.10
 # Two processes, a file's tests in one of them: they share a checkout, and both an engine and an image.
 .PHONY: test-container
 test-container: setup ## build the image and start it as GitHub's runner does (skipped aloud where no engine runs)
-	$(PYTEST) -n 2 --dist loadfile -m "container"
+	$(PYTEST) -n 2 --dist loadfile tests/e2e -m "container"
 
 ACTIONS := action.yml host/action.yml
 WORKFLOWS := $(wildcard .github/workflows/*.yml examples/*/.github/workflows/*.yml)
@@ -107,7 +108,7 @@ setup: $(READY) ## .venv with the tool and what develops it
 setup-oracles: $(ADK213) $(ADK110) $(AGENTS_CLI) ## google-adk 2.13 and 1.10 and agents-cli, each in an environment of its own
 
 .PHONY: setup-peers
-setup-peers: $(PEERS) $(A2A) ## LangGraph, OpenAI Agents, Pydantic AI and CrewAI, in one environment; google-adk with a2a-sdk 0.3
+setup-peers: $(PEERS) $(A2A) $(TYPESCRIPT) ## LangGraph, OpenAI Agents, Pydantic AI and CrewAI, in one environment; google-adk with a2a-sdk 0.3; ADK for TypeScript
 
 $(BOOTSTRAP): requirements/bootstrap.txt
 	requirements/environment.sh bootstrap .venvs/bootstrap "$(PYTHON)"
@@ -132,6 +133,12 @@ $(PEERS): requirements/peers.txt $(BOOTSTRAP)
 
 $(A2A): requirements/a2a.txt $(BOOTSTRAP)
 	requirements/environment.sh sync .venvs/a2a $< "$(PYTHON)"
+	@touch $@
+
+# Without Node.js its tests are skipped, and say so.
+$(TYPESCRIPT): requirements/typescript/package.json requirements/typescript/package-lock.json
+	@mkdir -p $(@D) && cp $^ $(@D)
+	if command -v npm >/dev/null; then cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error; fi
 	@touch $@
 
 $(ADK110): requirements/adk-1.10.txt $(BOOTSTRAP)
