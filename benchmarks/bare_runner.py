@@ -1,4 +1,4 @@
-"""The price agent's eval set through ADK's Runner alone: no scoring, no reports, 32 sessions at once.
+"""The price agent's eval set through ADK's Runner alone: no scoring, no reports, 64 sessions at once.
 
 Run by the agent's interpreter: ``python bare_runner.py AGENTS_FOLDER AGENT EVALSET SESSIONS``. Prints how many turns
 got an answer.

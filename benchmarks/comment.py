@@ -13,7 +13,7 @@ from agent_eval_action.ci.base import ChangeRequest
 from agent_eval_action.ci.comment import BUDGETS, Marker, publish
 from agent_eval_action.ci.github.client import GitHubClient
 from agent_eval_action.reports import REPORTS, ReportInput
-from agent_eval_action.reports.detail import scores_only
+from agent_eval_action.reports.base import scores_only
 from benchmarks.large_report import CASES, SECONDS, failing
 from support.github_server.client import running
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -13,7 +11,7 @@ from typing import Any
 
 from benchmarks import ROOT, measure, workload
 from benchmarks.command import Benchmark, command_line
-from benchmarks.main_job import ADK_ENVIRONMENT, CONCURRENCY, LATENCY
+from benchmarks.main_job import CONCURRENCY, LATENCY, Commands
 from benchmarks.measure import CommandFailed, Taken
 from support.gemini_server import client
 
@@ -39,35 +37,15 @@ MODEL = ROOT / "benchmarks" / "judge_model.py"
 
 
 @dataclass
-class Bench:
-    """The commands over one workspace and one server. ``calls`` are those of the last run of each."""
+class Bench(Commands):
+    """These commands with a judge. ``calls`` are those of the last run of each."""
 
-    work: workload.Workload
-    gemini: client.RunningGemini
-    rounds: dict[str, list[Taken]] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
-    runs: int = 0
-
-    def adk_eval(self) -> Taken:
-        """``adk eval`` at default settings."""
-        argv = [ADK_ENVIRONMENT / "bin" / "adk", "eval", self.work.agent, self.work.eval_set]
-        taken = self._run(*argv, "--config_file_path", self.work.criteria)
-        passed = re.search(r"Tests passed: (\d+)", taken.output)
-        self._must_pass(taken, int(passed[1]) if passed else 0)
-        return taken
 
     def ours(self, *more: object) -> Taken:
-        """``agent-eval run`` at default settings, with a cache of its own unless another is named."""
-        self.runs += 1
-        out = self.work.folder / f"out-{self.runs}"
-        argv = [ROOT / ".venv" / "bin" / "agent-eval", "run", self.work.eval_set, "--out", out, *more]
-        if "--cache-dir" not in more:
-            argv += ["--cache-dir", self.work.folder / f"cache-{self.runs}"]
-        if "--recording" not in more:
-            argv += ["--python", ADK_ENVIRONMENT / "bin" / "python"]
-        taken = self._run(*argv, "--agent", self.work.agent)
-        self._must_pass(taken, _passed(out / "results.json") if taken.exit_code == 0 else 0)
-        return taken
+        """With a cache of its own unless another is named."""
+        cache = () if "--cache-dir" in more else ("--cache-dir", self.work.folder / f"cache-{self.runs + 1}")
+        return super().ours(*more, *cache)
 
     def again(self) -> Taken:
         """The last run's answers scored once more, with its cache."""
@@ -86,22 +64,6 @@ class Bench:
         refused = seen["faults"].get("rate", 0)
         print(f"  {name}: {taken.seconds:.2f} s, {answered} calls, {refused} refused", file=sys.stderr, flush=True)
         self.gemini.reset()
-
-    def median(self, name: str) -> float:
-        """Median seconds of a command."""
-        return measure.median([taken.seconds for taken in self.rounds[name]])
-
-    def _run(self, *argv: object) -> Taken:
-        return measure.run([str(part) for part in argv], self.work.folder, self.gemini.environ)
-
-    def _must_pass(self, taken: Taken, passed: int) -> None:
-        if taken.exit_code != 0 or passed != self.work.cases:
-            raise CommandFailed(f"exit {taken.exit_code}, {passed} cases passed:\n{taken.output}")
-
-
-def _passed(results: Path) -> int:
-    cases = [case for one in json.loads(results.read_text())["sets"] for case in one["cases"]]
-    return sum(all(score["passed"] for attempt in case["attempts"] for score in attempt["scores"]) for case in cases)
 
 
 def compare(rounds: int, cases: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from benchmarks.measure import CommandFailed, Taken
 from support.gemini_server import client
 
 LATENCY = 0.2
-CONCURRENCY = 32
+CONCURRENCY = 64
 """The default of ``agent-eval run --concurrency``; the bare Runner gets the same."""
 
 FASTER = 5.0
@@ -31,33 +31,51 @@ ADK_ENVIRONMENT = ROOT / ".venvs" / "adk-2.13"
 
 
 @dataclass
-class Bench:
-    """The four commands over one workspace and one server."""
+class Commands:
+    """The commands that are compared, over one workspace and one server."""
 
     work: workload.Workload
     gemini: client.RunningGemini
-    environment: Path
     rounds: dict[str, list[Taken]] = field(default_factory=dict)
     runs: int = 0
 
     def adk_eval(self) -> Taken:
-        argv = [self.environment / "bin" / "adk", "eval", self.work.agent, self.work.eval_set]
+        """``adk eval`` at default settings."""
+        argv = [ADK_ENVIRONMENT / "bin" / "adk", "eval", self.work.agent, self.work.eval_set]
         taken = self._run(*argv, "--config_file_path", self.work.criteria)
         passed = re.search(r"Tests passed: (\d+)", taken.output)
         self._must_pass(taken, int(passed[1]) if passed else 0)
         return taken
 
-    def ours(self) -> Taken:
+    def ours(self, *more: object) -> Taken:
+        """``agent-eval run`` at default settings, its interpreter named unless a recording is."""
         self.runs += 1
         out = self.work.folder / f"out-{self.runs}"
         argv = [ROOT / ".venv" / "bin" / "agent-eval", "run", self.work.eval_set, "--agent", self.work.agent]
-        taken = self._run(*argv, "--python", self.environment / "bin" / "python", "--out", out)
+        python = () if "--recording" in more else ("--python", ADK_ENVIRONMENT / "bin" / "python")
+        taken = self._run(*argv, *python, "--out", out, *more)
         self._must_pass(taken, passed_cases(out / "results.json") if taken.exit_code == 0 else 0)
         return taken
 
+    def median(self, name: str) -> float:
+        """Median seconds of a command."""
+        return measure.median([taken.seconds for taken in self.rounds[name]])
+
+    def _run(self, *argv: object) -> Taken:
+        return measure.run([str(part) for part in argv], self.work.folder, self.gemini.environ)
+
+    def _must_pass(self, taken: Taken, passed: int) -> None:
+        if taken.exit_code != 0 or passed != self.work.cases:
+            raise CommandFailed(f"exit {taken.exit_code}, {passed} cases passed:\n{taken.output}")
+
+
+@dataclass
+class Bench(Commands):
+    """These commands without a judge, and google-adk's bare Runner."""
+
     def bare_runner(self) -> Taken:
         script = ROOT / "benchmarks" / "bare_runner.py"
-        argv = [self.environment / "bin" / "python", script, self.work.folder, workload.AGENT]
+        argv = [ADK_ENVIRONMENT / "bin" / "python", script, self.work.folder, workload.AGENT]
         taken = self._run(*argv, self.work.eval_set, CONCURRENCY)
         turns = taken.output.split()[-1:]
         self._must_pass(taken, int(turns[0]) // 2 if turns and turns[0].isdigit() else 0)
@@ -74,17 +92,6 @@ class Bench:
         self.rounds.setdefault(name, []).append(taken)
         print(f"  {name}: {taken.seconds:.2f} s, processor {taken.cpu_seconds:.2f} s", file=sys.stderr, flush=True)
 
-    def median(self, name: str) -> float:
-        """Median seconds of a command."""
-        return measure.median([taken.seconds for taken in self.rounds[name]])
-
-    def _run(self, *argv: object) -> Taken:
-        return measure.run([str(part) for part in argv], self.work.folder, self.gemini.environ)
-
-    def _must_pass(self, taken: Taken, passed: int) -> None:
-        if taken.exit_code != 0 or passed != self.work.cases:
-            raise CommandFailed(f"exit {taken.exit_code}, {passed} cases passed:\n{taken.output}")
-
 
 def passed_cases(results: Path) -> int:
     """Cases whose every attempt has scores and meets every threshold."""
@@ -98,7 +105,7 @@ def compare(rounds: int, cases: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         work = workload.write(Path(folder), cases)
         with client.running(work.rules) as gemini:
-            bench = Bench(work, gemini, ADK_ENVIRONMENT)
+            bench = Bench(work, gemini)
             print("warming up (not measured): byte code, file cache", file=sys.stderr)
             for command in (bench.adk_eval, bench.ours, bench.bare_runner):
                 command()

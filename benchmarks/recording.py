@@ -34,9 +34,9 @@ DETAILS = {
 
 
 def write(folder: Path, eval_set: str, cases: list[dict[str, Any]]) -> None:
-    """One attempt a case; ``eval_set`` is the set's key in the results."""
-    folder.mkdir(parents=True)
-    with (folder / "attempts.jsonl").open("w") as file:
+    """Add one attempt a case; ``eval_set`` is the set's key in the results."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "attempts.jsonl").open("a") as file:
         for number, case in enumerate(cases):
             attempt = _attempt(number, case, eval_set)
             Attempt.model_validate(attempt)

@@ -24,6 +24,8 @@ MEGABYTES = 300.0
 GROWTH = 1.25
 """What one more case costs at the large end over what it costs at the small end; 1 is linear."""
 LARGE = (50_000, 100_000)
+CASES_OF_A_FILE = 50_000
+"""Of 64 MB, which are read, or less."""
 LARGE_MEGABYTES = 1_000.0
 """Of the first of these, with a baseline."""
 
@@ -45,13 +47,15 @@ def rescore(folder: Path, cases: int, *, baseline: bool = False) -> Taken:
 
 
 def lay_out(folder: Path, cases: int) -> Path:
-    """A workspace with a recording of that many cases."""
+    """A workspace with a recording of that many cases, in files that are not too large to be read."""
     work = folder / str(cases)
     (work / "evals").mkdir(parents=True)
-    eval_set = workload.eval_set(cases)
-    (work / "evals" / "prices.evalset.json").write_text(json.dumps(eval_set))
+    made = workload.eval_set(cases)["eval_cases"]
     (work / "evals" / "test_config.json").write_text(json.dumps({"criteria": workload.CRITERIA}))
-    recording.write(work / "recording", "evals/prices", eval_set["eval_cases"])
+    for start in range(0, cases, CASES_OF_A_FILE):
+        name, some = f"prices_{start:06}", made[start : start + CASES_OF_A_FILE]
+        (work / "evals" / f"{name}.evalset.json").write_text(json.dumps({"eval_set_id": name, "eval_cases": some}))
+        recording.write(work / "recording", f"evals/{name}", some)
     # JSON is YAML.
     agent = {"path": "recording", "name": workload.AGENT, "driver": "recorded", "recording": "recording"}
     (work / "agent-eval.yaml").write_text(json.dumps({"agents": [{**agent, "evals": "evals/*.evalset.json"}]}))
